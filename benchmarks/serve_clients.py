@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import layerwise
-from layerwise.swarm.answer import COMPLETE, Answer, Decoding, NodeView, Overview
+from layerwise.swarm.answer import Answer, Decoding, NodeView, Overview, TokenSpan
 from layerwise.swarm.serve.run import run
 from layerwise.swarm.serve.settings import ServeSettings
 
@@ -54,7 +54,7 @@ class Double:
             yield made[-1]
         self._made += len(made)
         self._completed += 1
-        yield Answer(request, tuple(made), "length", "0-11", (), COMPLETE)
+        yield Answer(request, tuple(made), "length", (TokenSpan(0, len(made), "0-11"),))
 
     def overview(self) -> Overview:
         nodes = (NodeView("node-0", tuple(map(str, range(12))), "live", 0.01, 0.02, 0, self._made, 0),)

@@ -24,7 +24,7 @@ def test_quantiles_are_those_of_the_last_hops(seconds: list[float]) -> None:
     latencies, last = recorded(seconds), seconds[-WINDOW:]
     for share in (0.5, 0.95, 0.99):
         assert latencies.quantile(share) == np.quantile(last, share, method="inverted_cdf")
-    assert latencies.deadline() == max(0.001, 2 * np.quantile(last, 0.99, method="inverted_cdf"))
+    assert latencies.deadline() == min(30.0, max(0.001, 2 * np.quantile(last, 0.99, method="inverted_cdf")))
     assert latencies.hedge_after() == np.quantile(last, 0.95, method="inverted_cdf")
 
 
@@ -59,14 +59,31 @@ def test_a_long_prompt_has_its_own_deadline() -> None:
 
 
 def test_a_node_that_has_become_slow_is_given_more_time() -> None:
-    """Late hops are recorded with what was waited for them, so that the deadline doubles until it is long enough."""
+    """It answers all the same, late; of two hundred answers three make the quantile."""
     latencies = recorded([0.1] * WINDOW)
     late = 0
     for _ in range(20):
         late += latencies.deadline() < 1.0
-        latencies.record(min(latencies.deadline(), 1.0))
-    assert late < 10
-    assert latencies.deadline() >= 1.0
+        latencies.record(1.0)
+    assert late == 3
+    assert latencies.deadline() == 2.0
+
+
+def test_no_answer_makes_a_deadline_longer_than_thirty_seconds_or_ten_medians() -> None:
+    """After an hour without an answer it was 7,200 s."""
+    silent, others = recorded([0.1] * WINDOW + [3600.0] * 3), recorded([0.1] * WINDOW)
+    assert silent.deadline() == 30.0
+    assert silent.deadline(1, others) == 1.0, "ten times the median of the others"
+    assert recorded([0.01] * ENOUGH).deadline(1, others) == 0.02
+    assert Latencies(first=100.0).deadline(1, others) == pytest.approx(4 * 2 * 0.1), "of a node that nobody knows"
+    assert Latencies(first=10.0, floor=60.0).deadline(1, others) == 60.0, "what was asked for as the least holds"
+
+
+def test_patience_grows_with_the_work_and_with_nothing_else() -> None:
+    silent = recorded([0.1] * WINDOW + [3600.0] * 3)
+    assert silent.patience() == Latencies().patience() == pytest.approx(30.02)
+    assert silent.patience(1000) == pytest.approx(50.0)
+    assert Latencies(first=10.0, floor=60.0).patience() == pytest.approx(180.02)
 
 
 def test_few_honest_hops_are_late() -> None:

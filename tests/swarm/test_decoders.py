@@ -66,7 +66,7 @@ def test_a_lost_layer_leaves_the_plan_without_it(one: Specimen) -> None:
     with gather(stack, 5, 1, schedule=schedule, settings=settings) as swarm:
         written, session = decoded(swarm, ids)
     assert str(session.live.running) == "0 1 3 4"
-    kept = session.changed_at
+    kept = next(number for number, live in enumerate(session.written) if live.missing)
     assert 0 < kept < written.shape[1]
     so_far = torch.cat([ids, written[:, :kept]], dim=1)
     with stack.under(session.live.running):

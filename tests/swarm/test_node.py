@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -24,7 +26,7 @@ from layerwise.swarm.messages import (
     UnloadLayers,
 )
 from layerwise.swarm.nodes.blocks import byte_count, load_message
-from layerwise.swarm.nodes.node import Node
+from layerwise.swarm.nodes.node import LEASE_SECONDS, Node
 from layerwise.swarm.wire import encode, to_array, to_tensor
 from swarm.driver import prompts
 
@@ -102,6 +104,35 @@ def test_a_pass_that_was_left_out_is_noticed(node: Node, passes: tuple[Pass, ...
     answer = node.handle(_hop(3, passes[1]))
     assert isinstance(answer, Refused)
     assert "holds 0 of 1, 0 of 2 passes" in answer.reason
+
+
+def test_caches_have_a_bound_in_bytes_and_a_lease(
+    stack: Stack, passes: tuple[Pass, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request that has waited longest is forgotten; nothing is left of what was released."""
+    one = Node("node")
+    one.handle(load_message(stack, [1, 2]))
+    one.handle(_hop(1, passes[0], fresh=True))
+    each = one.bytes
+    assert each == sum(layer.keys.nbytes + layer.values.nbytes for layer in _cache(one, "request").layers[1:3])
+    one.handle(Release("request"))
+    assert one.bytes == 0
+
+    node = Node("node", most_bytes=3 * each)
+    node.handle(load_message(stack, [1, 2]))
+    for name in ("a", "b", "c", "a", "d"):
+        node.handle(replace(_hop(1 + (name == "d"), passes[0], fresh=True), request=name))
+    assert list(node._requests) == ["c", "a", "d"]
+    assert node.bytes == 3 * each
+    clock = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: clock + LEASE_SECONDS + 1)
+    node.handle(replace(_hop(1, passes[0], fresh=True), request="e"))
+    assert list(node._requests) == ["e"]
+    assert node.bytes == each
+
+
+def _cache(node: Node, request: str) -> Any:
+    return node._requests[request].visited[VISITS[0]].cache
 
 
 def test_what_a_node_does_not_hold_it_refuses(node: Node, passes: tuple[Pass, ...]) -> None:

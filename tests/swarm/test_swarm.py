@@ -71,6 +71,14 @@ def test_a_sampled_answer_is_that_of_its_seed(demo: Stack) -> None:
     assert list(answer.tokens) == first
 
 
+@pytest.mark.parametrize("temperature", [1e-320, 1e-45, 1e-5, 1e-4])
+def test_a_temperature_of_next_to_nothing_takes_the_likeliest_token(demo: Stack, temperature: float) -> None:
+    """Logits divided by it are no numbers any more: it was an error."""
+    with gather(demo, 2, 1) as swarm:
+        *tokens, _ = swarm.run(_collect(swarm.stream([5, 6, 7], Decoding(6, temperature=temperature), request="a")))
+    assert tokens == _generated(demo, "0-11", torch.tensor([[5, 6, 7]]), tokens=6)
+
+
 async def _collect(stream: object) -> list[int | Answer]:
     return [item async for item in stream]  # type: ignore[attr-defined]
 

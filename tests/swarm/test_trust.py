@@ -95,6 +95,49 @@ def test_the_text_is_right_when_a_wrong_node_was_found() -> None:
     assert list(answer.tokens) == generated(stack.model, ids)[0].tolist()
 
 
+def test_tokens_that_passed_through_a_node_which_is_quarantined_later_are_named() -> None:
+    """Noise begins when the first hops have been compared; an answer that has ended is named by the event."""
+    stack, (ids, _) = _stack(), prompts(1)
+    schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.05) for number in range(2)))
+    with gather(stack, 4, 2, schedule=schedule) as swarm:
+        for name in ("before", "meanwhile"):
+            answer = swarm.generate(ids, request=name, max_new_tokens=3 if name == "before" else 60, do_sample=False)
+        found = [event for event in swarm.members.events if event.kind == "quarantined"]
+        overview = swarm.overview()
+    assert {event.node for event in found} <= {"node-0", "node-1"}
+    assert {name for event in found for name in event.requests} == {"before", "meanwhile"}
+    assert answer.missing == ()
+    assert answer.expected.basis == "unknown"
+    assert answer.spans[-1].doubted
+    assert (overview.completed, overview.degraded) == (2, 1)
+
+
+def test_two_that_are_broken_alike_do_not_prove_each_other_right() -> None:
+    """Both replicas return zeros: they agree, and their norms are like none; the router's own layers decide."""
+    stack, (ids, _) = _stack(), prompts(1)
+    schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.0, wrongness="zeros") for number in (1, 3)))
+    settings = SwarmSettings(spot_share=1.0, quorum=Quorum(layers=1))
+    with gather(stack, 4, 2, schedule=schedule, settings=settings) as swarm:
+        answer = swarm.generate(ids, max_new_tokens=6, do_sample=False)
+        assert _quarantined(swarm) == ["node-1", "node-3"]
+    assert answer.missing == (3, 4)
+
+
+def test_quarantine_ends_with_the_process() -> None:
+    """A new process under the old name is asked whether it computes; the old one stays away, however well it does."""
+    stack, (ids, _) = _stack(), prompts(1)
+    schedule = Schedule((Fault("node-1", "wrong", 0.0, 1.0), Fault("node-1", "die", 20.3, 20.5)))
+    states = []
+    with gather(stack, 4, 2, schedule=schedule) as swarm:
+        swarm.generate(ids, max_new_tokens=6, do_sample=False)
+        for _ in range(3):
+            states.append(swarm.members["node-1"].state)
+            swarm.run(asyncio.sleep(15.0))
+        answer = swarm.generate(ids, max_new_tokens=6, do_sample=False)
+    assert states == ["quarantined", "quarantined", "live"]
+    assert answer.is_whole
+
+
 def test_an_honest_node_is_never_quarantined() -> None:
     for seed in range(by_tier(fast=1, nightly=100)):
         with gather(
@@ -203,7 +246,7 @@ class Recorded:
         for number, name in enumerate((*again, *alone)):
             self.members.join(Capacity(name, 1), [RemoteLayer(number if name in alone else 0)])
 
-    async def once(self, node: str, hop: Hop) -> Reply:
+    async def once(self, node: str, hop: Hop, *, leaves: bool) -> Reply:
         return answered(node, self.again[node])
 
 

@@ -16,7 +16,7 @@ Finish: TypeAlias = Literal["stop", "length"]
 """Why an answer ends: the model said so or a stop text was reached, or it is as long as was asked for."""
 
 NodeState: TypeAlias = Literal["live", "suspected", "gone", "quarantined"]
-"""A node answers in time; has been late; is dead; or gave an answer that its replicas contradict."""
+"""A node computes, however slowly; has not shown that it does; is dead; or gave an answer that others contradict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,22 +34,62 @@ UNKNOWN = Expected(None, None, None, "unknown")
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a request was answered with, and by which layers.
+class TokenSpan:
+    """New tokens of an answer that were made alike: those from number `start` to the one before `stop`.
 
-    `plan` is the text of the plan that ran last and `missing` the layers of the plan asked for that it lacks.
-    `expected` is what they cost. `from_token` is the number of new tokens that were there when the plan became this
-    one: 0 where nothing was lost on the way. It is not 0 where a layer was lost and came back in the middle, though
-    nothing is missing in the end.
+    `plan` is the text of the plan that wrote them, `missing` the layers of the plan asked for that it lacks, and
+    `expected` what that costs. `earlier` are layers that lacked when tokens before these were written, which are
+    followed here: it may show though nothing is missing any more. `doubted` are nodes that were found to compute
+    wrongly after these tokens, or tokens before them, had passed through. Of a single pass the span is 0 to 1.
     """
+
+    start: int
+    stop: int
+    plan: str
+    missing: tuple[int, ...] = ()
+    expected: Expected = COMPLETE
+    earlier: tuple[int, ...] = ()
+    doubted: tuple[str, ...] = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the whole model wrote these tokens and all before them."""
+        return self.expected.basis == "complete" and not self.earlier and not self.doubted
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a request was answered with, and by which layers: the `spans` cover all tokens."""
 
     request: str
     tokens: tuple[int, ...]
     finish: Finish
-    plan: str
-    missing: tuple[int, ...]
-    expected: Expected
-    from_token: int = 0
+    spans: tuple[TokenSpan, ...]
+
+    @property
+    def plan(self) -> str:
+        """The text of the plan that ran last."""
+        return self.spans[-1].plan
+
+    @property
+    def from_token(self) -> int:
+        """The number of new tokens that were there when the last span began."""
+        return self.spans[-1].start
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The layers that any of the tokens lack."""
+        return tuple(sorted({layer for span in self.spans for layer in span.missing}))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all tokens are those of the whole model, as far as is known."""
+        return all(span.is_whole for span in self.spans)
+
+    @property
+    def expected(self) -> Expected:
+        """What the span is expected to cost that costs most; unknown where it is of one of them."""
+        return max((span.expected for span in self.spans), key=lambda each: (each.basis == "unknown", each.nats or 0.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +120,15 @@ class RequestView:
 @dataclass(frozen=True, slots=True)
 class Event:
     """Something that happened to a node or a request: `kind` is `lost`, `late`, `returned`, `quarantined`, `replayed`,
-    `degraded`, `refused`, `completed` or `joined`; `seconds` is the time since the swarm was gathered."""
+    `degraded`, `refused`, `completed` or `joined`; `seconds` is the time since the swarm was gathered. `requests` are
+    the last ones that used the answers of a node which was quarantined."""
 
     seconds: float
     kind: str
     text: str
     node: str = ""
     request: str = ""
+    requests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +152,11 @@ class Overview:
 MOST_STOPS = 16
 """Stop texts that a request may have; the API of OpenAI allows four."""
 
+LEAST_TEMPERATURE = 1e-4
+"""Below it the likeliest token is taken: logits divided by less leave the numbers of float32."""
+
+LEAST_PENALTY = 0.01
+
 MOST_STOP_CHARACTERS = 1_000
 """Characters of the longest stop text: so much of an answer may have to be held back."""
 
@@ -118,11 +165,12 @@ MOST_STOP_CHARACTERS = 1_000
 class Decoding:
     """How the tokens of one answer are chosen.
 
-    `temperature` divides the logits; 0 takes the likeliest token. Of the distribution only the `top_k` likeliest tokens
-    are kept (0: all), and of those the fewest that have `top_p` of the probability. `repetition_penalty` divides the
-    positive logits of tokens that are there already, and multiplies the negative ones. The answer ends after
-    `max_new_tokens`, at the model's end token (which none of the first `min_new_tokens` is), or where one of the texts
-    in `stop` appears in the text of the new tokens. A request with a `seed` has the same answer again.
+    `temperature` divides the logits; 0, or less than `LEAST_TEMPERATURE`, takes the likeliest token. Of the
+    distribution only the `top_k` likeliest tokens are kept (0: all), and of those the fewest that have `top_p` of the
+    probability. `repetition_penalty` divides the positive logits of tokens that are there already, and multiplies the
+    negative ones. The answer ends after `max_new_tokens`, at the model's end token (which none of the first
+    `min_new_tokens` is), or where one of the texts in `stop` appears in the text of the new tokens. A request with a
+    `seed` has the same answer again.
 
     >>> Decoding(16).temperature
     0.0
@@ -141,6 +189,11 @@ class Decoding:
     stop: tuple[str, ...] = ()
     seed: int | None = None
 
+    @property
+    def samples(self) -> bool:
+        """Whether tokens are drawn."""
+        return self.temperature >= LEAST_TEMPERATURE
+
     def __post_init__(self) -> None:
         """Raise `SwarmError` for a value out of its range."""
         penalty = self.repetition_penalty
@@ -150,7 +203,11 @@ class Decoding:
             ("temperature", 0 <= self.temperature < math.inf, "0 (the likeliest token) or a positive number"),
             ("top_p", 0 < self.top_p <= 1, "a number above 0 and up to 1"),
             ("top_k", self.top_k >= 0, "0 (all tokens) or a positive whole number"),
-            ("repetition_penalty", 0 < penalty < math.inf, "a positive number (1 changes nothing)"),
+            (
+                "repetition_penalty",
+                LEAST_PENALTY <= penalty < math.inf,
+                f"a number from {LEAST_PENALTY} (1 changes nothing)",
+            ),
             ("stop", len(self.stop) <= MOST_STOPS and all(self.stop), f"up to {MOST_STOPS} texts, none of them empty"),
             ("stop", max(map(len, self.stop), default=0) <= MOST_STOP_CHARACTERS, "shorter texts"),
             ("seed", self.seed is None or -(2**63) <= self.seed < 2**63, "a whole number of 64 bits"),

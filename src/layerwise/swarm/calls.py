@@ -1,22 +1,33 @@
-"""Calls of nodes: with a deadline, perhaps with a second node asked as well, and with a look at what comes back."""
+"""Calls of nodes: for how long an answer is waited for, whether a node computes, and a look at what comes back.
+
+A node does one thing after another. While it answers anything it is busy, and a hop that waits there is waited for. A
+node that has answered nothing of what it owes is late: a request may then leave it for a replica, and the node is asked
+to run its layers on a sample. Only one that has not answered that either, for as long as its patience says, is no
+longer relied on.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import replace
 from itertools import count
+from typing import Any
 
 import torch
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.deadlines import HedgeBudget
 from layerwise.swarm.messages import (
+    Array,
     Corrupt,
     Done,
     Failure,
+    Gone,
     Hop,
     Late,
-    Message,
     Pass,
     Release,
     RemoteVisit,
@@ -24,37 +35,52 @@ from layerwise.swarm.messages import (
     Response,
     Transport,
 )
-from layerwise.swarm.node_records import NodeRecords
+from layerwise.swarm.node_records import NodeRecord, NodeRecords
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.settings import SwarmSettings
-from layerwise.swarm.wire import to_tensor
+from layerwise.swarm.wire import selected, to_tensor
 
 TICK = 0.005
 """Seconds in which an answer that has arrived in time is taken in."""
 
+LOOK = 0.05
+"""Seconds between two looks for a replica that is free, while a node is late."""
+
+REPLAYED = 32
+"""Passes of a replay that a node runs in one hop; what others wait for it is run between two such hops."""
+
+
+def _stays() -> bool:
+    return False
+
 
 class Calling:
-    """Sends messages to nodes and keeps account of how each answers."""
+    """Sends messages to nodes and keeps account of how each answers. With the `sample`, a small pass through all
+    layers, a node shows that it computes."""
 
-    def __init__(self, transport: Transport, members: NodeRecords, settings: SwarmSettings) -> None:
+    def __init__(self, transport: Transport, members: NodeRecords, settings: SwarmSettings, sample: Pass) -> None:
         self.transport = transport
         self.members = members
         self.settings = settings
         self.hedges = HedgeBudget()
-        self._checks = secrets.token_hex(8), count()
+        self._sample = sample
+        self._names = secrets.token_hex(8), count()
+        self._numbers, self._order = count(), count()
+        self._tasks: set[asyncio.Task[object]] = set()
 
-    async def send(self, node: str, message: Message) -> Response:
-        """A message other than a hop, with the deadline of a first hop."""
-        return await self._within(node, message, self.settings.first_deadline)
+    async def hop(
+        self, node: str, hop: Hop, session: SwarmRequest, may_leave: Callable[[], bool] = _stays
+    ) -> Reply | Failure:
+        """The answer to a hop of a request, which `may_leave` a node that is late.
 
-    async def hop(self, node: str, hop: Hop, session: SwarmRequest) -> Reply | Failure:
-        """The answer to a hop within the node's deadline; for a single pass, that of a replica if it is faster."""
+        For a single pass it is that of a replica, if that is faster.
+        """
         hedged = session.one_pass and self.settings.hedging
         replicas = self.members.holders({visit.layer for visit in hop.visits}, node) if hedged else []
         if not replicas:
-            return await self._hop(node, hop)
+            return await self._replay(node, hop, may_leave, session.request)
         member = self.members[node]
-        first = asyncio.ensure_future(self._hop(node, hop))
+        first = asyncio.ensure_future(self._hop(node, hop, may_leave, session.request))
         await asyncio.wait({first}, timeout=member.latencies.hedge_after(hop.work))
         if first.done() or not self.hedges.take():
             return await first
@@ -67,54 +93,165 @@ class Calling:
         answers = [task.result() for task in (first, second) if task.done() and not task.cancelled()]
         return next((answer for answer in answers if isinstance(answer, Reply)), answers[0])
 
-    async def check(self, node: str, visits: tuple[RemoteVisit, ...], sample: Pass) -> Reply | Failure:
-        """Whether a node can compute: a hop through `visits` of a request of its own."""
-        process, numbers = self._checks
-        return await self.once(node, Hop(f"check-{process}-{next(numbers)}", 0, visits, (sample,), fresh=True))
+    async def once(self, node: str, hop: Hop, *, leaves: bool = False) -> Reply | Failure:
+        """The answer to a hop of a request that has no other. One that `leaves` waits for no node that is late."""
+        try:
+            return await self._replay(node, hop, lambda: leaves)
+        finally:
+            self.begin(self.release(node, hop.request))
 
-    async def once(self, node: str, hop: Hop) -> Reply | Failure:
-        """The answer to a hop of a request that has no other."""
-        response = await self._hop(node, hop)
+    async def check(self, member: NodeRecord) -> bool:
+        """Let a node run every layer that it holds; whether it did. A node that cannot is no longer relied on."""
+        visits = tuple(RemoteVisit(slot, layer) for slot, layer in enumerate(sorted(member.layers)) if not layer.source)
+        if not visits:
+            return member.state == "live"
+        arguments = selected(self._sample.arguments, [visit.layer.number for visit in visits])
+        process, numbers = self._names
+        name = f"check-{process}-{next(numbers)}"
+        given = Pass(0, self._sample.state, arguments)
+        response = await self.once(member.name, Hop(name, 0, visits, (given,), fresh=True))
         if isinstance(response, Reply):
-            await self._within(node, Release(hop.request), self.settings.first_deadline)
-        return response
+            self.members.change(member.name, "live", "returned", f"{member.name} computes again")
+        elif not isinstance(response, Late | Gone):
+            self.members.change(member.name, "suspected", "lost", f"{member.name}: {response.reason}")
+        return isinstance(response, Reply)
 
-    async def _hop(self, node: str, hop: Hop) -> Reply | Failure:
+    async def release(self, node: str, request: str) -> None:
+        """Tell a node to forget a request, behind what it was told before."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.members[node].latencies.patience()):
+                await self.transport.call(node, Release(request))
+
+    def begin(self, work: Coroutine[Any, Any, object]) -> None:
+        """Let something run that nobody waits for."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End what nobody waits for."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _replay(self, node: str, hop: Hop, may_leave: Callable[[], bool], request: str = "") -> Reply | Failure:
+        """The answer to a hop, which is cut into several where it replays many passes: a node has one replay at a
+        time, and runs the hops of others between its parts."""
+        if len(hop.passes) == 1:
+            return await self._hop(node, hop, may_leave, request)
+        member = self.members[node]
+        states: list[Array] = []
+        reply: Reply | None = None
+        async with member.replaying:
+            for first in range(0, len(hop.passes), REPLAYED):
+                if member.state != "live":
+                    return Late(node, 0.0)
+                part = replace(hop, passes=hop.passes[first : first + REPLAYED], fresh=hop.fresh and not first)
+                response = await self._hop(node, part, may_leave, request)
+                if not isinstance(response, Reply):
+                    return response
+                reply = response
+                states += response.states
+        assert reply is not None, "a hop has a pass"
+        return replace(reply, states=tuple(states if hop.every else states[-1:]))
+
+    async def _hop(
+        self, node: str, hop: Hop, may_leave: Callable[[], bool] = _stays, request: str = ""
+    ) -> Reply | Failure:
         member = self.members[node]
         self.hedges.call()
-        # What waits at the node runs first.
-        deadline = member.latencies.deadline(hop.work * (1 + member.waiting), self.members.latencies)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        member.waiting += 1
-        try:
-            response = await self._within(node, hop, deadline)
-        finally:
-            member.waiting -= 1
+        hop = replace(hop, number=next(self._numbers))
+        seconds, response = await self._answer(member, hop, may_leave, request)
         if isinstance(response, Reply):
             flaw = _flaw(hop, response)
             if flaw is None:
-                member.observe(loop.time() - began, response.seconds, hop)
-                self.members.latencies.record(loop.time() - began, hop.work)
+                member.observe(seconds, response, hop)
+                self.members.latencies.record(seconds, hop.work)
                 return response
             response = Corrupt(node, flaw)
         elif isinstance(response, Done):
             response = Corrupt(node, "answered a hop as if it were no hop")
-        member.missed(loop.time() - began, hop)
+        member.failures += 1
+        if isinstance(response, Gone):
+            self.members.change(node, "gone", "lost", f"{node} is gone: {response.reason}")
+        elif not isinstance(response, Late) and not _is_check(hop):
+            self.begin(self.check(member))
         return response
 
-    async def _within(self, node: str, message: Message, seconds: float) -> Response:
-        """The node's answer, or `Late`. Time in which this process was busy otherwise is not held against the node."""
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        answer = asyncio.ensure_future(self.transport.call(node, message))
+    async def _answer(
+        self, member: NodeRecord, hop: Hop, may_leave: Callable[[], bool], request: str
+    ) -> tuple[float, Response]:
+        """The node's answer and how long it took; `Late` once the request leaves it, the hop is lost, or the node
+        computes no more.
+
+        A hop is lost if the node has since answered one that was sent later. Time in which this process was busy
+        otherwise is not held against the node. A check is sent at once, since it is to find out about the others.
+        """
+        clock = asyncio.get_running_loop().time
+        sent: asyncio.Future[Response] | None = None
+        took, order = 0.0, -1
+
+        def ended(done: asyncio.Future[Response]) -> None:
+            nonlocal took
+            if done.cancelled():
+                del member.owed[hop.number]
+            else:
+                took = member.hear(hop.number, order, clock())
+            if not _is_check(hop):
+                member.turn.release()
+
+        async def in_turn() -> Response:
+            nonlocal sent, order
+            if not _is_check(hop):
+                await member.turn.acquire()
+            order = next(self._order)
+            sent = asyncio.ensure_future(self.transport.call(member.name, hop))
+            sent.add_done_callback(ended)
+            return await asyncio.shield(sent)
+
+        member.owed[hop.number] = (clock(), hop.work)
+        answer = asyncio.ensure_future(in_turn())
+        overtaken: float | None = None
+        noted = not request
         try:
-            await asyncio.wait({answer}, timeout=seconds)
-            if not answer.done():
-                await asyncio.wait({answer}, timeout=loop.time() - began - seconds + TICK)
-            return answer.result() if answer.done() else Late(node, seconds)
+            while True:
+                now, work = clock(), member.oldest_work
+                deadline = member.latencies.deadline(work, self.members.latencies)
+                patience, silent = member.latencies.patience(work), member.silent(now)
+                if sent is not None and member.answered > order and overtaken is None:
+                    overtaken = now
+                if silent >= patience:
+                    text = f"{member.name} has answered nothing for {silent:.2f} s"
+                    self.members.change(member.name, "suspected", "late", text)
+                if silent >= patience or (overtaken is not None and now - overtaken >= deadline):
+                    if sent is not None:
+                        sent.cancel()
+                    return 0.0, Late(member.name, silent)
+                if silent >= deadline:
+                    if not noted:
+                        noted, text = True, f"{member.name} did not answer within {silent:.2f} s"
+                        self.members.note("late", text, node=member.name, request=request)
+                    if may_leave():
+                        return 0.0, Late(member.name, silent)
+                    if silent >= 2 * member.probed:
+                        member.probed = silent
+                        self.begin(self.check(member))
+                wait = deadline - silent if silent < deadline else min(LOOK, patience - silent)
+                await asyncio.wait({answer}, timeout=wait)
+                if not answer.done():
+                    await asyncio.wait({answer}, timeout=clock() - now - wait + TICK)
+                if answer.done():
+                    return took, answer.result()
         finally:
             answer.cancel()
+            if sent is None:
+                del member.owed[hop.number]
+            elif not sent.done():  # what the node has begun it ends; if nothing ever comes, its turn is over
+                asyncio.get_running_loop().call_later(member.latencies.patience(hop.work), sent.cancel)
+
+
+def _is_check(hop: Hop) -> bool:
+    return hop.request.startswith("check-")
 
 
 def _flaw(hop: Hop, reply: Reply) -> str | None:

@@ -67,7 +67,8 @@ class ReplicaComparison:
         """The nodes that a comparison of this answer proves wrong; they are quarantined.
 
         `hop` holds all passes of the request so far. Where two answers differ a third is asked for: of another
-        replica, of the node itself, or of the router's own layers.
+        replica, of the node itself, or of the router's own layers. These are asked, too, where replicas agree on a
+        state whose norms are outside their bounds.
         """
         answers: list[tuple[str, Tensor]] = [(node, _wide(reply.states[-1]))]
         others = self.members.holders(_kind(hop)[0], node)[:MOST_REPLICAS]
@@ -84,7 +85,9 @@ class ReplicaComparison:
             judgement = _judged(answers, tolerated, {node} if outside else ())
             if judgement.right:
                 break
-        if not judgement.right and self.referee is not None:
+        # Two that are broken alike agree; so where the norms are like none before, agreement is not enough.
+        is_settled = bool(judgement.right) and not (outside and node in judgement.right)
+        if not is_settled and self.referee is not None:
             judgement = self._refereed(hop, answers, tolerated)
         against = f"that of {' and '.join(sorted(judgement.right))}" if judgement.right else "its own or the router's"
         what = f"layers {hop.visits[0].layer.name} to {hop.visits[-1].layer.name}, {why}"
@@ -111,7 +114,7 @@ class ReplicaComparison:
 
     async def _again(self, node: str, hop: Hop) -> Tensor | None:
         """What a node answers to the hop under another name, from the first pass on."""
-        response = await self.calling.once(node, self._renamed(hop))
+        response = await self.calling.once(node, self._renamed(hop), leaves=True)
         return _wide(response.states[-1]) if isinstance(response, Reply) else None
 
 

@@ -6,8 +6,8 @@ with the work and no faster than in proportion to it, as far as a deadline needs
 hops is bounded by those above and below it. Attention over a long past grows faster than that; the factor of the
 deadline leaves room for it, and the class itself is used once it has been seen often enough.
 
-A hop that was late counts with the time that was waited for it: a node that has become slow for good is then given
-more time, instead of being late for ever.
+Only hops that were answered are counted, each from the answer before it: what waits for others is not slow. A node
+that has become slow for good answers late, and is given more time, up to a bound that no observation moves.
 """
 
 from __future__ import annotations
@@ -28,6 +28,12 @@ UNKNOWN = 4.0
 
 FACTOR = 2.0
 """Times the 99th percentile that a node is waited for."""
+
+MEDIANS = 10.0
+"""Times the median of all nodes that a node is waited for at most, before others are asked."""
+
+LONGEST = 3.0
+"""Times the deadline of a first hop that a node is waited for at most: 30 s, where that is 10 s."""
 
 FIRST_PER_WORK = 0.02
 """Seconds that a first hop is given for each unit of its work, beside what every first hop is given."""
@@ -58,7 +64,7 @@ class Latencies:
     _classes: dict[int, deque[float]] = field(default_factory=dict)
 
     def record(self, seconds: float, work: int = 1) -> None:
-        """Remember that a hop of so much work took so long, from the call to its answer or to the end of waiting."""
+        """Remember that a hop of so much work took so long, from the call or the answer before it to its answer."""
         self._all.append(seconds)
         self._classes.setdefault(_class(work), _last()).append(seconds)
 
@@ -67,16 +73,25 @@ class Latencies:
         return _quantile(self._all, share) if self._all else None
 
     def deadline(self, work: int = 1, others: Latencies | None = None) -> float:
-        """After how many seconds a hop of so much work is late.
+        """After how many seconds without an answer the node is late, where the hop that it is to answer has so much
+        work.
 
-        Where too little is known of the node, `UNKNOWN` times what is known of the `others`.
+        Where too little is known of the node, `UNKNOWN` times what is known of the `others`; never more than `MEDIANS`
+        times their median, nor than `LONGEST` times that of a first hop.
         """
-        known = self._bound(0.99, work)
-        if known is None:
+        known, usual = self._bound(0.99, work), None if others is None else others._bound(0.99, work)
+        if known is not None:
+            wanted = FACTOR * known
+        else:
             first = self.first + FIRST_PER_WORK * work
-            usual = None if others is None else others._bound(0.99, work)
-            return max(self.floor, first if usual is None else min(first, UNKNOWN * FACTOR * usual))
-        return max(self.floor, FACTOR * known)
+            wanted = first if usual is None else min(first, UNKNOWN * FACTOR * usual)
+        median = None if others is None else others._bound(0.5, work)
+        most = LONGEST * self.first
+        return max(self.floor, min(wanted, most if median is None else min(most, MEDIANS * median)))
+
+    def patience(self, work: int = 1) -> float:
+        """After how many seconds without any answer the node does not compute any more, whatever it did before."""
+        return LONGEST * max(self.floor, self.first) + FIRST_PER_WORK * work
 
     def hedge_after(self, work: int = 1) -> float | None:
         """After how many seconds a hop goes to a replica too: 95 % took no longer. `None` while too few are known."""

@@ -176,7 +176,8 @@ class TextStream:
     A character of UTF-8 takes up to four tokens, and a stop text may span several; so text is released as soon as it
     can no longer change, and no sooner. The pieces of `add`, one after another, and of `finish` at the end are the text
     of all new tokens, cut before the first stop text. `stopped` becomes true with the token that completes a stop text;
-    nothing is released from then on. (`DecodeStream` of tokenizers fails on bytes that are no character.)
+    nothing is released from then on. A character that the prompt begins and no token ends is left out. (`DecodeStream`
+    of tokenizers fails on bytes that are no character.)
     """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int] = (), stop: Sequence[str] = ()) -> None:
@@ -184,7 +185,9 @@ class TextStream:
         self._stop = tuple(stop)
         self._tokens = self._context(prompt)
         self._settled = len(self._tokens)
-        self._before = self._text().rstrip(REPLACEMENT)
+        text = self._text()
+        self._before = text.rstrip(REPLACEMENT)
+        self._is_torn = text != self._before
         self._held = ""
         self.stopped = False
 
@@ -205,6 +208,9 @@ class TextStream:
 
     def _settle(self, text: str) -> str:
         new = text[len(self._before) :]
+        if self._is_torn:
+            new = new.lstrip(REPLACEMENT)
+            self._is_torn = not new
         self._tokens = self._tokens[self._settled :]
         self._settled = len(self._tokens)
         self._before = self._text()

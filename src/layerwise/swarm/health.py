@@ -12,60 +12,39 @@ from layerwise.errors import SwarmError
 from layerwise.stack import Stack
 from layerwise.stack.inputs import example_inputs
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.messages import Pass, RemoteVisit, Reply
-from layerwise.swarm.node_records import NodeRecord, NodeRecords
+from layerwise.swarm.messages import Pass
 from layerwise.swarm.supply import Supply
-from layerwise.swarm.wire import encode, selected, to_array
+from layerwise.swarm.wire import encode, to_array
 
 
 class HealthChecks:
-    """Lets nodes run the layers that they hold on a sample, notes how that ends, and balances what nodes held that stay
-    away.
-    """
+    """Lets nodes show that they compute, and others hold what is on nodes that stay away."""
 
-    def __init__(self, sample: Pass, calling: Calling, supply: Supply) -> None:
-        self._sample = sample
+    def __init__(self, calling: Calling, supply: Supply) -> None:
         self._calling = calling
         self._supply = supply
         self._balanced: frozenset[str] = frozenset()
         self._away: dict[frozenset[str], float] = {}
 
-    @property
-    def members(self) -> NodeRecords:
-        """The nodes."""
-        return self._calling.members
-
-    async def check(self, member: NodeRecord) -> bool:
-        """Let a node run every layer that it holds; whether it did, in time."""
-        member.checks += 1
-        visits = tuple(RemoteVisit(slot, layer) for slot, layer in enumerate(sorted(member.layers)) if not layer.source)
-        if not visits:
-            return member.state == "live"
-        arguments = selected(self._sample.arguments, [visit.layer.number for visit in visits])
-        response = await self._calling.check(member.name, visits, Pass(0, self._sample.state, arguments))
-        if isinstance(response, Reply):
-            self.members.change(member.name, "live", "returned", f"{member.name} computes again")
-            return True
-        self.members.failed(member.name, response)
-        return False
-
     async def watch(self) -> None:
         """Check every idle node again and again, without end, so that losses and returns are seen."""
+        calling = self._calling
         while True:
-            await asyncio.sleep(self._calling.settings.health_seconds)
-            idle = [member for member in self.members if member.state != "quarantined" and not member.waiting]
-            await asyncio.gather(*(self.check(member) for member in idle))
+            await asyncio.sleep(calling.settings.health_seconds)
+            for member in calling.members:
+                if not member.waiting:
+                    calling.begin(calling.check(member))
             await self._balance(asyncio.get_running_loop().time())
 
     async def _balance(self, now: float) -> None:
-        """Let others hold what nodes held that have been away for long."""
-        away = frozenset(member.name for member in self.members if member.state in ("gone", "quarantined"))
+        """Let others hold what nodes held that have been away for long: dead, wrong, or without any answer."""
+        away = frozenset(member.name for member in self._calling.members if member.state != "live")
         since = self._away.get(away)
         if away != self._balanced and since is None:
             self._away = {away: now}
         elif away != self._balanced and since is not None and now - since >= self._calling.settings.balance_after:
             self._balanced = away
-            await self._supply.balance(self._calling.transport, self.members)
+            await self._supply.balance(self._calling.transport, self._calling.members)
 
 
 def smallest_inputs(stack: Stack) -> dict[str, Any]:

@@ -133,7 +133,8 @@ class Hop:
 class Reply:
     """The states that the visits of hop `number` arrived at; `index` is the pass of the last one.
 
-    `seconds` is the time that the layers took, on the node's clock, without what carried the message.
+    `seconds` is the time that the layers took, on the node's clock, without what carried the message. `process` names
+    the process that answers: one that is started under the name of another has a new one.
     """
 
     node: str
@@ -142,6 +143,7 @@ class Reply:
     index: int
     states: tuple[Array, ...]
     seconds: float
+    process: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from math import inf
 from statistics import median
 
 from layerwise.swarm.answer import Event, NodeState, NodeView
 from layerwise.swarm.deadlines import Latencies
-from layerwise.swarm.messages import Corrupt, Failure, Gone, Hop, Late, Refused, RemoteLayer
+from layerwise.swarm.messages import Hop, RemoteLayer, Reply
 from layerwise.swarm.replication import Capacity
 from layerwise.swarm.route import Offer
 
@@ -17,12 +19,24 @@ MOST_EVENTS = 1000
 """Events that are remembered; older ones are forgotten."""
 
 
+AHEAD = 16
+"""Calls that a node is sent at a time: with fewer it waits for a router that is busy."""
+
+MOST_SERVED = 100
+"""The last requests of a node that are remembered by name."""
+
+
 @dataclass(slots=True)
 class NodeRecord:
     """One node: what it holds, its state, what its hops took, and what is known of its answers.
 
-    `answers` and `requests` count what a `ReplicaComparison` has looked at, and `strikes` the last answers in a row
-    that changed the norm of the state as none before.
+    `owed` are the calls under way by number, with the moment and the work of each, also those that nobody waits for any
+    more. `heard` is the moment of the last answer, and `answered` says which of the calls in the order of sending was
+    the latest that has one. Few calls are sent ahead, each of which holds a `turn`; one that waits for its turn can be
+    taken back. `process` is the process that answers under the node's name.
+    `answers` and `requests` count what a `ReplicaComparison` has looked at, `strikes` are the last answers in a row
+    that changed the norm of the state as none before, and `served` the last requests that used its answers. One
+    replay at a time holds `replaying`.
     """
 
     capacity: Capacity
@@ -30,13 +44,19 @@ class NodeRecord:
     latencies: Latencies
     state: NodeState = "live"
     reason: str = ""
-    waiting: int = 0
-    checks: int = 0
+    owed: dict[int, tuple[float, int]] = field(default_factory=dict)
+    heard: float = -inf
+    answered: int = -1
+    probed: float = 0.0
+    process: str = ""
     hops: int = 0
     failures: int = 0
     answers: int = 0
     requests: int = 0
     strikes: int = 0
+    served: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_SERVED))
+    replaying: asyncio.Lock = field(default_factory=asyncio.Lock)
+    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AHEAD))
     overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
 
@@ -45,21 +65,42 @@ class NodeRecord:
         """The name of the node."""
         return self.capacity.name
 
-    def observe(self, seconds: float, inside: float, hop: Hop) -> None:
-        """Note a hop that was answered: how long it took, and how long of that the layers."""
+    @property
+    def waiting(self) -> int:
+        """The hops under way or queued at the node."""
+        return len(self.owed)
+
+    @property
+    def oldest_work(self) -> int:
+        """The work of the hop that it runs, or is to run next."""
+        return next((work for _, work in self.owed.values()), 1)
+
+    def silent(self, now: float) -> float:
+        """The seconds in which the node has answered nothing of what it owes."""
+        return now - max(self.heard, next(began for began, _ in self.owed.values())) if self.owed else 0.0
+
+    def hear(self, number: int, order: int, now: float) -> float:
+        """Note that call `number`, sent as this one in `order`, was answered; the seconds since it was made, or since
+        the answer before it."""
+        seconds = now - max(self.heard, self.owed.pop(number)[0])
+        self.heard, self.answered, self.probed = now, max(self.answered, order), 0.0
+        return seconds
+
+    def observe(self, seconds: float, reply: Reply, hop: Hop) -> None:
+        """Note a hop that was answered: how long it took, how long of that the layers, and by which process.
+
+        Of a new process under the old name nothing is known that was known of the other.
+        """
         self.hops += 1
         self.latencies.record(seconds, hop.work)
-        self.overhead.append(max(seconds - inside, 0.0))
-        self.per_layer.append(inside / hop.evaluations)
-
-    def may_be_checked(self) -> bool:
-        """Whether the node, since it was last late, was not yet let show that it computes."""
-        return self.checks == 0
-
-    def missed(self, seconds: float, hop: Hop) -> None:
-        """Note a hop that was not answered within the time that was waited for it."""
-        self.failures += 1
-        self.latencies.record(seconds, hop.work)
+        self.overhead.append(max(seconds - reply.seconds, 0.0))
+        self.per_layer.append(reply.seconds / hop.evaluations)
+        if self.process and self.process != reply.process:
+            self.answers = self.strikes = 0
+            self.served.clear()
+            if self.state == "quarantined":
+                self.state, self.reason = "suspected", "a new process, which is yet to show that it computes"
+        self.process = reply.process
 
     @property
     def layer_seconds(self) -> float:
@@ -71,10 +112,11 @@ class NodeRecord:
         """The median of what a hop takes beside its layers; 1 ms before anything is known."""
         return median(self.overhead) if self.overhead else 1e-3
 
-    def offer(self) -> Offer:
-        """What the node asks for a hop."""
-        watts = self.capacity.watts
-        return Offer(self.name, self.layers, self.hop_seconds, self.layer_seconds, watts, self.waiting)
+    def offer(self, now: float) -> Offer:
+        """What the node asks for a hop. One that is silent is dearer by the time for which it is."""
+        silent = self.silent(now)
+        hop_seconds = self.hop_seconds + (silent if silent >= self.latencies.floor else 0.0)
+        return Offer(self.name, self.layers, hop_seconds, self.layer_seconds, self.capacity.watts, self.waiting)
 
     def view(self) -> NodeView:
         """The node as users see it."""
@@ -108,9 +150,9 @@ class NodeRecords:
         """The time since the swarm was gathered."""
         return self._clock() - self._began
 
-    def note(self, kind: str, text: str, *, node: str = "", request: str = "") -> None:
+    def note(self, kind: str, text: str, *, node: str = "", request: str = "", requests: tuple[str, ...] = ()) -> None:
         """Remember an event."""
-        self.events.append(Event(self.seconds, kind, text, node, request))
+        self.events.append(Event(self.seconds, kind, text, node, request, requests))
 
     def join(self, capacity: Capacity, layers: Iterable[RemoteLayer]) -> NodeRecord:
         """A node that holds these layers is there."""
@@ -122,26 +164,16 @@ class NodeRecords:
     def change(self, name: str, state: NodeState, kind: str, reason: str) -> bool:
         """Put a node into a state; whether it was in another.
 
-        What is quarantined stays so until it is gone, and what is gone is not quarantined: it may come back mended.
+        What is quarantined stays so until it is gone or another process answers, and what is gone until it computes.
+        The event of a quarantine names the last requests that used the node's answers.
         """
         member = self._members[name]
-        stays = member.state == "quarantined" and state != "gone"
-        if stays or member.state == state or (member.state, state) == ("gone", "quarantined"):
+        only = {"quarantined": "gone", "gone": "live"}.get(member.state, state)
+        if member.state == state or state != only:
             return False
         member.state, member.reason = state, "" if state == "live" else reason
-        member.checks = 0
-        self.note(kind, reason, node=name)
+        self.note(kind, reason, node=name, requests=tuple(member.served) if state == "quarantined" else ())
         return True
-
-    def failed(self, name: str, response: Failure) -> None:
-        """Draw the consequences of a call that a node has not answered as it should."""
-        match response:
-            case Gone(reason=reason):
-                self.change(name, "gone", "lost", f"{name} is gone: {reason}")
-            case Late(seconds=seconds):
-                self.change(name, "suspected", "late", f"{name} did not answer within {seconds:.2f} s")
-            case Corrupt(reason=reason) | Refused(reason=reason):
-                self.change(name, "suspected", "lost", f"{name}: {reason}")
 
     def holders(self, layers: Collection[RemoteLayer], without: str) -> list[str]:
         """The other live nodes that hold all of these layers."""

@@ -1,7 +1,8 @@
 """Many requests at once on one swarm, how each ended, and how long the slowest token may take.
 
-A token that meets a lost node waits for the deadline of a hop, perhaps for that of a check, and then for the replay:
-the node that takes over runs every pass that its predecessor ran, behind the other requests that it takes over as well.
+A token that meets a lost node waits until that is late, or as long as its patience says where no other node is free,
+and then for the replay: the node that takes over runs every pass that its predecessor ran, behind the other requests
+that it takes over as well.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from torch import Tensor
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import Answer, Decoding
-from layerwise.swarm.deadlines import FACTOR, FIRST_PER_WORK
+from layerwise.swarm.calls import REPLAYED
+from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.swarm import Swarm
 
@@ -41,21 +43,22 @@ class Load:
     @property
     def replay(self) -> float:
         """The most seconds until a node has run again, for every request, all passes on all layers that it holds."""
-        return self.streams * (self.hop + self.new * self.most_held * self.layer)
+        hops = 1 + self.new // REPLAYED
+        return self.streams * (hops * self.hop + self.new * self.most_held * self.layer)
 
-    def deadline(self, settings: SwarmSettings) -> float:
-        """The most seconds that a hop, or a replay, is waited for before its node is late."""
-        work = self.most_held * (self.prompt + self.new) * self.streams
-        known = FACTOR * (self.undisturbed + self.replay)
-        return max(settings.hop_floor, settings.first_deadline + FIRST_PER_WORK * work, known)
+    def silence(self, settings: SwarmSettings) -> float:
+        """The most seconds for which a node is waited for that answers nothing, or whose answers are lost."""
+        latencies = Latencies(settings.first_deadline, settings.hop_floor)
+        work = self.most_held * (self.prompt + self.new + REPLAYED)
+        return latencies.patience(work) + latencies.patience(0)
 
 
 def slowest_token(load: Load, settings: SwarmSettings, losses: int) -> float:
-    """The bound, in seconds, for a token during which at most so many nodes are lost.
+    """The bound, in seconds, for a token during which a request loses a node at most so many times.
 
-    losses x (2 deadlines + replay) + the token itself, twice where it is begun again
+    losses x (silence + replay + the token begun again) + the token itself
     """
-    return losses * (2 * load.deadline(settings) + load.replay) + 2 * load.undisturbed
+    return losses * (load.silence(settings) + load.replay + load.undisturbed) + load.undisturbed
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,12 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from layerwise.errors import BelowQuorum
 from layerwise.plan import Plan
 from layerwise.stack import Capture
+from layerwise.swarm.answer import UNKNOWN, Expected, TokenSpan
 from layerwise.swarm.live_plan import LivePlan
 from layerwise.swarm.messages import Arguments, Array, Pass, RemoteLayer, RemoteVisit
 from layerwise.swarm.route import Leg
@@ -72,6 +74,10 @@ class SwarmRequest:
     `chain` holds the places of the plan in the order in which they run. `recapture` makes one pass of all tokens so
     far, for a request that begins anew in the middle. `one_pass` says that the request is a single forward pass, which
     leaves no cache. `left_out` are layers that are not worth their price.
+
+    `touched` are the nodes that were sent anything. `used` are those whose answers were used, and `doubted` those of
+    them that were found to compute wrongly, each with the number of the first token. `written` says of each pass which
+    plan it ran in the end; a layer that is lost in the middle of one counts as missing in all of it.
     """
 
     request: str
@@ -88,8 +94,10 @@ class SwarmRequest:
     failures: Counter[str] = field(default_factory=Counter)
     left_out: frozenset[RemoteLayer] = frozenset()
     tokens: int = 0
-    changed_at: int = 0
-    hops: int = 0
+    touched: set[str] = field(default_factory=set)
+    used: dict[str, int] = field(default_factory=dict)
+    doubted: dict[str, int] = field(default_factory=dict)
+    written: list[LivePlan] = field(default_factory=list)
     doubtful: bool = False
     history_bytes: int = 0
     history_whole: bool = True
@@ -122,17 +130,27 @@ class SwarmRequest:
             raise BelowQuorum(f"request {self.request} cannot be answered: no layer of {self.requested} is left")
         if self.chain != tuple(sorted(self.chain)):
             live = live.in_order(tuple(sorted(live.visits, key=lambda visit: self.chain.index(visit.slot))))
-        self.live, self.legs, self.changed_at = live, (), self.tokens
+        self.live, self.legs = live, ()
 
-    @property
-    def nodes(self) -> frozenset[str]:
-        """The nodes that have run a part of it."""
-        return frozenset(node for node, _ in self.warm)
+    def spans(self, expected: Callable[[LivePlan], Expected], recomputed: bool) -> tuple[TokenSpan, ...]:
+        """Which plan wrote which tokens; `recomputed` says that caches never hold what a lost layer left.
 
-    def next_number(self) -> int:
-        """The number of the next hop."""
-        self.hops += 1
-        return self.hops
+        What tokens cost that follow others without their layers, or behind a wrong node, nobody has measured.
+        """
+        cuts = {number for number in range(1, len(self.written)) if self.written[number] != self.written[number - 1]}
+        cuts |= {0, *self.doubted.values()}
+        made: list[TokenSpan] = []
+        lacked = frozenset[int]()
+        for start, stop in pairwise((*sorted(cuts), len(self.written))):
+            live = self.written[start]
+            missing = frozenset(live.missing_numbers)
+            doubted = tuple(sorted(node for node, first in self.doubted.items() if first <= start))
+            earlier = tuple(sorted(lacked - missing))
+            known = not doubted and (recomputed or not earlier)
+            cost = expected(live) if known else UNKNOWN
+            made.append(TokenSpan(start, stop, str(live.running), live.missing_numbers, cost, earlier, doubted))
+            lacked |= missing
+        return tuple(made)
 
     def missing_slots(self) -> frozenset[int]:
         """The places of the plan asked for where nothing runs."""
@@ -157,6 +175,15 @@ class SwarmRequest:
         self.history_whole = True
         self.doubtful = False
 
+    def doubt(self, node: str) -> None:
+        """A node computes wrongly: what it had a part in is computed again, and tokens that are written are named."""
+        first = self.used.pop(node, None)
+        if first is not None:
+            self.doubtful = not self.one_pass
+            if first < self.tokens or self.one_pass:
+                self.doubted.setdefault(node, first)
+        self.forget_node(node)
+
     def forget_node(self, node: str) -> None:
         """What a node has seen is lost."""
         for key in [key for key in self.warm if key[0] == node]:
@@ -166,6 +193,7 @@ class SwarmRequest:
     def remember(self, record: RecordedPass, most_bytes: int) -> None:
         """Keep a finished pass. Beyond `most_bytes` the states go, and a replay begins with the tokens."""
         self.passes.append(record)
+        self.written.append(self.live)
         self.history_bytes += record.bytes
         if self.history_bytes > most_bytes and self.recapture is not None:
             self.history_whole = False

@@ -1,14 +1,14 @@
 """The router: takes the states of a request from node to node, and goes on when nodes do not.
 
 One pass is a walk along the visits of the plan. Where a node fails, the rest of the walk gets another route, and the
-node that takes over is first sent what its predecessor was sent. Where no node holds a layer any more, the plan goes on
-without it, down to the quorum.
+node that takes over is first sent what its predecessor was sent. A node that is merely late is left only for one that
+is free. Where no node computes a layer any more, the plan goes on without it, down to the quorum.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from weakref import WeakSet
 
@@ -23,8 +23,7 @@ from layerwise.swarm.answer import Expected
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.comparison import ReplicaComparison
 from layerwise.swarm.live_plan import cut_at_seams, layers_of
-from layerwise.swarm.messages import Array, Failure, Hop, Release, RemoteLayer, RemoteVisit, Reply
-from layerwise.swarm.node_records import NodeRecord
+from layerwise.swarm.messages import Array, Hop, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.request import RecordedPass, SwarmRequest
 from layerwise.swarm.route import Leg, Offer, Uncovered, cheapest, next_leg
@@ -47,16 +46,14 @@ class _BeginAgain(Exception):
 
 
 class Router:
-    """Runs the passes of requests over nodes. `expected` says what a set of missing layers costs, and `check` whether a
-    node computes. A `referee` holds all layers, and is asked where nodes contradict each other;
-    `single` is what one missing layer costs."""
+    """Runs the passes of requests over nodes. `expected` says what a set of missing layers costs. A `referee` holds all
+    layers, and is asked where nodes contradict each other; `single` is what one missing layer costs."""
 
     def __init__(
         self,
         calling: Calling,
         quorum: Quorum,
         expected: Callable[[frozenset[int]], Expected],
-        check: Callable[[NodeRecord], Awaitable[bool]],
         referee: Node | None = None,
         single: Callable[[int], float | None] | None = None,
     ) -> None:
@@ -65,7 +62,6 @@ class Router:
         self.settings = settings = calling.settings
         self.quorum = quorum
         self.expected = expected
-        self.check = check
         self.single = single
         self.comparison = ReplicaComparison(calling, settings.spot_share, settings.seed, referee)
         self.sessions: WeakSet[SwarmRequest] = WeakSet()
@@ -84,18 +80,20 @@ class Router:
             record = RecordedPass(len(session.passes), encode(captured.calls, layers))
             try:
                 final = await self._walk(session, record, to_array(captured.state))
-                break
+                if not session.doubtful:
+                    break
             except _BeginAgain:
-                captured = self._anew(session)
+                pass
+            captured = self._anew(session)
         session.remember(record, self.settings.history_bytes)
         session.failures.clear()
         state = to_tensor(final, captured.state.device)
         return state if tokens is None else state[:, -tokens:]
 
-    async def release(self, session: SwarmRequest) -> None:
-        """Tell every node that has seen the request to forget it. A node that cannot be told forgets it in time."""
-        nodes = session.nodes & {member.name for member in self.members.live()}
-        await asyncio.gather(*(self.calling.send(node, Release(session.key)) for node in sorted(nodes)))
+    def release(self, session: SwarmRequest) -> None:
+        """Tell every node that was sent a part of the request to forget it; nobody waits for that."""
+        for node in sorted(session.touched):
+            self.calling.begin(self.calling.release(node, session.key))
 
     def _anew(self, session: SwarmRequest) -> Capture:
         assert session.recapture is not None, "a request of several passes can be begun again"
@@ -113,8 +111,6 @@ class Router:
             try:
                 leg = self._leg(session, record, position)
             except _Lost as lost:
-                if await self._answers_again(session, lost.layers):
-                    continue
                 self._lose(session, lost.layers)
                 if self.settings.on_loss == "recompute" and not session.one_pass:
                     raise _BeginAgain from lost
@@ -158,14 +154,14 @@ class Router:
     def _route(self, session: SwarmRequest, record: RecordedPass, position: int) -> tuple[Leg, ...]:
         """The cheapest legs through the rest of the plan, cut where groups begin and branches end."""
         visits = session.live.visits[position:]
-        offers = self._offers(session)
+        offers = self._offers(session, visits)
         replay = {
             (offer.node, visit): record.index * offer.layer_seconds
             for offer in offers
             for visit in visits
             if record.index and session.warm.get((offer.node, visit), 0) != record.index
         }
-        first = position == 0 and record.index == 0 and not session.hops
+        first = position == 0 and record.index == 0 and not session.touched
         any_order = first and len(session.live.seams()) == 1
         order = self.settings.order if any_order else "fixed"
         route = cheapest(
@@ -180,9 +176,14 @@ class Router:
             session.reorder([visit for leg in route.legs for visit in leg.visits])
         return cut_at_seams(route.legs, session.live)
 
-    def _offers(self, session: SwarmRequest) -> list[Offer]:
-        """The live nodes, but for those that have failed this pass again and again."""
-        return [member.offer() for member in self.members.live(_worn(session))]
+    def _offers(self, session: SwarmRequest, visits: Sequence[RemoteVisit]) -> list[Offer]:
+        """The live nodes that have not failed this pass; where these do not suffice, all that have not worn it out."""
+        needed = {visit.layer for visit in visits}
+        without = frozenset(session.failures)
+        if not needed <= self.members.live_layers(without):
+            without = _worn(session)
+        now = asyncio.get_running_loop().time()
+        return [member.offer(now) for member in self.members.live(without)]
 
     def _dispensable(self, visits: Sequence[RemoteVisit]) -> dict[RemoteVisit, float]:
         """The visits that a route may leave out for its price, and what each costs in nats per token."""
@@ -195,7 +196,7 @@ class Router:
         """The next hop of a single pass in any order: whoever is free first."""
         done = session.live.visits[:position]
         left = session.live.visits[position:]
-        leg = next_leg(left, self._offers(session), self.settings.prices)
+        leg = next_leg(left, self._offers(session, left), self.settings.prices)
         if isinstance(leg, Uncovered):
             raise _Lost({visit.layer for visit in leg.visits})
         session.reorder((*done, *leg.visits, *(visit for visit in left if visit not in leg.visits)))
@@ -214,17 +215,40 @@ class Router:
                 return None
             passes = [each.part(leg.visits, known) for each, known in zip(session.passes, earlier, strict=True)]
             passes.append(current)
-        fresh = again or record.index == 0
-        hop = Hop(session.key, session.next_number(), leg.visits, tuple(passes), fresh)
-        response = await self.calling.hop(leg.node, hop, session)
-        if not isinstance(response, Reply):
-            self._failed(session, leg.node, response)
+        hop = Hop(session.key, 0, leg.visits, tuple(passes), again or record.index == 0)
+        response = await self._called(session, record, leg, hop)
+        if response is None:
             return None
         if again:
             text = f"{leg.node} ran the {len(passes) - 1} passes before on {_named(leg.visits)}"
             self.members.note("replayed", text, node=leg.node, request=session.request)
-        session.warm.update({(response.node, visit): record.index + 1 for visit in leg.visits})
-        return response.states[-1] if await self._believed(session, record, hop, response) else None
+        if not await self._believed(session, record, hop, response):
+            return None
+        self._uses(session, response.node)
+        return response.states[-1]
+
+    def _uses(self, session: SwarmRequest, node: str) -> None:
+        if node not in session.used:
+            session.used[node] = session.tokens
+            self.members[node].served.append(session.request)
+
+    async def _called(self, session: SwarmRequest, record: RecordedPass, leg: Leg, hop: Hop) -> Reply | None:
+        """The answer to a hop of a request; `None` when its node has failed, or is late and another one is free."""
+
+        def may_leave() -> bool:
+            others = self.members.live({leg.node, *session.failures})
+            free = [member.layers for member in others if not (record.index and member.replaying.locked())]
+            return {visit.layer for visit in leg.visits} <= frozenset().union(*free)
+
+        session.touched.add(leg.node)
+        response = await self.calling.hop(leg.node, hop, session, may_leave)
+        if isinstance(response, Reply):
+            session.warm.update({(response.node, visit): record.index + 1 for visit in leg.visits})
+            session.touched.add(response.node)
+            return response
+        session.forget_node(leg.node)
+        session.failures[leg.node] += 1
+        return None
 
     async def _believed(self, session: SwarmRequest, record: RecordedPass, hop: Hop, reply: Reply) -> bool:
         """Whether an answer stands, once it was compared with a replica's, if it is one of those that are.
@@ -246,20 +270,12 @@ class Router:
             ]
             hop = replace(hop, passes=(*earlier, *hop.passes))
         wrong = await self.comparison.wrong(reply.node, hop, reply, why)
-        self._doubt(wrong)
-        if reply.node not in wrong:
-            return True
-        if record.index:
-            raise _BeginAgain
-        session.doubtful = False
-        return False
-
-    def _doubt(self, wrong: Collection[str]) -> None:
         for node in wrong:
             for other in self.sessions:
-                if node in other.nodes:
-                    other.doubtful = other.doubtful or not other.one_pass
-                    other.forget_node(node)
+                other.doubt(node)
+        if session.doubtful:
+            raise _BeginAgain
+        return reply.node not in wrong
 
     async def _entered(self, session: SwarmRequest, record: RecordedPass, leg: Leg) -> list[Array] | None:
         """The states that entered the first visit of `leg` in all earlier passes; `None` when a node failed on the way.
@@ -282,45 +298,34 @@ class Router:
             return None
         replayed = [*session.passes, record]
         passes = [each.part(before.visits, state) for each, state in zip(replayed, [*states, entered], strict=True)]
-        hop = Hop(session.key, session.next_number(), before.visits, tuple(passes), fresh=True, every=True)
-        response = await self.calling.hop(before.node, hop, session)
-        if not isinstance(response, Reply):
-            self._failed(session, before.node, response)
+        hop = Hop(session.key, 0, before.visits, tuple(passes), fresh=True, every=True)
+        response = await self._called(session, record, before, hop)
+        if response is None:
             return None
-        session.warm.update({(before.node, visit): record.index + 1 for visit in before.visits})
+        self._uses(session, response.node)
         for each, state in zip(session.passes, response.states, strict=False):
             each.entering[slot] = state
         return list(response.states[:-1])
 
-    def _failed(self, session: SwarmRequest, node: str, response: Failure) -> None:
-        """Draw the consequences of a call that brought no state."""
-        session.forget_node(node)
-        session.failures[node] += 1
-        self.members.failed(node, response)
-
-    async def _answers_again(self, session: SwarmRequest, layers: frozenset[RemoteLayer]) -> bool:
-        """Whether a node that was late with the last replica of a layer computes after all: it may have been busy."""
-        late = [
-            member
-            for member in self.members
-            if member.state == "suspected"
-            and member.layers & layers
-            and member.may_be_checked()
-            and session.failures[member.name] < MOST_FAILURES
-        ]
-        return any(await asyncio.gather(*(self.check(member) for member in late)))
-
     # -- loss and return ------------------------------------------------------------------------------------------
 
     def _lose(self, session: SwarmRequest, lost: frozenset[RemoteLayer]) -> None:
-        """Go on without the `lost` layers, or with layers of another model in their place; or refuse."""
+        """Go on without the `lost` layers, or with layers of another model in their place; or refuse.
+
+        What was missing stays so until the next pass: it has not run in this one.
+        """
         live = self.members.live_layers(_worn(session))
-        for layer in lost & set(layers_of(session.requested)):
-            for source in self.settings.replacements:
-                if RemoteLayer(layer.number, source) in live:
-                    session.replaced[layer] = RemoteLayer(layer.number, source)
-                    break
-        self._settle(session, live)
+        missing = set(session.live.missing) | session.left_out
+        for layer in layers_of(session.requested):
+            if session.replaced.get(layer, layer) not in lost:
+                continue
+            others = (RemoteLayer(layer.number, source) for source in self.settings.replacements)
+            other = None if layer in session.left_out else next((each for each in others if each in live), None)
+            if other is None:
+                missing.add(layer)
+            else:
+                session.replaced[layer] = other
+        self._settle(session, frozenset(missing))
 
     def _rejoin(self, session: SwarmRequest) -> None:
         """Take up layers again that are back."""
@@ -330,18 +335,15 @@ class Router:
             return
         for layer in back:
             session.replaced.pop(layer, None)
-        self._settle(session, live)
+        self._settle(session, session.live.missing - back)
         names = ", ".join(layer.name for layer in sorted(back))
         self.members.note("returned", f"layer {names} runs again", request=session.request)
         session.doubtful |= bool(session.passes) and self.settings.on_loss == "recompute"
 
-    def _settle(self, session: SwarmRequest, live: frozenset[RemoteLayer]) -> None:
-        """Let the session run what can be run. Raises `BelowQuorum` for too little."""
-        requested = layers_of(session.requested)
-        missing = frozenset(layer for layer in requested if session.replaced.get(layer, layer) not in live)
-        missing |= session.left_out
+    def _settle(self, session: SwarmRequest, missing: frozenset[RemoteLayer]) -> None:
+        """Let the session run the plan without what is missing. Raises `BelowQuorum` for too little."""
         numbers = frozenset(layer.number for layer in missing)
-        left = frozenset(layer.number for layer in requested) - numbers
+        left = frozenset(layer.number for layer in layers_of(session.requested)) - numbers
         expected = self.expected(numbers)
         verdict = self.quorum.verdict(left, numbers, expected)
         if verdict is not None:

@@ -65,9 +65,9 @@ class Supply:
     async def balance(self, transport: Transport, members: NodeRecords) -> bool:
         """Let the nodes that are there hold what others no longer do; whether anything moved.
 
-        Nodes that are gone or quarantined count for nothing. Without room for one copy of each layer nothing moves.
+        Nodes that are not live count for nothing. Without room for one copy of each layer nothing moves.
         """
-        there = [each for name, each in self.capacities.items() if members[name].state in ("live", "suspected")]
+        there = [each for name, each in self.capacities.items() if members[name].state == "live"]
         try:
             moves = rebalance(self.placement, self._demand, there)
         except SwarmError as error:

@@ -32,7 +32,7 @@ from layerwise.swarm.calls import Calling
 from layerwise.swarm.decoding import TextStream, decode
 from layerwise.swarm.estimate import LossEstimate
 from layerwise.swarm.health import HealthChecks, sample_pass, smallest_inputs
-from layerwise.swarm.live_plan import layers_of
+from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import Transport
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.node import local_node
@@ -83,16 +83,10 @@ class Swarm:
         self._members = NodeRecords(self._now, self.settings.first_deadline, self.settings.hop_floor)
         self.estimate = estimate
         referee = local_node("router", stack, layers, halves=self.plan.has_sublayers())
-        calling = Calling(transport, self._members, self.settings)
-        self.health = HealthChecks(sample, calling, supply)
-        self.router = Router(
-            calling,
-            self.quorum,
-            self.expected,
-            self.health.check,
-            referee,
-            estimate.single if estimate else None,
-        )
+        self._calling = Calling(transport, self._members, self.settings, sample)
+        self.health = HealthChecks(self._calling, supply)
+        single = estimate.single if estimate else None
+        self.router = Router(self._calling, self.quorum, self.expected, referee, single)
         self._running: dict[str, SwarmRequest] = {}
         self._names = count()
         self._completed = self._refused = self._degraded = self._tokens = 0
@@ -257,16 +251,23 @@ class Swarm:
         yield answer
 
     def _answer(self, session: SwarmRequest, tokens: tuple[int, ...], finish: Finish) -> Answer:
-        missing = session.live.missing_numbers
-        plan = str(session.live.running)
-        expected = self.expected(frozenset(missing))
-        if session.replaced:
-            expected = UNKNOWN if self.estimate is None else self.estimate.of_plan(plan)
-        return Answer(session.request, tokens, finish, plan, missing, expected, session.changed_at)
+        requested = set(layers_of(session.requested))
+
+        def cost(live: LivePlan) -> Expected:
+            if requested.issuperset(visit.layer for visit in live.visits):
+                return self.expected(frozenset(live.missing_numbers))
+            return UNKNOWN if self.estimate is None else self.estimate.of_plan(str(live.running))
+
+        spans = session.spans(cost, self.settings.on_loss == "recompute")
+        answer = Answer(session.request, tokens, finish, spans)
+        self._completed += 1
+        self._degraded += not answer.is_whole
+        self._members.note("completed", f"{session.tokens} tokens", request=session.request)
+        return answer
 
     @asynccontextmanager
     async def _session(self, request: str | None, *, one_pass: bool = False) -> AsyncIterator[SwarmRequest]:
-        """A request among those under way, counted by how it ends."""
+        """A request among those under way."""
         if self._watching is None:
             self._watching = asyncio.get_running_loop().create_task(self.health.watch())
         name = request or f"request-{next(self._names)}"
@@ -276,16 +277,12 @@ class Swarm:
         self._running[name] = session
         try:
             yield session
-            self._completed += 1
-            self._degraded += bool(session.live.missing or session.changed_at)
-            self._members.note("completed", f"{session.tokens} tokens", request=name)
         except BelowQuorum:
             self._refused += 1
             raise
         finally:
             del self._running[name]
-            with suppress(asyncio.CancelledError):
-                await asyncio.shield(self.router.release(session))
+            self.router.release(session)
 
     # -- watching -------------------------------------------------------------------------------------------------
 
@@ -316,6 +313,7 @@ class Swarm:
             with suppress(asyncio.CancelledError):
                 await self._watching
             self._watching = None
+        await self._calling.close()
         await self._transport.close()
 
     def shut_down(self) -> None:
@@ -337,10 +335,10 @@ def _options(decoding: Decoding) -> dict[str, Any]:
     options: dict[str, Any] = {
         "max_new_tokens": decoding.max_new_tokens,
         "min_new_tokens": decoding.min_new_tokens or None,
-        "do_sample": decoding.temperature > 0,
+        "do_sample": decoding.samples,
         "repetition_penalty": decoding.repetition_penalty,
     }
-    if decoding.temperature > 0:
+    if decoding.samples:
         options |= {"temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": decoding.top_k}
     return options
 

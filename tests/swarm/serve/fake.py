@@ -12,7 +12,7 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.swarm.answer import COMPLETE, Answer, Decoding, Event, Expected, NodeView, Overview, RequestView
+from layerwise.swarm.answer import Answer, Decoding, Event, Expected, NodeView, Overview, RequestView, TokenSpan
 from layerwise.swarm.decoding import TextStream
 
 TEXT = "The swarm goes on: αβγ 😀 日本.\n"
@@ -88,13 +88,12 @@ class FakeSwarm:
                 if stream.stopped:
                     finish = "stop"
                     break
-            lost = self.lost_from is not None and len(made) > self.lost_from
-            plan, missing = ("0-3 6-11", (4, 5)) if lost else ("0-11", ())
+            at = len(made) if self.lost_from is None else min(self.lost_from, len(made))
+            spans = (TokenSpan(0, at, "0-11"), TokenSpan(at, len(made), "0-3 6-11", (4, 5), LOST))
+            answer = Answer(request, tuple(made), finish, tuple(span for span in spans if span.stop > span.start))
             self.completed += 1
-            self.degraded += lost
-            yield Answer(
-                request, tuple(made), finish, plan, missing, LOST if lost else COMPLETE, self.lost_from if lost else 0
-            )
+            self.degraded += not answer.is_whole
+            yield answer
         except (asyncio.CancelledError, GeneratorExit):
             self.cancelled.append(request)
             raise
@@ -115,7 +114,7 @@ class FakeSwarm:
 
     async def classify(self, pixel_values: Any, *, request: str) -> tuple[Sequence[float], Answer]:
         red = pixel_values.getpixel((0, 0))[0] / 255
-        answer = Answer(request, (), "stop", "0-3 6-11", (4, 5), LOST)
+        answer = Answer(request, (), "stop", (TokenSpan(0, 1, "0-3 6-11", (4, 5), LOST),))
         return (red * 0.9, (1 - red) * 0.9, 0.1), answer
 
     def overview(self) -> Overview:

@@ -57,6 +57,10 @@ def events(text: str) -> list[Any]:
     return [line[6:] if line == "data: [DONE]" else json.loads(line[6:]) for line in lines]
 
 
+NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "basis": "complete"}
+LACKING = {"value": 0.31, "low": 0.12, "high": 0.55, "basis": "fitted"}
+
+
 def test_a_completion_is_whole_and_says_what_ran() -> None:
     service = FakeSwarm(lost_from=3)
     status, answer = post(service, {"model": "fake/model", "prompt": "Well: ", "max_tokens": 9, "temperature": 0})
@@ -66,9 +70,16 @@ def test_a_completion_is_whole_and_says_what_ran() -> None:
     assert answer["layerwise"] == {
         "plan": "0-3 6-11",
         "missing": [4, 5],
-        "expected_nats": {"value": 0.31, "low": 0.12, "high": 0.55, "basis": "fitted"},
+        "expected_nats": LACKING,
         "request": answer["id"],
         "from_token": 3,
+        "spans": [
+            {**span, "earlier_missing": [], "doubted_nodes": []}
+            for span in (
+                {"from_token": 0, "to_token": 3, "plan": "0-11", "missing": [], "expected_nats": NOTHING},
+                {"from_token": 3, "to_token": 9, "plan": "0-3 6-11", "missing": [4, 5], "expected_nats": LACKING},
+            )
+        ],
     }
     assert service.prompts[0][1] == Decoding(9)
 
@@ -128,6 +139,7 @@ def test_prompts_as_token_ids_and_in_a_list_of_one() -> None:
         ({"prompt": None}, "prompt"),
         ({"temperature": 2.5}, "temperature"),
         ({"temperature": "hot"}, "temperature"),
+        ({"repetition_penalty": 1e-320}, "repetition_penalty"),
         ({"top_p": 0}, "top_p"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_tokens": 2_000}, "max_tokens"),

@@ -70,6 +70,23 @@ def test_a_prompt_that_ends_with_bytes_of_several_characters(characters: int) ->
     assert "".join(pieces(tokenizer, new, prompt)) == "語 ok"
 
 
+@pytest.mark.parametrize(
+    ("tokenizer", "before", "bytes_", "after"),
+    [
+        (BYTES, BYTES("a")["input_ids"], BYTES("😀")["input_ids"], BYTES("end")["input_ids"]),
+        (byte_fallback(), [258], [2 + byte for byte in "😀".encode()], [261]),
+    ],
+)
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_a_prompt_that_ends_within_a_character(
+    tokenizer: Any, before: list[int], bytes_: list[int], after: list[int], cut: int
+) -> None:
+    """What no token ends is no text; what the first new tokens end is a character of the answer."""
+    prompt = [*before, *bytes_[:-cut]]
+    assert "".join(pieces(tokenizer, after, prompt)) == "end"
+    assert "".join(pieces(tokenizer, [*bytes_[-cut:], *after], prompt)) == "😀end"
+
+
 @given(st.lists(st.sampled_from(range(264)), max_size=9), st.lists(st.sampled_from(range(264)), max_size=12))
 def test_bytes_that_are_no_character_end_no_answer(prompt: list[int], tokens: list[int]) -> None:
     made = "".join(pieces(byte_fallback(), tokens, prompt))

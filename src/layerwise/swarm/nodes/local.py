@@ -75,36 +75,45 @@ class LocalTransport:
     members: Mapping[str, Node]
     schedule: Schedule = field(default_factory=Schedule)
     calls: Counter[str] = field(default_factory=Counter)
-    _free_at: dict[str, float] = field(default_factory=dict)
+    _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     _deaths: dict[str, Fault] = field(default_factory=dict)
 
     async def call(self, node: str, message: Message) -> Response:
-        """The node's answer, after the time that the schedule says, if the schedule lets it answer."""
+        """The node's answer, after the time that the schedule says, if the schedule lets it answer.
+
+        A node does one thing at a time. What it has begun it ends, though nobody waits for it any more; what waits
+        for its turn is cancelled with the call.
+        """
         self.calls[node] += 1
         loop = asyncio.get_running_loop()
         chance = random.Random(f"{self.schedule.seed}/{node}/{self.calls[node]}")
         arrives = loop.time()
         takes = self._seconds(node, message, chance, arrives)
-        # A node does one thing at a time: a hop waits for those before it.
-        begins = max(arrives, self._free_at.get(node, 0.0))
-        self._free_at[node] = begins + takes
-        await asyncio.sleep(begins + takes - arrives)
+        turn = self._turns.setdefault(node, asyncio.Lock())
+        await turn.acquire()
+        work = asyncio.ensure_future(self._carry_out(node, message, arrives, takes))
+        work.add_done_callback(lambda _: turn.release())
+        response = await asyncio.shield(work)
+        if self.schedule.of(node, "lost", loop.time()) is not None:
+            await asyncio.sleep(1e9)
+        wrong = self.schedule.of(node, "wrong", loop.time())
+        if wrong is not None and isinstance(response, Reply):
+            return _wronged(response, wrong.wrongness, chance)
+        return response
+
+    async def _carry_out(self, node: str, message: Message, arrives: float, takes: float) -> Response:
+        loop = asyncio.get_running_loop()
+        await asyncio.sleep(takes)
         while (pause := self.schedule.of(node, "pause", loop.time())) is not None:
             await asyncio.sleep(min(pause.until, 1e9) - loop.time())
-        death = self._death(node, arrives, loop.time())
-        if death is not None:
+        if self._death(node, arrives, loop.time()) is not None:
             return Gone(node, "is dead")
         response = self.members[node].handle(message)
         if self.schedule.of(node, "twice", loop.time()) is not None:
             response = self.members[node].handle(message)
-        if self.schedule.of(node, "lost", loop.time()) is not None:
-            await asyncio.sleep(1e9)
         if isinstance(response, Reply) and isinstance(message, Hop) and self.schedule.layer:
             # On virtual time nodes compute as fast as the schedule says; routes depend on it, and are to be repeated.
             response = replace(response, seconds=self.schedule.layer * message.evaluations)
-        wrong = self.schedule.of(node, "wrong", loop.time())
-        if wrong is not None and isinstance(response, Reply):
-            return _wronged(response, wrong.wrongness, chance)
         return response
 
     async def close(self) -> None:

@@ -7,6 +7,8 @@ comes twice, can do no harm.
 
 from __future__ import annotations
 
+import os
+import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -45,6 +47,12 @@ from layerwise.swarm.wire import Calls, to_array, to_tensor
 MOST_REQUESTS = 1024
 """Requests that a node keeps caches of; the one that has waited longest is forgotten, and replayed if it comes back."""
 
+LEASE_SECONDS = 300.0
+"""For which a node keeps what a request left that it hears nothing more of."""
+
+SHARE_OF_MEMORY = 0.25
+"""The share of a machine's memory, or a device's, that the caches of all requests on a node may take."""
+
 NewCache: TypeAlias = Callable[[str], Any]
 """Makes an empty cache of the class of this name, as `wire.encode` writes it."""
 
@@ -75,6 +83,16 @@ class _Request:
 
     visited: dict[RemoteVisit, _Visited] = field(default_factory=dict)
     last: Reply | None = None
+    heard: float = 0.0
+    bytes: int = 0
+
+    def measure(self) -> int:
+        """How many bytes more its caches take than when they were last measured."""
+        before, caches = self.bytes, {id(each.cache): each.cache for each in self.visited.values()}
+        layers = [layer for cache in caches.values() for layer in getattr(cache, "layers", ())]
+        tensors = (value for layer in layers for value in vars(layer).values() if isinstance(value, Tensor))
+        self.bytes = sum(tensor.nbytes for tensor in tensors)
+        return self.bytes - before
 
     def cache(self, visit: RemoteVisit, new_cache: NewCache, kind: str) -> Any:
         """The cache of a visit, of the class `kind`: shared with those of other layers where each has its own slot."""
@@ -102,9 +120,12 @@ class _Request:
 class Node:
     """Blocks of one or several models, and the state of requests. Not for several threads at a time."""
 
-    def __init__(self, name: str, device: torch.device | str = "cpu") -> None:
+    def __init__(self, name: str, device: torch.device | str = "cpu", most_bytes: int | None = None) -> None:
         self.name = name
         self.device = torch.device(device)
+        self.most_bytes = most_bytes or int(SHARE_OF_MEMORY * memory_of(self.device))
+        self.bytes = 0
+        self.process = secrets.token_hex(4)
         self._held: dict[RemoteLayer, HeldLayer] = {}
         self._requests: OrderedDict[str, _Request] = OrderedDict()
 
@@ -120,6 +141,8 @@ class Node:
     def restart(self) -> None:
         """Forget every request, as a process does that dies and is started again."""
         self._requests.clear()
+        self.bytes = 0
+        self.process = secrets.token_hex(4)
 
     def handle(self, message: Message) -> Response:
         """The answer to a message. What goes wrong is an answer, too: `Refused`, with the reason."""
@@ -135,8 +158,9 @@ class Node:
                             self._held.pop(layer, None)
                         for request in self._requests.values():
                             request.forget([visit for visit in request.visited if visit.layer in message.layers])
+                            self.bytes += request.measure()
                     case Release():
-                        self._requests.pop(message.request, None)
+                        self._release(message.request)
         except Exception as error:  # a block may fail in any way, and the router must hear of it
             return Refused(self.name, f"{type(error).__name__}: {error}")
         return Done(self.name)
@@ -176,8 +200,11 @@ class Node:
             request.forget(hop.visits)
             raise
         wanted = states if hop.every else states[-1:]
-        reply = Reply(self.name, hop.request, hop.number, last, tuple(map(to_array, wanted)), seconds)
+        reply = Reply(self.name, hop.request, hop.number, last, tuple(map(to_array, wanted)), seconds, self.process)
         request.last = reply
+        self.bytes += request.measure()
+        while self.bytes > self.most_bytes and len(self._requests) > 1:
+            self._release(next(iter(self._requests)))
         return reply
 
     def _pass(self, request: _Request, visits: Sequence[RemoteVisit], given: Pass) -> tuple[Tensor, float]:
@@ -203,11 +230,17 @@ class Node:
         return state, time.perf_counter() - started
 
     def _request(self, name: str) -> _Request:
-        request = self._requests.setdefault(name, _Request())
+        """What this request has left; those that are beyond the bounds are forgotten, the longest unheard of first."""
+        request, now = self._requests.setdefault(name, _Request()), time.monotonic()
+        request.heard = now
         self._requests.move_to_end(name)
-        while len(self._requests) > MOST_REQUESTS:
-            self._requests.popitem(last=False)
+        while len(self._requests) > MOST_REQUESTS or now - next(iter(self._requests.values())).heard > LEASE_SECONDS:
+            self._release(next(iter(self._requests)))
         return request
+
+    def _release(self, name: str) -> None:
+        request = self._requests.pop(name, None)
+        self.bytes -= request.bytes if request is not None else 0
 
     # -- weights --------------------------------------------------------------------------------------------------
 
@@ -217,6 +250,13 @@ class Node:
         for slot, (number, block) in enumerate(zip(message.layers, blocks, strict=True)):
             halves: Any = dict(message.halves[slot]) if message.halves else None
             self.keep(RemoteLayer(number, message.source), HeldLayer(block, new_cache, halves))
+
+
+def memory_of(device: torch.device) -> int:
+    """The bytes of memory of a device, or of this machine."""
+    if device.type == "cuda":
+        return int(torch.cuda.get_device_properties(device).total_memory)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def cache_factory(config: Any) -> NewCache:

@@ -75,7 +75,11 @@ class RequestGuard:
         return not tokens or is_allowed(headers.get("authorization", ""), tokens)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        """Raise `Refusal` for a request of nobody who may use the server."""
+        """Raise `Refusal` for a request of nobody who may use the server, and for one whose end is said twice."""
+        if "content-length" in headers and "transfer-encoding" in headers:
+            raise Refusal(
+                400, "invalid_request", "the header has Content-Length and Transfer-Encoding; send one of them"
+            )
         if not self._settings.tokens and not names_this_machine(headers.get("host", "")):
             raise Refusal(
                 403, "unknown_host", "this server has no tokens and answers to loopback alone; address it as localhost"

@@ -16,6 +16,12 @@ from layerwise.swarm.swarm import Swarm
 COMPLETION_TOKENS = 16
 """New tokens of a completion that names no number, as in OpenAI's API; a chat then has as many as there is room for."""
 
+LIKELY_CHARACTERS = 16
+"""Characters of a token that few texts have more of: of a longer text so much of the beginning is counted first."""
+
+CUT_TOKENS = 16
+"""Tokens more that a text may have because it was cut in the middle of a word."""
+
 NEXT_TURN = "\nuser:"
 """Where the answer to a chat ends in the form for models without a chat template."""
 
@@ -38,7 +44,8 @@ async def completion_prompt(service: Swarm, settings: ServeSettings, body: Compl
                 param="prompt",
             )  # fmt: skip
         (prompt,) = prompt
-    ids = await encoded(service.tokenizer, prompt) if isinstance(prompt, str) else tuple(prompt)
+    most = service.max_length
+    ids = await encoded(service.tokenizer, prompt, "prompt", most) if isinstance(prompt, str) else tuple(prompt)
     known = len(service.tokenizer)
     unknown = next((each for each in ids if each >= known), None)
     if unknown is not None:
@@ -52,7 +59,7 @@ async def chat_prompt(service: Swarm, settings: ServeSettings, body: ChatBody) -
     """The prompt of a chat: by the model's own chat template, or in plain form where it has none."""
     tokenizer = service.tokenizer
     if not getattr(tokenizer, "chat_template", None):
-        ids = await encoded(tokenizer, plain_chat(body.messages))
+        ids = await encoded(tokenizer, plain_chat(body.messages), "messages", service.max_length)
         return _prompt(service, settings, body, ids, "messages", None, (NEXT_TURN,))
     messages = [{"role": each.role, "content": each.text} for each in body.messages]
     try:
@@ -62,7 +69,8 @@ async def chat_prompt(service: Swarm, settings: ServeSettings, body: ChatBody) -
     except Exception as error:  # a template is a program of its model's maker, and refuses by raising
         message = f"the model's chat template refuses these messages: {str(error)[:200]}"
         raise Refusal(400, "invalid_value", message, param="messages") from error
-    ids = await encoded(tokenizer, text, special=False)  # the template has written the special tokens
+    # The template has written the special tokens.
+    ids = await encoded(tokenizer, text, "messages", service.max_length, special=False)
     return _prompt(service, settings, body, ids, "messages", None)
 
 
@@ -75,14 +83,34 @@ def plain_chat(messages: Sequence[ChatMessage]) -> str:
     return "".join(f"{each.role}: {each.text}\n" for each in messages) + "assistant:"
 
 
-async def encoded(tokenizer: Any, text: str, special: bool = True) -> tuple[int, ...]:
-    """The token ids of a text, made in a thread: a long text must not keep other requests waiting."""
+async def encoded(
+    tokenizer: Any, text: str, param: str, most: int | None = None, *, special: bool = True
+) -> tuple[int, ...]:
+    """The token ids of a text, made in a thread: a long text must not keep other requests waiting.
+
+    Raises `Refusal` for a text whose beginning has more than `most` tokens already; the rest is then not looked at.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise Refusal(400, "invalid_value", "the prompt has half a surrogate pair; write whole characters") from error
-    made = await asyncio.to_thread(tokenizer, text, add_special_tokens=special)
-    return tuple(made["input_ids"])
+
+    def made(part: str) -> tuple[int, ...]:
+        return tuple(tokenizer(part, add_special_tokens=special)["input_ids"])
+
+    size = 0 if most is None else LIKELY_CHARACTERS * most
+    while most is not None and size < len(text):
+        count = len(await asyncio.to_thread(made, text[:size]))
+        if count > most + CUT_TOKENS:
+            raise _too_long(most, f"more than {most}", None, param)
+        size *= 4
+    return await asyncio.to_thread(made, text)
+
+
+def _too_long(most: int, has: str, wanted: int | None, param: str) -> Refusal:
+    new = f" with {wanted} new ones to follow" if wanted else ""
+    message = f"this model's maximum context length is {most} tokens, and the prompt has {has}{new}; shorten either"
+    return Refusal(400, "context_length_exceeded", message, param=param)
 
 
 def _prompt(
@@ -106,12 +134,7 @@ def _prompt(
     if service.max_length is not None:
         room = service.max_length - len(ids)
         if room < max(wanted or 0, 1):
-            raise Refusal(
-                400, "context_length_exceeded",
-                f"this model's maximum context length is {service.max_length} tokens, and the prompt has {len(ids)}"
-                + (f" with {wanted} new ones to follow" if wanted else "") + "; shorten either",
-                param=param,
-            )  # fmt: skip
+            raise _too_long(service.max_length, str(len(ids)), wanted, param)
         most = min(most, room)
     count = wanted if wanted is not None else min(most, default or most)
     return Prompt(ids, body.decoding(count, settings.temperature, stops))

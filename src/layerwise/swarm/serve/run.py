@@ -152,6 +152,8 @@ def _server(app: FastAPI, settings: ServeSettings) -> Server:
     """Uvicorn, without its own signals and logs."""
     import uvicorn
 
+    from layerwise.swarm.serve.connections import bounded_connections
+
     class Quiet(uvicorn.Server):
         """Leaves signals to `run`."""
 
@@ -162,7 +164,8 @@ def _server(app: FastAPI, settings: ServeSettings) -> Server:
 
     config = uvicorn.Config(
         app,
-        log_config=None, access_log=False, lifespan="off", loop="asyncio", http="h11", ws="none", proxy_headers=False,
+        log_config=None, access_log=False, lifespan="off", loop="asyncio", http=bounded_connections(settings),
+        ws="none", proxy_headers=False,
         server_header=False, limit_concurrency=settings.most_connections,
         timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=int(settings.drain_seconds) + _BACKSTOP,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from layerwise.swarm.answer import MOST_STOP_CHARACTERS, MOST_STOPS, Answer, Decoding
+from layerwise.swarm.answer import LEAST_PENALTY, MOST_STOP_CHARACTERS, MOST_STOPS, Answer, Decoding, Expected
 from layerwise.swarm.serve.responses import Refusal
 
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
@@ -64,7 +64,7 @@ class GenerationBody(BaseModel):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=0)] | None = None
     min_tokens: Annotated[int, Field(ge=0)] | None = None
-    repetition_penalty: Annotated[float, Field(gt=0, le=10)] | None = None
+    repetition_penalty: Annotated[float, Field(ge=LEAST_PENALTY, le=10)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     stop: StopText | Annotated[list[StopText], Field(max_length=MOST_STOPS)] | None = None
     stream: bool | None = None
@@ -174,20 +174,32 @@ class ImageBody(BaseModel):
 
 
 def swarm_fields(answer: Answer) -> dict[str, Any]:
-    """The field `layerwise` of an answer: the plan that ran last, what it lacks, and what that is expected to cost."""
-    expected = answer.expected
+    """The field `layerwise` of an answer: the plan that ran last, what was missing, what that is expected to cost, and
+    the same for every span of tokens."""
+    spans = [
+        {
+            "from_token": span.start,
+            "to_token": span.stop,
+            "plan": span.plan,
+            "missing": list(span.missing),
+            "expected_nats": _nats_fields(span.expected),
+            "earlier_missing": list(span.earlier),
+            "doubted_nodes": list(span.doubted),
+        }
+        for span in answer.spans
+    ]
     return {
         "plan": answer.plan,
         "missing": list(answer.missing),
-        "expected_nats": {
-            "value": expected.nats,
-            "low": expected.low,
-            "high": expected.high,
-            "basis": expected.basis,
-        },
+        "expected_nats": _nats_fields(answer.expected),
         "request": answer.request,
         "from_token": answer.from_token,
+        "spans": spans,
     }
+
+
+def _nats_fields(expected: Expected) -> dict[str, Any]:
+    return {"value": expected.nats, "low": expected.low, "high": expected.high, "basis": expected.basis}
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,8 +27,8 @@ SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60
 class ServerMetrics:
     """Counts what the edge does, in a registry of its own, so that several servers of one process keep apart.
 
-    `outcome` of a request is `completed` (all layers ran), `degraded` (layers were missing), `refused` (below the
-    quorum), `overloaded`, `late`, `invalid`, `disconnected`, `stopped` or `failed`.
+    `outcome` of a request is `completed` (all layers ran), `degraded` (layers were missing, or a node computed
+    wrongly), `refused` (below the quorum), `overloaded`, `late`, `invalid`, `disconnected`, `stopped` or `failed`.
     """
 
     def __init__(self, overview: Callable[[], Overview], admission: Admission) -> None:
@@ -144,7 +144,8 @@ class ServerState:
         if isinstance(ended, Refusal):
             outcome = outcome_of(ended)
         else:
-            outcome = ended or ("degraded" if any(answer.missing for answer in answers) else "completed")
+            is_whole = all(answer.is_whole for answer in answers)
+            outcome = ended or ("completed" if is_whole else "degraded")
         self.metrics.requests.labels(endpoint, outcome).inc()
         self.metrics.request.observe(time.monotonic() - request.state.began)
         line: dict[str, object] = {"outcome": outcome}

@@ -1,0 +1,77 @@
+"""Connections of a server, with bounds on those that ask for nothing: in time, by address, and in all.
+
+Uvicorn closes a connection that is idle after an answer. It waits without end for the first request of one, and for
+the rest of a header; and it counts all of them when it decides whether it has room for a request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from layerwise.swarm.serve.settings import ServeSettings
+
+
+def bounded_connections(settings: ServeSettings) -> type[asyncio.Protocol]:
+    """The protocol of a server's connections.
+
+    Where there are too many, the one is closed that has waited longest without a request: of the same address, or of
+    any. A connection that has a request is not closed for another one.
+    """
+    open_: dict[BoundedConnection, None] = {}
+
+    class BoundedConnection(H11Protocol):
+        """A connection that has so many seconds to send the header of a request."""
+
+        _late: asyncio.TimerHandle | None = None
+
+        @property
+        def is_waiting(self) -> bool:
+            """Whether no request of it is answered."""
+            return self.cycle is None or self.cycle.response_complete
+
+        @property
+        def address(self) -> Any:
+            """Where it comes from."""
+            return self.client and self.client[0]
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            """Take it in, and close another one where there are too many."""
+            super().connection_made(transport)
+            open_[self] = None
+            self._await_header()
+            near = [each for each in open_ if each.address == self.address]
+            for known, most in ((near, settings.most_of_address), (list(open_), settings.most_connections - 1)):
+                if len(known) > most:
+                    next((each for each in known if each.is_waiting), self)._end()
+
+        def data_received(self, data: bytes) -> None:
+            """Take in a part of a request; its header has its time from the first part on."""
+            before, is_first = self.cycle, self.is_waiting
+            super().data_received(data)
+            if self.cycle is not before:
+                self._has_header()
+            elif is_first and self._late is None:
+                self._await_header()
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            """Forget it."""
+            self._has_header()
+            open_.pop(self, None)
+            super().connection_lost(exc)
+
+        def _await_header(self) -> None:
+            self._late = self.loop.call_later(settings.header_seconds, self._end)
+
+        def _has_header(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+        def _end(self) -> None:
+            open_.pop(self, None)
+            self.transport.abort()
+
+    return BoundedConnection

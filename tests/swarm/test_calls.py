@@ -1,0 +1,198 @@
+"""Slowness is no loss: a node that is late is waited for or left for a replica, and only one that computes no more is
+missed."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from layerwise.swarm import node_records
+from layerwise.swarm.answer import Decoding
+from layerwise.swarm.calls import REPLAYED
+from layerwise.swarm.gathering import gather
+from layerwise.swarm.messages import Hop, Message, Response
+from layerwise.swarm.nodes.local import Fault, LocalTransport, Schedule
+from layerwise.swarm.nodes.node import Node
+from layerwise.swarm.rehearsal import Ended, answer_all
+from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.swarm import Swarm
+from swarm.chaos import decoder, prompt, undisturbed
+from swarm.driver import events
+from tier import by_tier
+
+NEW = 40
+PROMPTS = [prompt(number) for number in range(8)]
+NODES = tuple(f"node-{number}" for number in range(4))
+
+
+def rehearsed(
+    faults: Sequence[Fault], streams: int = 8, replicas: int = 2, after: float = 0.0, **settings: object
+) -> tuple[Swarm, tuple[Ended, ...]]:
+    """All prompts answered at once with settings that are the default otherwise, and some time to spare."""
+    schedule = Schedule(tuple(faults), 0.001, 0.002)
+    swarm = gather(decoder(), 4, replicas, settings=SwarmSettings(**settings), schedule=schedule)  # type: ignore[arg-type]
+    with swarm:
+        ended = answer_all(swarm, PROMPTS[:streams], Decoding(NEW), streams)
+        swarm.run(asyncio.sleep(after))
+        return swarm, ended
+
+
+def check_whole(ended: Sequence[Ended]) -> None:
+    for ids, each in zip(PROMPTS, ended, strict=False):
+        assert each.answer is not None, each.refusal
+        assert each.answer.tokens == undisturbed(ids, NEW)
+        assert each.answer.is_whole
+
+
+@pytest.mark.parametrize("seed", range(by_tier(fast=3, nightly=50)))
+def test_a_machine_that_stands_still_for_seconds_loses_no_layer(seed: int) -> None:
+    """All nodes do, one a little after the other: of 16 streams 12 were wrong and said that nothing was missing."""
+    chance, faults = random.Random(seed), list[Fault]()
+    for stall in range(4):
+        at, seconds = 0.1 + 2.0 * stall + chance.random(), chance.uniform(1, 3)
+        faults += [Fault(node, "pause", at + chance.uniform(0, 0.3), at + seconds) for node in NODES]
+    swarm, ended = rehearsed(faults)
+    check_whole(ended)
+    assert not events(swarm, ["degraded", "lost"])
+
+
+def test_a_node_that_is_always_slow_is_waited_for() -> None:
+    """Each of its hops takes four times the deadline, and nobody else has its layers."""
+    swarm, ended = rehearsed([Fault("node-1", "slow", 0.2, 20.0, seconds=2.0)], streams=2, replicas=1)
+    check_whole(ended)
+    assert events(swarm, ["late"])
+    assert not events(swarm, ["degraded"])
+
+
+def test_a_silent_node_is_left_for_a_replica_and_does_not_begin_what_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the hops that waited there it runs the one that it had begun, and the one that it was sent ahead."""
+    ran = Counter[str]()
+    handle = Node.handle
+    monkeypatch.setattr(node_records, "AHEAD", 2)
+
+    def counted(self: Node, message: Message) -> Response:
+        if self.name == "node-0" and asyncio.get_running_loop().time() > 2.0:
+            ran[type(message).__name__ if not isinstance(message, Hop) else message.request.partition("-")[0]] += 1
+        return handle(self, message)
+
+    monkeypatch.setattr(Node, "handle", counted)
+    swarm, ended = rehearsed([Fault("node-0", "pause", 0.8, 10.0)], after=20.0, spot_share=0.0)
+    check_whole(ended)
+    assert max(max(each.seconds) for each in ended) < 2.0
+    assert ran["rehearsal"] <= 2
+    assert ran["check"]
+    assert swarm.members["node-0"].state == "live"
+
+
+@pytest.mark.parametrize("kind", ["die", "pause"])
+def test_a_node_has_one_replay_at_a_time_in_parts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    under_way, most, longest = Counter[str](), 0, 0
+    call = LocalTransport.call
+
+    async def counted(self: LocalTransport, node: str, message: Message) -> Response:
+        nonlocal most, longest
+        is_replay = isinstance(message, Hop) and len(message.passes) > 1
+        under_way[node] += is_replay
+        if isinstance(message, Hop):
+            most, longest = max(most, under_way[node]), max(longest, len(message.passes))
+        try:
+            return await call(self, node, message)
+        finally:
+            under_way[node] -= is_replay
+
+    monkeypatch.setattr(LocalTransport, "call", counted)
+    faults = [Fault(node, kind, 1.5, 60.0) for node in ("node-0", "node-1")]  # type: ignore[arg-type]
+    swarm, ended = rehearsed(faults, spot_share=0.0)
+    check_whole(ended)
+    assert len(events(swarm, ["replayed"])) >= 8
+    assert (most, longest) == (1, REPLAYED)
+
+
+def test_lateness_is_that_of_a_request_and_no_state_of_the_node() -> None:
+    seen = set()
+
+    async def look(swarm: Swarm) -> None:
+        while True:
+            seen.add(swarm.members["node-0"].state)
+            await asyncio.sleep(0.1)
+
+    swarm = gather(decoder(), 4, 2, schedule=Schedule((Fault("node-0", "pause", 0.1, 20.0),), 0.001, 0.002))
+    with swarm:
+
+        async def main() -> None:
+            looking = asyncio.ensure_future(look(swarm))
+            await swarm.answer(PROMPTS[0], max_new_tokens=NEW, do_sample=False)
+            await asyncio.sleep(30.0)
+            looking.cancel()
+
+        swarm.run(main())
+        assert events(swarm, ["late"])
+    assert seen == {"live"}
+
+
+def test_an_answer_that_was_lost_is_asked_for_again() -> None:
+    """Nobody else has the layers; the node has answered what was sent later, so the hop before is lost."""
+    swarm, ended = rehearsed([Fault("node-1", "lost", 0.2, 0.9)], streams=2, replicas=1)
+    check_whole(ended)
+    assert max(max(each.seconds) for each in ended) < 5.0
+    assert not events(swarm, ["degraded"])
+
+
+def test_a_process_that_hangs_is_missed_after_its_patience_and_replaced() -> None:
+    swarm, ended = rehearsed([Fault("node-1", "pause", 0.2)], streams=1, replicas=1, after=60.0)
+    (only,) = ended
+    assert only.answer is not None
+    assert only.answer.missing == tuple(sorted(layer.number for layer in swarm.members["node-1"].layers))
+    assert 29.0 < max(only.seconds) < 32.0
+    assert swarm.members["node-1"].state == "suspected"
+    assert swarm.members["node-1"].layers <= swarm.members.live_layers(), "others have taken up what it held"
+
+
+def test_a_node_that_works_for_requests_that_were_cut_off_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it was sent it owes until it answers, and then it was heard, though nobody waits for the answers."""
+    monkeypatch.setattr(node_records, "AHEAD", 2)
+    swarm = gather(decoder(), 4, 1, settings=SwarmSettings(health_seconds=1e6), schedule=Schedule((), 0.001, 1.0))
+    with swarm:
+
+        async def main() -> None:
+            answers = [asyncio.ensure_future(swarm.answer(ids, max_new_tokens=NEW, do_sample=False)) for ids in PROMPTS]
+            await asyncio.sleep(0.1)
+            for answer in answers:
+                answer.cancel()
+            await asyncio.wait(answers)
+            first = swarm.members["node-0"]
+            assert (first.waiting, first.heard) == (2, -math.inf)
+            await asyncio.sleep(10.0)
+            assert first.waiting == 0
+            assert first.heard == pytest.approx(2 * (0.001 + len(first.layers)))
+
+        swarm.run(main())
+
+
+def test_a_request_that_is_cancelled_leaves_nothing_on_any_node() -> None:
+    """Also on nodes that it has left, that were late, or that compared an answer."""
+    faults = (Fault("node-0", "pause", 0.05, 5.0), Fault("node-3", "die", 0.08, 1.0))
+    swarm = gather(
+        decoder(), 4, 2, settings=SwarmSettings(spot_share=1.0), schedule=Schedule(faults, 0.001, 0.002)
+    )  # fmt: skip
+    with swarm:
+
+        async def cancelled(after: float) -> None:
+            answer = asyncio.ensure_future(swarm.answer(PROMPTS[0], max_new_tokens=NEW, do_sample=False))
+            await asyncio.sleep(after)
+            answer.cancel()
+            await asyncio.wait({answer})
+
+        async def main() -> None:
+            await asyncio.gather(*(cancelled(0.004 * number) for number in range(60)))
+            await asyncio.sleep(60.0)
+
+        swarm.run(main())
+        transport = swarm._transport
+        assert isinstance(transport, LocalTransport)
+        assert {name: len(node._requests) for name, node in transport.members.items()} == dict.fromkeys(NODES, 0)
