@@ -51,10 +51,6 @@ def _read_by_methods(name: str) -> Reads:
     return Reads((name,), when, f"it is read by {listed}, and none of them is trained")
 
 
-def _validates_often(config: Any) -> bool:
-    return set(named_methods(config.methods)) != {"baseline"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingOptions, ClusterOptions, Experiment):
     """Train a model to work in any order of its layers, without some of them, or with learned layer weights.
@@ -78,7 +74,11 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
     )
     READS: ClassVar = (
         *map(_read_by_methods, READ_BY),
-        Reads(("evals",), _validates_often, "the baseline is validated once, at its end"),
+        Reads(
+            ("evals",),
+            lambda config: set(named_methods(config.methods)) != {"baseline"},
+            "the baseline is validated once, at its end",
+        ),
     )
 
     methods: tuple[str, ...] = option(
@@ -201,10 +201,6 @@ def _check_method(name: str) -> None:
         raise TrainError(f"there is no way of training called {name[:40]!r}; {known}, {RETRAINED}-K")
 
 
-def _no_run(config: Any) -> bool:
-    return not is_run(config.model)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
     """Measure what a model survives: other orders, missing layers.
@@ -223,7 +219,7 @@ class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
     READS: ClassVar = (
         Reads(
             ("tokenizer", "layers", "revision", "trust_remote_code"),
-            _no_run,
+            lambda config: not is_run(config.model),
             "a run was given, and its models are opened as they were trained",
         ),
         Reads(
