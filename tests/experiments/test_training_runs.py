@@ -12,10 +12,9 @@ from cli.picture_models import save_images, save_vit
 from experiments.outlines import outline_of
 from layerwise.data.splits import Splits
 from layerwise.errors import RunError
-from layerwise.experiments.merging.config import Merging
 from layerwise.experiments.option import plain
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness.config import Rehearsal, Robustness, RobustTraining
+from layerwise.experiments.robustness.config import Merging, Rehearsal, Robustness, RobustTraining
 from layerwise.experiments.training_runs import read_splits, training_manifest
 from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord

@@ -23,7 +23,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "diagnose layer-weights": "diagnosis.config:LayerWeightAnalysis",
         "evaluate": "evaluation.config:Evaluation",
         "robustness": "robustness.config:Robustness",
-        "robustness merge": "merging.config:Merging",
+        "robustness merge": "robustness.config:Merging",
         "robustness rehearse": "robustness.config:Rehearsal",
     },
     "Changing": {

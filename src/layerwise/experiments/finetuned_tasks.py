@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -289,7 +289,8 @@ def _identity(location: Path | str) -> str:
     folder = Path(location)
     if not folder.is_dir():
         return str(location)
-    files = {path: path.stat() for path in _matching(folder)}
+    matching = sorted({path for pattern in _FILES for path in folder.glob(pattern)})
+    files = {path: path.stat() for path in matching}
     return _digest(tuple((path, each.st_size, each.st_mtime_ns) for path, each in files.items()))
 
 
@@ -302,10 +303,6 @@ def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
         with path.open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()
-
-
-def _matching(folder: Path) -> Iterable[Path]:
-    return sorted({path for pattern in _FILES for path in folder.glob(pattern)})
 
 
 def _plain(name: str) -> str:

@@ -78,21 +78,19 @@ def open_named(config: ModelOptions, reporter: Reporter) -> Stack:
         )  # fmt: skip
 
 
-def tokenized(
-    config: TextOptions, stack: Stack, corpus: Corpus, reporter: Reporter, seed: int, batch_tokens: int = BATCH_TOKENS
-) -> EvalData:
-    """The text that the options name, in windows for `stack`; `batch_tokens` where they do not say it."""
+def tokenized(config: TextOptions, stack: Stack, corpus: Corpus, reporter: Reporter, seed: int) -> EvalData:
+    """The text that the options name, in windows for `stack`."""
     with waiting(reporter, f"tokenizing {corpus.name}"):
-        return cutting(config, stack, corpus, seed, batch_tokens)(config.limit, config.max_length)
+        return cutting(config, stack, corpus, seed)(config.limit, config.max_length)
 
 
 def cutting(
-    config: TextOptions, stack: Stack, corpus: Corpus, seed: int, batch_tokens: int = BATCH_TOKENS
+    config: TextOptions, stack: Stack, corpus: Corpus, seed: int
 ) -> Callable[[int | None, int | None], EvalData]:
     """A function of the tokens of a text at most, and of those of a window, that tokenizes `corpus` for `stack`."""
 
     def cut(tokens: int | None, length: int | None) -> EvalData:
-        size = config.batch_tokens or batch_tokens
+        size = config.batch_tokens or BATCH_TOKENS
         return tokenize(stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=seed)
 
     return cut
@@ -168,7 +166,6 @@ def provenance(
     families: tuple[str, ...],
     tasks: tuple[str, ...] = (),
     seed: int,
-    command: tuple[str, ...] = (),
     settings: Mapping[str, object] | None = None,
 ) -> Manifest:
     """The manifest of a measurement of `stack` on `reading`; `families` and `tasks` decide what a row means, `settings`
@@ -176,7 +173,7 @@ def provenance(
     return described(
         stack, weight_hash(stack.model), corpus=reading.name, corpus_hash=reading.digest,
         documents=reading.documents, tokens=reading.tokens, window=reading.length, families=families, tasks=tasks,
-        seed=seed, command=command, settings=settings,
+        seed=seed, settings=settings,
     )  # fmt: skip
 
 
@@ -277,7 +274,7 @@ def task_digest(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def folder_of(manifest: Manifest, recipe: object = None, root: Path = Path("runs")) -> Path:
+def folder_of(manifest: Manifest, recipe: object = None) -> Path:
     """The folder of a run that was given none: named by what it measures, and of trainings by the `recipe` (plain
     values, as JSON has them) that they share, so that the same command resumes it and no other one meets it.
 
@@ -287,4 +284,4 @@ def folder_of(manifest: Manifest, recipe: object = None, root: Path = Path("runs
     content = {**manifest.measured(), **({} if recipe is None else {"recipe": recipe})}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", model_name(manifest.model)).strip(".-") or "model"
-    return root / f"{name}-{digest[:8]}"
+    return Path("runs") / f"{name}-{digest[:8]}"

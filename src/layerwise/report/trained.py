@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from layerwise.report.arms import arm_slots, in_reading_order
+from layerwise.report.arms import in_reading_order
 from layerwise.report.data import ReportData
 from layerwise.report.kind import Column
 from layerwise.report.show import ABSENT, Show
@@ -50,12 +50,6 @@ def arms(data: ReportData) -> tuple[str, ...]:
 def seeds(data: ReportData, arm: str) -> tuple[int, ...]:
     """The seeds that any row of an arm is of."""
     return tuple(sorted(data.rows.where(arm=arm, seed=PRESENT, plan=None).axis("seed")))
-
-
-def slots(data: ReportData) -> Callable[[Sequence[str]], Mapping[str, int]]:
-    """The colours of arms, the same in every figure of a run."""
-    of = arm_slots(arms(data))
-    return lambda names: {name: of.get(name, 0) for name in names}
 
 
 def by_arm(rows: Iterable[Score]) -> Rows:

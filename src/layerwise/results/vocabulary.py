@@ -151,7 +151,7 @@ COMMONEST = "commonest"
 SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"
 CHOSEN, PRICE, FRONT, ARM, BEST_CHANGE = "chosen", "price", "front", "arm", "best_change"
 AGAIN, GAP, ABOVE_CHOSEN, BETTER = "again", "gap", "above_chosen", "better"
-SELECT, SECOND = "select", "second"
+SECOND = "second"
 REST = "rest"
 
 # A routing: `task` is the set that is asked, `condition` the other set that the router was fitted to, `amount` the

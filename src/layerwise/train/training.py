@@ -92,7 +92,9 @@ def trainer_of(
     set_seed(seed)
     stack = base.open()
     if recipe.from_scratch:
-        _redraw(stack)
+        # New random weights, drawn as the model's own class draws them.
+        fresh = type(stack.model)(stack.model.config)
+        stack.model.load_state_dict(fresh.state_dict())
     added = recipe.variant.attach(stack)
     blocks = [stack.block(layer) for layer in range(stack.depth)]
     given = with_units(with_device(arguments or {}), blocks)
@@ -122,12 +124,6 @@ def trainer_of(
         )
     check_sharding(trainer, per_rank=recipe.ranks == "per-rank")
     return trainer
-
-
-def _redraw(stack: Stack) -> None:
-    """New random weights, drawn as the model's own class draws them."""
-    fresh = type(stack.model)(stack.model.config)
-    stack.model.load_state_dict(fresh.state_dict())
 
 
 def _stream(recipe: Recipe) -> str:

@@ -135,11 +135,7 @@ def read_pairs(paths: Sequence[Path], *, password: str | None = None) -> PairSet
         except Unreadable as fault:
             raise DataError(f"{path} {fault}; give a file of minimal pairs") from fault
         tables.extend(read_tables(path, password))
-    return _named(tables, _common_name(paths))
-
-
-def _common_name(paths: Sequence[Path]) -> str:
-    return paths[0].name if len(paths) == 1 else paths[0].parent.name
+    return _named(tables, paths[0].name if len(paths) == 1 else paths[0].parent.name)
 
 
 def _named(tables: Sequence[tuple[str, tuple[FileRecord, ...]]], name: str) -> PairSet:

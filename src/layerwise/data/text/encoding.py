@@ -137,7 +137,8 @@ def _encoded(
     tokenizer: PreTrainedTokenizerBase, encoder: TextEncoder, documents: Sequence[Document]
 ) -> tuple[NDArray[np.int32], Offsets, Offsets]:
     """The ids of the documents one after another, how many each sentence has, and how many sentences each document."""
-    paragraph, tab = (_special(tokenizer, text) for text in (PARAGRAPH, TAB))
+    vocabulary = tokenizer.get_vocab()
+    paragraph, tab = vocabulary.get(PARAGRAPH), vocabulary.get(TAB)  # not every tokenizer has them
     texts: list[str] = []
     last: list[int] = []  # the sentence that ends each paragraph
     counts: list[int] = []
@@ -150,12 +151,6 @@ def _encoded(
     ids, lengths = _sentence_ids(encoder, texts, np.array(last, dtype=np.int64), paragraph, tab)
     held = offsets((lengths > 0).astype(np.int64))[offsets(np.array(counts, dtype=np.int64))]
     return ids, lengths[lengths > 0], np.diff(held)
-
-
-def _special(tokenizer: PreTrainedTokenizerBase, text: str) -> int | None:
-    """The id of a token that not every tokenizer has."""
-    token_id: int | None = tokenizer.get_vocab().get(text)
-    return token_id
 
 
 def _sentence_ids(

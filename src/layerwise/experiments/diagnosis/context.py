@@ -128,29 +128,15 @@ class Texts:
     curves: EvalData
 
 
-def _of_ablation(stack: Stack, texts: Texts, seed: int) -> Question:
-    return ablation.interventions(stack, seed), texts.whole
-
-
-def _of_curves(stack: Stack, texts: Texts, seed: int) -> Question:
-    return perturbation_curves.interventions(stack, seed=seed), perturbation_curves.tight(texts.curves)
-
-
-def _of_racing(stack: Stack, texts: Texts, seed: int) -> Question:
-    return ablation.skips(stack.depth), racing.raced_text(texts.whole, seed)[0]
-
-
 QUESTIONS: dict[str, Callable[[Stack, Texts, int], Question]] = {
-    "ablation": _of_ablation,
-    "racing": _of_racing,
-    "curves": _of_curves,
+    "ablation": lambda stack, texts, seed: (ablation.interventions(stack, seed), texts.whole),
+    "racing": lambda stack, texts, seed: (ablation.skips(stack.depth), racing.raced_text(texts.whole, seed)[0]),
+    "curves": lambda stack, texts, seed: (
+        perturbation_curves.interventions(stack, seed=seed),
+        perturbation_curves.tight(texts.curves),
+    ),
 }
 """From the name of what is measured to its interventions and its text: the same here as in a worker."""
-
-
-def texts_of(context: PartContext) -> Texts:
-    """The texts of a diagnosis that is being carried out."""
-    return Texts(context.text, context.short_text)
 
 
 def measured_elsewhere(
@@ -166,7 +152,8 @@ def measured_elsewhere(
     """
     if context.spread.is_here:
         return []
-    interventions, data = QUESTIONS[question](context.stack, texts_of(context), context.seed)
+    texts = Texts(context.text, context.short_text)
+    interventions, data = QUESTIONS[question](context.stack, texts, context.seed)
     if layers is not None:
         interventions = [each for each in interventions if each.layer in layers]
     data = data if chosen is None else portion(data, chosen)

@@ -249,14 +249,6 @@ def _nothing(_: Any) -> None:
     """For what most experiments have none of."""
 
 
-def _no_tables(_: Run) -> Sequence[str]:
-    return ()
-
-
-def _no_models(_: Path) -> Mapping[str, Path]:
-    return {}
-
-
 def has_no_rows(run: Run) -> bool:
     """Whether the run holds nothing that a report could show."""
     return not run.store.scores()
@@ -285,8 +277,8 @@ class Outline:
     refuse: Callable[[Path], None] = _nothing
     discard: Callable[[Path], None] = _nothing
     pieces: PieceFunction | None = None
-    models: Callable[[Path], Mapping[str, Path]] = _no_models
-    results: Callable[[Run], Sequence[str]] = _no_tables
+    models: Callable[[Path], Mapping[str, Path]] = lambda _: {}
+    results: Callable[[Run], Sequence[str]] = lambda _: ()
     is_empty: Callable[[Run], bool] = has_no_rows
     lasts: bool = True
     chosen: Mapping[str, object] = field(default_factory=dict)

@@ -20,10 +20,10 @@ from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.merging.comparison import ORDERS, compare
-from layerwise.experiments.merging.config import Merging
 from layerwise.experiments.opening import open_model, quiet_transformers
 from layerwise.experiments.options.common import LoadingOptions
 from layerwise.experiments.reporter import Reporter, describe_model
+from layerwise.experiments.robustness.config import Merging
 from layerwise.experiments.training_runs import (
     DIGITS,
     UNFINISHED,

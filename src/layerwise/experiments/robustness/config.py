@@ -1,5 +1,7 @@
 """Robustness: which models are trained or opened, and which layer orders and subsets they are evaluated under.
 
+Of a merging: which models are put together from the layers of several, and what they are evaluated on.
+
 Of a rehearsal: which models are put on how many nodes, how many of these die, and what the swarm is asked meanwhile.
 """
 
@@ -17,6 +19,8 @@ from layerwise.experiments.options.common import (
     BaseModelOptions,
     ClusterOptions,
     DataOptions,
+    DeviceOptions,
+    Dtype,
     ModelOptions,
     PublishingOptions,
 )
@@ -47,10 +51,6 @@ def _read_by_methods(name: str) -> Reads:
     return Reads((name,), when, f"it is read by {listed}, and none of them is trained")
 
 
-def _validates_often(config: Any) -> bool:
-    return set(named_methods(config.methods)) != {"baseline"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingOptions, ClusterOptions, Experiment):
     """Train a model to work in any order of its layers, without some of them, or with learned layer weights.
@@ -74,7 +74,11 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
     )
     READS: ClassVar = (
         *map(_read_by_methods, READ_BY),
-        Reads(("evals",), _validates_often, "the baseline is validated once, at its end"),
+        Reads(
+            ("evals",),
+            lambda config: set(named_methods(config.methods)) != {"baseline"},
+            "the baseline is validated once, at its end",
+        ),
     )
 
     methods: tuple[str, ...] = option(
@@ -197,10 +201,6 @@ def _check_method(name: str) -> None:
         raise TrainError(f"there is no way of training called {name[:40]!r}; {known}, {RETRAINED}-K")
 
 
-def _no_run(config: Any) -> bool:
-    return not is_run(config.model)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
     """Measure what a model survives: other orders, missing layers.
@@ -219,7 +219,7 @@ class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
     READS: ClassVar = (
         Reads(
             ("tokenizer", "layers", "revision", "trust_remote_code"),
-            _no_run,
+            lambda config: not is_run(config.model),
             "a run was given, and its models are opened as they were trained",
         ),
         Reads(
@@ -253,6 +253,27 @@ class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
         """Raise `RunError` for a run folder beside a run."""
         if self.run is not None and is_run(self.model):
             raise RunError(f"the results go into the run that was given, {self.model}: leave out --run {self.run}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merging(DeviceOptions, DataOptions, Experiment):
+    """Merge models layer by layer, many times at random, and compare the merged models with those they are made of.
+
+    The models of each way of training are merged among themselves. They are called a, b, c, ... in the order given.
+    One merged model of your own is written by layerwise save MODELS --plan "a:0-5 b:6-11" --output FOLDER.
+    """
+
+    VERB: ClassVar = "robustness merge"
+    RUNS: ClassVar = "merging.run:merging"
+    EXAMPLES: ClassVar = ("runs/vit-base-patch16-224-1a2b3c4d --draws 100", "FOLDER1 FOLDER2 --images FOLDER")
+
+    models: tuple[str, ...] = option(
+        help="Runs of `layerwise train robust`, folders, hub ids.", metavar="RUN_OR_MODEL", positional=True,
+        repeated=True, is_location=True,
+    )  # fmt: skip
+    draws: int = option(100, metavar="N", least=1, most=100_000)
+    arm: str | None = option(None, metavar="NAME", rare=True)
+    dtype: Dtype = option("auto", rare=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from layerwise.measure.contrasts.contrast import Part, Resampled, first
 from layerwise.measure.stats.statistics import Numbers, Seed
@@ -71,7 +70,7 @@ def middle_states(depth: int) -> range:
 
 def _zones(depth: int) -> Numbers:
     """Weights of the pairs of states that give the contrast as published."""
-    middle = _is_middle(depth)
+    middle = np.isin(np.arange(depth + 1), middle_states(depth))
     counted = np.triu(np.outer(np.arange(depth + 1) > 0, np.ones(depth + 1, dtype=bool)), 1)
     within, across = counted & np.outer(middle, middle), counted & np.not_equal.outer(middle, middle)
     return np.asarray(within / within.sum() - across / across.sum())
@@ -92,7 +91,3 @@ def _side(depth: int, is_end: Callable[[int, range], bool]) -> Numbers:
             rows, columns = np.array(pairs).T
             weights[rows, columns] += sign / len(pairs)
     return weights / distances
-
-
-def _is_middle(depth: int) -> NDArray[np.bool_]:
-    return np.isin(np.arange(depth + 1), middle_states(depth))

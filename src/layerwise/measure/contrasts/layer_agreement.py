@@ -108,7 +108,7 @@ def _rows(changes: Mapping[str, _Change], documents: int, tokens: int, seed: See
     adjusted = holm(chances).tolist() if chances else ()
     for ((one, other), (a, b)), p, corrected_p in zip(pairs.items(), chances, adjusted, strict=True):
         test = {"p": p, "p_adjusted": corrected_p, "arm": one, "against": other}
-        yield Score(CONTRAST, SPEARMAN, _correlation(a.sum(axis=1), b.sum(axis=1)), **test, **size)
+        yield Score(CONTRAST, SPEARMAN, float(unit_ranks(a.sum(axis=1)) @ unit_ranks(b.sum(axis=1))), **test, **size)
         rho, low, high = jackknifed(a, b, seed)
         if np.isfinite([rho, low, high]).all():
             yield Score(CONTRAST, CORRECTED, rho, low, high, **test, **size)
@@ -120,10 +120,6 @@ def _rows(changes: Mapping[str, _Change], documents: int, tokens: int, seed: See
 
 def _of(change: _Change, layers: Sequence[int]) -> Numbers:
     return change.costs[[change.layers.index(layer) for layer in layers]]
-
-
-def _correlation(one: Numbers, other: Numbers) -> float:
-    return float(unit_ranks(one) @ unit_ranks(other))
 
 
 def _p(one: Numbers, other: Numbers, seed: Seed) -> float:

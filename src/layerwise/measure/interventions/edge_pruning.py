@@ -215,7 +215,7 @@ def _most(
     while low < high:
         middle = (low + high + 1) // 2
         losses = losses_as(wired, cut(wiring, order, middle, renormalise=wired.renormalises), evaluate)
-        if _rise(losses, base) <= tolerance:
+        if float((losses.nll - base.nll).sum() / base.counted.sum()) <= tolerance:
             low = middle
         else:
             high = middle - 1
@@ -324,7 +324,3 @@ def _single_cuts(wiring: LayerWeights, renormalise: bool) -> Iterator[tuple[Edge
         left = cut(wiring, (edge,), 1, renormalise=renormalise)
         if len(left) < len(wiring):
             yield edge, left
-
-
-def _rise(losses: Losses, base: Losses) -> float:
-    return float((losses.nll - base.nll).sum() / base.counted.sum())

@@ -45,12 +45,6 @@ SEEDS = 2**32
 """Seeds lie below this: what numpy draws by takes no larger one."""
 
 
-def check_seed(seed: int) -> None:
-    """Raise `MeasureError` for a seed that no generator takes."""
-    if not 0 <= seed < SEEDS:
-        raise MeasureError(f"a seed is a whole number from 0 to {SEEDS - 1}, and {seed} was asked for")
-
-
 def check_counts(**counts: int | None) -> None:
     """Raise `MeasureError` for a count below 1."""
     for name, count in counts.items():
@@ -77,7 +71,8 @@ class EvaluationGrid:
     nodes: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        check_seed(self.seed)
+        if not 0 <= self.seed < SEEDS:
+            raise MeasureError(f"a seed is a whole number from 0 to {SEEDS - 1}, and {self.seed} was asked for")
         check_counts(orders=self.orders, draws=self.draws)
 
     def batch_size(self, examples: int) -> int:

@@ -90,7 +90,7 @@ def _by_token(
     """Send the scored tokens alone through norm and head, packed into rows no longer than the batch's own."""
     ids = batch.input_ids.to(state.device)
     length = ids.shape[1]
-    chunk = max(1, CHUNK // _vocabulary(stack))
+    chunk = max(1, CHUNK // int(stack.text_config.vocab_size))
     parts = []
     for start in range(0, len(rows), chunk):
         row, column = rows[start : start + chunk], columns[start : start + chunk]
@@ -122,7 +122,3 @@ def _by_window(
         logits = main_tensor(stack.finish(part, one))
         parts.append(token_losses(logits[0, columns[mine]], wanted[mine]))
     return torch.cat([nll for nll, _ in parts]), torch.cat([hit for _, hit in parts])
-
-
-def _vocabulary(stack: Stack) -> int:
-    return int(stack.text_config.vocab_size)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -285,14 +285,12 @@ def _shared(depth: int) -> dict[str, tuple[int, ...]]:
     What learns early is no anti-layer and does not wait.
     """
     count = _depth(_TWELVE)
-    players = {role: _unique((2 * layer + 1) * depth // (2 * count) for layer in of) for role, of in _TWELVE.items()}
+    players = {
+        role: tuple(sorted({(2 * layer + 1) * depth // (2 * count) for layer in of})) for role, of in _TWELVE.items()
+    }
     early = {layer for role in ROLES[:5] for layer in players[role]}
     late = {role: tuple(layer for layer in players[role] if layer not in early) for role in ("anti", "last")}
     return players | late
-
-
-def _unique(layers: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted(set(layers)))
 
 
 def _depth(table: Mapping[str, tuple[int, ...]]) -> int:

@@ -44,8 +44,6 @@ BADGES: dict[Verdict, str] = {
 """The look of each verdict on a page."""
 
 Position = Literal["above", "below", "within", "open"]
-NOT_ABOVE: tuple[Position, ...] = ("within", "below")
-"""Where an interval lies that excludes a contrast above zero that counts."""
 
 
 @dataclass(frozen=True, slots=True)

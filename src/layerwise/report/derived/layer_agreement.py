@@ -49,7 +49,9 @@ def agreement_finding(data: ReportData) -> Finding | None:
     verb = "is" if len(alike) == 1 else "are"
     begins = f"{len(alike)} of {counted(len(pairs), 'pair')} of changes {verb} shown to rank the layers alike"
     answer = f"{begins}{f': {strongest}' if strongest else ''}{', ...' if len(alike) > MOST_PAIRS else ''}."
-    others = {row: str(row.against if row.arm == REMOVED else row.arm) for row in pairs if REMOVED in _both(row)}
+    others = {
+        row: str(row.against if row.arm == REMOVED else row.arm) for row in pairs if REMOVED in (row.arm, row.against)
+    }
     about_bits = {row: other for row, other in others.items() if other.startswith(("at ", "kept from "))}
     if about_bits:
         each = "; ".join(
@@ -59,10 +61,6 @@ def agreement_finding(data: ReportData) -> Finding | None:
         few = any(_is_alike(row, data.level) for row in about_bits)
         answer += f" That layers which can go need few bits is {'' if few else 'not '}shown. Removed and {each}."
     return Finding("Do changes of a layer rank the layers alike?", answer, settled(bool(alike)))
-
-
-def _both(row: Score) -> tuple[str | None, str | None]:
-    return row.arm, row.against
 
 
 def _is_alike(row: Score, level: float) -> bool:

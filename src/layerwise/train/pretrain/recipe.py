@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from torch import nn
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.span_masking import ALGORITHM as MASKING
@@ -179,12 +178,7 @@ def new_model(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> 
     model = ElcForMaskedLM(config)
     model.encoder.padding_free = recipe.padding_free
     if recipe.frozen_layer_weights:
-        freeze_layer_weights(model)
+        for name, parameter in model.named_parameters():
+            if name.endswith(".scalars"):
+                parameter.requires_grad_(False)
     return model
-
-
-def freeze_layer_weights(model: nn.Module) -> None:
-    """Take the layer weights of a model out of its training: they stay as they are."""
-    for name, parameter in model.named_parameters():
-        if name.endswith(".scalars"):
-            parameter.requires_grad_(False)

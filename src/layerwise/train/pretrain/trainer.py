@@ -178,7 +178,13 @@ class PretrainingTrainer(DividedValidation):
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """LAMB in its two groups."""
         if self.optimizer is None:
-            self.optimizer = _optimizer(self.recipe, self.model if model is None else model)
+            self.optimizer = lamb(
+                (self.model if model is None else model).named_parameters(),
+                learning_rate=self.recipe.learning_rate,
+                betas=self.recipe.betas,
+                epsilon=self.recipe.epsilon,
+                weight_decay=self.recipe.weight_decay,
+            )
         optimizer: torch.optim.Optimizer = self.optimizer
         return optimizer
 
@@ -199,16 +205,6 @@ def _origin(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> st
     """SHA-256 over what the random weights are drawn for: the shape of the model and the vocabulary."""
     content = [SIZES[recipe.size], recipe.variant, recipe.initialisation, sorted(tokenizer.get_vocab().items())]
     return sha256(json.dumps(content).encode()).hexdigest()
-
-
-def _optimizer(recipe: PretrainingRecipe, model: nn.Module) -> torch.optim.Optimizer:
-    return lamb(
-        model.named_parameters(),
-        learning_rate=recipe.learning_rate,
-        betas=recipe.betas,
-        epsilon=recipe.epsilon,
-        weight_decay=recipe.weight_decay,
-    )
 
 
 def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, given: dict[str, Any]) -> MeasuredArguments:
