@@ -46,7 +46,7 @@ SHARED: Mapping[str, str] = {
     "limit": "Examples, at most: images of a split, pairs of a paradigm, sentences of a task.",
     "max_length": "Longest text in tokens; by default 512, in a training 256, in fine-tuning 128.",
     "min_effect": "The smallest effect that counts, in nats per token.",
-    "moves": "Changes of a plan: drop, halves, repeat, parallel, reorder, merge, bits; of a route drop, repeat, "
+    "moves": "Changes of a plan: drop, halves, repeat, damp, parallel, reorder, merge, bits; of a route drop, repeat, "
     "reorder.",
     "new_tokens": "Tokens to generate.",
     "nodes": "Nodes that hold layers.",
