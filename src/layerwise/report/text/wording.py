@@ -18,6 +18,7 @@ OF_SENTENCES = {
     r"(?:Δ|\\u0394) NLL(?: \(nats (?:a|per) token\))?": "lost rank correlation",
     r"0\.69 nats more, and the right token is half as likely": "1 is what unrelated similarities lose",
     r"nats (?:a|per) (?:scored )?token": "of rank correlation", "token accuracy": "same nearest sentence",
+    r"(?<=\d) nats (on;|take)": r" of rank correlation \1", r"(?<=\d) tokens, at this pace": " sentences, at this pace",
     "scored tokens": "sentences", r"right \(%\)": "same nearest sentence (%)",
 }  # fmt: skip
 """The words for losses in nats, as patterns, and those for embeddings of sentences."""
