@@ -26,6 +26,7 @@ from layerwise.checkpoint.folder import Origin, Writing, draft_of, refuse_in_the
 from layerwise.checkpoint.kinds import planned_config
 from layerwise.checkpoint.proof import parameters_of, proof_inputs, prove, quiet_transformers
 from layerwise.checkpoint.remote_code import add_own_code, add_plan
+from layerwise.data.text.sentence_embeddings import copy_modules
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
@@ -136,6 +137,7 @@ def _bring_along(stack: Stack, draft: Path) -> None:
     host = next(iter(stack.sources.values()), stack)
     if isinstance(host.model, PreTrainedModel):
         location = host.model.config._name_or_path or host.source.name
+        copy_modules(Path(location), draft)
         for name in PREPROCESSING:
             cached = cached_file(
                 location, name, local_files_only=True, _raise_exceptions_for_missing_entries=False,

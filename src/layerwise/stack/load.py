@@ -31,6 +31,7 @@ from layerwise.data.auto_classes import (
 )
 from layerwise.data.model_location import EMBEDDED, is_gguf, location_of
 from layerwise.data.stored_files import Tensors
+from layerwise.data.text.sentence_embeddings import pooling_in
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
 from layerwise.gguf import GGUFFile
@@ -106,7 +107,7 @@ def load(
     >>> stack.depth
     12
     """
-    resident = None
+    resident = pooling = None
     if isinstance(model, nn.Module):
         if resident_layers is not None:
             raise ModelError("a module is in memory already; give the folder or the hub id whose layers are to be read")
@@ -116,6 +117,7 @@ def load(
     else:
         name = str(model)
         location = location_of(name)
+        pooling = pooling_in(Path(location))
         opening = _Opening(
             location, str(device), str(dtype).removeprefix("torch."), revision, trust_remote_code, adding, layers,
             resident_layers, device_map,
@@ -125,7 +127,8 @@ def load(
             tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)
         source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision, trust_remote_code)
     _refuse_by_name(module)
-    stack = Stack(module, find_blocks(module, layers), tokenizer=tokenizer, source=source, resident=resident)
+    blocks = find_blocks(module, layers)
+    stack = Stack(module, blocks, tokenizer=tokenizer, source=source, resident=resident, pooling=pooling)
     inputs = example_inputs(module)
     if inputs is not None:
         stack.inspect(**inputs)

@@ -31,7 +31,7 @@ import numpy as np
 from layerwise.experiments.engines.trainings import chosen_row, tried_rows
 from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
 from layerwise.experiments.healing.benchmarks import ALL, Outcomes
-from layerwise.measure.contrasts.trainings import over_trainings
+from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson
@@ -51,6 +51,7 @@ class Trainings:
     seeds: int
     records: Mapping[tuple[str, int], TrainingRecord]
     losses: Mapping[str, Mapping[float, float]]
+    embeds: bool = False
 
     def unhealed(self) -> dict[str, Plan]:
         """The base under every plan, by name."""
@@ -96,6 +97,7 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
     return [
         *_models(trainings, outcomes),
         *(row for task in outcomes.tasks for row in regained(trainings, outcomes, task)),
+        *(kept_rows(trainings, outcomes) if trainings.embeds else ()),
         *_contrasts(trainings, outcomes),
         *window_rows(trainings, outcomes),
         *(row for arm in trainings.arms[:1] if arm.adapted for row in arm.adapted.rows(trainings.seeds)),
@@ -155,6 +157,38 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
             yield _over(vocab.HEALING, "net_share", net, arm=arm, task=task)
 
 
+def kept_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
+    """What each model keeps of the similarities of the whole one, 1 - L, with the interval over seeds and clusters of
+    documents; under the plan before healing over clusters alone. `seeds_needed` and `text_needed` would show on which
+    side of `KEPT_SHARE` it lies."""
+    counts: dict[str, Any] = {"task": vocab.ALL, "part": vocab.SENTENCES, "tokens": outcomes.tokens(vocab.ALL)}
+    counts["documents"] = outcomes.documents(vocab.ALL)
+    for name in trainings.bases[1:]:
+        lost, low, high = outcomes.difference(name, vocab.UNTOUCHED, vocab.ALL)
+        bounds = (None, None) if low is None or high is None else (1 - high, 1 - low)
+        yield Score(vocab.HEALING, vocab.KEPT, 1 - lost, *bounds, arm=name, **counts)
+    for arm in trainings.names:
+        models = [f"{arm}/{seed}" for seed in range(trainings.seeds)]
+        estimate = _over_documents(outcomes, [(name, vocab.UNTOUCHED) for name in models])
+        row = estimate.row("", vocab.KEPT)
+        bounds = (None, None) if row.low is None or row.high is None else (1 - row.high, 1 - row.low)
+        yield Score(vocab.HEALING, vocab.KEPT, 1 - row.value, *bounds, arm=arm, **counts)
+        gap = abs(1 - row.value - vocab.KEPT_SHARE)
+        needed = estimate.needed(gap) if gap else None
+        for metric, value in zip(("seeds_needed", "text_needed"), needed or (), strict=False):
+            yield Score(vocab.HEALING, metric, float(value), arm=arm, amount=gap, task=vocab.ALL)
+
+
+def _over_documents(outcomes: Outcomes, pairs: Sequence[tuple[str, str]]) -> TrainingEstimate:
+    """The difference of the losses of two models, over pairs that are seeds, and over documents."""
+    effects, pulls = [], []
+    for first, second in pairs:
+        changes, scored = outcomes.changes(first, second, vocab.ALL)
+        effects.append(float(changes.sum() / scored.sum()))
+        pulls.append((changes - effects[-1] * scored) / scored.sum())
+    return over_trainings(effects, np.array(pulls), outcomes.documents(vocab.ALL))
+
+
 def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     """The healing that is asked for against every other arm under this plan and under random ones, paired by seed.
 
@@ -188,14 +222,8 @@ def layer_contrasts(arms: Collection[str], outcomes: Outcomes, seeds: int) -> It
     `seeds_needed` and `text_needed`, how many times the text, show a difference of the `amount`: as large as this one,
     and no less than what counts as equal.
     """
-    estimates = {}
-    for arm in arms:
-        effects, pulls = [], []
-        for seed in range(seeds):
-            changes, scored = outcomes.changes(f"{vocab.CHOSEN_LAYERS}/{seed}", f"{arm}/{seed}", vocab.ALL)
-            effects.append(float(changes.sum() / scored.sum()))
-            pulls.append((changes - effects[-1] * scored) / scored.sum())
-        estimates[arm] = over_trainings(effects, np.array(pulls), outcomes.documents(vocab.ALL))
+    pairs = {arm: [(f"{vocab.CHOSEN_LAYERS}/{seed}", f"{arm}/{seed}") for seed in range(seeds)] for arm in arms}
+    estimates = {arm: _over_documents(outcomes, of) for arm, of in pairs.items()}
     adjusted = holm_by_key({arm: each.p for arm, each in estimates.items()})
     tokens = outcomes.tokens(vocab.ALL)
     for arm, estimate in estimates.items():

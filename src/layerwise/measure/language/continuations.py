@@ -49,7 +49,7 @@ def continuations(
 
 def encode_prompt(stack: Stack, prompt: str, new_tokens: int) -> Tensor:
     """The tokens of a prompt, (1, seq), on the device of the model; raises as `continuations` does."""
-    if stack.tokenizer is None or not hasattr(stack.model, "generate") or objective_of(stack) == "masked_token":
+    if stack.tokenizer is None or not hasattr(stack.model, "generate") or objective_of(stack) != "next_token":
         raise MeasureError("the prompts of --prompt need a language model that continues texts; leave --prompt out")
     ids: Tensor = stack.tokenizer(prompt, return_tensors="pt")["input_ids"]
     room = getattr(stack.text_config, "max_position_embeddings", None)

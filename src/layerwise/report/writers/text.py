@@ -37,11 +37,10 @@ def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
     written: list[str] = []
     for section in kind.sections:
         written += (line for part in section.of(kind).parts_of(data) for line in _lines(part, data))
-    yield from written
     answer = kind.answer(data)
     if answer and not any(answer.startswith(line.removeprefix("- ")) for line in written):
-        yield answer
-    yield from map(in_text, kind.following(data))
+        written.append(answer)
+    yield from map(data.in_unit, (*written, *map(in_text, kind.following(data))))
 
 
 def _lines(part: Part, data: ReportData) -> Iterator[str]:
@@ -70,7 +69,7 @@ def markdown(data: ReportData) -> str:
     kinds = present_kinds(data)
     written = [text for kind in kinds for text in markdown_parts(kind, data)]
     sections = (_title(data), _claims(data), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
-    return "\n\n".join(section for section in sections if section) + "\n"
+    return data.in_unit("\n\n".join(section for section in sections if section) + "\n")
 
 
 def _title(data: ReportData) -> str:

@@ -127,6 +127,8 @@ def _after_layers(stack: Stack, outside: dict[str, nn.Parameter]) -> set[str]:
         with torch.no_grad():
             captured = stack.capture(**inputs)
         output = main_tensor(stack.finish(captured.state.detach(), captured.inputs))
+        if not output.requires_grad:  # the model ends with its layers
+            return set()
         gradients = torch.autograd.grad(output.float().square().sum(), list(outside.values()), allow_unused=True)
     return {name for name, gradient in zip(outside, gradients, strict=True) if gradient is not None}
 
