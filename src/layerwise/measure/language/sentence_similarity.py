@@ -26,6 +26,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document, joined
 from layerwise.data.text.sentence_sets import SIZE, sentence_windows
 from layerwise.data.text.tokens import Window
+from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.stack import Stack
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
@@ -67,7 +68,7 @@ def _of_set(own: Numbers, trained: Numbers) -> tuple[Numbers, Numbers]:
 
 
 def _cosines(vectors: Tensor) -> Numbers:
-    unit = torch.nn.functional.normalize(vectors.detach().double().cpu(), dim=-1)
+    unit = torch.nn.functional.normalize(exact_on_cpu(vectors), dim=-1)
     return np.round((unit @ unit.T).numpy(), 12)  # equal vectors are equally alike
 
 
