@@ -194,7 +194,7 @@ def _answer(data: ReportData) -> str:
     for name in (name for name in ARMS if name in rows):
         verdicts.setdefault(BESIDE[judged(rows[name], data.level)], []).append(ARMS[name])
     compared = "; ".join(f"{word} {', '.join(names)}" for word, names in verdicts.items())
-    return opening(findings, 2)(data) + (f" It is {compared}." if compared else "")
+    return opening(findings, 2)(data) + (f" It is {compared}." if compared and not _is_trained(data) else "")
 
 
 def _units(data: ReportData) -> tuple[str, ...]:
