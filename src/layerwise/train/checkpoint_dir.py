@@ -75,6 +75,7 @@ def run_training(
         history=moments(state.log_history),
         figures=trainer.figures(),
     )
+    trainer.accelerator.wait_for_everyone()  # others may still read the best checkpoint
     if trainer.is_world_process_zero():
         # Nothing lies beside the weights in a model that is one file, such as a GGUF.
         if location is not None and not Path(location).is_file():
