@@ -104,11 +104,9 @@ def test_a_folder_of_another_model_is_refused(tmp_path: Path) -> None:
     wide = load(file)
     wide.model.resize_token_embeddings(200)
     wider = folder_of(wide, "0-2", tmp_path / "d")
-    missing = r"b has no model\.layers\.2\.\S+, of which the plan asks"
-    _refused(missing, UnsupportedModel, {"a": file, "b": folder}, "b:0-2", tmp_path)
+    _refused(r"b has no model\.layers\.2\.\S+, of which", UnsupportedModel, {"a": file, "b": folder}, "b:0-2", tmp_path)
     _refused("has no model.layers.0.", UnsupportedModel, {"a": file, "b": other}, "b:0", tmp_path)
-    shapes = r"d has model\.embed_tokens\.weight of shape \(200, 64\), and the file of shape \(128, 64\)"
-    _refused(shapes, UnsupportedModel, {"a": file, "b": wider}, "b:0-2", tmp_path)
+    _refused(r"d has \S+ of shape \(200, 64\), and", UnsupportedModel, {"a": file, "b": wider}, "b:0-2", tmp_path)
 
 
 def test_types_that_the_package_gguf_does_not_write_are_refused(

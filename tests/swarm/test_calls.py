@@ -153,14 +153,21 @@ def test_a_process_that_hangs_is_missed_after_its_patience_and_replaced() -> Non
     assert swarm.members["node-1"].layers <= swarm.members.live_layers(), "others have taken up what it held"
 
 
-def test_a_node_that_works_for_requests_that_were_cut_off_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it was sent it owes until it answers, and then it was heard, though nobody waits for the answers."""
+@pytest.mark.parametrize("name", ["request", "check"])
+def test_a_node_that_works_for_requests_that_were_cut_off_is_not_silent(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it was sent it owes until it answers, and then it was heard, though nobody waits for the answers. A client
+    that calls its requests as checks are called is sent ahead no further."""
     monkeypatch.setattr(node_records, "AHEAD", 2)
     swarm = gather(decoder(), 4, 1, settings=SwarmSettings(health_seconds=1e6), schedule=Schedule((), 0.001, 1.0))
     with swarm:
 
         async def main() -> None:
-            answers = [asyncio.ensure_future(swarm.answer(ids, max_new_tokens=NEW, do_sample=False)) for ids in PROMPTS]
+            answers = [
+                asyncio.ensure_future(swarm.answer(ids, request=f"{name}-{at}", max_new_tokens=NEW, do_sample=False))
+                for at, ids in enumerate(PROMPTS)
+            ]
             await asyncio.sleep(0.1)
             for answer in answers:
                 answer.cancel()

@@ -156,6 +156,7 @@ LEAST_TEMPERATURE = 1e-4
 """Below it the likeliest token is taken: logits divided by less leave the numbers of float32."""
 
 LEAST_PENALTY = 0.01
+"""The least penalty of a repetition: logits divided by less leave the numbers of float32."""
 
 MOST_STOP_CHARACTERS = 1_000
 """Characters of the longest stop text: so much of an answer may have to be held back."""

@@ -64,7 +64,7 @@ class Calling:
         self.settings = settings
         self.hedges = HedgeBudget()
         self._sample = sample
-        self._names = secrets.token_hex(8), count()
+        self._checks = f"check-{secrets.token_hex(8)}-"  # no client can call its request so
         self._numbers, self._order = count(), count()
         self._tasks: set[asyncio.Task[object]] = set()
 
@@ -106,8 +106,7 @@ class Calling:
         if not visits:
             return member.state == "live"
         arguments = selected(self._sample.arguments, [visit.layer.number for visit in visits])
-        process, numbers = self._names
-        name = f"check-{process}-{next(numbers)}"
+        name = f"{self._checks}{next(self._numbers)}"
         given = Pass(0, self._sample.state, arguments)
         response = await self.once(member.name, Hop(name, 0, visits, (given,), fresh=True))
         if isinstance(response, Reply):
@@ -115,6 +114,9 @@ class Calling:
         elif not isinstance(response, Late | Gone):
             self.members.change(member.name, "suspected", "lost", f"{member.name}: {response.reason}")
         return isinstance(response, Reply)
+
+    def _is_check(self, hop: Hop) -> bool:
+        return hop.request.startswith(self._checks)
 
     async def release(self, node: str, request: str) -> None:
         """Tell a node to forget a request, behind what it was told before."""
@@ -174,7 +176,7 @@ class Calling:
         member.failures += 1
         if isinstance(response, Gone):
             self.members.change(node, "gone", "lost", f"{node} is gone: {response.reason}")
-        elif not isinstance(response, Late) and not _is_check(hop):
+        elif not isinstance(response, Late) and not self._is_check(hop):
             self.begin(self.check(member))
         return response
 
@@ -197,12 +199,12 @@ class Calling:
                 del member.owed[hop.number]
             else:
                 took = member.hear(hop.number, order, clock())
-            if not _is_check(hop):
+            if not self._is_check(hop):
                 member.turn.release()
 
         async def in_turn() -> Response:
             nonlocal sent, order
-            if not _is_check(hop):
+            if not self._is_check(hop):
                 await member.turn.acquire()
             order = next(self._order)
             sent = asyncio.ensure_future(self.transport.call(member.name, hop))
@@ -248,10 +250,6 @@ class Calling:
                 del member.owed[hop.number]
             elif not sent.done():  # what the node has begun it ends; if nothing ever comes, its turn is over
                 asyncio.get_running_loop().call_later(member.latencies.patience(hop.work), sent.cancel)
-
-
-def _is_check(hop: Hop) -> bool:
-    return hop.request.startswith("check-")
 
 
 def _flaw(hop: Hop, reply: Reply) -> str | None:
