@@ -153,6 +153,22 @@ def test_a_process_that_hangs_is_missed_after_its_patience_and_replaced() -> Non
     assert swarm.members["node-1"].layers <= swarm.members.live_layers(), "others have taken up what it held"
 
 
+def test_a_process_that_was_started_again_is_sent_its_layers_again() -> None:
+    """Nobody else holds them, and the nodes that are left are not balanced yet."""
+    settings = SwarmSettings(health_seconds=0.5, balance_after=1e9)
+    with gather(decoder(), 4, 1, settings=settings, schedule=Schedule()) as swarm:
+        answer_all(swarm, PROMPTS[:1], Decoding(2), 1)
+        node = swarm._transport.members["node-1"]  # type: ignore[attr-defined]
+        held = node.layers
+        node.restart()
+        node._held.clear()
+        swarm.run(asyncio.sleep(3.0))
+        assert node.layers == held
+        assert swarm.members["node-1"].state == "live"
+        assert [event.kind for event in swarm.members.events if event.node == "node-1"][1:] == ["lost", "returned"]
+        check_whole(answer_all(swarm, PROMPTS[:4], Decoding(NEW), 4))
+
+
 @pytest.mark.parametrize("name", ["request", "check"])
 def test_a_node_that_works_for_requests_that_were_cut_off_is_not_silent(
     name: str, monkeypatch: pytest.MonkeyPatch

@@ -71,6 +71,18 @@ def test_a_sampled_answer_is_that_of_its_seed(demo: Stack) -> None:
     assert list(answer.tokens) == first
 
 
+@pytest.mark.parametrize("decoding", [Decoding(12, 12), Decoding(12, 12, 1.0, seed=-7), Decoding(12, stop=(" a",))])
+def test_an_answer_that_another_swarm_began_is_gone_on_with(demo: Stack, decoding: Decoding) -> None:
+    with gather(demo, 2, 1) as swarm:
+        *tokens, whole = swarm.run(_collect(swarm.stream([5, 6, 7], decoding, request="whole")))
+        for made in range(1, len(tokens)):
+            stream = swarm.stream([5, 6, 7], decoding, request=f"from {made}", made=tokens[:made])
+            *rest, answer = swarm.run(_collect(stream))
+            assert rest == tokens[made:]
+            assert isinstance(answer, Answer)
+            assert answer.finish == whole.finish  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize("temperature", [1e-320, 1e-45, 1e-5, 1e-4])
 def test_a_temperature_of_next_to_nothing_takes_the_likeliest_token(demo: Stack, temperature: float) -> None:
     """Logits divided by it are no numbers any more: it was an error."""

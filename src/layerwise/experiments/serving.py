@@ -9,9 +9,12 @@ import asyncio
 import json
 import logging
 import os
+import shlex
+import sys
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -24,6 +27,8 @@ from layerwise.experiments.reporter import Reporter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from transformers import PreTrainedTokenizerBase
 
     from layerwise.stack import Stack
     from layerwise.swarm.replication import Capacity
@@ -116,6 +121,10 @@ class Serving(ModelOptions, Action):
 
     def act(self, reporter: Reporter) -> int:
         """Serve until SIGINT or SIGTERM. Returns 0, or 1 where requests were cut off."""
+        from layerwise.experiments.spelling import as_command
+        from layerwise.swarm.serve.router_loop import answer_server
+        from layerwise.swarm.serve.router_messages import CHANNEL
+        from layerwise.swarm.serve.router_process import Router, RouterProcess
         from layerwise.swarm.serve.run import run
         from layerwise.swarm.serve.settings import ServeSettings, read_tokens
 
@@ -132,9 +141,23 @@ class Serving(ModelOptions, Action):
             stack = await asyncio.to_thread(self.opened, reporter)
             return await self.gathered(stack, reporter)
 
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        async def start() -> RouterProcess:
+            command = [sys.executable, "-m", *shlex.split(as_command(self))]
+            router = RouterProcess(partial(Router.started, command), self.opened_tokenizer, serving.close_seconds)
+            await router.start()
+            return router
 
-        return run(gather, serving, announce)
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+        if CHANNEL in os.environ:
+            return answer_server(gather, int(os.environ[CHANNEL]))
+        return run(gather if self.in_process else start, serving, announce)
+
+    def opened_tokenizer(self) -> PreTrainedTokenizerBase:
+        """The tokenizer of the model, which itself stays closed."""
+        from layerwise.data.model_location import location_of
+        from layerwise.data.text.tokenizer import load_tokenizer
+
+        return load_tokenizer(self.tokenizer or location_of(self.model), self.revision, self.trust_remote_code)
 
     def opened(self, reporter: Reporter) -> Stack:
         """The model, with those that replace its layers within reach."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from layerwise.errors import SwarmError
@@ -55,6 +56,26 @@ class TokenSpan:
     def is_whole(self) -> bool:
         """Whether the whole model wrote these tokens and all before them."""
         return self.expected.basis == "complete" and not self.earlier and not self.doubted
+
+
+def continued(before: Sequence[TokenSpan], at: int, after: Sequence[TokenSpan]) -> tuple[TokenSpan, ...]:
+    """The spans of an answer whose first `at` tokens one swarm made, and the others another one, which had their ids.
+
+    What was missing or doubted before follows those tokens; caches are new, so that it costs what it costs alone.
+    """
+    made = [replace(span, stop=min(span.stop, at)) for span in before if span.start < at]
+    made[-1:] = [replace(span, stop=at) for span in made[-1:]]
+    lacked = {layer for span in made for layer in (*span.missing, *span.earlier)}
+    doubted = {node for span in made for node in span.doubted}
+    for span in after:
+        earlier = tuple(sorted({*span.earlier, *lacked} - set(span.missing)))
+        own = replace(span, start=span.start + at, stop=span.stop + at, earlier=earlier)
+        own = replace(own, doubted=tuple(sorted({*span.doubted, *doubted})))
+        if made and replace(made[-1], start=own.start, stop=own.stop) == own:
+            made[-1] = replace(made[-1], stop=own.stop)
+        else:
+            made.append(own)
+    return tuple(made)
 
 
 @dataclass(frozen=True, slots=True)

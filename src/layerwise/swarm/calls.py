@@ -100,11 +100,11 @@ class Calling:
         finally:
             self.begin(self.release(node, hop.request))
 
-    async def check(self, member: NodeRecord) -> bool:
-        """Let a node run every layer that it holds; whether it did. A node that cannot is no longer relied on."""
+    async def check(self, member: NodeRecord) -> Reply | Failure | None:
+        """Let a node run every layer that it holds, and what it answers. A node that cannot is no longer relied on."""
         visits = tuple(RemoteVisit(slot, layer) for slot, layer in enumerate(sorted(member.layers)) if not layer.source)
         if not visits:
-            return member.state == "live"
+            return None
         arguments = selected(self._sample.arguments, [visit.layer.number for visit in visits])
         name = f"{self._checks}{next(self._numbers)}"
         given = Pass(0, self._sample.state, arguments)
@@ -113,7 +113,7 @@ class Calling:
             self.members.change(member.name, "live", "returned", f"{member.name} computes again")
         elif not isinstance(response, Late | Gone):
             self.members.change(member.name, "suspected", "lost", f"{member.name}: {response.reason}")
-        return isinstance(response, Reply)
+        return response
 
     def _is_check(self, hop: Hop) -> bool:
         return hop.request.startswith(self._checks)

@@ -10,7 +10,7 @@ a token.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,12 +63,12 @@ async def decode(
     session: SwarmRequest,
     stack: Stack,
     ids: Tensor,
-    generator: torch.Generator | None = None,
+    draws: Callable[[int], torch.Generator] | None = None,
     **options: Any,
 ) -> AsyncGenerator[Tensor, None]:
     """The new tokens of `model.generate(ids, **options)`, `(batch,)` at a time, run by the nodes of `router`.
 
-    Sampling draws from `generator`, or like `generate` from torch's own.
+    Sampling draws token `n` from `draws(n)`, or like `generate` from torch's own.
     """
     model: Any = stack.model
     ready = prepared(stack, ids, options)
@@ -96,7 +96,7 @@ async def decode(
             cache = find_cache(inputs)
             if cache is not None:
                 advance(cache, kinds, state.shape[0], state.shape[1])
-            chosen = _chosen(ready, ids, outputs.logits[:, -1], generator)
+            chosen = _chosen(ready, ids, outputs.logits[:, -1], None if draws is None else draws(session.tokens))
             if ends:
                 chosen = chosen * unfinished + padding.to(ids.device) * (1 - unfinished)
             ids = torch.cat([ids, chosen[:, None]], dim=-1)

@@ -12,7 +12,8 @@ from layerwise.errors import SwarmError
 from layerwise.stack import Stack
 from layerwise.stack.inputs import example_inputs
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.messages import Pass
+from layerwise.swarm.messages import Pass, Refused
+from layerwise.swarm.node_records import NodeRecord
 from layerwise.swarm.supply import Supply
 from layerwise.swarm.wire import encode, to_array
 
@@ -25,6 +26,7 @@ class HealthChecks:
         self._supply = supply
         self._balanced: frozenset[str] = frozenset()
         self._away: dict[frozenset[str], float] = {}
+        self._filling: set[str] = set()
 
     async def watch(self) -> None:
         """Check every idle node again and again, without end, so that losses and returns are seen."""
@@ -32,9 +34,23 @@ class HealthChecks:
         while True:
             await asyncio.sleep(calling.settings.health_seconds)
             for member in calling.members:
-                if not member.waiting:
-                    calling.begin(calling.check(member))
+                if not member.waiting and member.name not in self._filling:
+                    calling.begin(self._check(member))
             await self._balance(asyncio.get_running_loop().time())
+
+    async def _check(self, member: NodeRecord) -> None:
+        """Let a node compute. One whose process was started again, and holds nothing, is sent its layers first."""
+        response = await self._calling.check(member)
+        if not (isinstance(response, Refused) and response.is_empty) or member.name in self._filling:
+            return
+        self._filling.add(member.name)
+        try:
+            await self._supply.fill_again(self._calling.transport, member)
+            await self._calling.check(member)
+        except (SwarmError, TimeoutError) as error:
+            self._calling.members.note("lost", f"{member.name} did not take up its layers: {error}", node=member.name)
+        finally:
+            self._filling.discard(member.name)
 
     async def _balance(self, now: float) -> None:
         """Let others hold what nodes held that have been away for long: dead, wrong, or without any answer."""

@@ -204,10 +204,11 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The node answered that it cannot do what it was asked, and why."""
+    """The node answered that it cannot do what it was asked, and why; `is_empty` says that it holds no layer at all."""
 
     node: str
     reason: str
+    is_empty: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.stack import Stack
 from layerwise.swarm.live_plan import layers_of
 from layerwise.swarm.messages import Done, RemoteLayer, Transport, UnloadLayers
-from layerwise.swarm.node_records import NodeRecords
+from layerwise.swarm.node_records import NodeRecord, NodeRecords
 from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.placement import assign, rebalance
 from layerwise.swarm.replication import Capacity, Demand
@@ -61,6 +61,10 @@ class Supply:
         await asyncio.gather(*(self._hold(transport, node, self.held(node)) for node in self.placement))
         for node in self.placement:
             members.join(self.capacities[node], self.held(node))
+
+    async def fill_again(self, transport: Transport, member: NodeRecord) -> None:
+        """Send a node that holds nothing any more the layers that it is relied on for. Raises as `fill` does."""
+        await self._hold(transport, member.name, sorted(member.layers))
 
     async def balance(self, transport: Transport, members: NodeRecords) -> bool:
         """Let the nodes that are there hold what others no longer do; whether anything moved.

@@ -14,20 +14,34 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from itertools import count
 from math import ceil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from layerwise.bounded import kind_of
 from layerwise.data.model_location import location_of
 from layerwise.data.vision.preprocessing import Preprocessing, preprocessing_of
 from layerwise.errors import BelowQuorum, SwarmError
 from layerwise.stack import Stack
 from layerwise.stack.inputs import example_inputs, main_tensor
 from layerwise.stack.max_length import longest_input
-from layerwise.swarm.answer import COMPLETE, UNKNOWN, Answer, Decoding, Expected, Finish, Overview, RequestView
+from layerwise.swarm.answer import (
+    COMPLETE,
+    UNKNOWN,
+    Answer,
+    Decoding,
+    Expected,
+    Finish,
+    Overview,
+    RequestView,
+    TokenSpan,
+)
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.decoding import TextStream, decode
 from layerwise.swarm.estimate import LossEstimate
@@ -98,8 +112,9 @@ class Swarm:
 
     @property
     def name(self) -> str:
-        """The name of the model."""
-        return self.stack.source.name
+        """The name of the model: as it was given, but of a folder or a file the last part alone."""
+        given = self.stack.source.name
+        return Path(given).name if kind_of(Path(given)) != "nothing" else given
 
     @property
     def tokenizer(self) -> Any:
@@ -179,21 +194,26 @@ class Swarm:
         return answer
 
     async def stream(
-        self, ids: Sequence[int], decoding: Decoding, *, request: str
+        self, ids: Sequence[int], decoding: Decoding, *, request: str, made: Sequence[int] = ()
     ) -> AsyncGenerator[int | Answer, None]:
         """The new tokens as they are made, and the `Answer` last. Closing the generator cancels the request.
 
-        Raises `BelowQuorum`, also after the first token.
+        The first new tokens may be `made` already, by another swarm: those that follow are the same as if this one had
+        made them, and the answer counts from there. Raises `BelowQuorum`, also after the first token.
         """
-        generator = None if decoding.seed is None else torch.Generator().manual_seed(decoding.seed % 2**63)
+        draws = None if decoding.seed is None else partial(_draws, decoding.seed, len(made))
         text = TextStream(self.tokenizer, ids, decoding.stop) if decoding.stop else None
+        if text is not None:
+            for token in made:
+                text.add(token)
 
         def stops(token: int) -> bool:
             if text is not None:
                 text.add(token)
             return text is not None and text.stopped
 
-        async with aclosing(self._stream(ids, request, generator, _options(decoding), stops)) as items:
+        options = _options(decoding, len(made))
+        async with aclosing(self._stream([*ids, *made], request, draws, options, stops)) as items:
             async for item in items:
                 yield item
 
@@ -217,7 +237,7 @@ class Swarm:
         """The pixel values of one image, as the model's own preprocessing makes them."""
         if self._preprocessing is None:
             self._preprocessing = preprocessing_of(
-                self.stack.model.config, location_of(self.name),
+                self.stack.model.config, location_of(self.stack.source.name),
                 trust_remote_code=self.stack.source.trust_remote_code,
             )  # fmt: skip
         prepared = self._preprocessing
@@ -227,7 +247,7 @@ class Swarm:
         self,
         ids: Tensor | Sequence[int],
         request: str | None,
-        generator: torch.Generator | None,
+        draws: Callable[[int], torch.Generator] | None,
         options: Mapping[str, Any],
         stops: Callable[[int], bool] = lambda token: False,
     ) -> AsyncGenerator[int | Answer, None]:
@@ -237,7 +257,7 @@ class Swarm:
             tokens: list[int] = []
             finish: Finish
             most, finish = options.get("max_new_tokens"), "stop"
-            async with aclosing(decode(self.router, session, self.stack, prompt, generator, **options)) as steps:
+            async with aclosing(decode(self.router, session, self.stack, prompt, draws, **options)) as steps:
                 async for chosen in steps:
                     tokens.append(int(chosen))
                     self._tokens += 1
@@ -251,6 +271,17 @@ class Swarm:
         yield answer
 
     def _answer(self, session: SwarmRequest, tokens: tuple[int, ...], finish: Finish) -> Answer:
+        answer = Answer(session.request, tokens, finish, self._spans(session))
+        self._completed += 1
+        self._degraded += not answer.is_whole
+        self._members.note("completed", f"{session.tokens} tokens", request=session.request)
+        return answer
+
+    def spans(self, request: str) -> tuple[TokenSpan, ...]:
+        """Which plans wrote the tokens so far of a request under way."""
+        return self._spans(self._running[request])
+
+    def _spans(self, session: SwarmRequest) -> tuple[TokenSpan, ...]:
         requested = set(layers_of(session.requested))
 
         def cost(live: LivePlan) -> Expected:
@@ -258,12 +289,7 @@ class Swarm:
                 return self.expected(frozenset(live.missing_numbers))
             return UNKNOWN if self.estimate is None else self.estimate.of_plan(str(live.running))
 
-        spans = session.spans(cost, self.settings.on_loss == "recompute")
-        answer = Answer(session.request, tokens, finish, spans)
-        self._completed += 1
-        self._degraded += not answer.is_whole
-        self._members.note("completed", f"{session.tokens} tokens", request=session.request)
-        return answer
+        return session.spans(cost, self.settings.on_loss == "recompute")
 
     @asynccontextmanager
     async def _session(self, request: str | None, *, one_pass: bool = False) -> AsyncIterator[SwarmRequest]:
@@ -330,11 +356,17 @@ class Swarm:
         self.shut_down()
 
 
-def _options(decoding: Decoding) -> dict[str, Any]:
-    """The options of `generate` that say what `decoding` says."""
+def _draws(seed: int, made: int, step: int) -> torch.Generator:
+    """What the new token of number `made + step` is drawn from, whoever has drawn those before it."""
+    own = np.random.SeedSequence((seed % 2**64, made + step)).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(own[0]))
+
+
+def _options(decoding: Decoding, made: int) -> dict[str, Any]:
+    """The options of `generate` that say what `decoding` says where so many new tokens are `made` already."""
     options: dict[str, Any] = {
-        "max_new_tokens": decoding.max_new_tokens,
-        "min_new_tokens": decoding.min_new_tokens or None,
+        "max_new_tokens": decoding.max_new_tokens - made,
+        "min_new_tokens": max(decoding.min_new_tokens - made, 0) or None,
         "do_sample": decoding.samples,
         "repetition_penalty": decoding.repetition_penalty,
     }

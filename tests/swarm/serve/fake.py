@@ -48,10 +48,13 @@ class FakeSwarm:
     labels: Sequence[str] = ()
     tokenizer: Any = field(default_factory=byte_tokenizer)
     is_ready: tuple[bool, str] = (True, "")
+    seconds: float = 12.5  # since it was gathered
 
     def __post_init__(self) -> None:
         self.prompts: list[tuple[tuple[int, ...], Decoding]] = []
+        self.resumed: list[tuple[int, ...]] = []  # the tokens of each that another swarm had made
         self.running: dict[str, int] = {}
+        self.begun: dict[str, int] = {}
         self.cancelled: list[str] = []
         self.closed = False
         self.checks = self.completed = self.refused = self.degraded = self.made = 0
@@ -62,12 +65,14 @@ class FakeSwarm:
         )
 
     async def stream(
-        self, ids: Sequence[int], decoding: Decoding, *, request: str
+        self, ids: Sequence[int], decoding: Decoding, *, request: str, made: Sequence[int] = ()
     ) -> AsyncGenerator[int | Answer, None]:
         self.prompts.append((tuple(ids), decoding))
+        self.resumed.append(tuple(made))
         self.running[request] = 0
         script = self.tokenizer(self.text, add_special_tokens=False)["input_ids"]
-        stream, made = TextStream(self.tokenizer, ids, decoding.stop), []
+        stream, made = TextStream(self.tokenizer, ids, decoding.stop), list(made)
+        self.begun[request] = len(made)
         finish = "length"
         try:
             while len(made) < decoding.max_new_tokens:
@@ -88,9 +93,7 @@ class FakeSwarm:
                 if stream.stopped:
                     finish = "stop"
                     break
-            at = len(made) if self.lost_from is None else min(self.lost_from, len(made))
-            spans = (TokenSpan(0, at, "0-11"), TokenSpan(at, len(made), "0-3 6-11", (4, 5), LOST))
-            answer = Answer(request, tuple(made), finish, tuple(span for span in spans if span.stop > span.start))
+            answer = Answer(request, tuple(made[self.begun[request] :]), finish, self.spans(request))
             self.completed += 1
             self.degraded += not answer.is_whole
             yield answer
@@ -99,6 +102,13 @@ class FakeSwarm:
             raise
         finally:
             del self.running[request]
+
+    def spans(self, request: str) -> tuple[TokenSpan, ...]:
+        first = self.begun[request]
+        count = self.running[request] - first
+        at = count if self.lost_from is None else min(self.lost_from, count)
+        spans = (TokenSpan(0, at, "0-11"), TokenSpan(at, count, "0-3 6-11", (4, 5), LOST))
+        return tuple(span for span in spans if span.stop > span.start)
 
     def lose(self, name: str) -> None:
         """The node dies."""
@@ -123,7 +133,7 @@ class FakeSwarm:
             RequestView(request, tokens, "0-11", ()) for request, tokens in list(self.running.items())
         )  # fmt: skip
         return Overview(
-            self.name, DEPTH, 12.5, self.nodes, running, self.completed, self.refused, self.degraded, self.made,
+            self.name, DEPTH, self.seconds, self.nodes, running, self.completed, self.refused, self.degraded, self.made,
             tuple(sorted(live)), "at least 8 of 12 layers", tuple(self.events),
         )  # fmt: skip
 

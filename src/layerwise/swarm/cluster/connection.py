@@ -28,6 +28,10 @@ LOCAL, AUTO = "local", "auto"
 
 AUTHENTICATION, TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
 
+FOLDER = "LAYERWISE_CLUSTER_FOLDER"
+"""The environment variable that names the folder of a cluster on this machine, where it is not drawn; who set it
+removes it where this process cannot."""
+
 NOT_INSTALLED = (
     "a cluster was asked for, and Ray, which runs it, is not installed; write pip install 'layerwise[ray]', or compute "
     "in this process, without --ray"
@@ -35,6 +39,9 @@ NOT_INSTALLED = (
 
 STORE_BYTES = 100_000_000
 """The object store of a cluster on this machine; what is larger goes to the disk. Ray's least is 75 MB."""
+
+GCS_SECONDS = 10
+"""Seconds after which a cluster on this machine ends that has lost its GCS, and can no longer start what ends."""
 
 _LATE = "timed out during startup"
 """Ray's words for a cluster whose processes were not ready in time."""
@@ -71,6 +78,7 @@ class Connection:
             self._set("RAY_USAGE_STATS_ENABLED", "0")
             if address == LOCAL:
                 self._close_to_others()
+                self._set("RAY_gcs_rpc_server_reconnect_timeout_s", str(GCS_SECONDS))
                 self._set("RAY_worker_niceness", "0")  # as this process; Ray's own 15 yields to everything else
         self.ray = ray_module()
         if not self._own:
@@ -80,10 +88,11 @@ class Connection:
             self._lighten()
         options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
         if address == LOCAL:
-            self._folder = Path(tempfile.mkdtemp(prefix="layerwise-"))
+            # Ray opens its own folder to everybody, and this one is open to nobody else.
+            self._folder = Path(os.environ.get(FOLDER) or tempfile.mkdtemp(prefix="layerwise-"))
             options |= {
                 "num_cpus": processors, "include_dashboard": False, "object_store_memory": STORE_BYTES,
-                "_temp_dir": str(self._folder), "_node_ip_address": "127.0.0.1",
+                "_temp_dir": str(self._folder / "ray"), "_node_ip_address": "127.0.0.1",
             }  # fmt: skip
         try:
             with warnings.catch_warnings():

@@ -1,8 +1,9 @@
 """Nodes on Ray: one actor each, in a process of its own, on another machine where the cluster has several.
 
-An actor is started once and called at most once for each message (`max_restarts=0`, `max_task_retries=0`): what a lost
-call has done, the router finds out and repairs. A node that has died is known at once, one that is silent only by its
-deadline; Ray's own detection takes 15 to 55 s and is not waited for.
+An actor is called at most once for each message (`max_task_retries=0`): what a lost call has done, the router finds
+out and repairs. A node that has died is known at once, one that is silent only by its deadline; Ray's own detection
+takes 15 to 55 s and is not waited for. Ray starts a node again that has died (`max_restarts=-1`); it then holds
+nothing, and is sent its layers again.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class RayTransport:
         from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
         strategy = PlacementGroupSchedulingStrategy(self._group, placement_group_bundle_index=bundle)
-        options = {"num_cpus": 1, "max_restarts": 0, "max_task_retries": 0, "scheduling_strategy": strategy}
+        options = {"num_cpus": 1, "max_restarts": -1, "max_task_retries": 0, "scheduling_strategy": strategy}
         kind = self._ray.remote(NodeActor)
         return kind.options(**options).remote(name, str(Path.cwd()), tuple(sys.path), self._device)
 

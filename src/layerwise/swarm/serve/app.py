@@ -15,11 +15,10 @@ from layerwise.swarm.serve.images import image_routes
 from layerwise.swarm.serve.observation import observation_routes
 from layerwise.swarm.serve.responses import Refusal
 from layerwise.swarm.serve.settings import ServeSettings, check_exposure
-from layerwise.swarm.serve.state import ServerState
-from layerwise.swarm.swarm import Swarm
+from layerwise.swarm.serve.state import ServerState, Service
 
 
-def create_app(service: Swarm, settings: ServeSettings) -> FastAPI:
+def create_app(service: Service, settings: ServeSettings) -> FastAPI:
     """The application that serves a swarm; `app.state.server` is its `ServerState`.
 
     Raises `SwarmError` where other machines could reach it without a token.

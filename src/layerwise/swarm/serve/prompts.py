@@ -11,7 +11,7 @@ from layerwise.swarm.answer import Decoding
 from layerwise.swarm.serve.responses import Refusal
 from layerwise.swarm.serve.schemas import ChatBody, ChatMessage, CompletionBody, GenerationBody
 from layerwise.swarm.serve.settings import ServeSettings
-from layerwise.swarm.swarm import Swarm
+from layerwise.swarm.serve.state import Service
 
 COMPLETION_TOKENS = 16
 """New tokens of a completion that names no number, as in OpenAI's API; a chat then has as many as there is room for."""
@@ -34,7 +34,7 @@ class Prompt:
     decoding: Decoding
 
 
-async def completion_prompt(service: Swarm, settings: ServeSettings, body: CompletionBody) -> Prompt:
+async def completion_prompt(service: Service, settings: ServeSettings, body: CompletionBody) -> Prompt:
     """The prompt of a completion. Raises `Refusal` for several prompts, unknown ids, and one that is too long."""
     prompt: Any = body.prompt
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
@@ -55,7 +55,7 @@ async def completion_prompt(service: Swarm, settings: ServeSettings, body: Compl
     return _prompt(service, settings, body, ids, "prompt", COMPLETION_TOKENS)
 
 
-async def chat_prompt(service: Swarm, settings: ServeSettings, body: ChatBody) -> Prompt:
+async def chat_prompt(service: Service, settings: ServeSettings, body: ChatBody) -> Prompt:
     """The prompt of a chat: by the model's own chat template, or in plain form where it has none."""
     tokenizer = service.tokenizer
     if not getattr(tokenizer, "chat_template", None):
@@ -114,7 +114,7 @@ def _too_long(most: int, has: str, wanted: int | None, param: str) -> Refusal:
 
 
 def _prompt(
-    service: Swarm,
+    service: Service,
     settings: ServeSettings,
     body: GenerationBody,
     ids: tuple[int, ...],

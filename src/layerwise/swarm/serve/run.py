@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
     from uvicorn import Server
 
-    from layerwise.swarm.swarm import Swarm
+    from layerwise.swarm.serve.state import Service
 
 log = logging.getLogger("layerwise.swarm.serve")
 
@@ -33,7 +33,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _BACKSTOP = 15  # seconds behind the drain, for connections that take nothing more
 
 
-def run(gather: Callable[[], Awaitable[Swarm]], settings: ServeSettings, announce: Callable[[str], None]) -> int:
+def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, announce: Callable[[str], None]) -> int:
     """Serve what `gather` makes until one of the signals `ENDING`, and return the exit status: 0, or `CUT_OFF`.
 
     The port is taken before the nodes are started, so that a port in use is known at once. The first signal lets
@@ -74,7 +74,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 async def _until_signal(
-    gather: Callable[[], Awaitable[Swarm]],
+    gather: Callable[[], Awaitable[Service]],
     settings: ServeSettings,
     listener: socket.socket,
     announce: Callable[[str], None],
@@ -105,7 +105,7 @@ async def _until_signal(
 
 
 async def serve(
-    service: Swarm,
+    service: Service,
     settings: ServeSettings,
     listener: socket.socket,
     announce: Callable[[str], None],

@@ -6,22 +6,72 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter as Tally
-from collections.abc import Callable, Iterator, Sequence
-from typing import get_args
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 
-from layerwise.swarm.answer import Answer, NodeState, Overview
+from layerwise.swarm.answer import Answer, Decoding, NodeState, Overview
 from layerwise.swarm.serve.admission import Admission
 from layerwise.swarm.serve.responses import Refusal, outcome_of
 from layerwise.swarm.serve.settings import ServeSettings
-from layerwise.swarm.swarm import Swarm
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 """The upper ends of the histograms' buckets."""
+
+
+class Service(Protocol):
+    """What the routes ask: a `Swarm` of this process, or the process of its router (`RouterProcess`)."""
+
+    @property
+    def name(self) -> str:
+        """The name of the model, as clients write it."""
+        ...
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the model; `None` for one that reads no text."""
+        ...
+
+    @property
+    def max_length(self) -> int | None:
+        """The most tokens that a prompt and its answer have together, if the model has a bound."""
+        ...
+
+    @property
+    def labels(self) -> Sequence[str]:
+        """The names of the classes of a model that classifies."""
+        ...
+
+    def stream(self, ids: Sequence[int], decoding: Decoding, *, request: str) -> AsyncGenerator[int | Answer, None]:
+        """The new tokens as they are made, and the `Answer` last."""
+        ...
+
+    def pixels(self, image: Image) -> Any:
+        """What `classify` takes of an image."""
+        ...
+
+    async def classify(self, pixels: Any, /, *, request: str) -> tuple[Sequence[float], Answer]:
+        """The probabilities of a vision model's classes for one image."""
+        ...
+
+    async def ready(self) -> tuple[bool, str]:
+        """Whether a token can be made; else why not."""
+        ...
+
+    def overview(self) -> Overview:
+        """The swarm at this moment."""
+        ...
+
+    async def close(self) -> None:
+        """Stop every node."""
+        ...
 
 
 class ServerMetrics:
@@ -99,7 +149,7 @@ _KEPT_SECONDS = 1.0
 class Readiness:
     """Answers any number of probes with one check at a time, so that nobody makes the swarm work by asking."""
 
-    def __init__(self, service: Swarm, seconds: float) -> None:
+    def __init__(self, service: Service, seconds: float) -> None:
         self._service, self._seconds = service, seconds
         self._checking = asyncio.Lock()
         self._last: tuple[float, tuple[bool, str]] | None = None
@@ -124,7 +174,7 @@ class Readiness:
 class ServerState:
     """One served model."""
 
-    def __init__(self, service: Swarm, settings: ServeSettings) -> None:
+    def __init__(self, service: Service, settings: ServeSettings) -> None:
         self.service, self.settings = service, settings
         self.admission = Admission(settings.most_running, settings.most_queued)
         self.metrics = ServerMetrics(service.overview, self.admission)

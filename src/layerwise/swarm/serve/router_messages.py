@@ -1,0 +1,122 @@
+"""What a server and the process of its router say to each other, as frames on a pair of sockets.
+
+A frame is the number of its bytes, in four of them, and one message in MessagePack. Every request has a name; what
+answers it has the same one.
+"""
+
+from __future__ import annotations
+
+from asyncio import IncompleteReadError, StreamReader
+from collections.abc import AsyncIterator
+from typing import TypeAlias
+
+import msgspec
+
+from layerwise.swarm.answer import Answer, Decoding, Overview, TokenSpan
+
+CHANNEL = "LAYERWISE_SERVER"
+"""The environment variable that names the socket to the server, in the process of a router."""
+
+
+class Ask(msgspec.Struct, tag=True, frozen=True):
+    """Continue a prompt, of whose answer some tokens are `made` already."""
+
+    request: str
+    ids: tuple[int, ...]
+    decoding: Decoding
+    made: tuple[int, ...] = ()
+
+
+class Classify(msgspec.Struct, tag=True, frozen=True):
+    """Classify an image: its `size` in pixels, and three bytes for each."""
+
+    request: str
+    size: tuple[int, int]
+    rgb: bytes
+
+
+class Probe(msgspec.Struct, tag=True, frozen=True):
+    """Say whether a token can be made."""
+
+    request: str
+
+
+class Cancel(msgspec.Struct, tag=True, frozen=True):
+    """Nobody waits for this request any more."""
+
+    request: str
+
+
+class Opened(msgspec.Struct, tag=True, frozen=True):
+    """The nodes have their layers. What a server has to know of the model."""
+
+    name: str
+    reads_text: bool
+    max_length: int | None
+    labels: tuple[str, ...]
+
+
+class Token(msgspec.Struct, tag=True, frozen=True):
+    """The next token of an answer; `spans` say of all so far which plans wrote them, where that is another thing."""
+
+    request: str
+    token: int
+    spans: tuple[TokenSpan, ...] | None = None
+
+
+class Answered(msgspec.Struct, tag=True, frozen=True):
+    """The end of a request; `probabilities` are those of an image."""
+
+    request: str
+    answer: Answer
+    probabilities: tuple[float, ...] = ()
+
+
+class Readiness(msgspec.Struct, tag=True, frozen=True):
+    """Whether a token can be made, and else why not."""
+
+    request: str
+    ready: bool
+    reason: str
+
+
+class Failed(msgspec.Struct, tag=True, frozen=True):
+    """A request ended with an error, or with no name: the router could not begin. `kind` is the class of a
+    `LayerwiseError`, and empty for any other error."""
+
+    request: str
+    kind: str
+    message: str
+
+
+class Seen(msgspec.Struct, tag=True, frozen=True):
+    """The swarm at this moment."""
+
+    overview: Overview
+
+
+Order: TypeAlias = Ask | Classify | Probe | Cancel
+Report: TypeAlias = Opened | Token | Answered | Readiness | Failed | Seen
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER: msgspec.msgpack.Decoder[Order | Report] = msgspec.msgpack.Decoder(Order | Report)
+
+
+def frame(message: Order | Report) -> bytes:
+    """The bytes of a message.
+
+    >>> frame(Cancel("a"))[:4]
+    b'\\x00\\x00\\x00\\x18'
+    """
+    content = _ENCODER.encode(message)
+    return len(content).to_bytes(4, "big") + content
+
+
+async def frames(reader: StreamReader) -> AsyncIterator[Order | Report]:
+    """The messages as they come, until the other process closes its end, or has ended."""
+    try:
+        while True:
+            size = int.from_bytes(await reader.readexactly(4), "big")
+            yield _DECODER.decode(await reader.readexactly(size))
+    except (IncompleteReadError, OSError):
+        return

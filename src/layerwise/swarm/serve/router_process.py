@@ -1,0 +1,353 @@
+"""A swarm whose router is a process of its own: it may die, and the answers under way are gone on with.
+
+What an answer is made from is kept here: the prompt, how tokens are chosen (with the seed), the tokens so far, and
+which plans wrote them. A second router is given all but the last of the tokens; it makes that one again, which has to
+be the same, and goes on. Ray is connected to the process of the router alone, and ends nothing else when it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from layerwise import errors
+from layerwise.errors import LayerwiseError, SwarmError
+from layerwise.swarm.answer import Answer, Decoding, Event, Overview, TokenSpan, continued
+from layerwise.swarm.cluster.connection import FOLDER
+from layerwise.swarm.node_records import MOST_EVENTS
+from layerwise.swarm.serve.router_messages import (
+    CHANNEL,
+    Answered,
+    Ask,
+    Cancel,
+    Classify,
+    Failed,
+    Opened,
+    Order,
+    Probe,
+    Readiness,
+    Report,
+    Seen,
+    Token,
+    frame,
+    frames,
+)
+
+log = logging.getLogger("layerwise.swarm.serve")
+
+MOST_DEATHS = 3
+"""Routers that a request may lose: one that has lost so many may be what ends them."""
+
+MOST_STARTS = 3
+"""Routers in a row that did not start, after which requests are refused until one does."""
+
+SILENCE = 60.0
+"""Seconds in which a router says nothing of its swarm before it is taken for one that hangs."""
+
+LONGEST_WAIT = 30.0
+"""Seconds between two attempts to start a router, at most."""
+
+
+class _RouterLost(Exception):
+    """The router has ended before it had answered."""
+
+
+@dataclass(eq=False)
+class Router:
+    """One process of a router, from its start to its end. `folder` is that of its cluster."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    process: Process | None = None
+    folder: Path | None = None
+    model: Opened | None = None
+    asked: dict[str, asyncio.Queue[Report | None]] = field(default_factory=dict)
+    is_over: bool = False
+
+    @classmethod
+    async def started(cls, command: Sequence[str]) -> Router:
+        """A process that has begun to gather its swarm; what it prints goes to the error output of this one."""
+        here, there = socket.socketpair()
+        folder = Path(tempfile.mkdtemp(prefix="layerwise-"))
+        with there:
+            process = await asyncio.create_subprocess_exec(
+                *command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr.fileno(), start_new_session=True,
+                pass_fds=[there.fileno()], env={**os.environ, CHANNEL: str(there.fileno()), FOLDER: str(folder)},
+            )  # fmt: skip
+        reader, writer = await asyncio.open_connection(sock=here)
+        return cls(reader, writer, process, folder)
+
+    async def ask(self, order: Order) -> AsyncGenerator[Report, None]:
+        """What the router answers. Raises the error that it names, and `_RouterLost` where it ends before."""
+        if self.is_over:
+            raise _RouterLost
+        reports = self.asked[order.request] = asyncio.Queue()
+        self.writer.write(frame(order))
+        try:
+            while True:
+                report = await reports.get()
+                if report is None:
+                    raise _RouterLost
+                if isinstance(report, Failed):
+                    raise _error(report)
+                yield report
+        finally:
+            del self.asked[order.request]
+            if not self.is_over:
+                self.writer.write(frame(Cancel(order.request)))
+
+    async def end(self, seconds: float) -> str:
+        """Let the process end by itself within so many seconds, then end what is left of it; how it ended, in words."""
+        self.is_over = True
+        self.writer.close()
+        try:
+            async with asyncio.timeout(seconds):
+                await self.ended()
+        except TimeoutError:
+            log.warning("the router did not end within %g s", seconds)
+        finally:
+            self.kill()
+            status = await asyncio.shield(self.ended())
+            if self.folder is not None:
+                shutil.rmtree(self.folder, ignore_errors=True)
+            for reports in self.asked.values():
+                reports.put_nowait(None)
+        return f"exit status {status}" if status >= 0 else signal.Signals(-status).name
+
+    async def ended(self) -> int:
+        """The exit status, once the process has ended."""
+        return 0 if self.process is None else await self.process.wait()
+
+    def kill(self) -> None:
+        """End the process at once, and all that it has started."""
+        if self.process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+
+
+class RouterProcess:
+    """A swarm behind a process, which is started again when it ends: what the routes of a server ask, as a `Swarm`.
+
+    `started` starts it (`Router.started`), and `tokenizer` opens the tokenizer of the model.
+    """
+
+    def __init__(
+        self, started: Callable[[], Awaitable[Router]], tokenizer: Callable[[], Any], close_seconds: float = 20.0
+    ) -> None:
+        self._started, self._open_tokenizer, self._close_seconds = started, tokenizer, close_seconds
+        self._router: Router | None = None
+        self._changed = asyncio.Condition()
+        self._failures, self._reason = 0, ""
+        self._keeping: asyncio.Task[None] | None = None
+        self._numbers = count()
+        self._earlier: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._overview: Overview | None = None
+        self._opened = self._began = 0.0
+        self._closing = False
+
+    async def start(self) -> None:
+        """Start the first router. Raises the error that keeps it from starting."""
+        router = await self._begun()
+        assert router.model is not None, "a router that has begun knows its model"
+        try:
+            self.tokenizer = await asyncio.to_thread(self._open_tokenizer) if router.model.reads_text else None
+        except BaseException:
+            await router.end(0)
+            raise
+        self.name, self.max_length, self.labels = router.model.name, router.model.max_length, router.model.labels
+        self._opened = asyncio.get_running_loop().time() - self.overview().seconds
+        self._keeping = asyncio.ensure_future(self._keep(router))
+
+    # -- what a server asks ---------------------------------------------------------------------------------------
+
+    async def stream(
+        self, ids: Sequence[int], decoding: Decoding, *, request: str
+    ) -> AsyncGenerator[int | Answer, None]:
+        """The new tokens as they are made, and the `Answer` last, whichever routers it takes."""
+        if decoding.samples and decoding.seed is None:
+            decoding = replace(decoding, seed=secrets.randbits(63))
+        made: list[int] = []
+        before: tuple[TokenSpan, ...] = ()
+        deaths, differs, names = 0, False, count()
+        while deaths < MOST_DEATHS:
+            router = await self._live()
+            kept = len(made) if differs else max(len(made) - 1, 0)
+            if kept == decoding.max_new_tokens:
+                yield Answer(request, tuple(made), "length", continued(before, kept, ()))
+                return
+            at, spans, differs = kept, before, False
+            try:
+                # What a router still says of an order that was cancelled has another name.
+                order = Ask(f"{request}/{next(names)}", tuple(ids), decoding, tuple(made[:kept]))
+                async with aclosing(router.ask(order)) as reports:
+                    async for report in reports:
+                        if isinstance(report, Answered):
+                            answer = report.answer
+                            yield Answer(request, tuple(made), answer.finish, continued(before, kept, answer.spans))
+                            return
+                        assert isinstance(report, Token), "an answer is made of tokens"
+                        if report.spans is not None:
+                            spans = continued(before, kept, report.spans)
+                        at += 1
+                        if at > len(made):
+                            made.append(report.token)
+                            yield report.token
+                        elif made[at - 1] != report.token:
+                            differs = True  # without the same layers, say: it is gone on behind what is written
+                            break
+            except _RouterLost:
+                deaths += 1
+            if not differs:
+                before = spans
+        raise SwarmError(f"{deaths} routers ended while they answered request {request}; send another one")
+
+    def pixels(self, image: Image.Image) -> Image.Image:
+        """The image itself: the router knows the model's preprocessing."""
+        return image
+
+    async def classify(self, image: Image.Image, *, request: str) -> tuple[Sequence[float], Answer]:
+        """The probabilities of a vision model's classes for one image."""
+        report = await self._asked(Classify(request, image.size, image.tobytes()))
+        assert isinstance(report, Answered), "an image is answered"
+        return report.probabilities, report.answer
+
+    async def ready(self) -> tuple[bool, str]:
+        """Whether a token can be made; else why not."""
+        if self._router is None:
+            return False, f"the router is started again: {self._reason}"
+        report = await self._asked(Probe(f"probe-{next(self._numbers)}"))
+        assert isinstance(report, Readiness), "a probe is answered"
+        return report.ready, report.reason
+
+    def overview(self) -> Overview:
+        """The swarm as the router last saw it, and what has happened to the routers before."""
+        seen = self._overview
+        assert seen is not None, "a router says how its swarm is before it answers"
+        events = [replace(event, seconds=event.seconds + self._began) for event in seen.events]
+        return replace(seen, seconds=seen.seconds + self._began, events=(*self._earlier, *events)[-MOST_EVENTS:])
+
+    async def close(self) -> None:
+        """End the router, its nodes, and what was started for them."""
+        self._closing = True
+        if self._router is not None:
+            await self._router.end(self._close_seconds)
+        if self._keeping is not None:
+            self._keeping.cancel()
+            await asyncio.gather(self._keeping, return_exceptions=True)
+
+    async def _asked(self, order: Order) -> Report:
+        """The one report that answers an order, whichever routers it takes."""
+        for _ in range(MOST_DEATHS):
+            router = await self._live()
+            with suppress(_RouterLost):
+                async with aclosing(router.ask(order)) as reports:
+                    return await anext(reports)
+        raise SwarmError(f"{MOST_DEATHS} routers ended while they answered request {order.request}; send another one")
+
+    # -- one process after another --------------------------------------------------------------------------------
+
+    async def _live(self) -> Router:
+        """The router that answers, once there is one. Raises `SwarmError` where none can be started."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._router is not None or self._failures >= MOST_STARTS)
+            if self._router is None:
+                raise SwarmError(f"the router has ended, and no other one could be started: {self._reason}")
+            return self._router
+
+    async def _begun(self) -> Router:
+        """A router whose nodes have their layers. Raises the error that it names, and `SwarmError` if it just ends."""
+        router = await self._started()
+        try:
+            async for report in frames(router.reader):
+                if isinstance(report, Failed):
+                    raise _error(report)
+                if isinstance(report, Opened):
+                    router.model = report
+                if isinstance(report, Seen):
+                    self._overview = report.overview
+                    return router
+            raise SwarmError(f"the router ended before its nodes had their layers ({await router.end(5)})")
+        except BaseException:
+            await router.end(0)
+            raise
+
+    async def _keep(self, router: Router) -> None:
+        """Pass on what routers say, and start another one where one ends, until this is closed."""
+        while True:
+            await self._use(router)
+            await self._heed(router)
+            if self._closing:
+                return
+            self._reason = await router.end(1.0)
+            log.error("the router has ended (%s), and is started again", self._reason)
+            self._note("lost", f"the router has ended ({self._reason}), and is started again")
+            await self._use(None)
+            router = await self._begun_again()
+            self._note("returned", "the router is there again; answers under way are gone on with")
+
+    async def _heed(self, router: Router) -> None:
+        """Hand on what a router says, until it ends or says nothing any more."""
+        reports = frames(router.reader)
+        with suppress(TimeoutError, StopAsyncIteration):
+            while True:
+                async with asyncio.timeout(SILENCE):
+                    report = await anext(reports)
+                if isinstance(report, Seen):
+                    self._overview = report.overview
+                elif isinstance(report, Token | Answered | Readiness | Failed) and report.request in router.asked:
+                    router.asked[report.request].put_nowait(report)
+
+    async def _begun_again(self) -> Router:
+        """Another router, however often that has to be tried."""
+        while True:
+            try:
+                router = await self._begun()
+            except LayerwiseError as error:
+                self._failures, self._reason = self._failures + 1, str(error)
+                log.error("the router could not be started again: %s", error)
+                await self._use(None)
+                await asyncio.sleep(min(2.0**self._failures, LONGEST_WAIT))
+            else:
+                self._failures = 0
+                return router
+
+    async def _use(self, router: Router | None) -> None:
+        async with self._changed:
+            self._router = router
+            self._changed.notify_all()
+
+    def _note(self, kind: str, text: str) -> None:
+        """Remember what happened to a router, behind all that its swarm remembers."""
+        seen, now = self.overview(), asyncio.get_running_loop().time() - self._opened
+        self._earlier = deque((*seen.events, Event(now, kind, text)), maxlen=MOST_EVENTS)
+        assert self._overview is not None, "there was a router"
+        is_lost = kind == "lost"
+        nodes = tuple(replace(node, state="gone", reason=text) if is_lost else node for node in seen.nodes)
+        live = () if is_lost else seen.live_layers
+        self._overview = replace(self._overview, nodes=nodes, live_layers=live, running=(), events=())
+        self._began = now - self._overview.seconds
+
+
+def _error(report: Failed) -> Exception:
+    """The error that a router names: of its own class where it is one of layerwise's."""
+    if not report.kind:
+        return RuntimeError(report.message)
+    error: Exception = getattr(errors, report.kind, LayerwiseError)(report.message)
+    return error

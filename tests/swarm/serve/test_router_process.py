@@ -1,0 +1,261 @@
+"""A server outlives its router: answers under way are gone on with, by the same tokens, or end with a reason.
+
+The routers are tasks of this process, which end at once when they are killed, as processes do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+import pytest
+
+from layerwise.errors import BelowQuorum, SwarmError
+from layerwise.swarm.answer import Answer, Decoding
+from layerwise.swarm.serve import router_loop, router_process
+from layerwise.swarm.serve.router_loop import until_closed
+from layerwise.swarm.serve.router_process import MOST_DEATHS, Router, RouterProcess
+from swarm.serve.fake import LOST, FakeSwarm, byte_tokenizer
+from swarm.serve.serving import PATIENCE
+
+PROMPT = (5, 6, 7)
+SCRIPT = tuple(byte_tokenizer()(FakeSwarm.text, add_special_tokens=False)["input_ids"])
+
+
+@dataclass(eq=False)
+class TaskRouter(Router):
+    """A router that is a task of this event loop."""
+
+    task: asyncio.Task[int] | None = None
+    channel: socket.socket | None = None
+
+    @classmethod
+    async def of(cls, gather: Callable[[], Awaitable[FakeSwarm]]) -> TaskRouter:
+        here, there = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=here)
+        task = asyncio.ensure_future(until_closed(gather, there))
+        return cls(reader, writer, task=task, channel=there)
+
+    async def ended(self) -> int:
+        with suppress(asyncio.CancelledError):
+            return await self.task
+        return -9
+
+    def kill(self) -> None:
+        with suppress(OSError):
+            self.channel.shutdown(socket.SHUT_RDWR)
+        self.task.cancel()
+
+
+@dataclass
+class Routers:
+    """Routers that are started one after another, each with the next of the swarms; an error is that of its start."""
+
+    swarms: Iterator[FakeSwarm | Exception]
+
+    def __post_init__(self) -> None:
+        self.started: list[TaskRouter] = []
+
+    async def start(self) -> Router:
+        swarm = next(self.swarms)
+
+        async def gather() -> FakeSwarm:
+            if isinstance(swarm, Exception):
+                raise swarm
+            return swarm
+
+        self.started.append(await TaskRouter.of(gather))
+        return self.started[-1]
+
+    def kill(self) -> None:
+        self.started[-1].kill()
+
+
+@asynccontextmanager
+async def behind(*swarms: FakeSwarm | Exception) -> AsyncIterator[tuple[RouterProcess, Routers]]:
+    """A swarm behind routers that are started with these, one after another."""
+    routers = Routers(iter(swarms))
+    service = RouterProcess(routers.start, byte_tokenizer, close_seconds=PATIENCE)
+    await service.start()
+    try:
+        yield service, routers
+    finally:
+        await service.close()
+        assert all(router.task.done() for router in routers.started)
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router_process, "LONGEST_WAIT", 0.0)
+    monkeypatch.setattr(router_loop, "LOOK", 0.01)
+
+
+async def written(
+    service: RouterProcess, decoding: Decoding, happens: Callable[[int], None] = lambda count: None
+) -> tuple[list[int], Answer]:
+    """The tokens of a stream and its answer; `happens` is called with the number of tokens after each."""
+    tokens: list[int] = []
+    async with asyncio.timeout(PATIENCE):
+        async for item in service.stream(PROMPT, decoding, request="a"):
+            if isinstance(item, Answer):
+                return tokens, item
+            tokens.append(item)
+            happens(len(tokens))
+    raise AssertionError("a stream ends with its answer")
+
+
+def at(number: int, act: Callable[[], None]) -> Callable[[int], None]:
+    return lambda count: act() if count == number else None
+
+
+@pytest.mark.parametrize("killed", [1, 2, 11, 20])
+def test_an_answer_is_gone_on_with_when_the_router_is_killed(killed: int) -> None:
+    first, second = FakeSwarm(allowed=killed), FakeSwarm()
+
+    async def main() -> tuple[list[int], Answer]:
+        async with behind(first, second) as (service, routers):
+            return await written(service, Decoding(20), at(killed, routers.kill))
+
+    tokens, answer = asyncio.run(main())
+    assert tuple(tokens) == answer.tokens == SCRIPT[:20]
+    assert answer.is_whole
+    assert [(span.start, span.stop) for span in answer.spans] == [(0, 20)]
+    assert second.resumed == ([SCRIPT[: killed - 1]] if killed < 20 else [])
+
+
+def test_a_request_without_a_seed_is_given_one_that_every_router_draws_by() -> None:
+    first, second = FakeSwarm(allowed=3), FakeSwarm()
+
+    async def main() -> None:
+        async with behind(first, second) as (service, routers):
+            await written(service, Decoding(9, temperature=1.0), at(3, routers.kill))
+
+    asyncio.run(main())
+    seeds = [decoding.seed for swarm in (first, second) for _, decoding in swarm.prompts]
+    assert seeds[0] is not None
+    assert seeds[0] == seeds[1]
+
+
+def test_what_is_written_stands_where_a_second_router_would_have_written_otherwise() -> None:
+    """The last token that a client has is made again, and differs: the rest is written behind what the client has."""
+    first, second = FakeSwarm(allowed=3), FakeSwarm(text="another text")
+
+    async def main() -> list[int]:
+        async with behind(first, second) as (service, routers):
+            return (await written(service, Decoding(6), at(3, routers.kill)))[0]
+
+    other = byte_tokenizer()("another text", add_special_tokens=False)["input_ids"]
+    assert asyncio.run(main()) == [*SCRIPT[:3], *other[3:6]]
+    assert second.resumed == [SCRIPT[:2], SCRIPT[:3]]
+
+
+def test_layers_that_lacked_before_the_router_ended_are_named() -> None:
+    first = FakeSwarm(allowed=5, lost_from=2)
+
+    async def main() -> Answer:
+        async with behind(first, FakeSwarm()) as (service, routers):
+            return (await written(service, Decoding(8), at(5, routers.kill)))[1]
+
+    answer = asyncio.run(main())
+    spans = [(span.start, span.stop, span.missing, span.earlier) for span in answer.spans]
+    assert spans == [(0, 2, (), ()), (2, 4, (4, 5), ()), (4, 8, (), (4, 5))]
+    assert answer.spans[1].expected == LOST
+
+
+def test_a_request_that_ends_one_router_after_another_is_ended() -> None:
+    async def main() -> None:
+        async with behind(*(FakeSwarm() for _ in range(MOST_DEATHS + 1))) as (service, routers):
+            with pytest.raises(SwarmError, match=f"{MOST_DEATHS} routers ended while they answered request a"):
+                await written(service, Decoding(600), lambda count: routers.kill())
+            tokens, _ = await written(service, Decoding(4))
+            assert tuple(tokens) == SCRIPT[:4]
+
+    asyncio.run(main())
+
+
+def test_errors_of_the_swarm_are_its_own() -> None:
+    async def main() -> None:
+        async with behind(FakeSwarm(failures={2: BelowQuorum("3 layers are left")}, is_ready=(False, "no"))) as (
+            service, _,
+        ):  # fmt: skip
+            with pytest.raises(BelowQuorum, match="3 layers are left"):
+                await written(service, Decoding(4))
+            assert await service.ready() == (False, "no")
+
+    asyncio.run(main())
+
+
+def test_a_stream_that_is_closed_is_cancelled_at_the_router() -> None:
+    swarm = FakeSwarm(allowed=2)
+
+    async def main() -> None:
+        async with behind(swarm) as (service, _), asyncio.timeout(PATIENCE):
+            stream = service.stream(PROMPT, Decoding(9), request="a")
+            await anext(stream)
+            await stream.aclose()
+            while swarm.running:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+    assert swarm.cancelled == ["a/0"]
+
+
+def test_a_router_that_does_not_start_is_an_error_with_its_reason() -> None:
+    async def main() -> None:
+        async with behind(SwarmError("no node has memory for layer 3")):
+            raise AssertionError
+
+    with pytest.raises(SwarmError, match="layer 3"):
+        asyncio.run(main())
+
+
+def test_requests_are_refused_while_no_router_can_be_started_and_answered_afterwards() -> None:
+    refusals = [SwarmError(f"refusal {number}") for number in range(5)]
+
+    async def main() -> str:
+        async with behind(FakeSwarm(allowed=1), *refusals, FakeSwarm()) as (service, routers):
+            with pytest.raises(SwarmError, match=r"no other one could be started: refusal [2-4]"):
+                await written(service, Decoding(9), at(1, routers.kill))
+            ready, reason = await service.ready()
+            assert not ready
+            while not (await service.ready())[0]:
+                await asyncio.sleep(0.001)
+            tokens, _ = await written(service, Decoding(4))
+            assert tuple(tokens) == SCRIPT[:4]
+            return reason
+
+    assert asyncio.run(main()).startswith("the router is started again: refusal")
+
+
+def test_a_router_that_says_nothing_any_more_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(router_process, "SILENCE", 0.05)
+    monkeypatch.setattr(router_loop, "LOOK", 3600.0)
+
+    async def main() -> list[int]:
+        async with behind(FakeSwarm(allowed=3), *(FakeSwarm() for _ in range(50))) as (service, _):
+            return (await written(service, Decoding(9)))[0]
+
+    assert tuple(asyncio.run(main())) == SCRIPT[:9]
+
+
+def test_the_overview_says_what_happened_to_a_router() -> None:
+    async def main() -> None:
+        async with behind(FakeSwarm(seconds=0), SwarmError("no"), FakeSwarm(seconds=0)) as (service, routers):
+            assert {node.state for node in service.overview().nodes} == {"live"}
+            routers.kill()
+            while service.overview().live_layers:
+                await asyncio.sleep(0)
+            assert {node.state for node in service.overview().nodes} == {"gone"}
+            while not (await service.ready())[0]:
+                await asyncio.sleep(0.001)
+            overview = service.overview()
+            assert overview.live_layers == tuple(range(12))
+            events = [event for event in overview.events if event.kind != "joined"]
+            assert [event.kind for event in events] == ["lost", "returned"]
+            assert events[0].text == "the router has ended (SIGKILL), and is started again"
+            assert [event.seconds for event in overview.events] == sorted(event.seconds for event in overview.events)
+
+    asyncio.run(main())
