@@ -114,6 +114,19 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
+class PromptScores:
+    """How likely the tokens of a prompt are, each behind those before it.
+
+    `logprobs` are those of the second token and all later ones, in nats. `best` are the likeliest tokens behind the
+    first, the first two, and so on up to the whole prompt, and `best_logprobs` theirs: one more than `logprobs`.
+    """
+
+    logprobs: tuple[float, ...]
+    best: tuple[int, ...]
+    best_logprobs: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NodeView:
     """A node as its router sees it. Times are in seconds of the last hops; `waiting` counts hops under way."""
 
@@ -188,11 +201,11 @@ class Decoding:
     """How the tokens of one answer are chosen.
 
     `temperature` divides the logits; 0, or less than `LEAST_TEMPERATURE`, takes the likeliest token. Of the
-    distribution only the `top_k` likeliest tokens are kept (0: all), and of those the fewest that have `top_p` of the
-    probability. `repetition_penalty` divides the positive logits of tokens that are there already, and multiplies the
-    negative ones. The answer ends after `max_new_tokens`, at the model's end token (which none of the first
-    `min_new_tokens` is), or where one of the texts in `stop` appears in the text of the new tokens. A request with a
-    `seed` has the same answer again.
+    distribution only the `top_k` likeliest tokens are kept (0: all), of those the fewest that have `top_p` of the
+    probability, and none that has less than `min_p` times that of the likeliest. `repetition_penalty` divides the
+    positive logits of tokens that are there already, and multiplies the negative ones. The answer ends after
+    `max_new_tokens`, at the model's end token (which none of the first `min_new_tokens` is), or where one of the texts
+    in `stop` appears in the text of the new tokens. A request with a `seed` has the same answer again.
 
     >>> Decoding(16).temperature
     0.0
@@ -210,6 +223,7 @@ class Decoding:
     repetition_penalty: float = 1.0
     stop: tuple[str, ...] = ()
     seed: int | None = None
+    min_p: float = 0.0
 
     @property
     def samples(self) -> bool:
@@ -224,6 +238,7 @@ class Decoding:
             ("min_new_tokens", 0 <= self.min_new_tokens <= self.max_new_tokens, "0 to max_new_tokens"),
             ("temperature", 0 <= self.temperature < math.inf, "0 (the likeliest token) or a positive number"),
             ("top_p", 0 < self.top_p <= 1, "a number above 0 and up to 1"),
+            ("min_p", 0 <= self.min_p <= 1, "a number from 0 (all tokens) to 1"),
             ("top_k", self.top_k >= 0, "0 (all tokens) or a positive whole number"),
             (
                 "repetition_penalty",

@@ -39,6 +39,7 @@ from layerwise.swarm.answer import (
     Expected,
     Finish,
     Overview,
+    PromptScores,
     RequestView,
     TokenSpan,
 )
@@ -60,6 +61,9 @@ if TYPE_CHECKING:
 
 READY_FOR = 5.0
 """Seconds for which a token that was made shows that the swarm is ready."""
+
+ROWS = 256
+"""Positions of a prompt whose probabilities are computed at a time: of a large vocabulary they are large."""
 
 T = TypeVar("T")
 
@@ -233,6 +237,21 @@ class Swarm:
         logits, answer = await self.single_pass({"pixel_values": pixels}, request=request)
         return torch.softmax(logits[0].float(), dim=-1).tolist(), answer
 
+    async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
+        """How likely the tokens of a prompt are, by one pass."""
+        given = torch.tensor([list(ids)], device=self.stack.device)
+        logits, answer = await self.single_pass({"input_ids": given}, request=request)
+        logprobs: list[float] = []
+        best: list[int] = []
+        best_logprobs: list[float] = []
+        following = torch.cat([given[0, 1:], given[0, :1]])  # of the last one nobody asks
+        for first in range(0, len(following), ROWS):
+            scores = torch.log_softmax(logits[0, first : first + ROWS].float(), dim=-1)
+            logprobs += scores.gather(1, following[first : first + ROWS, None])[:, 0].tolist()
+            most = scores.max(dim=-1)
+            best, best_logprobs = [*best, *most.indices.tolist()], [*best_logprobs, *most.values.tolist()]
+        return PromptScores(tuple(logprobs[:-1]), tuple(best), tuple(best_logprobs)), answer
+
     def pixels(self, image: Image) -> Tensor:
         """The pixel values of one image, as the model's own preprocessing makes them."""
         if self._preprocessing is None:
@@ -372,6 +391,7 @@ def _options(decoding: Decoding, made: int) -> dict[str, Any]:
     }
     if decoding.samples:
         options |= {"temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": decoding.top_k}
+        options |= {"min_p": decoding.min_p} if decoding.min_p else {}
     return options
 
 

@@ -12,7 +12,17 @@ import tokenizers
 from tokenizers import decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.swarm.answer import Answer, Decoding, Event, Expected, NodeView, Overview, RequestView, TokenSpan
+from layerwise.swarm.answer import (
+    Answer,
+    Decoding,
+    Event,
+    Expected,
+    NodeView,
+    Overview,
+    PromptScores,
+    RequestView,
+    TokenSpan,
+)
 from layerwise.swarm.decoding import TextStream
 
 TEXT = "The swarm goes on: αβγ 😀 日本.\n"
@@ -117,6 +127,11 @@ class FakeSwarm:
             for node in self.nodes
         )
         self.events.append(Event(61.0 + len(self.events), "lost", f"{name} has died", node=name))
+
+    async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
+        count = len(ids)
+        scores = PromptScores((-0.5,) * (count - 1), (1,) * count, (-0.25,) * count)
+        return scores, Answer(request, (), "stop", (TokenSpan(0, 1, "0-11"),))
 
     def pixels(self, image: Any) -> Any:
         assert image.mode == "RGB"

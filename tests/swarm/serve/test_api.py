@@ -88,13 +88,13 @@ def test_every_option_arrives() -> None:
     service = FakeSwarm()
     body = {
         "prompt": "a", "max_tokens": 30, "temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_tokens": 2, "seed": 7,
-        "repetition_penalty": 1.1, "stop": ["αβ", "x"], "n": 1, "echo": False, "logprobs": None, "user": "ada",
-        "best_of": 1, "presence_penalty": 0.0, "logit_bias": None,
+        "repetition_penalty": 1.1, "min_p": 0.05, "stop": ["αβ", "x"], "n": 1, "echo": False, "logprobs": None,
+        "best_of": 1, "presence_penalty": 0.0, "logit_bias": None, "user": "ada",
     }  # fmt: skip
     status, answer = post(service, body)
     assert (status, answer["choices"][0]["text"]) == (200, "The swarm goes on: ")
     assert answer["choices"][0]["finish_reason"] == "stop"
-    assert service.prompts[0][1] == Decoding(30, 2, 0.5, 0.9, 5, 1.1, ("αβ", "x"), 7)
+    assert service.prompts[0][1] == Decoding(30, 2, 0.5, 0.9, 5, 1.1, ("αβ", "x"), 7, 0.05)
 
 
 def test_what_a_request_leaves_out_has_the_defaults_of_the_api() -> None:
@@ -121,6 +121,10 @@ def test_prompts_as_token_ids_and_in_a_list_of_one() -> None:
     [
         ({"n": 2}, "n"),
         ({"echo": True}, "echo"),
+        ({"echo": True, "logprobs": 1}, "echo"),
+        ({"echo": True, "logprobs": 1, "max_tokens": 2}, "echo"),
+        ({"echo": True, "logprobs": 1, "max_tokens": 1, "stream": True}, "echo"),
+        ({"min_p": 1.5}, "min_p"),
         ({"logprobs": 0}, "logprobs"),
         ({"logprobs": 5}, "logprobs"),
         ({"best_of": 3}, "best_of"),

@@ -9,7 +9,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -184,6 +184,16 @@ def test_errors_of_the_swarm_are_its_own() -> None:
             with pytest.raises(BelowQuorum, match="3 layers are left"):
                 await written(service, Decoding(4))
             assert await service.ready() == (False, "no")
+
+    asyncio.run(main())
+
+
+def test_a_prompt_is_scored_by_the_next_router() -> None:
+    async def main() -> None:
+        async with behind(FakeSwarm(), FakeSwarm()) as (service, routers):
+            first = await service.score(PROMPT, request="a")
+            routers.kill()
+            assert await service.score(PROMPT, request="b") == (first[0], replace(first[1], request="b"))
 
     asyncio.run(main())
 

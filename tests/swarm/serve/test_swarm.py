@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 from dataclasses import replace
 
+import httpx
 import numpy as np
 import openai
 import pytest
@@ -69,6 +70,27 @@ def test_the_text_is_the_models_own(stack: Stack, server: Served, asking: openai
         asking.completions.create(model="demo", prompt="def ", max_tokens=NEW, seed=7).choices[0].text for _ in range(2)
     ]
     assert sampled[0] == sampled[1]
+
+
+def test_a_prompt_is_scored_as_lm_eval_asks_for_it(stack: Stack, server: Served) -> None:
+    """Its log-probabilities are the model's own, and lm-eval reads them."""
+    from lm_eval.models.openai_completions import LocalCompletionsAPI
+
+    ids = stack.tokenizer("reverse k d a z = z a d k")["input_ids"]
+    body = {"model": "demo", "prompt": [ids], "max_tokens": 1, "logprobs": 1, "echo": True, "temperature": 0}
+    answer = httpx.post(f"{server.url}/v1/completions", json={**body, "seed": 1234}, timeout=PATIENCE).json()
+    with torch.inference_mode():
+        chances = stack.model(torch.tensor([ids])).logits[0].log_softmax(-1)
+    own = [chances[place, token].item() for place, token in enumerate(ids[1:])]
+    (choice,) = answer["choices"]
+    assert choice["logprobs"]["token_logprobs"][1:-1] == pytest.approx(own, abs=1e-5)
+    assert choice["logprobs"]["text_offset"][-1] == len("".join(choice["logprobs"]["tokens"][:-1]))
+    assert choice["text"] == "".join(choice["logprobs"]["tokens"])
+    assert answer["usage"]["completion_tokens"] == 1
+    for context in range(1, len(ids)):
+        ((total, is_greedy),) = LocalCompletionsAPI.parse_logprobs(answer, [ids], [context])
+        assert total == pytest.approx(sum(own[context - 1 :]), abs=1e-4)
+        assert is_greedy == (chances[context - 1 : -1].argmax(-1).tolist() == ids[context:])
 
 
 def test_nodes_die_while_a_client_reads(stack: Stack, server: Served, asking: openai.OpenAI) -> None:

@@ -16,7 +16,7 @@ from layerwise.swarm.decoding import TextStream
 from layerwise.swarm.serve.admission import RequestDeadline
 from layerwise.swarm.serve.prompts import Prompt, chat_prompt, completion_prompt
 from layerwise.swarm.serve.responses import DONE, Refusal, WatchedResponse, Write, event
-from layerwise.swarm.serve.schemas import AnswerFormat, ChatBody, CompletionBody, GenerationBody
+from layerwise.swarm.serve.schemas import AnswerFormat, ChatBody, CompletionBody, GenerationBody, logprob_fields
 from layerwise.swarm.serve.state import ServerState
 
 
@@ -29,6 +29,8 @@ def generation_routes(state: ServerState) -> APIRouter:
         """Continue a text."""
         _check(state, body)
         prompt = await completion_prompt(state.service, state.settings, body)
+        if body.echo:
+            return _scored(state, prompt, request)
         return _response(state, body, prompt, request, chat=False)
 
     @router.post("/v1/chat/completions")
@@ -84,6 +86,24 @@ def _response(state: ServerState, body: GenerationBody, prompt: Prompt, request:
 
     endpoint = "chat" if chat else "completions"
     return WatchedResponse(work, lambda ended: state.count(endpoint, request, ended, answers), request.state.request_id)
+
+
+def _scored(state: ServerState, prompt: Prompt, request: Request) -> Response:
+    """The prompt itself, with how likely its tokens are, and the likeliest one behind it."""
+    answer_format = AnswerFormat(False, state.service.name, len(prompt.ids))
+    deadline = RequestDeadline(state.settings.request_seconds - (time.monotonic() - request.state.began))
+    answers: list[Answer] = []
+
+    async def work(_: Write) -> Response:
+        async with state.admission.admitted(deadline):
+            scores, answer = await deadline.wait(state.service.score(prompt.ids, request=answer_format.id))
+        answers.append(replace(answer, tokens=scores.best[-1:], finish="length"))
+        fields = logprob_fields(state.service.tokenizer, prompt.ids, scores)
+        return JSONResponse(answer_format.whole("".join(fields["tokens"]), answers[-1], fields))
+
+    return WatchedResponse(
+        work, lambda ended: state.count("completions", request, ended, answers), request.state.request_id
+    )
 
 
 async def pieces(

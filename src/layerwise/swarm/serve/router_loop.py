@@ -28,6 +28,7 @@ from layerwise.swarm.serve.router_messages import (
     Probe,
     Readiness,
     Report,
+    Score,
     Seen,
     Token,
     frame,
@@ -74,7 +75,7 @@ async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.s
                 if order.request in working:
                     working[order.request].cancel()
             else:
-                assert isinstance(order, Ask | Classify | Probe), "a server sends orders"
+                assert isinstance(order, Ask | Score | Classify | Probe), "a server sends orders"
                 task = working[order.request] = asyncio.ensure_future(_carry_out(swarm, order, send))
                 task.add_done_callback(partial(_forget, working, order.request))
     finally:
@@ -93,6 +94,9 @@ async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
         match order:
             case Ask():
                 await _write(swarm, order, send)
+            case Score():
+                scores, answer = await swarm.score(order.ids, request=order.request)
+                send(Answered(order.request, answer, scores=scores))
             case Classify():
                 image = Image.frombytes("RGB", order.size, order.rgb)
                 pixels = await asyncio.to_thread(swarm.pixels, image)

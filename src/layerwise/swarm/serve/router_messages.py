@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from layerwise.swarm.answer import Answer, Decoding, Overview, TokenSpan
+from layerwise.swarm.answer import Answer, Decoding, Overview, PromptScores, TokenSpan
 
 CHANNEL = "LAYERWISE_SERVER"
 """The environment variable that names the socket to the server, in the process of a router."""
@@ -25,6 +25,13 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     ids: tuple[int, ...]
     decoding: Decoding
     made: tuple[int, ...] = ()
+
+
+class Score(msgspec.Struct, tag=True, frozen=True):
+    """Say how likely the tokens of a prompt are."""
+
+    request: str
+    ids: tuple[int, ...]
 
 
 class Classify(msgspec.Struct, tag=True, frozen=True):
@@ -65,11 +72,12 @@ class Token(msgspec.Struct, tag=True, frozen=True):
 
 
 class Answered(msgspec.Struct, tag=True, frozen=True):
-    """The end of a request; `probabilities` are those of an image."""
+    """The end of a request; `probabilities` are those of an image, and `scores` those of a prompt."""
 
     request: str
     answer: Answer
     probabilities: tuple[float, ...] = ()
+    scores: PromptScores | None = None
 
 
 class Readiness(msgspec.Struct, tag=True, frozen=True):
@@ -95,7 +103,7 @@ class Seen(msgspec.Struct, tag=True, frozen=True):
     overview: Overview
 
 
-Order: TypeAlias = Ask | Classify | Probe | Cancel
+Order: TypeAlias = Ask | Score | Classify | Probe | Cancel
 Report: TypeAlias = Opened | Token | Answered | Readiness | Failed | Seen
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -106,7 +114,7 @@ def frame(message: Order | Report) -> bytes:
     """The bytes of a message.
 
     >>> frame(Cancel("a"))[:4]
-    b'\\x00\\x00\\x00\\x18'
+    b'\\x00\\x00\\x00\\x17'
     """
     content = _ENCODER.encode(message)
     return len(content).to_bytes(4, "big") + content

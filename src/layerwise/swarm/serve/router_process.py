@@ -29,7 +29,7 @@ from PIL import Image
 
 from layerwise import errors
 from layerwise.errors import LayerwiseError, SwarmError
-from layerwise.swarm.answer import Answer, Decoding, Event, Overview, TokenSpan, continued
+from layerwise.swarm.answer import Answer, Decoding, Event, Overview, PromptScores, TokenSpan, continued
 from layerwise.swarm.cluster.connection import FOLDER
 from layerwise.swarm.node_records import MOST_EVENTS
 from layerwise.swarm.serve.router_messages import (
@@ -44,6 +44,7 @@ from layerwise.swarm.serve.router_messages import (
     Probe,
     Readiness,
     Report,
+    Score,
     Seen,
     Token,
     frame,
@@ -217,6 +218,13 @@ class RouterProcess:
             if not differs:
                 before = spans
         raise SwarmError(f"{deaths} routers ended while they answered request {request}; send another one")
+
+    async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
+        """How likely the tokens of a prompt are."""
+        report = await self._asked(Score(request, tuple(ids)))
+        assert isinstance(report, Answered), "a prompt is answered"
+        assert report.scores is not None, "a prompt is scored"
+        return report.scores, report.answer
 
     def pixels(self, image: Image.Image) -> Image.Image:
         """The image itself: the router knows the model's preprocessing."""

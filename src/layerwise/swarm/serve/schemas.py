@@ -5,12 +5,22 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from layerwise.swarm.answer import LEAST_PENALTY, MOST_STOP_CHARACTERS, MOST_STOPS, Answer, Decoding, Expected
+from layerwise.swarm.answer import (
+    LEAST_PENALTY,
+    MOST_STOP_CHARACTERS,
+    MOST_STOPS,
+    Answer,
+    Decoding,
+    Expected,
+    PromptScores,
+)
 from layerwise.swarm.serve.responses import Refusal
 
 TokenId: TypeAlias = Annotated[int, Field(ge=0, lt=2**31)]
@@ -24,7 +34,6 @@ WITHOUT_EFFECT = frozenset(
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1,),
     "best_of": (1,),
-    "echo": (False,),
     "logprobs": (False,),
     "top_logprobs": (0,),
     "suffix": ("",),
@@ -53,7 +62,7 @@ class StreamOptions(BaseModel):
 class GenerationBody(BaseModel):
     """What completions and chats have in common; other fields than these are looked at by `check_others`.
 
-    `top_k`, `min_tokens` and `repetition_penalty` are not OpenAI's: its client sends them as `extra_body`.
+    `top_k`, `min_p`, `min_tokens` and `repetition_penalty` are not OpenAI's: its client sends them as `extra_body`.
     """
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
@@ -63,6 +72,7 @@ class GenerationBody(BaseModel):
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=0)] | None = None
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     min_tokens: Annotated[int, Field(ge=0)] | None = None
     repetition_penalty: Annotated[float, Field(ge=LEAST_PENALTY, le=10)] | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
@@ -111,6 +121,7 @@ class GenerationBody(BaseModel):
             temperature=temperature if self.temperature is None else self.temperature,
             top_p=1.0 if self.top_p is None else self.top_p,
             top_k=self.top_k or 0,
+            min_p=self.min_p or 0.0,
             repetition_penalty=1.0 if self.repetition_penalty is None else self.repetition_penalty,
             stop=self.stops + stops,
             seed=self.seed,
@@ -123,9 +134,25 @@ def _changes_nothing(value: Any, neutral: tuple[Any, ...]) -> bool:
 
 
 class CompletionBody(GenerationBody):
-    """A text to continue, or its token ids. A list of several prompts is refused: one request is one prompt."""
+    """A text to continue, or its token ids. A list of several prompts is refused: one request is one prompt.
+
+    With `echo`, `logprobs` and one new token the prompt itself is scored, as lm-eval asks for it.
+    """
 
     prompt: str | list[TokenId] | list[str] | list[list[TokenId]]
+    echo: bool | None = None
+    logprobs: Annotated[int, Field(ge=0, le=1)] | Literal[False] | None = None
+
+    def check_others(self) -> None:
+        """Raise `Refusal` also for log-probabilities of anything but a prompt."""
+        super().check_others()
+        has_logprobs = self.logprobs is not None and self.logprobs is not False
+        if has_logprobs and not self.echo:
+            message = "logprobs are those of a prompt: write echo=true and max_tokens=1 with it, or leave logprobs out"
+            raise Refusal(400, "unsupported_value", message, param="logprobs")
+        if self.echo and not (has_logprobs and self.max_tokens == 1 and not self.stream):
+            message = "echo scores a prompt: write logprobs=1, max_tokens=1 and stream=false with it, or leave echo out"
+            raise Refusal(400, "unsupported_value", message, param="echo")
 
 
 class TextPart(BaseModel):
@@ -198,6 +225,22 @@ def swarm_fields(answer: Answer) -> dict[str, Any]:
     }
 
 
+def logprob_fields(tokenizer: Any, ids: Sequence[int], scores: PromptScores) -> dict[str, Any]:
+    """The field `logprobs` of a prompt that is scored: of every token, and last of the likeliest one behind it."""
+    tokens = [str(tokenizer.decode([each])) for each in (*ids, scores.best[-1])]
+    logprobs = (*scores.logprobs, scores.best_logprobs[-1])
+    best = [str(tokenizer.decode([each])) for each in scores.best]
+    # The likeliest comes last: where two tokens have one text, its number is the one that counts.
+    top = [
+        {token: own, likeliest: most}
+        for token, own, likeliest, most in zip(tokens[1:], logprobs, best, scores.best_logprobs, strict=True)
+    ]
+    offsets = [0, *accumulate(map(len, tokens[:-1]))]
+    return {
+        "tokens": tokens, "token_logprobs": [None, *logprobs], "top_logprobs": [None, *top], "text_offset": offsets,
+    }  # fmt: skip
+
+
 def _nats_fields(expected: Expected) -> dict[str, Any]:
     return {"value": expected.nats, "low": expected.low, "high": expected.high, "basis": expected.basis}
 
@@ -218,10 +261,10 @@ class AnswerFormat:
         object.__setattr__(self, "id", f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex}")
         object.__setattr__(self, "created", int(time.time()))
 
-    def whole(self, text: str, answer: Answer) -> dict[str, Any]:
+    def whole(self, text: str, answer: Answer, logprobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The answer in one piece."""
         content = {"message": {"role": "assistant", "content": text, "refusal": None}} if self.chat else {"text": text}
-        choice = {"index": 0, **content, "logprobs": None, "finish_reason": answer.finish}
+        choice = {"index": 0, **content, "logprobs": logprobs, "finish_reason": answer.finish}
         return {
             **self._head("chat.completion" if self.chat else "text_completion"),
             "choices": [choice],

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 
-from layerwise.swarm.answer import Answer, Decoding, NodeState, Overview
+from layerwise.swarm.answer import Answer, Decoding, NodeState, Overview, PromptScores
 from layerwise.swarm.serve.admission import Admission
 from layerwise.swarm.serve.responses import Refusal, outcome_of
 from layerwise.swarm.serve.settings import ServeSettings
@@ -51,6 +51,10 @@ class Service(Protocol):
 
     def stream(self, ids: Sequence[int], decoding: Decoding, *, request: str) -> AsyncGenerator[int | Answer, None]:
         """The new tokens as they are made, and the `Answer` last."""
+        ...
+
+    async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
+        """How likely the tokens of a prompt are."""
         ...
 
     def pixels(self, image: Image) -> Any:
