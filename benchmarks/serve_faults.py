@@ -58,6 +58,14 @@ class Server:
     def parts(self) -> list[psutil.Process]:
         return psutil.Process(self.process.pid).children(recursive=True)
 
+    def is_whole(self) -> bool:
+        """Whether each part is there: a cluster that has lost its GCS goes on for a while, and ends then."""
+        lines = []
+        for each in self.parts():
+            with suppress(psutil.Error):
+                lines.append(" ".join(each.cmdline()))
+        return all(any(name in line for line in lines) for name in PARTS.values())
+
     def kill(self, part: str) -> None:
         """Kill one process of this part: of the nodes the first."""
         for each in self.parts():
@@ -117,7 +125,7 @@ async def streams(server: Server, happens: Callable[[], None] | None = None) -> 
 
 async def ready(server: Server) -> None:
     async with httpx.AsyncClient(base_url=server.address, timeout=PATIENCE) as client:
-        while (await client.get("/health")).status_code != 200:
+        while not server.is_whole() or (await client.get("/health")).status_code != 200:
             await asyncio.sleep(0.5)
 
 

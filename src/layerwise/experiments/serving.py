@@ -124,7 +124,7 @@ class Serving(ModelOptions, Action):
         from layerwise.experiments.spelling import as_command
         from layerwise.swarm.serve.router_loop import answer_server
         from layerwise.swarm.serve.router_messages import CHANNEL
-        from layerwise.swarm.serve.router_process import Router, RouterProcess
+        from layerwise.swarm.serve.router_process import RouterProcess, RunningRouter
         from layerwise.swarm.serve.run import run
         from layerwise.swarm.serve.settings import ServeSettings, read_tokens
 
@@ -143,7 +143,9 @@ class Serving(ModelOptions, Action):
 
         async def start() -> RouterProcess:
             command = [sys.executable, "-m", *shlex.split(as_command(self))]
-            router = RouterProcess(partial(Router.started, command), self.opened_tokenizer, serving.close_seconds)
+            router = RouterProcess(
+                partial(RunningRouter.started, command), self.opened_tokenizer, serving.close_seconds
+            )
             await router.start()
             return router
 

@@ -17,7 +17,7 @@ from layerwise.errors import BelowQuorum, SwarmError
 from layerwise.swarm.answer import Answer, Decoding
 from layerwise.swarm.serve import router_loop, router_process
 from layerwise.swarm.serve.router_loop import until_closed
-from layerwise.swarm.serve.router_process import MOST_DEATHS, Router, RouterProcess
+from layerwise.swarm.serve.router_process import MOST_DEATHS, RouterProcess, RunningRouter
 from swarm.serve.fake import LOST, FakeSwarm, byte_tokenizer
 from swarm.serve.serving import PATIENCE
 
@@ -26,7 +26,7 @@ SCRIPT = tuple(byte_tokenizer()(FakeSwarm.text, add_special_tokens=False)["input
 
 
 @dataclass(eq=False)
-class TaskRouter(Router):
+class TaskRouter(RunningRouter):
     """A router that is a task of this event loop."""
 
     task: asyncio.Task[int] | None = None
@@ -59,7 +59,7 @@ class Routers:
     def __post_init__(self) -> None:
         self.started: list[TaskRouter] = []
 
-    async def start(self) -> Router:
+    async def start(self) -> RunningRouter:
         swarm = next(self.swarms)
 
         async def gather() -> FakeSwarm:

@@ -21,14 +21,14 @@ from layerwise.swarm.serve.router_messages import (
     Answered,
     Ask,
     Cancel,
+    CheckReady,
     Classify,
     Failed,
     Opened,
     Order,
-    Probe,
-    Readiness,
+    ReadyReport,
     Report,
-    Score,
+    ScorePrompt,
     Seen,
     Token,
     frame,
@@ -75,7 +75,7 @@ async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.s
                 if order.request in working:
                     working[order.request].cancel()
             else:
-                assert isinstance(order, Ask | Score | Classify | Probe), "a server sends orders"
+                assert isinstance(order, Ask | ScorePrompt | Classify | CheckReady), "a server sends orders"
                 task = working[order.request] = asyncio.ensure_future(_carry_out(swarm, order, send))
                 task.add_done_callback(partial(_forget, working, order.request))
     finally:
@@ -94,7 +94,7 @@ async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
         match order:
             case Ask():
                 await _write(swarm, order, send)
-            case Score():
+            case ScorePrompt():
                 scores, answer = await swarm.score(order.ids, request=order.request)
                 send(Answered(order.request, answer, scores=scores))
             case Classify():
@@ -102,8 +102,8 @@ async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
                 pixels = await asyncio.to_thread(swarm.pixels, image)
                 probabilities, answer = await swarm.classify(pixels, request=order.request)
                 send(Answered(order.request, answer, tuple(probabilities)))
-            case Probe():
-                send(Readiness(order.request, *await swarm.ready()))
+            case CheckReady():
+                send(ReadyReport(order.request, *await swarm.ready()))
     except LayerwiseError as error:
         send(_failure(order.request, error))
     except Exception as error:

@@ -27,7 +27,7 @@ class Ask(msgspec.Struct, tag=True, frozen=True):
     made: tuple[int, ...] = ()
 
 
-class Score(msgspec.Struct, tag=True, frozen=True):
+class ScorePrompt(msgspec.Struct, tag=True, frozen=True):
     """Say how likely the tokens of a prompt are."""
 
     request: str
@@ -42,7 +42,7 @@ class Classify(msgspec.Struct, tag=True, frozen=True):
     rgb: bytes
 
 
-class Probe(msgspec.Struct, tag=True, frozen=True):
+class CheckReady(msgspec.Struct, tag=True, frozen=True):
     """Say whether a token can be made."""
 
     request: str
@@ -80,7 +80,7 @@ class Answered(msgspec.Struct, tag=True, frozen=True):
     scores: PromptScores | None = None
 
 
-class Readiness(msgspec.Struct, tag=True, frozen=True):
+class ReadyReport(msgspec.Struct, tag=True, frozen=True):
     """Whether a token can be made, and else why not."""
 
     request: str
@@ -103,8 +103,8 @@ class Seen(msgspec.Struct, tag=True, frozen=True):
     overview: Overview
 
 
-Order: TypeAlias = Ask | Score | Classify | Probe | Cancel
-Report: TypeAlias = Opened | Token | Answered | Readiness | Failed | Seen
+Order: TypeAlias = Ask | ScorePrompt | Classify | CheckReady | Cancel
+Report: TypeAlias = Opened | Token | Answered | ReadyReport | Failed | Seen
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER: msgspec.msgpack.Decoder[Order | Report] = msgspec.msgpack.Decoder(Order | Report)

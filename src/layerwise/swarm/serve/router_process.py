@@ -37,14 +37,14 @@ from layerwise.swarm.serve.router_messages import (
     Answered,
     Ask,
     Cancel,
+    CheckReady,
     Classify,
     Failed,
     Opened,
     Order,
-    Probe,
-    Readiness,
+    ReadyReport,
     Report,
-    Score,
+    ScorePrompt,
     Seen,
     Token,
     frame,
@@ -71,7 +71,7 @@ class _RouterLost(Exception):
 
 
 @dataclass(eq=False)
-class Router:
+class RunningRouter:
     """One process of a router, from its start to its end. `folder` is that of its cluster."""
 
     reader: asyncio.StreamReader
@@ -83,7 +83,7 @@ class Router:
     is_over: bool = False
 
     @classmethod
-    async def started(cls, command: Sequence[str]) -> Router:
+    async def started(cls, command: Sequence[str]) -> RunningRouter:
         """A process that has begun to gather its swarm; what it prints goes to the error output of this one."""
         here, there = socket.socketpair()
         folder = Path(tempfile.mkdtemp(prefix="layerwise-"))
@@ -146,14 +146,14 @@ class Router:
 class RouterProcess:
     """A swarm behind a process, which is started again when it ends: what the routes of a server ask, as a `Swarm`.
 
-    `started` starts it (`Router.started`), and `tokenizer` opens the tokenizer of the model.
+    `started` starts it (`RunningRouter.started`), and `tokenizer` opens the tokenizer of the model.
     """
 
     def __init__(
-        self, started: Callable[[], Awaitable[Router]], tokenizer: Callable[[], Any], close_seconds: float = 20.0
+        self, started: Callable[[], Awaitable[RunningRouter]], tokenizer: Callable[[], Any], close_seconds: float = 20.0
     ) -> None:
         self._started, self._open_tokenizer, self._close_seconds = started, tokenizer, close_seconds
-        self._router: Router | None = None
+        self._router: RunningRouter | None = None
         self._changed = asyncio.Condition()
         self._failures, self._reason = 0, ""
         self._keeping: asyncio.Task[None] | None = None
@@ -221,7 +221,7 @@ class RouterProcess:
 
     async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
         """How likely the tokens of a prompt are."""
-        report = await self._asked(Score(request, tuple(ids)))
+        report = await self._asked(ScorePrompt(request, tuple(ids)))
         assert isinstance(report, Answered), "a prompt is answered"
         assert report.scores is not None, "a prompt is scored"
         return report.scores, report.answer
@@ -240,8 +240,8 @@ class RouterProcess:
         """Whether a token can be made; else why not."""
         if self._router is None:
             return False, f"the router is started again: {self._reason}"
-        report = await self._asked(Probe(f"probe-{next(self._numbers)}"))
-        assert isinstance(report, Readiness), "a probe is answered"
+        report = await self._asked(CheckReady(f"probe-{next(self._numbers)}"))
+        assert isinstance(report, ReadyReport), "a probe is answered"
         return report.ready, report.reason
 
     def overview(self) -> Overview:
@@ -271,7 +271,7 @@ class RouterProcess:
 
     # -- one process after another --------------------------------------------------------------------------------
 
-    async def _live(self) -> Router:
+    async def _live(self) -> RunningRouter:
         """The router that answers, once there is one. Raises `SwarmError` where none can be started."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._router is not None or self._failures >= MOST_STARTS)
@@ -279,7 +279,7 @@ class RouterProcess:
                 raise SwarmError(f"the router has ended, and no other one could be started: {self._reason}")
             return self._router
 
-    async def _begun(self) -> Router:
+    async def _begun(self) -> RunningRouter:
         """A router whose nodes have their layers. Raises the error that it names, and `SwarmError` if it just ends."""
         router = await self._started()
         try:
@@ -296,7 +296,7 @@ class RouterProcess:
             await router.end(0)
             raise
 
-    async def _keep(self, router: Router) -> None:
+    async def _keep(self, router: RunningRouter) -> None:
         """Pass on what routers say, and start another one where one ends, until this is closed."""
         while True:
             await self._use(router)
@@ -310,7 +310,7 @@ class RouterProcess:
             router = await self._begun_again()
             self._note("returned", "the router is there again; answers under way are gone on with")
 
-    async def _heed(self, router: Router) -> None:
+    async def _heed(self, router: RunningRouter) -> None:
         """Hand on what a router says, until it ends or says nothing any more."""
         reports = frames(router.reader)
         with suppress(TimeoutError, StopAsyncIteration):
@@ -319,10 +319,10 @@ class RouterProcess:
                     report = await anext(reports)
                 if isinstance(report, Seen):
                     self._overview = report.overview
-                elif isinstance(report, Token | Answered | Readiness | Failed) and report.request in router.asked:
+                elif isinstance(report, Token | Answered | ReadyReport | Failed) and report.request in router.asked:
                     router.asked[report.request].put_nowait(report)
 
-    async def _begun_again(self) -> Router:
+    async def _begun_again(self) -> RunningRouter:
         """Another router, however often that has to be tried."""
         while True:
             try:
@@ -336,7 +336,7 @@ class RouterProcess:
                 self._failures = 0
                 return router
 
-    async def _use(self, router: Router | None) -> None:
+    async def _use(self, router: RunningRouter | None) -> None:
         async with self._changed:
             self._router = router
             self._changed.notify_all()
