@@ -19,11 +19,11 @@ from layerwise.errors import LayerwiseError
 from layerwise.swarm.answer import Answer, TokenSpan
 from layerwise.swarm.serve.router_messages import (
     Answered,
-    Ask,
     Cancel,
     CheckReady,
     Classify,
     Failed,
+    Generate,
     Opened,
     Order,
     ReadyReport,
@@ -75,7 +75,7 @@ async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.s
                 if order.request in working:
                     working[order.request].cancel()
             else:
-                assert isinstance(order, Ask | ScorePrompt | Classify | CheckReady), "a server sends orders"
+                assert isinstance(order, Generate | ScorePrompt | Classify | CheckReady), "a server sends orders"
                 task = working[order.request] = asyncio.ensure_future(_carry_out(swarm, order, send))
                 task.add_done_callback(partial(_forget, working, order.request))
     finally:
@@ -92,7 +92,7 @@ async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
     """Answer a request, or say why it cannot be."""
     try:
         match order:
-            case Ask():
+            case Generate():
                 await _write(swarm, order, send)
             case ScorePrompt():
                 scores, answer = await swarm.score(order.ids, request=order.request)
@@ -111,7 +111,7 @@ async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
         send(Failed(order.request, "", f"{type(error).__name__}: {error}"))
 
 
-async def _write(swarm: Swarm, order: Ask, send: Send) -> None:
+async def _write(swarm: Swarm, order: Generate, send: Send) -> None:
     known: list[TokenSpan] = []
     async with aclosing(swarm.stream(order.ids, order.decoding, request=order.request, made=order.made)) as items:
         async for item in items:

@@ -18,7 +18,7 @@ CHANNEL = "LAYERWISE_SERVER"
 """The environment variable that names the socket to the server, in the process of a router."""
 
 
-class Ask(msgspec.Struct, tag=True, frozen=True):
+class Generate(msgspec.Struct, tag=True, frozen=True):
     """Continue a prompt, of whose answer some tokens are `made` already."""
 
     request: str
@@ -103,7 +103,7 @@ class Seen(msgspec.Struct, tag=True, frozen=True):
     overview: Overview
 
 
-Order: TypeAlias = Ask | ScorePrompt | Classify | CheckReady | Cancel
+Order: TypeAlias = Generate | ScorePrompt | Classify | CheckReady | Cancel
 Report: TypeAlias = Opened | Token | Answered | ReadyReport | Failed | Seen
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -35,11 +35,11 @@ from layerwise.swarm.node_records import MOST_EVENTS
 from layerwise.swarm.serve.router_messages import (
     CHANNEL,
     Answered,
-    Ask,
     Cancel,
     CheckReady,
     Classify,
     Failed,
+    Generate,
     Opened,
     Order,
     ReadyReport,
@@ -79,7 +79,7 @@ class RunningRouter:
     process: Process | None = None
     folder: Path | None = None
     model: Opened | None = None
-    asked: dict[str, asyncio.Queue[Report | None]] = field(default_factory=dict)
+    pending: dict[str, asyncio.Queue[Report | None]] = field(default_factory=dict)
     is_over: bool = False
 
     @classmethod
@@ -95,11 +95,11 @@ class RunningRouter:
         reader, writer = await asyncio.open_connection(sock=here)
         return cls(reader, writer, process, folder)
 
-    async def ask(self, order: Order) -> AsyncGenerator[Report, None]:
+    async def reports(self, order: Order) -> AsyncGenerator[Report, None]:
         """What the router answers. Raises the error that it names, and `_RouterLost` where it ends before."""
         if self.is_over:
             raise _RouterLost
-        reports = self.asked[order.request] = asyncio.Queue()
+        reports = self.pending[order.request] = asyncio.Queue()
         self.writer.write(frame(order))
         try:
             while True:
@@ -110,7 +110,7 @@ class RunningRouter:
                     raise _error(report)
                 yield report
         finally:
-            del self.asked[order.request]
+            del self.pending[order.request]
             if not self.is_over:
                 self.writer.write(frame(Cancel(order.request)))
 
@@ -128,7 +128,7 @@ class RunningRouter:
             status = await asyncio.shield(self.ended())
             if self.folder is not None:
                 shutil.rmtree(self.folder, ignore_errors=True)
-            for reports in self.asked.values():
+            for reports in self.pending.values():
                 reports.put_nowait(None)
         return f"exit status {status}" if status >= 0 else signal.Signals(-status).name
 
@@ -196,8 +196,8 @@ class RouterProcess:
             at, spans, differs = kept, before, False
             try:
                 # What a router still says of an order that was cancelled has another name.
-                order = Ask(f"{request}/{next(names)}", tuple(ids), decoding, tuple(made[:kept]))
-                async with aclosing(router.ask(order)) as reports:
+                order = Generate(f"{request}/{next(names)}", tuple(ids), decoding, tuple(made[:kept]))
+                async with aclosing(router.reports(order)) as reports:
                     async for report in reports:
                         if isinstance(report, Answered):
                             answer = report.answer
@@ -221,7 +221,7 @@ class RouterProcess:
 
     async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
         """How likely the tokens of a prompt are."""
-        report = await self._asked(ScorePrompt(request, tuple(ids)))
+        report = await self._answered(ScorePrompt(request, tuple(ids)))
         assert isinstance(report, Answered), "a prompt is answered"
         assert report.scores is not None, "a prompt is scored"
         return report.scores, report.answer
@@ -232,7 +232,7 @@ class RouterProcess:
 
     async def classify(self, image: Image.Image, *, request: str) -> tuple[Sequence[float], Answer]:
         """The probabilities of a vision model's classes for one image."""
-        report = await self._asked(Classify(request, image.size, image.tobytes()))
+        report = await self._answered(Classify(request, image.size, image.tobytes()))
         assert isinstance(report, Answered), "an image is answered"
         return report.probabilities, report.answer
 
@@ -240,7 +240,7 @@ class RouterProcess:
         """Whether a token can be made; else why not."""
         if self._router is None:
             return False, f"the router is started again: {self._reason}"
-        report = await self._asked(CheckReady(f"probe-{next(self._numbers)}"))
+        report = await self._answered(CheckReady(f"probe-{next(self._numbers)}"))
         assert isinstance(report, ReadyReport), "a probe is answered"
         return report.ready, report.reason
 
@@ -260,12 +260,12 @@ class RouterProcess:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
 
-    async def _asked(self, order: Order) -> Report:
+    async def _answered(self, order: Order) -> Report:
         """The one report that answers an order, whichever routers it takes."""
         for _ in range(MOST_DEATHS):
             router = await self._live()
             with suppress(_RouterLost):
-                async with aclosing(router.ask(order)) as reports:
+                async with aclosing(router.reports(order)) as reports:
                     return await anext(reports)
         raise SwarmError(f"{MOST_DEATHS} routers ended while they answered request {order.request}; send another one")
 
@@ -319,8 +319,8 @@ class RouterProcess:
                     report = await anext(reports)
                 if isinstance(report, Seen):
                     self._overview = report.overview
-                elif isinstance(report, Token | Answered | ReadyReport | Failed) and report.request in router.asked:
-                    router.asked[report.request].put_nowait(report)
+                elif isinstance(report, Token | Answered | ReadyReport | Failed) and report.request in router.pending:
+                    router.pending[report.request].put_nowait(report)
 
     async def _begun_again(self) -> RunningRouter:
         """Another router, however often that has to be tried."""
