@@ -31,6 +31,7 @@ class TaskRouter(RunningRouter):
 
     task: asyncio.Task[int] | None = None
     channel: socket.socket | None = None
+    lingers: float = 0.0
 
     @classmethod
     async def of(cls, gather: Callable[[], Awaitable[FakeSwarm]]) -> TaskRouter:
@@ -40,6 +41,7 @@ class TaskRouter(RunningRouter):
         return cls(reader, writer, task=task, channel=there)
 
     async def ended(self) -> int:
+        await asyncio.sleep(self.lingers)
         with suppress(asyncio.CancelledError):
             return await self.task
         return -9
@@ -124,6 +126,21 @@ def test_an_answer_is_gone_on_with_when_the_router_is_killed(killed: int) -> Non
     assert answer.is_whole
     assert [(span.start, span.stop) for span in answer.spans] == [(0, 20)]
     assert second.resumed == ([SCRIPT[: killed - 1]] if killed < 20 else [])
+
+
+def test_requests_that_come_while_a_router_ends_are_answered_by_the_next_one() -> None:
+    """They were given the one that had ended, three times in a row, and refused."""
+
+    async def main() -> None:
+        async with behind(FakeSwarm(), FakeSwarm()) as (service, routers):
+            routers.started[0].lingers = 0.1
+            routers.kill()
+            while not routers.started[0].is_over:
+                await asyncio.sleep(0)
+            assert (await service.ready())[0] is False
+            assert tuple((await written(service, Decoding(4)))[0]) == SCRIPT[:4]
+
+    asyncio.run(main())
 
 
 def test_a_request_without_a_seed_is_given_one_that_every_router_draws_by() -> None:

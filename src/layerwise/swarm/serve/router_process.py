@@ -303,10 +303,11 @@ class RouterProcess:
             await self._heed(router)
             if self._closing:
                 return
+            self._reason = "its process ends"
+            await self._use(None)  # first of all: nobody is to be given a router that has ended
             self._reason = await router.end(1.0)
             log.error("the router has ended (%s), and is started again", self._reason)
             self._note("lost", f"the router has ended ({self._reason}), and is started again")
-            await self._use(None)
             router = await self._begun_again()
             self._note("returned", "the router is there again; answers under way are gone on with")
 
