@@ -75,6 +75,15 @@ def test_an_allocation_is_within_the_limit_and_no_single_change_within_it_promis
             assert predicted(found, changed) >= predicted(found, plan) - 1e-9
 
 
+def test_a_layer_that_is_better_left_out_is_left_out_also_where_the_limit_is_kept_already() -> None:
+    own = space(3, 31.0, ("drop", "bits"))
+    gains = {(1, None), (2, None)}
+    rises = {
+        (layer, choice): -0.0625 * ((layer, choice) in gains) for layer in range(3) for choice in choices(own, layer)
+    }
+    assert Allocations(own, rises).cheapest() == Plan.parse("0")
+
+
 @given(allocations())
 @settings(max_examples=30)
 def test_an_allocation_loses_at_most_one_change_more_than_the_best_of_all(found: Allocations) -> None:

@@ -107,14 +107,20 @@ class Allocations:
                 )
             _, layer, _, choice = min(changes, key=lambda change: change[:3])
             now[layer] = choice
-        # The last change may have saved more than was needed.
-        for layer, own in sorted(now.items(), key=lambda item: -self.rises[item]):
-            for choice in sorted(filter(None, self.of(layer)), key=lambda each: self.rises[layer, each]):
-                better = self.rises[layer, choice] < self.rises[layer, own]
-                if better and space.allows(_plan({**now, layer: choice}.values())):
-                    now[layer] = choice
-                    break
+        # The last change may have saved more than was needed, and a layer that goes leaves room for others.
+        while (better := self._improved(now)) is not None:
+            now = better
         return _plan(now.values())
+
+    def _improved(self, now: Mapping[int, Choice]) -> dict[int, Choice] | None:
+        """With one layer changed that loses less then, within the limit: the one that loses most now."""
+        for layer, own in sorted(now.items(), key=lambda item: -self.rises[item]):
+            for choice in sorted(self.of(layer), key=lambda each: self.rises[layer, each]):
+                changed = {**now, layer: choice}
+                is_better = self.rises[layer, choice] < self.rises[layer, own] and any(changed.values())
+                if is_better and self.space.allows(_plan(changed.values())):
+                    return changed
+        return None
 
     def exchanges(self, plan: Plan) -> list[Plan]:
         """Within the limit, one layer with another choice, or two of which one saves bytes: at most `EXCHANGES`."""

@@ -14,7 +14,6 @@ import secrets
 import shutil
 import signal
 import socket
-import sys
 import tempfile
 from asyncio.subprocess import Process
 from collections import deque
@@ -62,6 +61,9 @@ MOST_STARTS = 3
 SILENCE = 60.0
 """Seconds in which a router says nothing of its swarm before it is taken for one that hangs."""
 
+ERROR_OUTPUT = 2
+"""The number of the file that errors are written to."""
+
 LONGEST_WAIT = 30.0
 """Seconds between two attempts to start a router, at most."""
 
@@ -87,11 +89,16 @@ class RunningRouter:
         """A process that has begun to gather its swarm; what it prints goes to the error output of this one."""
         here, there = socket.socketpair()
         folder = Path(tempfile.mkdtemp(prefix="layerwise-"))
-        with there:
-            process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=sys.stderr.fileno(), start_new_session=True,
-                pass_fds=[there.fileno()], env={**os.environ, CHANNEL: str(there.fileno()), FOLDER: str(folder)},
-            )  # fmt: skip
+        try:
+            with there:
+                process = await asyncio.create_subprocess_exec(
+                    *command, stdin=asyncio.subprocess.DEVNULL, stdout=ERROR_OUTPUT, start_new_session=True,
+                    pass_fds=[there.fileno()], env={**os.environ, CHANNEL: str(there.fileno()), FOLDER: str(folder)},
+                )  # fmt: skip
+        except BaseException:
+            here.close()
+            folder.rmdir()
+            raise
         reader, writer = await asyncio.open_connection(sock=here)
         return cls(reader, writer, process, folder)
 
