@@ -231,6 +231,11 @@ class Transport(Protocol):
     is ended by the caller, which then speaks of `Late`.
     """
 
+    @property
+    def is_over(self) -> bool:
+        """Whether no node will ever answer again, since what started them has ended."""
+        ...
+
     async def call(self, node: str, message: Message) -> Response:
         """What the node answers to the message, or how the call failed."""
         ...

@@ -137,6 +137,11 @@ class Swarm:
         return tuple(names[number] for number in sorted(names))
 
     @property
+    def is_over(self) -> bool:
+        """Whether no node will ever answer again: this swarm is to be gathered anew."""
+        return self._transport.is_over
+
+    @property
     def members(self) -> NodeRecords:
         """The nodes, as the router sees them."""
         return self._members

@@ -58,6 +58,7 @@ class FakeSwarm:
     labels: Sequence[str] = ()
     tokenizer: Any = field(default_factory=byte_tokenizer)
     is_ready: tuple[bool, str] = (True, "")
+    is_over: bool = False
     seconds: float = 12.5  # since it was gathered
 
     def __post_init__(self) -> None:

@@ -193,6 +193,23 @@ def test_a_request_that_ends_one_router_after_another_is_ended() -> None:
     asyncio.run(main())
 
 
+def test_an_answer_is_gone_on_with_where_the_cluster_has_ended_and_the_router_has_not() -> None:
+    """Every node was gone for ever, requests were refused below the quorum, and /health said so until somebody came."""
+    first = FakeSwarm(allowed=3, failures={4: BelowQuorum("0 of 12 layers are live")})
+
+    def lose() -> None:
+        first.is_over, first.allowed = True, 9
+
+    async def main() -> None:
+        async with behind(first, FakeSwarm()) as (service, _):
+            tokens, answer = await written(service, Decoding(9), at(3, lose))
+            assert tuple(tokens) == SCRIPT[:9]
+            assert answer.is_whole
+            assert service.overview().events[-1].kind == "returned"
+
+    asyncio.run(main())
+
+
 def test_errors_of_the_swarm_are_its_own() -> None:
     async def main() -> None:
         async with behind(FakeSwarm(failures={2: BelowQuorum("3 layers are left")}, is_ready=(False, "no"))) as (

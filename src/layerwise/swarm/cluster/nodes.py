@@ -59,6 +59,7 @@ class RayTransport:
         self._ray = self._connection.ray
         self._device = device
         self._actors: dict[str, Any] = {}
+        self._dead: set[str] = set()
         self._group: Any = None
         try:
             self._group = self._placed(len(names))
@@ -73,6 +74,11 @@ class RayTransport:
             self._stop()
             raise
 
+    @property
+    def is_over(self) -> bool:
+        """Whether Ray starts none of the nodes again: their cluster has ended, or this process' part of it."""
+        return self._dead >= self._actors.keys()
+
     def kill(self, node: str) -> None:
         """End the process of a node at once (SIGKILL), as a crash does."""
         self._ray.kill(self._actors[node], no_restart=True)
@@ -85,12 +91,16 @@ class RayTransport:
         errors = self._ray.exceptions
         try:
             response: Response = unpack(await reference)
+        except errors.ActorUnavailableError as error:  # Ray starts it again
+            return Gone(node, cause_of(error))
         except errors.RayActorError as error:
+            self._dead.add(node)
             return Gone(node, cause_of(error))
         except errors.RayTaskError as error:
             return Refused(node, cause_of(error))
         except errors.RayError as error:
             return Gone(node, cause_of(error))
+        self._dead.discard(node)
         return response
 
     async def close(self) -> None:

@@ -78,6 +78,11 @@ class LocalTransport:
     _turns: dict[str, asyncio.Lock] = field(default_factory=dict)
     _deaths: dict[str, Fault] = field(default_factory=dict)
 
+    @property
+    def is_over(self) -> bool:
+        """Never: nodes of this process return."""
+        return False
+
     async def call(self, node: str, message: Message) -> Response:
         """The node's answer, after the time that the schedule says, if the schedule lets it answer.
 

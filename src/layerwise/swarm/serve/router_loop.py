@@ -67,9 +67,9 @@ async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.s
             await writer.wait_closed()
         return 1
     send(Opened(swarm.name, swarm.tokenizer is not None, swarm.max_length, tuple(swarm.labels)))
-    watching = asyncio.ensure_future(_show(swarm, send))
     working: dict[str, asyncio.Task[None]] = {}
-    try:
+
+    async def heed() -> None:
         async for order in frames(reader):
             if isinstance(order, Cancel):
                 if order.request in working:
@@ -78,14 +78,18 @@ async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.s
                 assert isinstance(order, Generate | ScorePrompt | Classify | CheckReady), "a server sends orders"
                 task = working[order.request] = asyncio.ensure_future(_carry_out(swarm, order, send))
                 task.add_done_callback(partial(_forget, working, order.request))
+
+    watching, heeding = asyncio.ensure_future(_show(swarm, send)), asyncio.ensure_future(heed())
+    try:
+        await asyncio.wait((watching, heeding), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        tasks = [watching, *working.values()]
+        tasks = [watching, heeding, *working.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await swarm.close()
         writer.close()
-    return 0
+    return int(swarm.is_over)
 
 
 async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
@@ -105,7 +109,8 @@ async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
             case CheckReady():
                 send(ReadyReport(order.request, *await swarm.ready()))
     except LayerwiseError as error:
-        send(_failure(order.request, error))
+        if not swarm.is_over:  # else another router answers
+            send(_failure(order.request, error))
     except Exception as error:
         log.exception("request=%s failed", order.request)
         send(Failed(order.request, "", f"{type(error).__name__}: {error}"))
@@ -126,7 +131,7 @@ async def _write(swarm: Swarm, order: Generate, send: Send) -> None:
 
 
 async def _show(swarm: Swarm, send: Send) -> None:
-    while True:
+    while not swarm.is_over:
         send(Seen(swarm.overview()))
         await asyncio.sleep(LOOK)
 

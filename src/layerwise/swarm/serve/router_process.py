@@ -146,8 +146,9 @@ class RunningRouter:
     def kill(self) -> None:
         """End the process at once, and all that it has started."""
         if self.process is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self.process.pid, signal.SIGKILL)
+            for each in (self.process.pid, *_of_session(self.process.pid)):
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(each, signal.SIGKILL)
 
 
 class RouterProcess:
@@ -359,6 +360,16 @@ class RouterProcess:
         live = () if is_lost else seen.live_layers
         self._overview = replace(self._overview, nodes=nodes, live_layers=live, running=(), events=())
         self._began = now - self._overview.seconds
+
+
+def _of_session(leader: int) -> list[int]:
+    """The processes of a session, whoever their parents are by now; on Linux alone, where files list them."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if os.getsid(int(path.name)) == leader:
+                found.append(int(path.name))
+    return found
 
 
 def _error(report: Failed) -> Exception:
