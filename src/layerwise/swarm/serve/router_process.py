@@ -64,6 +64,9 @@ SILENCE = 60.0
 ERROR_OUTPUT = 2
 """The number of the file that errors are written to."""
 
+LAST_SECONDS = 10.0
+"""Seconds that a router has to end which has said that it cannot begin."""
+
 LONGEST_WAIT = 30.0
 """Seconds between two attempts to start a router, at most."""
 
@@ -129,7 +132,8 @@ class RunningRouter:
             async with asyncio.timeout(seconds):
                 await self.ended()
         except TimeoutError:
-            log.warning("the router did not end within %g s", seconds)
+            if seconds:
+                log.warning("the router did not end within %g s", seconds)
         finally:
             self.kill()
             status = await asyncio.shield(self.ended())
@@ -299,9 +303,9 @@ class RouterProcess:
                 if isinstance(report, Seen):
                     self._overview = report.overview
                     return router
-            raise SwarmError(f"the router ended before its nodes had their layers ({await router.end(5)})")
-        except BaseException:
-            await router.end(0)
+            raise SwarmError(f"the router ended before its nodes had their layers ({await router.end(LAST_SECONDS)})")
+        except BaseException as error:
+            await router.end(LAST_SECONDS if isinstance(error, LayerwiseError) else 0)
             raise
 
     async def _keep(self, router: RunningRouter) -> None:
