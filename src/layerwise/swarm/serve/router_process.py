@@ -319,9 +319,9 @@ class RouterProcess:
             await self._use(None)  # first of all: nobody is to be given a router that has ended
             self._reason = await router.end(1.0)
             log.error("the router has ended (%s), and is started again", self._reason)
-            self._note("lost", f"the router has ended ({self._reason}), and is started again")
+            self._note_loss(f"the router has ended ({self._reason}), and is started again")
             router = await self._begun_again()
-            self._note("returned", "the router is there again; answers under way are gone on with")
+            self._note_return("the router is there again; answers under way are gone on with")
 
     async def _heed(self, router: RunningRouter) -> None:
         """Hand on what a router says, until it ends or says nothing any more."""
@@ -354,26 +354,34 @@ class RouterProcess:
             self._router = router
             self._changed.notify_all()
 
-    def _note(self, kind: str, text: str) -> None:
-        """Remember what happened to a router, behind all that its swarm remembers."""
-        seen, now = self.overview(), asyncio.get_running_loop().time() - self._opened
-        self._earlier = deque((*seen.events, Event(now, kind, text)), maxlen=MOST_EVENTS)
-        assert self._overview is not None, "there was a router"
-        is_lost = kind == "lost"
-        nodes = tuple(replace(node, state="gone", reason=text) if is_lost else node for node in seen.nodes)
-        live = () if is_lost else seen.live_layers
-        self._overview = replace(self._overview, nodes=nodes, live_layers=live, running=(), events=())
+    def _note_loss(self, text: str) -> None:
+        """Remember that a router has ended, behind all that its swarm remembers, and that no node is there now."""
+        seen, now = self.overview(), self._seconds()
+        self._earlier = deque((*seen.events, Event(now, "lost", text)), maxlen=MOST_EVENTS)
+        nodes = tuple(replace(node, state="gone", reason=text) for node in seen.nodes)
+        self._overview = replace(seen, nodes=nodes, live_layers=(), events=())
+        self._began = now - seen.seconds
+
+    def _note_return(self, text: str) -> None:
+        """Remember that another router is there, before all that its swarm remembers."""
+        assert self._overview is not None, "a router that has begun says how its swarm is"
+        now = self._seconds()
+        self._earlier.append(Event(now, "returned", text))
         self._began = now - self._overview.seconds
+
+    def _seconds(self) -> float:
+        """Seconds since the first swarm was gathered."""
+        return asyncio.get_running_loop().time() - self._opened
 
 
 def _of_session(leader: int) -> list[int]:
     """The processes of a session, whoever their parents are by now; on Linux alone, where files list them."""
-    found = []
+    members = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if os.getsid(int(path.name)) == leader:
-                found.append(int(path.name))
-    return found
+                members.append(int(path.name))
+    return members
 
 
 def _error(report: Failed) -> Exception:
