@@ -76,10 +76,12 @@ async def waves(address: str) -> None:
     )  # fmt: skip
 
 
-def memory(router: psutil.Process) -> str:
-    nodes = [each for each in router.children(recursive=True) if "NodeActor" in " ".join(each.cmdline())]
-    megabytes = [each.memory_info().rss / 2**20 for each in (router, *nodes)]
-    return f"router {megabytes[0]:.0f} MB, nodes at most {max(megabytes[1:], default=0):.0f} MB"
+def memory(server: psutil.Process) -> str:
+    below = {each: " ".join(each.cmdline()) for each in server.children(recursive=True)}
+    parts = {"server": [server], "router": [each for each, words in below.items() if "-m layerwise serve" in words]}
+    parts["nodes at most"] = [each for each, words in below.items() if "NodeActor" in words]
+    most = {name: max(each.memory_info().rss for each in processes) for name, processes in parts.items()}
+    return ", ".join(f"{name} {size / 2**20:.0f} MB" for name, size in most.items())
 
 
 async def leave(address: str, router: psutil.Process, count: int) -> None:
