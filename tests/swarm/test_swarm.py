@@ -91,6 +91,13 @@ def test_a_temperature_of_next_to_nothing_takes_the_likeliest_token(demo: Stack,
     assert tokens == _generated(demo, "0-11", torch.tensor([[5, 6, 7]]), tokens=6)
 
 
+def test_the_least_share_of_the_likeliest_leaves_the_likeliest(demo: Stack) -> None:
+    decoding = Decoding(6, temperature=1.0, seed=1, min_p=1.0)
+    with gather(demo, 2, 1) as swarm:
+        *tokens, _ = swarm.run(_collect(swarm.stream([5, 6, 7], decoding, request="a")))
+    assert tokens == _generated(demo, "0-11", torch.tensor([[5, 6, 7]]), tokens=6)
+
+
 async def _collect(stream: object) -> list[int | Answer]:
     return [item async for item in stream]  # type: ignore[attr-defined]
 

@@ -151,7 +151,7 @@ class Serving(ModelOptions, Action):
 
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
         if CHANNEL in os.environ:
-            return answer_server(gather, int(os.environ[CHANNEL]))
+            return answer_server(gather, int(os.environ.pop(CHANNEL)))
         return run(gather if self.in_process else start, serving, announce)
 
     def opened_tokenizer(self) -> PreTrainedTokenizerBase:
@@ -159,7 +159,9 @@ class Serving(ModelOptions, Action):
         from layerwise.data.model_location import location_of
         from layerwise.data.text.tokenizer import load_tokenizer
 
-        return load_tokenizer(self.tokenizer or location_of(self.model), self.revision, self.trust_remote_code)
+        if self.tokenizer is not None:
+            return load_tokenizer(self.tokenizer, trust_remote_code=self.trust_remote_code)
+        return load_tokenizer(location_of(self.model), self.revision, self.trust_remote_code)
 
     def opened(self, reporter: Reporter) -> Stack:
         """The model, with those that replace its layers within reach."""

@@ -26,10 +26,10 @@ from typing import Any
 
 from PIL import Image
 
-from layerwise import errors
 from layerwise.errors import LayerwiseError, SwarmError
 from layerwise.swarm.answer import Answer, Decoding, Event, Overview, PromptScores, TokenSpan, continued
 from layerwise.swarm.cluster.connection import FOLDER
+from layerwise.swarm.cluster.workers import REFUSED, raised
 from layerwise.swarm.node_records import MOST_EVENTS
 from layerwise.swarm.serve.router_messages import (
     CHANNEL,
@@ -150,7 +150,9 @@ class RunningRouter:
     def kill(self) -> None:
         """End the process at once, and all that it has started."""
         if self.process is not None:
-            for each in (self.process.pid, *_of_session(self.process.pid)):
+            if self.process.returncode is None:
+                self.process.kill()
+            for each in _of_session(self.process.pid):
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(each, signal.SIGKILL)
 
@@ -386,7 +388,4 @@ def _of_session(leader: int) -> list[int]:
 
 def _error(report: Failed) -> Exception:
     """The error that a router names: of its own class where it is one of layerwise's."""
-    if not report.kind:
-        return RuntimeError(report.message)
-    error: Exception = getattr(errors, report.kind, LayerwiseError)(report.message)
-    return error
+    return raised((REFUSED, report.kind, report.message)) if report.kind else RuntimeError(report.message)
