@@ -21,9 +21,9 @@ from transformers.cache_utils import DynamicCache
 from layerwise.stack import load
 from layerwise.swarm.cluster import nodes
 from layerwise.swarm.cluster.nodes import RayTransport
-from layerwise.swarm.decoding import advance
 from layerwise.swarm.messages import Done, Hop, Pass, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.nodes.blocks import load_message
+from layerwise.swarm.reading import advance
 from layerwise.swarm.wire import encode, to_array
 
 
@@ -42,7 +42,7 @@ async def measure(transport: RayTransport, pairs: int) -> None:
     stack.inspect(input_ids=torch.tensor([[5, 6, 7]]))
     layers = (0, 1, 2)
     echo = transport._actors["node"].echo
-    assert isinstance(await transport.call("node", load_message(stack, layers)), Done)
+    assert isinstance((await transport.call("node", [load_message(stack, layers)]))[0], Done)
     visits = tuple(RemoteVisit(layer, RemoteLayer(layer)) for layer in layers)
     cache = DynamicCache(config=stack.text_config)
     beside, raw, busy, whole, inside = [], [], [], [], []
@@ -54,10 +54,10 @@ async def measure(transport: RayTransport, pairs: int) -> None:
         began = time.perf_counter()
         arguments = encode(captured.calls, layers)
         sent = Pass(index, to_array(captured.state), arguments)
-        reply = await transport.call("node", Hop("request", index, visits, (sent,), fresh=index == 0))
+        (reply,) = await transport.call("node", [Hop("request", index, visits, sent, fresh=index == 0)])
         hop = time.perf_counter() - began
         assert isinstance(reply, Reply), reply
-        there, back = len(sent.state.data) + arguments.bytes, sum(len(state.data) for state in reply.states)
+        there, back = len(sent.state.data) + arguments.bytes, len(reply.state.data)
         payload = bytes(there)
         with torch.inference_mode():  # so that both calls come after the same work of the router
             stack.capture_pass(inputs)

@@ -14,6 +14,7 @@ from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.swarm.decoding import decode
 from layerwise.swarm.gathering import gather
+from layerwise.swarm.head import BatchedHead
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.replication import Capacity
@@ -62,7 +63,7 @@ def decoded(
     session = SwarmRequest.of(f"request-{next(_NUMBERS)}", swarm.plan)
 
     async def tokens() -> list[Tensor]:
-        steps = decode(swarm.router, session, swarm.stack, ids, **options(mask, new_tokens))
+        steps = decode(swarm.router, session, BatchedHead(swarm.stack), ids, **options(mask, new_tokens))
         return [chosen async for chosen in steps]
 
     return torch.stack(swarm.run(tokens()), dim=1), session

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from layerwise.swarm import node_records
 from layerwise.swarm.answer import Decoding
-from layerwise.swarm.calls import REPLAYED
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.messages import Hop, Message, Response
-from layerwise.swarm.nodes.local import Fault, LocalTransport, Schedule
+from layerwise.swarm.nodes.local import Fault, Kind, LocalTransport, Schedule
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.rehearsal import Ended, answer_all
 from layerwise.swarm.settings import SwarmSettings
@@ -70,47 +68,44 @@ def test_a_node_that_is_always_slow_is_waited_for() -> None:
 
 
 def test_a_silent_node_is_left_for_a_replica_and_does_not_begin_what_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the hops that waited there it runs the one that it had begun, and the one that it was sent ahead."""
+    """Of the hops that waited there it runs those of the call that it had begun."""
     ran = Counter[str]()
-    handle = Node.handle
-    monkeypatch.setattr(node_records, "AHEAD", 2)
+    handle = Node.handle_all
 
-    def counted(self: Node, message: Message) -> Response:
+    def counted(self: Node, messages: Sequence[Message]) -> Sequence[Response]:
         if self.name == "node-0" and asyncio.get_running_loop().time() > 2.0:
-            ran[type(message).__name__ if not isinstance(message, Hop) else message.request.partition("-")[0]] += 1
-        return handle(self, message)
+            ran[messages[0].request.partition("-")[0] if isinstance(messages[0], Hop) else ""] += 1
+        return handle(self, messages)
 
-    monkeypatch.setattr(Node, "handle", counted)
+    monkeypatch.setattr(Node, "handle_all", counted)
     swarm, ended = rehearsed([Fault("node-0", "pause", 0.8, 10.0)], after=20.0, spot_share=0.0)
     check_whole(ended)
     assert max(max(each.seconds) for each in ended) < 2.0
-    assert ran["rehearsal"] <= 2
+    assert ran["rehearsal"] <= 1
     assert ran["check"]
     assert swarm.members["node-0"].state == "live"
 
 
 @pytest.mark.parametrize("kind", ["die", "pause"])
-def test_a_node_has_one_replay_at_a_time_in_parts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    under_way, most, longest = Counter[str](), 0, 0
+def test_a_replay_is_one_hop_of_all_tokens_and_runs_alone(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hops of one token run together; what takes over does in one hop what took its predecessor many."""
+    tokens, together = Counter[tuple[int, int]](), Counter[int]()
     call = LocalTransport.call
 
-    async def counted(self: LocalTransport, node: str, message: Message) -> Response:
-        nonlocal most, longest
-        is_replay = isinstance(message, Hop) and len(message.passes) > 1
-        under_way[node] += is_replay
-        if isinstance(message, Hop):
-            most, longest = max(most, under_way[node]), max(longest, len(message.passes))
-        try:
-            return await call(self, node, message)
-        finally:
-            under_way[node] -= is_replay
+    async def counted(self: LocalTransport, node: str, messages: Sequence[Message]) -> Sequence[Response]:
+        hops = [each for each in messages if isinstance(each, Hop)]
+        together[len(hops)] += 1
+        for hop in hops:
+            tokens[len(hops), hop.given.state.shape[1]] += hop.given.index > 0
+        return await call(self, node, messages)
 
     monkeypatch.setattr(LocalTransport, "call", counted)
-    faults = [Fault(node, kind, 1.5, 60.0) for node in ("node-0", "node-1")]  # type: ignore[arg-type]
-    swarm, ended = rehearsed(faults, spot_share=0.0)
+    swarm, ended = rehearsed([Fault(node, kind, 0.4, 60.0) for node in ("node-0", "node-1")], spot_share=0.0)
     check_whole(ended)
     assert len(events(swarm, ["replayed"])) >= 8
-    assert (most, longest) == (1, REPLAYED)
+    assert max(together) > 2
+    assert all(number == 1 or width == 1 for number, width in +tokens)
+    assert sum(times for (_, width), times in tokens.items() if width > 1) == len(events(swarm, ["replayed"]))
 
 
 def test_lateness_is_that_of_a_request_and_no_state_of_the_node() -> None:
@@ -175,7 +170,6 @@ def test_a_node_that_works_for_requests_that_were_cut_off_is_not_silent(
 ) -> None:
     """What it was sent it owes until it answers, and then it was heard, though nobody waits for the answers. A client
     that calls its requests as checks are called is sent ahead no further."""
-    monkeypatch.setattr(node_records, "AHEAD", 2)
     swarm = gather(decoder(), 4, 1, settings=SwarmSettings(health_seconds=1e6), schedule=Schedule((), 0.001, 1.0))
     with swarm:
 
@@ -189,10 +183,10 @@ def test_a_node_that_works_for_requests_that_were_cut_off_is_not_silent(
                 answer.cancel()
             await asyncio.wait(answers)
             first = swarm.members["node-0"]
-            assert (first.waiting, first.heard) == (2, -math.inf)
+            assert (first.waiting, first.heard) == (1, -math.inf)
             await asyncio.sleep(10.0)
             assert first.waiting == 0
-            assert first.heard == pytest.approx(2 * (0.001 + len(first.layers)))
+            assert first.heard == pytest.approx(0.001 + len(first.layers))
 
         swarm.run(main())
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from contracts.tiers import NIGHTLY
-from layerwise.swarm.messages import Hop, Message, Reply, Response
+from layerwise.swarm.messages import Hop, Message, Response
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.nodes.node import Node
 from swarm import chaos
@@ -51,18 +49,15 @@ def test_a_schedule_is_the_same_for_the_same_seed() -> None:
 
 
 def test_a_swarm_that_does_not_replay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes run the last pass of a replay alone, and say that they ran all."""
+    """Nodes forget at once what a replay has left, and say that they know it."""
     assert not violations(ONE_DEATH)
     handle = Node.handle
 
     def forgetful(self: Node, message: Message) -> Response:
-        if not (isinstance(message, Hop) and len(message.passes) > 1):
-            return handle(self, message)
-        last = message.passes[-1]
-        answer = handle(self, replace(message, passes=(replace(last, index=0),)))
-        for visit in message.visits:
-            self._requests[message.request].visited[visit].passes = last.index + 1
-        return replace(answer, index=last.index) if isinstance(answer, Reply) else answer
+        answer = handle(self, message)
+        if isinstance(message, Hop) and message.fresh and message.given.index:
+            self._requests[message.request].forget(message.visits, message.given.index + 1)
+        return answer
 
     monkeypatch.setattr(Node, "handle", forgetful)
     assert violations(ONE_DEATH)

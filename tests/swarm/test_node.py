@@ -23,11 +23,12 @@ from layerwise.swarm.messages import (
     RemoteLayer,
     RemoteVisit,
     Reply,
+    Response,
     UnloadLayers,
 )
 from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.nodes.node import LEASE_SECONDS, Node
-from layerwise.swarm.wire import encode, to_array, to_tensor
+from layerwise.swarm.wire import encode, joined, to_array, to_tensor
 from swarm.driver import prompts
 
 pytestmark = pytest.mark.numbers
@@ -47,7 +48,7 @@ def passes(stack: Stack) -> tuple[Pass, ...]:
     """Three passes of a request: six tokens, then one and one."""
     from transformers.cache_utils import DynamicCache
 
-    from layerwise.swarm.decoding import advance
+    from layerwise.swarm.reading import advance
 
     cache = DynamicCache(config=stack.text_config)
     ids = prompts(1, 8)[0]
@@ -68,22 +69,31 @@ def node(stack: Stack) -> Node:
     return node
 
 
-def _hop(number: int, *passes: Pass, fresh: bool = False, **others: object) -> Hop:
-    return replace(Hop("request", number, VISITS, passes, fresh), **others)  # type: ignore[arg-type]
+def _hop(number: int, given: Pass, fresh: bool = False, **others: object) -> Hop:
+    return replace(Hop("request", number, VISITS, given, fresh), **others)  # type: ignore[arg-type]
 
 
-def test_a_replay_gives_the_bits_of_the_hops_that_it_repeats(
-    node: Node, passes: tuple[Pass, ...], stack: Stack
-) -> None:
-    one_by_one = [node.handle(_hop(index, each, fresh=index == 0)) for index, each in enumerate(passes)]
+def test_a_replay_leaves_what_the_hops_left_that_it_repeats(node: Node, passes: tuple[Pass, ...], stack: Stack) -> None:
+    """All tokens but the last at once, and then the last as the next hop, on a node that has seen none before."""
+    states = [_state(node.handle(_hop(index, each, fresh=index == 0))) for index, each in enumerate(passes)]
+    captured = stack.capture_pass({"input_ids": prompts(1, 8)[0][:, :7], "use_cache": True, **_empty_cache(stack)})
+    whole = Pass(1, joined([each.state for each in passes[:2]]), encode(captured.calls, [1, 2]))
     other = Node("other")
     other.handle(load_message(stack, [0, 1, 2]))
-    replayed = other.handle(_hop(5, *passes, fresh=True, every=True))
-    assert isinstance(replayed, Reply)
-    assert [reply.states[0] for reply in one_by_one if isinstance(reply, Reply)] == list(replayed.states)
-    again = node.handle(_hop(6, *passes, fresh=True))
-    assert isinstance(again, Reply)
-    assert again.states == replayed.states[-1:]
+    replayed = _state(other.handle(_hop(5, whole, fresh=True)))
+    torch.testing.assert_close(replayed, torch.cat(states[:2], dim=1))
+    torch.testing.assert_close(_state(other.handle(_hop(6, passes[2]))), states[2])
+
+
+def _state(answer: Response) -> torch.Tensor:
+    assert isinstance(answer, Reply), answer
+    return to_tensor(answer.state)
+
+
+def _empty_cache(stack: Stack) -> dict[str, Any]:
+    from transformers.cache_utils import DynamicCache
+
+    return {"past_key_values": DynamicCache(config=stack.text_config)}
 
 
 def test_a_hop_that_comes_twice_runs_once(node: Node, passes: tuple[Pass, ...]) -> None:

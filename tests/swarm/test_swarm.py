@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -229,11 +230,12 @@ def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeyp
 
     calls = LocalTransport.call
 
-    async def refusing(self: LocalTransport, node: str, message: Message) -> Response:
+    async def refusing(self: LocalTransport, node: str, messages: Sequence[Message]) -> Sequence[Response]:
+        (message,) = messages
         if node == "node-1" and isinstance(message, Hop) and not message.request.startswith("check"):
             await asyncio.sleep(3.0)  # the next check of its health comes first
-            return Refused(node, "not today")
-        return await calls(self, node, message)
+            return [Refused(node, "not today")]
+        return await calls(self, node, messages)
 
     monkeypatch.setattr(LocalTransport, "call", refusing)
     settings = SwarmSettings(health_seconds=0.5)
@@ -245,6 +247,7 @@ def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeyp
 def test_a_pass_goes_on_without_a_node_that_has_failed_it_and_is_well_otherwise(demo: Stack) -> None:
     """The node is live, for others and by its checks; its layers are missing for this pass, and the walk ends."""
     from layerwise.swarm.decoding import decode
+    from layerwise.swarm.head import BatchedHead
     from layerwise.swarm.request import SwarmRequest
     from layerwise.swarm.router import MOST_FAILURES
 
@@ -253,7 +256,7 @@ def test_a_pass_goes_on_without_a_node_that_has_failed_it_and_is_well_otherwise(
         request.failures["node-1"] = MOST_FAILURES
 
         async def one_token() -> None:
-            async for _ in decode(swarm.router, request, demo, IDS, max_new_tokens=1, do_sample=False):
+            async for _ in decode(swarm.router, request, BatchedHead(demo), IDS, max_new_tokens=1, do_sample=False):
                 pass
 
         swarm.run(one_token())

@@ -215,7 +215,7 @@ def test_the_routers_own_layers_decide() -> None:
     assert judge(["a", "b", ROUTER], gaps([1, 1, 2]), 0.1) == Judgement(frozenset(), frozenset("ab"))
 
 
-IN = torch.tensor([3.0, 4.0])
+IN = torch.tensor([[3.0, 4.0]])
 HONEST, WRONG = 1.2 * IN, 0.0 * IN
 
 
@@ -251,12 +251,12 @@ class Recorded:
 
 
 def answered(node: str, state: torch.Tensor) -> Reply:
-    return Reply(node, "request", 0, 0, (to_array(state),), 0.0)
+    return Reply(node, "request", 0, 0, to_array(state), 0.0)
 
 
 def hop(layer: int = 0) -> Hop:
     visits = (RemoteVisit(0, RemoteLayer(layer)),)
-    return Hop("request", 0, visits, (Pass(0, to_array(IN), Arguments((), (), (), ())),))
+    return Hop("request", 0, visits, Pass(0, to_array(IN), Arguments((), (), (), ())))
 
 
 def test_a_node_without_replicas_is_quarantined_after_strikes_in_a_row() -> None:
@@ -284,7 +284,7 @@ def test_who_is_proved_wrong_is_named_until_it_is_gone_and_has_a_new_beginning_t
     comparison = ReplicaComparison(calls, 1.0, 0, None)  # type: ignore[arg-type]
 
     def wrong(answer: torch.Tensor) -> frozenset[str]:
-        return asyncio.run(comparison.wrong("a", hop(), answered("a", answer), "a spot check"))
+        return asyncio.run(comparison.wrong("a", hop(), hop(), answered("a", answer), "a spot check"))
 
     reason = "a: its answer to layers 0 to 0, a spot check contradicts that of b"
     assert wrong(WRONG) == {"a"}

@@ -31,7 +31,7 @@ def normal(*shape: int) -> Tensor:
 @given(st.sampled_from(DTYPES), st.lists(st.integers(0, 4), max_size=4))
 def test_a_tensor_arrives_as_it_left(dtype: torch.dtype, shape: list[int]) -> None:
     tensor = (3 * normal(*shape)).to(dtype)
-    arrived = to_tensor(unpack(pack(Reply("node", "request", 0, 0, (to_array(tensor),), 0.0))).states[0])
+    arrived = to_tensor(unpack(pack(Reply("node", "request", 0, 0, to_array(tensor), 0.0))).state)
     assert arrived.dtype == dtype
     assert torch.equal(arrived, tensor)
 
@@ -122,7 +122,7 @@ def test_a_tensor_that_did_not_come_is_named() -> None:
 def test_a_message_arrives_as_it_left_and_nothing_else_is_made_of_bytes() -> None:
     state = normal(1, 3, 8)
     sent = Pass(0, to_array(state), encode(_calls(state), [0, 1]))
-    message = Hop("request", 3, (RemoteVisit(0, RemoteLayer(4, "a"), "mlp"), RemoteVisit(1, RemoteLayer(5))), (sent,))
+    message = Hop("request", 3, (RemoteVisit(0, RemoteLayer(4, "a"), "mlp"), RemoteVisit(1, RemoteLayer(5))), sent)
     assert unpack(pack(message)) == message
     assert pack(replace(message, number=4)) != pack(message)
     packb = msgspec.msgpack.encode

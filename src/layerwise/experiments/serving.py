@@ -176,6 +176,9 @@ class Serving(ModelOptions, Action):
 
     async def gathered(self, stack: Stack, reporter: Reporter) -> Swarm:
         """The swarm, once every node holds its layers."""
+        import torch
+
+        from layerwise.swarm.cluster.workers import available_processors
         from layerwise.swarm.estimate import estimate_of_run
         from layerwise.swarm.gathering import gathered
 
@@ -183,6 +186,8 @@ class Serving(ModelOptions, Action):
         where = None if self.in_process else self.ray or "local"
         nodes = self._nodes()
         count = nodes if isinstance(nodes, int) else len(nodes)
+        if where == "local":  # the nodes of one thread each compute on the same machine
+            torch.set_num_threads(max(1, available_processors() - count))
         reporter.log(f"starting {count} nodes {'in this process' if where is None else f'on Ray ({where})'}")
         swarm = await gathered(
             stack, nodes, self.replicas, address=where, plan=self.plan, settings=self._settings(), estimate=estimate

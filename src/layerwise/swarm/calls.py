@@ -20,8 +20,8 @@ import torch
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.deadlines import HedgeBudget
+from layerwise.swarm.hop_queue import HopQueue
 from layerwise.swarm.messages import (
-    Array,
     Corrupt,
     Done,
     Failure,
@@ -46,9 +46,6 @@ TICK = 0.005
 LOOK = 0.05
 """Seconds between two looks for a replica that is free, while a node is late."""
 
-REPLAYED = 32
-"""Passes of a replay that a node runs in one hop; what others wait for it is run between two such hops."""
-
 
 def _stays() -> bool:
     return False
@@ -66,6 +63,7 @@ class Calling:
         self._sample = sample
         self._checks = f"check-{secrets.token_hex(8)}-"  # no client can call its request so
         self._numbers, self._order = count(), count()
+        self._queues: dict[str, HopQueue] = {}
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def hop(
@@ -78,7 +76,7 @@ class Calling:
         hedged = session.one_pass and self.settings.hedging
         replicas = self.members.holders({visit.layer for visit in hop.visits}, node) if hedged else []
         if not replicas:
-            return await self._replay(node, hop, may_leave, session.request)
+            return await self._hop(node, hop, may_leave, session.request)
         member = self.members[node]
         first = asyncio.ensure_future(self._hop(node, hop, may_leave, session.request))
         await asyncio.wait({first}, timeout=member.latencies.hedge_after(hop.work))
@@ -96,7 +94,7 @@ class Calling:
     async def once(self, node: str, hop: Hop, *, leaves: bool = False) -> Reply | Failure:
         """The answer to a hop of a request that has no other. One that `leaves` waits for no node that is late."""
         try:
-            return await self._replay(node, hop, lambda: leaves)
+            return await self._hop(node, hop, lambda: leaves)
         finally:
             self.begin(self.release(node, hop.request))
 
@@ -108,7 +106,7 @@ class Calling:
         arguments = selected(self._sample.arguments, [visit.layer.number for visit in visits])
         name = f"{self._checks}{next(self._numbers)}"
         given = Pass(0, self._sample.state, arguments)
-        response = await self.once(member.name, Hop(name, 0, visits, (given,), fresh=True))
+        response = await self.once(member.name, Hop(name, 0, visits, given, fresh=True))
         if isinstance(response, Reply):
             self.members.change(member.name, "live", "returned", f"{member.name} computes again")
         elif not isinstance(response, Late | Gone):
@@ -122,7 +120,7 @@ class Calling:
         """Tell a node to forget a request, behind what it was told before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self.members[node].latencies.patience()):
-                await self.transport.call(node, Release(request))
+                await self.transport.call(node, [Release(request)])
 
     def begin(self, work: Coroutine[Any, Any, object]) -> None:
         """Let something run that nobody waits for."""
@@ -135,27 +133,6 @@ class Calling:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _replay(self, node: str, hop: Hop, may_leave: Callable[[], bool], request: str = "") -> Reply | Failure:
-        """The answer to a hop, which is cut into several where it replays many passes: a node has one replay at a
-        time, and runs the hops of others between its parts."""
-        if len(hop.passes) == 1:
-            return await self._hop(node, hop, may_leave, request)
-        member = self.members[node]
-        states: list[Array] = []
-        reply: Reply | None = None
-        async with member.replaying:
-            for first in range(0, len(hop.passes), REPLAYED):
-                if member.state != "live":
-                    return Late(node, 0.0)
-                part = replace(hop, passes=hop.passes[first : first + REPLAYED], fresh=hop.fresh and not first)
-                response = await self._hop(node, part, may_leave, request)
-                if not isinstance(response, Reply):
-                    return response
-                reply = response
-                states += response.states
-        assert reply is not None, "a hop has a pass"
-        return replace(reply, states=tuple(states if hop.every else states[-1:]))
 
     async def _hop(
         self, node: str, hop: Hop, may_leave: Callable[[], bool] = _stays, request: str = ""
@@ -190,29 +167,19 @@ class Calling:
         otherwise is not held against the node. A check is sent at once, since it is to find out about the others.
         """
         clock = asyncio.get_running_loop().time
-        sent: asyncio.Future[Response] | None = None
-        took, order = 0.0, -1
+        took = 0.0
+        queued = self._queue(member.name).put(hop, at_once=self._is_check(hop))
+        answer = queued.answer
 
         def ended(done: asyncio.Future[Response]) -> None:
             nonlocal took
             if done.cancelled():
                 del member.owed[hop.number]
             else:
-                took = member.hear(hop.number, order, clock())
-            if not self._is_check(hop):
-                member.turn.release()
+                took = member.hear(hop.number, queued.order, clock())
 
-        async def in_turn() -> Response:
-            nonlocal sent, order
-            if not self._is_check(hop):
-                await member.turn.acquire()
-            order = next(self._order)
-            sent = asyncio.ensure_future(self.transport.call(member.name, hop))
-            sent.add_done_callback(ended)
-            return await asyncio.shield(sent)
-
+        answer.add_done_callback(ended)
         member.owed[hop.number] = (clock(), hop.work)
-        answer = asyncio.ensure_future(in_turn())
         overtaken: float | None = None
         noted = not request
         try:
@@ -220,14 +187,13 @@ class Calling:
                 now, work = clock(), member.oldest_work
                 deadline = member.latencies.deadline(work, self.members.latencies)
                 patience, silent = member.latencies.patience(work), member.silent(now)
-                if sent is not None and member.answered > order and overtaken is None:
+                if -1 < queued.order < member.answered and overtaken is None:
                     overtaken = now
                 if silent >= patience:
                     text = f"{member.name} has answered nothing for {silent:.2f} s"
                     self.members.change(member.name, "suspected", "late", text)
                 if silent >= patience or (overtaken is not None and now - overtaken >= deadline):
-                    if sent is not None:
-                        sent.cancel()
+                    answer.cancel()
                     return 0.0, Late(member.name, silent)
                 if silent >= deadline:
                     if not noted:
@@ -245,26 +211,26 @@ class Calling:
                 if answer.done():
                     return took, answer.result()
         finally:
-            answer.cancel()
-            if sent is None:
-                del member.owed[hop.number]
-            elif not sent.done():  # what the node has begun it ends; if nothing ever comes, its turn is over
-                asyncio.get_running_loop().call_later(member.latencies.patience(hop.work), sent.cancel)
+            if queued.order < 0:
+                answer.cancel()
+            elif not answer.done():  # what the node has begun it ends; if nothing ever comes, the next hops are sent
+                asyncio.get_running_loop().call_later(member.latencies.patience(hop.work), answer.cancel)
+
+    def _queue(self, node: str) -> HopQueue:
+        return self._queues.setdefault(node, HopQueue(node, self.transport.call, self._order))
 
 
 def _flaw(hop: Hop, reply: Reply) -> str | None:
     """What is wrong with a reply by itself, in words; `None` for one that can be meant."""
-    requested = (hop.request, hop.number, hop.passes[-1].index)
+    requested = (hop.request, hop.number, hop.given.index)
     if (reply.request, reply.number, reply.index) != requested:
         return f"answered hop {reply.number} of {reply.request} when asked for hop {hop.number} of {hop.request}"
-    if len(reply.states) != (len(hop.passes) if hop.every else 1):
-        return f"returned {len(reply.states)} states for {len(hop.passes)} passes"
-    for state, given in zip(reply.states[::-1], hop.passes[::-1], strict=False):
-        if (state.shape, state.dtype) != (given.state.shape, given.state.dtype):
-            return f"returned a state of {state.shape} {state.dtype} for one of {given.state.shape} {given.state.dtype}"
-        try:
-            if not torch.isfinite(to_tensor(state)).all():
-                return "returned numbers that are not finite"
-        except SwarmError as error:
-            return str(error)
+    state, given = reply.state, hop.given.state
+    if (state.shape, state.dtype) != (given.shape, given.dtype):
+        return f"returned a state of {state.shape} {state.dtype} for one of {given.shape} {given.dtype}"
+    try:
+        if not torch.isfinite(to_tensor(state)).all():
+            return "returned numbers that are not finite"
+    except SwarmError as error:
+        return str(error)
     return None

@@ -22,7 +22,7 @@ MOST_REPLICAS = 2
 
 
 Kind: TypeAlias = tuple[tuple[RemoteLayer, ...], bool]
-"""What hops are compared by: the layers, and whether a prompt is read."""
+"""What hops are compared by: the layers, and whether a text is read from its beginning."""
 
 
 class ReplicaComparison:
@@ -51,7 +51,7 @@ class ReplicaComparison:
         chosen = is_compared(node, record.answers, record.requests if begins else None, self.share, self.seed)
         record.answers += 1
         record.requests += begins
-        change = norm_change(_wide(hop.passes[-1].state), _wide(reply.states[-1]))
+        change = norm_change(_wide(hop.given.state), _wide(reply.state))
         if self._bounds[kind].holds(change) is False:
             record.strikes += 1
             if record.strikes >= STRIKES and not self.members.holders(kind[0], node):
@@ -63,22 +63,22 @@ class ReplicaComparison:
         self._bounds[kind].learn(change)
         return "a spot check" if chosen else None
 
-    async def wrong(self, node: str, hop: Hop, reply: Reply, why: str) -> frozenset[str]:
-        """The nodes that a comparison of this answer proves wrong; they are quarantined.
+    async def wrong(self, node: str, hop: Hop, whole: Hop, reply: Reply, why: str) -> frozenset[str]:
+        """The nodes that a comparison of the answer to `hop` proves wrong; they are quarantined.
 
-        `hop` holds all passes of the request so far. Where two answers differ a third is asked for: of another
-        replica, of the node itself, or of the router's own layers. These are asked, too, where replicas agree on a
-        state whose norms are outside their bounds.
+        Others are given the `whole`, all tokens up to those of the hop. Where two answers differ a third is asked for:
+        of another replica, of the node itself, or of the router's own layers. These are asked, too, where replicas
+        agree on a state whose norms are outside their bounds.
         """
-        answers: list[tuple[str, Tensor]] = [(node, _wide(reply.states[-1]))]
+        answers: list[tuple[str, Tensor]] = [(node, _wide(reply.state))]
         others = self.members.holders(_kind(hop)[0], node)[:MOST_REPLICAS]
-        given = hop.passes[-1].state
+        given = hop.given.state
         eps = torch.finfo(getattr(torch, given.dtype)).eps
         tolerated = tolerance(given.shape[-1], len(hop.visits), eps)
         outside = self._bounds[_kind(hop)].holds(norm_change(_wide(given), answers[0][1])) is False
         judgement = Judgement(frozenset(), frozenset())
         for other in (*others, node) if others else ():
-            answer = await self._again(other, hop)
+            answer = await self._again(other, whole, reply.state.shape[-2])
             if answer is None:
                 continue
             answers.append((other, answer))
@@ -88,7 +88,7 @@ class ReplicaComparison:
         # Two that are broken alike agree; so where the norms are like none before, agreement is not enough.
         is_settled = bool(judgement.right) and not (outside and node in judgement.right)
         if not is_settled and self.referee is not None:
-            judgement = self._refereed(hop, answers, tolerated)
+            judgement = self._refereed(whole, answers, tolerated, reply.state.shape[-2])
         against = f"that of {' and '.join(sorted(judgement.right))}" if judgement.right else "its own or the router's"
         what = f"layers {hop.visits[0].layer.name} to {hop.visits[-1].layer.name}, {why}"
         for name in sorted(judgement.wrong):
@@ -98,24 +98,24 @@ class ReplicaComparison:
     def _quarantine(self, node: str, reason: str) -> None:
         self.members.change(node, "quarantined", "quarantined", f"{node}: {reason}")
 
-    def _refereed(self, hop: Hop, answers: list[tuple[str, Tensor]], tolerated: float) -> Judgement:
+    def _refereed(self, whole: Hop, answers: list[tuple[str, Tensor]], tolerated: float, tokens: int) -> Judgement:
         """Who is right by the router's own layers."""
         assert self.referee is not None, "there is a referee"
-        renamed = self._renamed(hop)
+        renamed = self._renamed(whole)
         own = self.referee.handle(renamed)
         self.referee.handle(Release(renamed.request))
         if not isinstance(own, Reply):
             return Judgement(frozenset(), frozenset())
-        return _judged([*answers, (ROUTER, _wide(own.states[-1]))], tolerated)
+        return _judged([*answers, (ROUTER, _wide(own.state)[..., -tokens:, :])], tolerated)
 
-    def _renamed(self, hop: Hop) -> Hop:
-        """The hop as one of a request of its own, from the first pass on."""
-        return replace(hop, request=f"{hop.request}/compared-{next(self._numbers)}", number=0, fresh=True, every=False)
+    def _renamed(self, whole: Hop) -> Hop:
+        """All tokens up to those of a hop as a request of its own."""
+        return replace(whole, request=f"{whole.request}/compared-{next(self._numbers)}", number=0, fresh=True)
 
-    async def _again(self, node: str, hop: Hop) -> Tensor | None:
-        """What a node answers to the hop under another name, from the first pass on."""
-        response = await self.calling.once(node, self._renamed(hop), leaves=True)
-        return _wide(response.states[-1]) if isinstance(response, Reply) else None
+    async def _again(self, node: str, whole: Hop, tokens: int) -> Tensor | None:
+        """What a node answers for the last `tokens` when it is given all of them under another name."""
+        response = await self.calling.once(node, self._renamed(whole), leaves=True)
+        return _wide(response.state)[..., -tokens:, :] if isinstance(response, Reply) else None
 
 
 def _judged(answers: Sequence[tuple[str, Tensor]], tolerated: float, outside: Collection[str] = ()) -> Judgement:
@@ -132,7 +132,7 @@ def relative_difference(left: Tensor, right: Tensor) -> float:
 
 
 def _kind(hop: Hop) -> Kind:
-    return tuple(visit.layer for visit in hop.visits), hop.passes[-1].index == 0
+    return tuple(visit.layer for visit in hop.visits), hop.fresh
 
 
 def _wide(array: Array) -> Tensor:

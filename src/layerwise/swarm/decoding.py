@@ -1,67 +1,24 @@
-"""Text from a model whose layers are elsewhere: the loop of `generate`, one asynchronous pass a token.
-
-What `generate` prepares (processors of logits, criteria to stop, settings of the model) is taken from `generate`
-itself, so that tokens are those that it would choose. What is left is the loop.
-
-The keys and values of a request are where its layers are. The model around the layers needs only their number, for
-positions and masks, and asks the cache for it. `advance` therefore fills the cache of `generate` with rows of one zero
-a token.
-"""
+"""Text from a model whose layers are elsewhere: the loop of `generate`, one asynchronous pass a token."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers.cache_utils import (
-    Cache,
-    CacheLayerMixin,
-    DynamicCache,
-    EncoderDecoderCache,
-    LinearAttentionCacheLayerMixin,
-)
 
-from layerwise.errors import SwarmError
-from layerwise.stack import Capture, Stack
+from layerwise.swarm.head import BatchedHead
+from layerwise.swarm.reading import Prepared, Reading, prepared
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.router import Router
-
-
-@dataclass
-class _Prepared:
-    """What `generate` has made ready before its own loop."""
-
-    ids: Tensor
-    processors: Any
-    criteria: Any
-    config: Any
-    inputs: dict[str, Any]
-
-
-def prepared(stack: Stack, ids: Tensor, options: dict[str, Any]) -> _Prepared:
-    """What `model.generate(ids, **options)` would begin with. Raises `SwarmError` for a search with beams."""
-    model: Any = stack.model
-
-    def take(model: Any, input_ids: Tensor, **given: Any) -> _Prepared:
-        processors, criteria = given.pop("logits_processor"), given.pop("stopping_criteria")
-        config = given.pop("generation_config")
-        given.pop("synced_gpus", None)
-        given.pop("streamer", None)
-        return _Prepared(input_ids, processors, criteria, config, given)
-
-    if options.get("num_beams", 1) != 1:
-        raise SwarmError("a swarm does not search with beams: leave out num_beams, or run the model in one process")
-    made: Any = model.generate(ids, custom_generate=take, **options)
-    return made
 
 
 async def decode(
     router: Router,
     session: SwarmRequest,
-    stack: Stack,
+    head: BatchedHead,
     ids: Tensor,
     draws: Callable[[int], torch.Generator] | None = None,
     **options: Any,
@@ -70,96 +27,36 @@ async def decode(
 
     Sampling draws token `n` from `draws(n)`, or like `generate` from torch's own.
     """
-    model: Any = stack.model
-    ready = prepared(stack, ids, options)
-    ids, inputs = ready.ids, ready.inputs
-    cache = find_cache(inputs)
+    reading = Reading(head.stack, prepared(head.stack, ids, options))
+    ready, ids = reading.ready, reading.ready.ids
     unfinished = torch.ones(ids.shape[0], dtype=torch.long, device=ids.device)
     padding = ready.config._pad_token_tensor
     ends = any(hasattr(criterion, "eos_token_id") for criterion in ready.criteria)
-    kinds = getattr(stack.text_config, "layer_types", None) or [None] * stack.depth
-    first = True
     while unfinished.any():
-        with torch.inference_mode():
-            length = None if first or cache is None else 1
-            given = model.prepare_inputs_for_generation(
-                ids, next_sequence_length=length, is_first_iteration=first, **inputs
-            )
-            captured = stack.capture_pass({**given, "return_dict": True})
-        session.recapture = _recapture(stack, ids, inputs)
-        if cache is None:
+        captured = reading.capture(ids)
+        session.recapture = partial(reading.recapture, ids, ready.inputs)
+        if captured.state.shape[-2] >= ids.shape[1]:  # also of a model that leaves its cache empty
             session.begin_again()
         state = await router.forward(session, captured)
+        outputs = await head.outputs(state, captured.inputs)
         with torch.inference_mode():
-            outputs = stack.finish_pass(state, captured.inputs)
-            inputs = model._update_model_kwargs_for_generation(outputs, inputs, is_encoder_decoder=False)
-            cache = find_cache(inputs)
-            if cache is not None:
-                advance(cache, kinds, state.shape[0], state.shape[1])
+            reading.passed(outputs, state)
             chosen = _chosen(ready, ids, outputs.logits[:, -1], None if draws is None else draws(session.tokens))
             if ends:
                 chosen = chosen * unfinished + padding.to(ids.device) * (1 - unfinished)
             ids = torch.cat([ids, chosen[:, None]], dim=-1)
             unfinished = unfinished & ~ready.criteria(ids, None)
-        first = False
         session.tokens += 1
         yield chosen
 
 
-def _chosen(ready: _Prepared, ids: Tensor, logits: Tensor, generator: torch.Generator | None) -> Tensor:
+def _chosen(ready: Prepared, ids: Tensor, logits: Tensor, generator: torch.Generator | None) -> Tensor:
     """The next token of every text."""
     scores = ready.processors(ids, logits.to(copy=True, dtype=torch.float32, device=ids.device))
     if not ready.config.do_sample:
         return torch.argmax(scores, dim=-1)
     chances = torch.softmax(scores, dim=-1)
     return torch.multinomial(chances, num_samples=1, generator=generator).squeeze(1)
-
-
-def _recapture(stack: Stack, ids: Tensor, inputs: dict[str, Any]) -> Any:
-    """How to make one pass of all tokens so far, with an empty cache."""
-    model: Any = stack.model
-
-    def recapture() -> Capture:
-        fresh = dict(inputs)
-        for name, value in inputs.items():
-            if isinstance(value, Cache):
-                config = model.config.get_text_config(decoder=True)
-                kind: Any = type(value)
-                fresh[name] = DynamicCache(config=config) if kind is DynamicCache else kind()
-        for name in ("position_ids", "cache_position"):
-            fresh.pop(name, None)
-        with torch.inference_mode():
-            given = model.prepare_inputs_for_generation(ids, is_first_iteration=True, **fresh)
-            return stack.capture_pass({**given, "return_dict": True})
-
-    return recapture
-
-
-def find_cache(inputs: Any) -> Cache | None:
-    """The cache among the inputs of a model's forward, if there is one."""
-    return next((value for value in inputs.values() if isinstance(value, Cache)), None)
-
-
-def advance(cache: Cache, kinds: Sequence[str | None], batch: int, tokens: int) -> None:
-    """Let `cache` look as if every layer had read `tokens` more tokens of `batch` texts.
-
-    `kinds` are the layer types by the configuration, for a cache that was not built from it: layers of linear attention
-    leave no keys in it.
-    """
-    own: Any = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-    nothing = torch.zeros(batch, 1, tokens, 1)
-    if own.layer_class_to_replicate is not None:
-        for layer, kind in enumerate(kinds):
-            if kind is None or not kind.startswith("linear"):
-                own.update(nothing, nothing, layer)
-        return
-    for layer in own.layers:
-        if isinstance(layer, LinearAttentionCacheLayerMixin):
-            layer.has_previous_state = dict.fromkeys(layer.has_previous_state, True)
-        if isinstance(layer, CacheLayerMixin):
-            layer.update(nothing, nothing)
-        if hasattr(layer, "update_indexer"):
-            layer.update_indexer(torch.zeros(batch, tokens, 1))
 
 
 REPLACEMENT = "�"

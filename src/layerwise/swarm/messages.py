@@ -15,7 +15,7 @@ unpickling runs whatever it is sent; only the classes of this module are made ag
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Final, Protocol, TypeAlias
@@ -93,7 +93,8 @@ class Arguments:
 class Pass:
     """The part of a forward pass that a node is to run: the state that enters, and the arguments of the blocks.
 
-    `index` numbers the passes of a request: 0 reads the prompt, each later one a token.
+    `index` numbers the passes of a request: 0 reads the prompt, each later one a token. The state of a replay holds
+    the tokens of all passes up to this one.
     """
 
     index: int
@@ -103,35 +104,29 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """Run `visits` one after another on the state of each of the `passes`, in turn.
+    """Run `visits` one after another on the state of the pass `given`.
 
-    One pass is the ordinary hop; several are the replay of what another node did before. With `fresh` the node first
-    forgets what it knows of the visits, as at the beginning of a request; otherwise its caches must hold exactly the
-    passes before the first one. `number` counts the hops of a request, so that a node drops one that comes twice, or
-    after a later one. `every` asks for the state after each of the passes, not the last alone.
+    With `fresh` the node first forgets what it knows of the visits, as at the beginning of a request, or where it is
+    given at once what another node did in several passes before; otherwise its caches must hold exactly the passes
+    before this one. `number` counts the hops of a request, so that a node drops one that comes twice, or after a later
+    one.
     """
 
     request: str
     number: int
     visits: tuple[RemoteVisit, ...]
-    passes: tuple[Pass, ...]
+    given: Pass
     fresh: bool = False
-    every: bool = False
-
-    @property
-    def evaluations(self) -> int:
-        """Layer evaluations that the hop asks for."""
-        return len(self.visits) * len(self.passes)
 
     @property
     def work(self) -> int:
         """Layer evaluations times the tokens that each runs on."""
-        return len(self.visits) * sum(prod(each.state.shape[:-1]) for each in self.passes)
+        return len(self.visits) * prod(self.given.state.shape[:-1])
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The states that the visits of hop `number` arrived at; `index` is the pass of the last one.
+    """The state that the visits of hop `number` arrived at in the pass `index`.
 
     `seconds` is the time that the layers took, on the node's clock, without what carried the message. `process` names
     the process that answers: one that is started under the name of another has a new one.
@@ -141,7 +136,7 @@ class Reply:
     request: str
     number: int
     index: int
-    states: tuple[Array, ...]
+    state: Array
     seconds: float
     process: str = ""
 
@@ -236,8 +231,8 @@ class Transport(Protocol):
         """Whether no node will ever answer again, since what started them has ended."""
         ...
 
-    async def call(self, node: str, message: Message) -> Response:
-        """What the node answers to the message, or how the call failed."""
+    async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
+        """What the node answers to each of the messages, or how the call failed. It may run hops together."""
         ...
 
     async def close(self) -> None:

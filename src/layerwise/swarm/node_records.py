@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -19,9 +18,6 @@ MOST_EVENTS = 1000
 """Events that are remembered; older ones are forgotten."""
 
 
-AHEAD = 16
-"""Calls that a node is sent at a time: with fewer it waits for a router that is busy."""
-
 MOST_SERVED = 100
 """The last requests of a node that are remembered by name."""
 
@@ -31,12 +27,11 @@ class NodeRecord:
     """One node: what it holds, its state, what its hops took, and what is known of its answers.
 
     `owed` are the calls under way by number, with the moment and the work of each, also those that nobody waits for any
-    more. `heard` is the moment of the last answer, and `answered` says which of the calls in the order of sending was
-    the latest that has one. Few calls are sent ahead, each of which holds a `turn`; one that waits for its turn can be
-    taken back. `process` is the process that answers under the node's name.
+    more. `heard` is the moment of the last answer, `before` that of the answer before it, and `last` the number of its
+    call in the order of sending; `answered` is the greatest such number. `process` is the process that answers under
+    the node's name.
     `answers` and `requests` count what a `ReplicaComparison` has looked at, `strikes` are the last answers in a row
-    that changed the norm of the state as none before, and `served` the last requests that used its answers. One
-    replay at a time holds `replaying`.
+    that changed the norm of the state as none before, and `served` the last requests that used its answers.
     """
 
     capacity: Capacity
@@ -46,6 +41,8 @@ class NodeRecord:
     reason: str = ""
     owed: dict[int, tuple[float, int]] = field(default_factory=dict)
     heard: float = -inf
+    before: float = -inf
+    last: int = -1
     answered: int = -1
     probed: float = 0.0
     process: str = ""
@@ -55,8 +52,6 @@ class NodeRecord:
     requests: int = 0
     strikes: int = 0
     served: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_SERVED))
-    replaying: asyncio.Lock = field(default_factory=asyncio.Lock)
-    turn: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AHEAD))
     overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
 
@@ -80,11 +75,12 @@ class NodeRecord:
         return now - max(self.heard, next(began for began, _ in self.owed.values())) if self.owed else 0.0
 
     def hear(self, number: int, order: int, now: float) -> float:
-        """Note that call `number`, sent as this one in `order`, was answered; the seconds since it was made, or since
-        the answer before it."""
-        seconds = now - max(self.heard, self.owed.pop(number)[0])
+        """Note that hop `number` was answered, whose call was this one in `order`; the seconds since it was made, or
+        since the answer before it. Hops of one call took the same time."""
+        if order != self.last:
+            self.before, self.last = self.heard, order
         self.heard, self.answered, self.probed = now, max(self.answered, order), 0.0
-        return seconds
+        return now - max(self.before, self.owed.pop(number)[0])
 
     def observe(self, seconds: float, reply: Reply, hop: Hop) -> None:
         """Note a hop that was answered: how long it took, how long of that the layers, and by which process.
@@ -94,7 +90,7 @@ class NodeRecord:
         self.hops += 1
         self.latencies.record(seconds, hop.work)
         self.overhead.append(max(seconds - reply.seconds, 0.0))
-        self.per_layer.append(reply.seconds / hop.evaluations)
+        self.per_layer.append(reply.seconds / len(hop.visits))
         if self.process and self.process != reply.process:
             self.answers = self.strikes = 0
             self.served.clear()

@@ -1,8 +1,8 @@
 """Many requests at once on one swarm, how each ended, and how long the slowest token may take.
 
 A token that meets a lost node waits until that is late, or as long as its patience says where no other node is free,
-and then for the replay: the node that takes over runs every pass that its predecessor ran, behind the other requests
-that it takes over as well.
+and then for the replay: the node that takes over runs all tokens at once that its predecessor ran one by one, behind
+the other requests that it takes over as well.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from torch import Tensor
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import Answer, Decoding
-from layerwise.swarm.calls import REPLAYED
 from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.swarm import Swarm
@@ -42,14 +41,13 @@ class Load:
 
     @property
     def replay(self) -> float:
-        """The most seconds until a node has run again, for every request, all passes on all layers that it holds."""
-        hops = 1 + self.new // REPLAYED
-        return self.streams * (hops * self.hop + self.new * self.most_held * self.layer)
+        """The most seconds until a node has run again, for every request, all tokens on all layers that it holds."""
+        return self.streams * (self.hop + self.most_held * self.layer)
 
     def silence(self, settings: SwarmSettings) -> float:
         """The most seconds for which a node is waited for that answers nothing, or whose answers are lost."""
         latencies = Latencies(settings.first_deadline, settings.hop_floor)
-        work = self.most_held * (self.prompt + self.new + REPLAYED)
+        work = self.most_held * (self.prompt + self.new)
         return latencies.patience(work) + latencies.patience(0)
 
 

@@ -19,16 +19,20 @@ from layerwise.swarm.answer import UNKNOWN, Expected, TokenSpan
 from layerwise.swarm.live_plan import LivePlan
 from layerwise.swarm.messages import Arguments, Array, Pass, RemoteLayer, RemoteVisit
 from layerwise.swarm.route import Leg
-from layerwise.swarm.wire import selected
+from layerwise.swarm.wire import encode, joined, selected
 
 
 @dataclass(slots=True)
 class RecordedPass:
-    """One forward pass: the arguments of the blocks, and by place the state that entered there."""
+    """One forward pass: the arguments of the blocks, and by place the state that entered there.
+
+    `whole` is the pass of all tokens up to those of this one, once somebody has needed it.
+    """
 
     index: int
     arguments: Arguments
     entering: dict[int, Array] = field(default_factory=dict)
+    whole: RecordedPass | None = None
     _selected: dict[tuple[int, ...], Arguments] = field(default_factory=dict)
 
     def entered(self, slot: int, chain: Sequence[int], missing: frozenset[int]) -> Array | None:
@@ -109,6 +113,15 @@ class SwarmRequest:
         assert live is not None, "a plan has a layer"
         key = f"{request}/{secrets.token_hex(8)}"
         return cls(request, key, requested, live, tuple(range(len(live.steps))), one_pass)
+
+    def replay(self, record: RecordedPass, visits: Sequence[RemoteVisit], states: Sequence[Array]) -> Pass:
+        """All passes up to `record` as one, for a node that has seen none of them: `states` have entered the visits."""
+        if len(states) == 1:
+            return record.part(visits, states[0])
+        if record.whole is None:
+            assert self.recapture is not None, "a request of several passes can be captured again"
+            record.whole = RecordedPass(record.index, encode(self.recapture().calls, record.arguments.layers))
+        return record.whole.part(visits, joined(states))
 
     def reorder(self, visits: Sequence[RemoteVisit]) -> None:
         """Run the visits in another order from now on; only before the first pass.

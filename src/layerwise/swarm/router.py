@@ -28,7 +28,7 @@ from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.request import RecordedPass, SwarmRequest
 from layerwise.swarm.route import Leg, Offer, Uncovered, cheapest, next_leg
 from layerwise.swarm.settings import Quorum
-from layerwise.swarm.wire import encode, to_array, to_tensor
+from layerwise.swarm.wire import encode, parted, to_array, to_tensor
 
 MOST_FAILURES = 3
 """Hops of one pass that a node may fail before the pass goes on without it."""
@@ -207,25 +207,23 @@ class Router:
     async def _hop(self, session: SwarmRequest, record: RecordedPass, leg: Leg, state: Array) -> Array | None:
         """The state that `leg` arrives at, or `None` when its node has failed and the rest needs another route."""
         again = bool(record.index) and session.seen(leg) != record.index
-        current = record.part(leg.visits, state)
-        passes = [current]
+        states = [state]
         if again:
             earlier = await self._entered(session, record, leg)
             if earlier is None:
                 return None
-            passes = [each.part(leg.visits, known) for each, known in zip(session.passes, earlier, strict=True)]
-            passes.append(current)
-        hop = Hop(session.key, 0, leg.visits, tuple(passes), again or record.index == 0)
+            states = [*earlier, state]
+        hop = Hop(session.key, 0, leg.visits, session.replay(record, leg.visits, states), again or record.index == 0)
         response = await self._called(session, record, leg, hop)
         if response is None:
             return None
         if again:
-            text = f"{leg.node} ran the {len(passes) - 1} passes before on {_named(leg.visits)}"
+            text = f"{leg.node} ran the {len(states) - 1} passes before on {_named(leg.visits)}"
             self.members.note("replayed", text, node=leg.node, request=session.request)
         if not await self._believed(session, record, hop, response):
             return None
         self._uses(session, response.node)
-        return response.states[-1]
+        return parted(response.state, _tokens(states))[-1]
 
     def _uses(self, session: SwarmRequest, node: str) -> None:
         if node not in session.used:
@@ -237,8 +235,7 @@ class Router:
 
         def may_leave() -> bool:
             others = self.members.live({leg.node, *session.failures})
-            free = [member.layers for member in others if not (record.index and member.replaying.locked())]
-            return {visit.layer for visit in leg.visits} <= frozenset().union(*free)
+            return {visit.layer for visit in leg.visits} <= frozenset().union(*(each.layers for each in others))
 
         session.touched.add(leg.node)
         response = await self.calling.hop(leg.node, hop, session, may_leave)
@@ -258,18 +255,13 @@ class Router:
         why = self.comparison.reason(reply.node, hop, reply, begins=record.index == 0)
         if why is None:
             return True
-        slot, missing = hop.visits[0].slot, session.missing_slots()
-        if len(hop.passes) <= record.index:
-            known = [each.entered(slot, session.chain, missing) for each in session.passes]
-            if not session.history_whole or any(state is None for state in known):
+        whole = hop
+        if not hop.fresh:
+            known = self._known(session, hop.visits[0].slot)
+            if not session.history_whole or known is None:
                 return True
-            earlier = [
-                each.part(hop.visits, state)
-                for each, state in zip(session.passes, known, strict=True)
-                if state is not None
-            ]
-            hop = replace(hop, passes=(*earlier, *hop.passes))
-        wrong = await self.comparison.wrong(reply.node, hop, reply, why)
+            whole = replace(hop, given=session.replay(record, hop.visits, [*known, hop.given.state]))
+        wrong = await self.comparison.wrong(reply.node, hop, whole, reply, why)
         for node in wrong:
             for other in self.sessions:
                 other.doubt(node)
@@ -284,28 +276,34 @@ class Router:
         """
         if not session.history_whole:
             raise _BeginAgain
-        slot, missing = leg.visits[0].slot, session.missing_slots()
-        known = [each.entered(slot, session.chain, missing) for each in session.passes]
-        if None not in known:
-            return [state for state in known if state is not None]
+        slot = leg.visits[0].slot
+        known = self._known(session, slot)
+        if known is not None:
+            return known
         position = session.live.visits.index(leg.visits[0])
         before = next((each for each in session.legs if each.visits[-1] == session.live.visits[position - 1]), None)
         if before is None:  # what led here was routed before; the states have to be made from the tokens
             raise _BeginAgain
         states = await self._entered(session, record, before)
-        entered = record.entered(before.visits[0].slot, session.chain, missing)
+        entered = record.entered(before.visits[0].slot, session.chain, session.missing_slots())
         if states is None or entered is None:
             return None
-        replayed = [*session.passes, record]
-        passes = [each.part(before.visits, state) for each, state in zip(replayed, [*states, entered], strict=True)]
-        hop = Hop(session.key, 0, before.visits, tuple(passes), fresh=True, every=True)
+        states = [*states, entered]
+        hop = Hop(session.key, 0, before.visits, session.replay(record, before.visits, states), fresh=True)
         response = await self._called(session, record, before, hop)
         if response is None:
             return None
         self._uses(session, response.node)
-        for each, state in zip(session.passes, response.states, strict=False):
+        earlier = parted(response.state, _tokens(states))[:-1]
+        for each, state in zip(session.passes, earlier, strict=True):
             each.entering[slot] = state
-        return list(response.states[:-1])
+        return earlier
+
+    @staticmethod
+    def _known(session: SwarmRequest, slot: int) -> list[Array] | None:
+        """The states that entered at a place in all earlier passes, if all of them are there."""
+        known = [each.entered(slot, session.chain, session.missing_slots()) for each in session.passes]
+        return None if None in known else [state for state in known if state is not None]
 
     # -- loss and return ------------------------------------------------------------------------------------------
 
@@ -370,6 +368,10 @@ def _folded(
     step = Step(first.layer, opens=first.opens, closes=last.closes)
     with torch.no_grad():
         return to_array(follow(step, to_tensor(state), to_tensor(reached), groups))
+
+
+def _tokens(states: Sequence[Array]) -> list[int]:
+    return [state.shape[-2] for state in states]
 
 
 def _named(visits: Sequence[RemoteVisit]) -> str:

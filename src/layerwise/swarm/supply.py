@@ -88,7 +88,7 @@ class Supply:
             if node in done:
                 members.note("joined", f"{node} holds {len(moves.hold[node])} more layers", node=node)
         for node, layers in moves.drop.items():
-            await transport.call(node, UnloadLayers(self._with_others(layers)))
+            await transport.call(node, [UnloadLayers(self._with_others(layers))])
         self.placement = moves.after
         return bool(moves.hold or moves.drop)
 
@@ -104,6 +104,6 @@ class Supply:
             stack = self.stack.sources[source] if source else self.stack
             message = load_message(stack, numbers, source, halves=self.plan.has_sublayers())
             async with asyncio.timeout(HOLD_SECONDS):
-                response = await transport.call(node, message)
+                (response,) = await transport.call(node, [message])
             if not isinstance(response, Done):
                 raise SwarmError(f"{node} cannot hold layers {numbers}: {response}")

@@ -46,11 +46,13 @@ from layerwise.swarm.answer import (
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.decoding import TextStream, decode
 from layerwise.swarm.estimate import LossEstimate
+from layerwise.swarm.head import BatchedHead
 from layerwise.swarm.health import HealthChecks, sample_pass, smallest_inputs
 from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import Transport
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.node import local_node
+from layerwise.swarm.reading import refuse_unlike
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.router import Router
 from layerwise.swarm.settings import Quorum, SwarmSettings
@@ -95,16 +97,19 @@ class Swarm:
         self.quorum.check(len(layers))
         # Refuses what cannot be sent, before there is a loop to be closed.
         sample = sample_pass(stack, [layer.number for layer in layers])
+        referee = local_node("router", stack, layers, halves=self.plan.has_sublayers())
+        if _writes(stack):
+            refuse_unlike(stack, referee)
         self._transport = transport
         self._loop_factory = loop_factory
         self._runner = None if loop_factory is None else asyncio.Runner(loop_factory=loop_factory)
         self._members = NodeRecords(self._now, self.settings.first_deadline, self.settings.hop_floor)
         self.estimate = estimate
-        referee = local_node("router", stack, layers, halves=self.plan.has_sublayers())
         self._calling = Calling(transport, self._members, self.settings, sample)
         self.health = HealthChecks(self._calling, supply)
         single = estimate.single if estimate else None
         self.router = Router(self._calling, self.quorum, self.expected, referee, single)
+        self._head = BatchedHead(stack)
         self._running: dict[str, SwarmRequest] = {}
         self._names = count()
         self._completed = self._refused = self._degraded = self._tokens = 0
@@ -281,7 +286,7 @@ class Swarm:
             tokens: list[int] = []
             finish: Finish
             most, finish = options.get("max_new_tokens"), "stop"
-            async with aclosing(decode(self.router, session, self.stack, prompt, draws, **options)) as steps:
+            async with aclosing(decode(self.router, session, self._head, prompt, draws, **options)) as steps:
                 async for chosen in steps:
                     tokens.append(int(chosen))
                     self._tokens += 1

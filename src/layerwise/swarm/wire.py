@@ -60,6 +60,18 @@ def to_tensor(array: Array, device: torch.device | str = "cpu") -> Tensor:
     return made if device == "cpu" or device == _CPU else made.to(device)
 
 
+def joined(states: Sequence[Array]) -> Array:
+    """The states of passes one after another as the state of one pass of all their tokens."""
+    return states[0] if len(states) == 1 else to_array(torch.cat([to_tensor(each) for each in states], dim=-2))
+
+
+def parted(state: Array, tokens: Sequence[int]) -> list[Array]:
+    """The states of passes of so many `tokens` each, of which `state` is the joined one."""
+    if len(tokens) == 1:
+        return [state]
+    return [to_array(each) for each in torch.split(to_tensor(state), list(tokens), dim=-2)]
+
+
 @cache
 def _dtype(name: str) -> torch.dtype:
     dtype = getattr(torch, name, None)

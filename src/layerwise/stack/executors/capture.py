@@ -79,18 +79,17 @@ def capture(model: nn.Module, blocks: nn.ModuleList, trace: BlockTrace, inputs: 
     """
     states: list[Tensor] = []
     calls: list[Call] = []
+    own = own_blocks(blocks)
 
     def note(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         state = read_state(args, kwargs)
         states.append(state)
         calls.append(Call(args, kwargs))
-        if len(calls) == len(blocks):
+        if len(calls) == len(own):
             raise _Noted
         return state
 
-    stand_ins = [
-        Probe(block, container, note) for block, container in zip(own_blocks(blocks), trace.containers, strict=True)
-    ]
+    stand_ins = [Probe(block, container, note) for block, container in zip(own, trace.containers, strict=True)]
     with entries(blocks, stand_ins), suppress(_Noted):
         model(**inputs)
     return Capture(states[0], tuple(calls), inputs)

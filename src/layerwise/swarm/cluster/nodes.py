@@ -36,9 +36,9 @@ class NodeActor:
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self._node = Node(name, where)
 
-    def handle(self, packed: bytes) -> bytes:
-        """The answer to a message, both packed."""
-        return pack(self._node.handle(unpack(packed)))
+    def handle(self, packed: list[bytes]) -> list[bytes]:
+        """The answers to messages, all of them packed."""
+        return [pack(each) for each in self._node.handle_all([unpack(each) for each in packed])]
 
     def process(self) -> tuple[str, int]:
         """The host and the process that the node runs in."""
@@ -83,14 +83,15 @@ class RayTransport:
         """End the process of a node at once (SIGKILL), as a crash does."""
         self._ray.kill(self._actors[node], no_restart=True)
 
-    async def call(self, node: str, message: Message) -> Response:
-        """What the node answers to the message, or how the call failed."""
-        return await self._answer(node, self._actors[node].handle.remote(pack(message)))
+    async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
+        """What the node answers to each of the messages, or how the call failed."""
+        answers = await self._answers(node, self._actors[node].handle.remote([pack(each) for each in messages]))
+        return [answers] * len(messages) if isinstance(answers, Gone | Refused) else answers
 
-    async def _answer(self, node: str, reference: Any) -> Response:
+    async def _answers(self, node: str, reference: Any) -> Sequence[Response] | Gone | Refused:
         errors = self._ray.exceptions
         try:
-            response: Response = unpack(await reference)
+            responses: Sequence[Response] = [unpack(each) for each in await reference]
         except errors.ActorUnavailableError as error:  # Ray starts it again
             return Gone(node, cause_of(error))
         except errors.RayActorError as error:
@@ -101,7 +102,7 @@ class RayTransport:
         except errors.RayError as error:
             return Gone(node, cause_of(error))
         self._dead.discard(node)
-        return response
+        return responses
 
     async def close(self) -> None:
         """Stop every node, and the cluster if it was started here."""

@@ -11,7 +11,7 @@ import asyncio
 import random
 import selectors
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
@@ -83,8 +83,8 @@ class LocalTransport:
         """Never: nodes of this process return."""
         return False
 
-    async def call(self, node: str, message: Message) -> Response:
-        """The node's answer, after the time that the schedule says, if the schedule lets it answer.
+    async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
+        """The node's answers, after the time that the schedule says, if the schedule lets it answer.
 
         A node does one thing at a time. What it has begun it ends, though nobody waits for it any more; what waits
         for its turn is cancelled with the call.
@@ -93,40 +93,48 @@ class LocalTransport:
         loop = asyncio.get_running_loop()
         chance = random.Random(f"{self.schedule.seed}/{node}/{self.calls[node]}")
         arrives = loop.time()
-        takes = self._seconds(node, message, chance, arrives)
+        takes = self._seconds(node, messages, chance, arrives)
         turn = self._turns.setdefault(node, asyncio.Lock())
         await turn.acquire()
-        work = asyncio.ensure_future(self._carry_out(node, message, arrives, takes))
+        work = asyncio.ensure_future(self._carry_out(node, messages, arrives, takes))
         work.add_done_callback(lambda _: turn.release())
-        response = await asyncio.shield(work)
+        responses = await asyncio.shield(work)
         if self.schedule.of(node, "lost", loop.time()) is not None:
             await asyncio.sleep(1e9)
         wrong = self.schedule.of(node, "wrong", loop.time())
-        if wrong is not None and isinstance(response, Reply):
-            return _wronged(response, wrong.wrongness, chance)
-        return response
+        if wrong is None:
+            return responses
+        return [_wronged(each, wrong.wrongness, chance) if isinstance(each, Reply) else each for each in responses]
 
-    async def _carry_out(self, node: str, message: Message, arrives: float, takes: float) -> Response:
+    async def _carry_out(
+        self, node: str, messages: Sequence[Message], arrives: float, takes: float
+    ) -> Sequence[Response]:
         loop = asyncio.get_running_loop()
         await asyncio.sleep(takes)
         while (pause := self.schedule.of(node, "pause", loop.time())) is not None:
             await asyncio.sleep(min(pause.until, 1e9) - loop.time())
         if self._death(node, arrives, loop.time()) is not None:
-            return Gone(node, "is dead")
-        response = self.members[node].handle(message)
+            return [Gone(node, "is dead")] * len(messages)
+        responses = self.members[node].handle_all(messages)
         if self.schedule.of(node, "twice", loop.time()) is not None:
-            response = self.members[node].handle(message)
-        if isinstance(response, Reply) and isinstance(message, Hop) and self.schedule.layer:
-            # On virtual time nodes compute as fast as the schedule says; routes depend on it, and are to be repeated.
-            response = replace(response, seconds=self.schedule.layer * message.evaluations)
-        return response
+            responses = self.members[node].handle_all(messages)
+        if not self.schedule.layer:
+            return responses
+        # On virtual time nodes compute as fast as the schedule says; routes depend on it, and are to be repeated.
+        return [
+            replace(response, seconds=self.schedule.layer * len(message.visits))
+            if isinstance(response, Reply) and isinstance(message, Hop)
+            else response
+            for message, response in zip(messages, responses, strict=True)
+        ]
 
     async def close(self) -> None:
         """Nothing was started, so nothing is stopped."""
 
-    def _seconds(self, node: str, message: Message, chance: random.Random, now: float) -> float:
+    def _seconds(self, node: str, messages: Sequence[Message], chance: random.Random, now: float) -> float:
+        """What a call takes: hops that are sent together take as long as one of them."""
         schedule = self.schedule
-        evaluations = message.evaluations if isinstance(message, Hop) else 0
+        evaluations = max(len(each.visits) if isinstance(each, Hop) else 0 for each in messages)
         slow = schedule.of(node, "slow", now)
         usual = (schedule.hop + schedule.layer * evaluations) * chance.lognormvariate(0.0, schedule.jitter)
         return usual + (0.0 if slow is None else slow.seconds)
@@ -142,7 +150,7 @@ class LocalTransport:
 
 
 def _wronged(reply: Reply, wrongness: Wrongness, chance: random.Random) -> Reply:
-    return replace(reply, states=tuple(_wrong_array(state, wrongness, chance) for state in reply.states))
+    return replace(reply, state=_wrong_array(reply.state, wrongness, chance))
 
 
 def _wrong_array(state: Array, wrongness: Wrongness, chance: random.Random) -> Array:

@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -41,8 +42,10 @@ from layerwise.swarm.messages import (
     Response,
     UnloadLayers,
 )
+from layerwise.swarm.nodes.batch import BatchedCalls, batched, batches
 from layerwise.swarm.nodes.blocks import built_blocks
-from layerwise.swarm.wire import Calls, to_array, to_tensor
+from layerwise.swarm.trust import tolerance
+from layerwise.swarm.wire import to_array, to_tensor
 
 MOST_REQUESTS = 1024
 """Requests that a node keeps caches of; the one that has waited longest is forgotten, and replayed if it comes back."""
@@ -108,13 +111,13 @@ class _Request:
             own.cache = next(shared, None) or new_cache(kind)
         return own.cache
 
-    def forget(self, visits: Iterable[RemoteVisit]) -> None:
-        """Forget what these visits left; which hop ran them last is remembered."""
+    def forget(self, visits: Iterable[RemoteVisit], passes: int = 0) -> None:
+        """Forget what these visits left; which hop ran them last is remembered. So many `passes` come again at once."""
         for visit in visits:
             own = self.visited[visit]
             if type(own.cache) is DynamicCache:
                 own.cache.layers[visit.layer.number].reset()
-            own.cache, own.passes = None, 0
+            own.cache, own.passes = None, passes
 
 
 class Node:
@@ -128,6 +131,7 @@ class Node:
         self.process = secrets.token_hex(4)
         self._held: dict[RemoteLayer, HeldLayer] = {}
         self._requests: OrderedDict[str, _Request] = OrderedDict()
+        self._batched: dict[object, bool] = {}
 
     @property
     def layers(self) -> tuple[RemoteLayer, ...]:
@@ -165,9 +169,24 @@ class Node:
             return Refused(self.name, f"{type(error).__name__}: {error}")
         return Done(self.name)
 
+    def handle_all(self, messages: Sequence[Message]) -> Sequence[Response]:
+        """The answers to messages of one call. Hops that can be are run as one batch."""
+        answers: dict[int, Response] = {}
+        for places in batches(messages):
+            several = [messages[place] for place in places]
+            hops = [each for each in several if isinstance(each, Hop)]
+            together = self._handle_batch(hops) if len(hops) > 1 else list(map(self.handle, several))
+            answers.update(zip(places, together, strict=True))
+        return [answers[place] for place in range(len(messages))]
+
     # -- hops -----------------------------------------------------------------------------------------------------
 
     def _run(self, hop: Hop) -> Reply | Refused:
+        begun = self._begun(hop)
+        return begun if isinstance(begun, Reply | Refused) else self._ran(hop, begun)
+
+    def _begun(self, hop: Hop) -> _Request | Reply | Refused:
+        """The request of a hop that is to run now; else the answer to it."""
         layers = [self._held.get(visit.layer) for visit in hop.visits]
         if None in layers:
             absent = [visit.layer.name for visit in hop.visits if visit.layer not in self._held]
@@ -181,41 +200,104 @@ class Node:
             return Refused(self.name, f"has run hop {latest} of this request; hop {hop.number} came after it")
         for each in visited:
             each.hop = hop.number
+        first = hop.given.index
         if hop.fresh:
-            request.forget(hop.visits)
-        first, last = hop.passes[0].index, hop.passes[-1].index
+            request.forget(hop.visits, first)
         if any(each.passes != first for each in visited):
             counts = [(each.passes, visit.name) for each, visit in zip(visited, hop.visits, strict=True)]
             wrong = ", ".join(f"{count} of {name}" for count, name in counts if count != first)
             return Refused(self.name, f"holds {wrong} passes and was sent pass {first}: send the passes before it")
-        states, seconds = [], 0.0
+        return request
+
+    def _ran(self, hop: Hop, request: _Request) -> Reply:
         try:
-            for given in hop.passes:
-                state, taken = self._pass(request, hop.visits, given)
-                states.append(state)
-                seconds += taken
-                for each in visited:
-                    each.passes = given.index + 1
+            (state,), seconds = self._pass([request], hop.visits, [hop.given])
         except Exception:
             request.forget(hop.visits)
             raise
-        wanted = states if hop.every else states[-1:]
-        reply = Reply(self.name, hop.request, hop.number, last, tuple(map(to_array, wanted)), seconds, self.process)
+        return self._reply(hop, request, state, seconds)
+
+    def _handle_batch(self, hops: Sequence[Hop]) -> Sequence[Response]:
+        """The answers to hops that may run together. The first batch of a kind is compared with its hops one by one;
+        blocks that arrive at another state in a batch never run in one."""
+        kind = hops[0].visits, hops[0].given.arguments.calls
+        if self._batched.get(kind) is False:
+            return [self.handle(hop) for hop in hops]
+        with torch.inference_mode():
+            begun = [self._begun(hop) for hop in hops]
+            ready = [(hop, each) for hop, each in zip(hops, begun, strict=True) if isinstance(each, _Request)]
+            answers = iter(self._together(ready, kind))
+        return [next(answers) if isinstance(each, _Request) else each for each in begun]
+
+    def _together(self, ready: Sequence[tuple[Hop, _Request]], kind: Any) -> Sequence[Response]:
+        if len(ready) < 2:
+            return [self._alone(hop, request) for hop, request in ready]
+        visits, passes = ready[0][0].visits, [hop.given for hop, _ in ready]
+        if kind not in self._batched:
+            states = self._tried([request for _, request in ready], visits, passes)
+            replies = [self._alone(hop, request) for hop, request in ready]
+            self._batched[kind] = states is not None and all(map(self._agrees, replies, states))
+            return replies
+        try:
+            states, seconds = self._pass([request for _, request in ready], visits, passes)
+        except Exception as error:
+            self._batched[kind] = False
+            for _, request in ready:
+                request.forget(visits)
+            return [Refused(self.name, f"{type(error).__name__}: {error}")] * len(ready)
+        return [
+            self._reply(hop, request, state, seconds / len(ready))
+            for (hop, request), state in zip(ready, states, strict=True)
+        ]
+
+    def _alone(self, hop: Hop, request: _Request) -> Response:
+        try:
+            return self._ran(hop, request)
+        except Exception as error:
+            return Refused(self.name, f"{type(error).__name__}: {error}")
+
+    def _tried(
+        self, requests: Sequence[_Request], visits: Sequence[RemoteVisit], passes: Sequence[Pass]
+    ) -> Sequence[Tensor] | None:
+        """What a batch arrives at, on copies of what the requests left; `None` where it fails."""
+        try:
+            copies = [_Request(deepcopy({visit: each.visited[visit] for visit in visits})) for each in requests]
+            return self._pass(copies, visits, passes)[0]
+        except Exception:  # a block may fail in any way that is not used to batches
+            return None
+
+    @staticmethod
+    def _agrees(reply: Response, state: Tensor) -> bool:
+        if not isinstance(reply, Reply):
+            return False
+        alone = to_tensor(reply.state).double()
+        tolerated = tolerance(state.shape[-1], 1, torch.finfo(state.dtype).eps)
+        return bool((alone - state.cpu().double()).norm() <= tolerated * alone.norm())
+
+    def _reply(self, hop: Hop, request: _Request, state: Tensor, seconds: float) -> Reply:
+        for visit in hop.visits:
+            request.visited[visit].passes = hop.given.index + 1
+        reply = Reply(self.name, hop.request, hop.number, hop.given.index, to_array(state), seconds, self.process)
         request.last = reply
-        self.bytes += request.measure()
+        if hop.request in self._requests:
+            self.bytes += request.measure()
         while self.bytes > self.most_bytes and len(self._requests) > 1:
             self._release(next(iter(self._requests)))
         return reply
 
-    def _pass(self, request: _Request, visits: Sequence[RemoteVisit], given: Pass) -> tuple[Tensor, float]:
-        """One state through the visits, in turn, and the seconds that the blocks took."""
-        calls = Calls(given.arguments, self.device)
+    def _pass(
+        self, requests: Sequence[_Request], visits: Sequence[RemoteVisit], passes: Sequence[Pass]
+    ) -> tuple[Sequence[Tensor], float]:
+        """The states of one pass of each of the requests through the visits, in turn, and the seconds that the blocks
+        took."""
+        calls = BatchedCalls(passes, self.device)
         prepared = []
         for visit in visits:
             held = self._held[visit.layer]
-            args, kwargs, key = calls.of(visit.layer.number, partial(request.cache, visit, held.new_cache))
+            caches = [partial(request.cache, visit, held.new_cache) for request in requests]
+            args, kwargs, key = calls.of_batch(visit.layer.number, caches)
             prepared.append((held, visit.sublayer, args, kwargs, key))
-        state = to_tensor(given.state, self.device)
+        state = batched([to_tensor(given.state, self.device) for given in passes])
         started = time.perf_counter()
         for held, sublayer, args, kwargs, key in prepared:
             if isinstance(key, int):
@@ -227,7 +309,7 @@ class Node:
             else:
                 with _half(held, sublayer):
                     state = returned_state(held.block(*args, **kwargs))
-        return state, time.perf_counter() - started
+        return torch.split(state, 1) if len(passes) > 1 else [state], time.perf_counter() - started
 
     def _request(self, name: str) -> _Request:
         """What this request has left; those that are beyond the bounds are forgotten, the longest unheard of first."""

@@ -1,0 +1,133 @@
+"""Hops of several requests as one batch: every block runs once, on the states of all of them.
+
+Each request keeps its own cache. Keys and values of shorter texts are padded on the left, where a mask hides them, as
+`generate` does with prompts of several lengths. A matrix product of several rows rounds otherwise than one of each
+row, so a state differs from that of its request alone by rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+
+from layerwise.swarm.messages import Hop, Message, Pass
+from layerwise.swarm.wire import Calls, to_tensor
+
+MASK = "attention_mask"
+"""The keyword of a mask in the blocks of transformers; it is `None` where a text sees all that was before it."""
+
+Kind: TypeAlias = tuple[object, ...]
+
+
+def batches(messages: Sequence[Message]) -> list[list[int]]:
+    """The places of the messages that may run together: hops of different requests through the same visits, each by
+    one token, whose blocks are called alike. Any other message stands alone."""
+    kinds: dict[Kind, list[int]] = {}
+    for place, message in enumerate(messages):
+        kinds.setdefault(_kind(message) or (place,), []).append(place)
+    groups: list[list[int]] = []
+    for places in kinds.values():
+        distinct = {getattr(messages[place], "request", "") for place in places}
+        groups += [places] if len(distinct) == len(places) else [[place] for place in places]
+    return groups
+
+
+def is_one_token(hop: Hop) -> bool:
+    """Whether a hop takes one text one token further."""
+    return not hop.fresh and hop.given.state.shape[:-1] == (1, 1)
+
+
+def _kind(message: Message) -> Kind | None:
+    if not isinstance(message, Hop) or not is_one_token(message):
+        return None
+    arguments = message.given.arguments
+    return message.visits, arguments.layers, arguments.forms, arguments.calls
+
+
+class BatchedCalls(Calls):
+    """The calls of several passes as those of one batch; all say the same but for their tensors and caches."""
+
+    def __init__(self, passes: Sequence[Pass], device: torch.device | str) -> None:
+        super().__init__(passes[0].arguments, device)
+        self._all = [each.arguments.arrays for each in passes]
+
+    def of_batch(
+        self, layer: int, caches: Sequence[Callable[[str], Any]]
+    ) -> tuple[list[Any], dict[str, Any], int | str]:
+        """As `of`, with a cache for every request."""
+        if len(caches) == 1:
+            return self.of(layer, caches[0])
+        made: list[CacheBatch] = []
+
+        def joined(kind: str) -> CacheBatch:
+            made.append(CacheBatch([cache(kind) for cache in caches]))
+            return made[-1]
+
+        args, kwargs, key = self.of(layer, joined)
+        if made and kwargs.get(MASK, self) is None:
+            kwargs[MASK] = made[0].mask(layer, self._device)
+        return args, kwargs, key
+
+    def _tensor(self, index: int) -> Tensor:
+        if index not in self._tensors:
+            arrays = [each[index] for each in self._all]
+            tensors = [to_tensor(each) for each in arrays if each is not None]
+            self._tensors[index] = batched(tensors).to(self._device)
+        return self._tensors[index]
+
+
+def batched(tensors: Sequence[Tensor]) -> Tensor:
+    """Tensors of one text each as that of a batch. What is as long as its text is padded on the left: a mask hides the
+    padding."""
+    first = tensors[0]
+    if first.ndim < 2 or len(tensors) == 1:
+        return first
+    longest = max(each.shape[-1] for each in tensors)
+    hidden = torch.finfo(first.dtype).min if first.is_floating_point() else 0
+    padded = [
+        torch.nn.functional.pad(each, (longest - each.shape[-1], 0), value=hidden) if each.shape[-1] < longest else each
+        for each in tensors
+    ]
+    return torch.cat(padded)
+
+
+class CacheBatch:
+    """The caches of several requests, as the cache of a batch. It can be updated, and nothing else."""
+
+    def __init__(self, caches: Sequence[Any]) -> None:
+        self._caches = caches
+
+    def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Add a token to each of the caches. Returns the keys and values of all, padded on the left."""
+        several = [
+            cache.update(keys[row : row + 1], values[row : row + 1], layer, *args, **kwargs)
+            for row, cache in enumerate(self._caches)
+        ]
+        return _padded([each for each, _ in several]), _padded([each for _, each in several])
+
+    def mask(self, layer: int, device: torch.device | str) -> Tensor | None:
+        """What the token that is added next to each of the texts sees, `(batch, 1, 1, keys)`; `None` if all is seen."""
+        lengths = torch.tensor([_length(cache, layer) + 1 for cache in self._caches], device=device)
+        if bool((lengths == lengths[0]).all()):
+            return None
+        longest = int(lengths.max())
+        return (torch.arange(longest, device=device) >= longest - lengths[:, None])[:, None, None]
+
+
+def _length(cache: Any, layer: int) -> int:
+    """The tokens whose keys the cache of a layer holds, which a window may bound."""
+    keys = cache.layers[layer].keys if layer < len(cache.layers) else None
+    return 0 if keys is None or not keys.numel() else int(keys.shape[-2])
+
+
+def _padded(several: Sequence[Tensor]) -> Tensor:
+    first, longest = several[0], max(each.shape[-2] for each in several)
+    if all(each.shape[-2] == longest for each in several):
+        return torch.cat(list(several))
+    made = first.new_zeros(len(several), *first.shape[1:-2], longest, first.shape[-1])
+    for row, each in enumerate(several):
+        made[row, ..., longest - each.shape[-2] :, :] = each[0]
+    return made

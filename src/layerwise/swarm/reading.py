@@ -1,0 +1,170 @@
+"""A text as a model reads it whose layers are elsewhere: what they are called with, pass by pass.
+
+What `generate` prepares (processors of logits, criteria to stop, settings of the model) is taken from `generate`
+itself. The keys and values of a text are where the layers are. The model around the layers needs only their number,
+for positions and masks, and asks the cache for it. `advance` therefore fills the cache of `generate` with rows of one
+zero a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import (
+    Cache,
+    CacheLayerMixin,
+    DynamicCache,
+    EncoderDecoderCache,
+    LinearAttentionCacheLayerMixin,
+)
+
+from layerwise.errors import SwarmError, UnsupportedModel
+from layerwise.stack import Capture, Stack
+from layerwise.swarm.comparison import relative_difference
+from layerwise.swarm.health import smallest_inputs
+from layerwise.swarm.messages import Hop, Pass, Release, RemoteLayer, RemoteVisit, Reply
+from layerwise.swarm.nodes.node import Node
+from layerwise.swarm.trust import tolerance
+from layerwise.swarm.wire import encode, to_array, to_tensor
+
+
+@dataclass
+class Prepared:
+    """What `generate` has made ready before its own loop."""
+
+    ids: Tensor
+    processors: Any
+    criteria: Any
+    config: Any
+    inputs: dict[str, Any]
+
+
+def prepared(stack: Stack, ids: Tensor, options: dict[str, Any]) -> Prepared:
+    """What `model.generate(ids, **options)` would begin with. Raises `SwarmError` for a search with beams."""
+    model: Any = stack.model
+
+    def take(model: Any, input_ids: Tensor, **given: Any) -> Prepared:
+        processors, criteria = given.pop("logits_processor"), given.pop("stopping_criteria")
+        config = given.pop("generation_config")
+        given.pop("synced_gpus", None)
+        given.pop("streamer", None)
+        return Prepared(input_ids, processors, criteria, config, given)
+
+    if options.get("num_beams", 1) != 1:
+        raise SwarmError("a swarm does not search with beams: leave out num_beams, or run the model in one process")
+    made: Any = model.generate(ids, custom_generate=take, **options)
+    return made
+
+
+@dataclass
+class Reading:
+    """A text as its model reads it: what the layers are called with in each pass, while they keep keys and values
+    elsewhere."""
+
+    stack: Stack
+    ready: Prepared
+    is_first: bool = True
+
+    def capture(self, ids: Tensor) -> Capture:
+        """What the layers are called with in the next pass, whose last token is that of `ids`."""
+        length = None if self.is_first or find_cache(self.ready.inputs) is None else 1
+        return self._captured(ids, self.ready.inputs, next_sequence_length=length, is_first_iteration=self.is_first)
+
+    def passed(self, outputs: Any, state: Tensor) -> None:
+        """Go on behind a pass whose layers arrived at `state`, and whose model returned `outputs`."""
+        model: Any = self.stack.model
+        self.ready.inputs = model._update_model_kwargs_for_generation(
+            outputs, self.ready.inputs, is_encoder_decoder=False
+        )
+        cache = find_cache(self.ready.inputs)
+        if cache is not None:
+            kinds = getattr(self.stack.text_config, "layer_types", None) or [None] * self.stack.depth
+            advance(cache, kinds, state.shape[0], state.shape[1])
+        self.is_first = False
+
+    def recapture(self, ids: Tensor, inputs: Mapping[str, Any]) -> Capture:
+        """What the layers are called with in one pass of all tokens so far, with an empty cache."""
+        fresh = dict(inputs)
+        for name, value in inputs.items():
+            if isinstance(value, Cache):
+                config = self.stack.text_config
+                kind: Any = type(value)
+                fresh[name] = DynamicCache(config=config) if kind is DynamicCache else kind()
+        for name in ("position_ids", "cache_position"):
+            fresh.pop(name, None)
+        return self._captured(ids, fresh, is_first_iteration=True)
+
+    def _captured(self, ids: Tensor, inputs: Mapping[str, Any], **options: Any) -> Capture:
+        model: Any = self.stack.model
+        with torch.inference_mode():
+            given = model.prepare_inputs_for_generation(ids, **options, **inputs)
+            return self.stack.capture_pass({**given, "return_dict": True})
+
+
+def find_cache(inputs: Any) -> Cache | None:
+    """The cache among the inputs of a model's forward, if there is one."""
+    return next((value for value in inputs.values() if isinstance(value, Cache)), None)
+
+
+def advance(cache: Cache, kinds: Sequence[str | None], batch: int, tokens: int) -> None:
+    """Let `cache` look as if every layer had read `tokens` more tokens of `batch` texts.
+
+    `kinds` are the layer types by the configuration, for a cache that was not built from it: layers of linear attention
+    leave no keys in it.
+    """
+    own: Any = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
+    nothing = torch.zeros(batch, 1, tokens, 1)
+    if own.layer_class_to_replicate is not None:
+        for layer, kind in enumerate(kinds):
+            if kind is None or not kind.startswith("linear"):
+                own.update(nothing, nothing, layer)
+        return
+    for layer in own.layers:
+        if isinstance(layer, LinearAttentionCacheLayerMixin):
+            layer.has_previous_state = dict.fromkeys(layer.has_previous_state, True)
+        if isinstance(layer, CacheLayerMixin):
+            layer.update(nothing, nothing)
+        if hasattr(layer, "update_indexer"):
+            layer.update_indexer(torch.zeros(batch, tokens, 1))
+
+
+def refuse_unlike(stack: Stack, node: Node) -> None:
+    """Raise `UnsupportedModel` for a model that reads a text otherwise in one pass than in two, with a pass of another
+    text between them on the same `node`.
+
+    Some keep what they have read in their blocks (RecurrentGemma), and requests would be mixed; of others a token
+    changes how those before it are read (CPM-Ant), and a node that takes over would arrive elsewhere.
+    """
+    ids = smallest_inputs(stack)["input_ids"]
+    layers = [layer.number for layer in node.layers if not layer.source]
+    visits = tuple(RemoteVisit(slot, RemoteLayer(layer)) for slot, layer in enumerate(layers))
+    options = {"max_new_tokens": 2, "do_sample": False}
+
+    def state(request: str, number: int, index: int, captured: Capture) -> Tensor:
+        given = Pass(index, to_array(captured.state), encode(captured.calls, layers))
+        reply = node.handle(Hop(request, number, visits, given, fresh=not index or number > 1))
+        if isinstance(reply, Reply):
+            return to_tensor(reply.state)[:, -1]
+        raise UnsupportedModel(f"the layers of {type(stack.model).__name__} cannot run on a node: {reply}")
+
+    one, other = (Reading(stack, prepared(stack, each[:, :-1], options)) for each in (ids, ids.flip(1)))
+    first = one.capture(ids[:, :-1])
+    state("one", 0, 0, first)
+    state("other", 0, 0, other.capture(ids.flip(1)[:, :-1]))
+    with torch.inference_mode():
+        one.passed(stack.finish_pass(first.state, first.inputs), first.state)
+    apart = state("one", 1, 1, one.capture(ids))
+    whole = state("one", 2, 1, one.recapture(ids, one.ready.inputs))
+    for request in ("one", "other"):
+        node.handle(Release(request))
+    bound = tolerance(whole.shape[-1], len(layers), torch.finfo(whole.dtype).eps)
+    if not relative_difference(apart, whole) <= bound:
+        raise UnsupportedModel(
+            f"{type(stack.model).__name__} reads a text otherwise in one pass than in two with another text between "
+            "them. A swarm does both: it answers several requests at once, and a node that takes over reads a text "
+            "from its beginning. Use generate instead"
+        )

@@ -1,0 +1,252 @@
+"""Hops that a node runs together, and passes that a router finishes together, arrive where each arrives alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from contracts import specimen
+from contracts.specimen import EOS, VOCABULARY
+from contracts.zoo import named
+from layerwise.stack import Stack
+from layerwise.swarm.head import BatchedHead
+from layerwise.swarm.hop_queue import HopQueue
+from layerwise.swarm.messages import (
+    Done,
+    Gone,
+    Hop,
+    Message,
+    Pass,
+    Refused,
+    Release,
+    RemoteLayer,
+    RemoteVisit,
+    Reply,
+    Response,
+)
+from layerwise.swarm.nodes.batch import batches
+from layerwise.swarm.nodes.node import Node, local_node
+from layerwise.swarm.reading import Reading, prepared
+from layerwise.swarm.wire import encode, to_array, to_tensor
+from swarm.driver import inspected, options, prompts
+
+pytestmark = pytest.mark.numbers
+
+VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
+LENGTHS = (3, 7, 5)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return inspected(specimen.build(named("llama")), prompts(1)[0])
+
+
+@pytest.fixture(scope="module")
+def texts(stack: Stack) -> list[list[Pass]]:
+    """Of three texts of unlike lengths the passes of their prompts, and of two tokens more."""
+    ids = torch.randint(EOS + 1, VOCABULARY, (len(LENGTHS), 9), generator=torch.Generator().manual_seed(0))
+    return [_passes(stack, each[None, : length + 2], length) for each, length in zip(ids, LENGTHS, strict=True)]
+
+
+def _passes(stack: Stack, ids: Tensor, length: int) -> list[Pass]:
+    reading = Reading(stack, prepared(stack, ids[:, :length], options()))
+    made = []
+    for index, end in enumerate(range(length, ids.shape[1] + 1)):
+        captured = reading.capture(ids[:, :end])
+        made.append(Pass(index, to_array(captured.state), encode(captured.calls, [1, 2])))
+        with torch.inference_mode():
+            reading.passed(stack.finish_pass(captured.state, captured.inputs), captured.state)
+    return made
+
+
+def _hop(text: int, given: Pass) -> Hop:
+    return Hop(f"text-{text}", given.index, VISITS, given, fresh=given.index == 0)
+
+
+def _node(stack: Stack, texts: Sequence[Sequence[Pass]]) -> Node:
+    """A node that has read the prompts."""
+    node = local_node("node", stack, [RemoteLayer(1), RemoteLayer(2)])
+    for number, passes in enumerate(texts):
+        assert isinstance(node.handle(_hop(number, passes[0])), Reply)
+    return node
+
+
+def _states(responses: Sequence[Response]) -> list[Tensor]:
+    assert all(isinstance(each, Reply) for each in responses), responses
+    return [to_tensor(each.state) for each in responses if isinstance(each, Reply)]
+
+
+def test_a_batch_arrives_where_each_hop_arrives_alone(stack: Stack, texts: list[list[Pass]]) -> None:
+    """The first batch is tried beside its hops; the second is one. Caches and what a hop leaves are the same."""
+    alone, together = _node(stack, texts), _node(stack, texts)
+    blocks = [alone._held[RemoteLayer(1)].block, together._held[RemoteLayer(1)].block]
+    assert blocks[0] is blocks[1]
+    ran: list[int] = []
+    with_hook = blocks[0].register_forward_pre_hook(lambda block, args: ran.append(args[0].shape[0]))
+    for index in (1, 2):
+        hops = [_hop(number, passes[index]) for number, passes in enumerate(texts)]
+        for one, other in zip(_states(list(map(alone.handle, hops))), _states(together.handle_all(hops)), strict=True):
+            torch.testing.assert_close(one, other)
+        assert together.bytes == alone.bytes
+        assert together.handle_all(hops) == [together.handle(hop) for hop in hops], "a hop that comes twice runs once"
+    with_hook.remove()
+    assert ran == [1, 1, 1, 3, 1, 1, 1, 1, 1, 1, 3]
+    assert list(together._batched.values()) == [True]
+
+
+def test_one_that_cannot_run_is_refused_beside_those_that_can(stack: Stack, texts: list[list[Pass]]) -> None:
+    node = _node(stack, texts)
+    node.handle_all([_hop(number, passes[1]) for number, passes in enumerate(texts)])
+    node.handle(Release("text-1"))
+    first, second, third = node.handle_all([_hop(number, passes[2]) for number, passes in enumerate(texts)])
+    assert isinstance(second, Refused)
+    assert "holds 0 of 1, 0 of 2 passes and was sent pass 2" in second.reason
+    assert isinstance(first, Reply)
+    assert isinstance(third, Reply)
+
+
+@pytest.mark.parametrize("how", ["fails", "differs"])
+def test_blocks_that_are_not_used_to_batches_run_alone(
+    stack: Stack, texts: list[list[Pass]], how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected, node = _node(stack, texts), _node(stack, texts)
+    block = node._held[RemoteLayer(2)].block
+    forward = block.forward
+
+    def alone(state: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if len(state) > 1 and how == "fails":
+            raise RuntimeError("one text at a time")
+        return forward(state.flip(0), *args, **kwargs)
+
+    monkeypatch.setattr(block, "forward", alone)
+    for index in (1, 2):
+        hops = [_hop(number, passes[index]) for number, passes in enumerate(texts)]
+        assert node.handle_all(hops) == [
+            replace(each, seconds=own.seconds, process=own.process)
+            for each, own in zip(map(expected.handle, hops), node.handle_all(hops), strict=True)
+            if isinstance(each, Reply) and isinstance(own, Reply)
+        ]
+    assert list(node._batched.values()) == [False]
+
+
+def test_what_runs_together_is_one_token_of_different_requests(texts: list[list[Pass]]) -> None:
+    first, second = (_hop(number, texts[number][1]) for number in (0, 1))
+    other = replace(second, visits=VISITS[:1])
+    messages: list[Message] = [first, _hop(2, texts[2][0]), second, Release("text-4"), other]
+    assert batches(messages) == [[0, 2], [1], [3], [4]]
+    assert batches([first, second, first]) == [[0], [1], [2]]
+
+
+class _Kept:
+    """Calls that are answered when they are told to be."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[list[int], asyncio.Future[Sequence[Response]]]] = []
+
+    async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
+        answer: asyncio.Future[Sequence[Response]] = asyncio.get_running_loop().create_future()
+        self.calls.append(([each.number for each in messages if isinstance(each, Hop)], answer))
+        return await answer
+
+    @property
+    def sent(self) -> list[list[int]]:
+        return [numbers for numbers, _ in self.calls]
+
+    def answer(self, call: int) -> None:
+        numbers, answer = self.calls[call]
+        answer.set_result([Done(f"{number}") for number in numbers])
+
+
+async def _settled() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def test_what_gathers_while_a_node_is_at_work_is_sent_together(texts: list[list[Pass]]) -> None:
+    """Prompts go alone, in their turn; a check at once; what was left before it was sent, not at all."""
+
+    async def main() -> None:
+        kept = _Kept()
+        queue = HopQueue("node", kept.call, count())
+        small = [replace(_hop(0, texts[0][1]), number=number) for number in range(6)]
+        prompt = replace(_hop(1, texts[1][0]), number=10)
+        first = [queue.put(hop) for hop in small[:2]]
+        await _settled()
+        later = [queue.put(hop) for hop in (small[2], prompt, small[3], small[4])]
+        check = queue.put(small[5], at_once=True)
+        later[2].answer.cancel()
+        await _settled()
+        assert kept.sent == [[0, 1], [5]]
+        kept.answer(0)
+        await _settled()
+        assert [each.answer.result() for each in first] == [Done("0"), Done("1")]
+        assert kept.sent[2:] == [[2, 4]]
+        kept.answer(2)
+        await _settled()
+        assert kept.sent[3:] == [[10]]
+        assert [each.order for each in (*first, check, *later)] == [0, 0, 1, 2, 3, -1, 2]
+
+    asyncio.run(main())
+
+
+def test_a_call_that_nobody_waits_for_makes_way_and_one_that_fails_is_an_answer(texts: list[list[Pass]]) -> None:
+    async def main() -> None:
+        kept = _Kept()
+        queue = HopQueue("node", kept.call, count())
+        hops = [replace(_hop(0, texts[0][1]), number=number) for number in range(3)]
+        first = [queue.put(hop) for hop in hops[:2]]
+        await _settled()
+        last = queue.put(hops[2])
+        first[0].answer.cancel()
+        await _settled()
+        assert kept.sent == [[0, 1]]
+        first[1].answer.cancel()
+        await _settled()
+        assert kept.sent == [[0, 1], [2]]
+        kept.calls[1][1].set_exception(OSError("no way"))
+        await _settled()
+        assert last.answer.result() == Gone("node", "no way")
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_passes_are_finished_together_if_that_is_the_same(
+    stack: Stack, agrees: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first ones are tried, the second ones are finished at once; never, where it is not the same."""
+    finish, rows = stack.finish_pass, list[int]()
+
+    def counted(state: Tensor, inputs: Any) -> Any:
+        rows.append(len(state))
+        outputs = finish(state, inputs)
+        if len(state) > 1 and not agrees:
+            outputs.logits = outputs.logits.flip(0)
+        return outputs
+
+    monkeypatch.setattr(stack, "finish_pass", counted)
+    ids, _ = prompts(2)
+    readings = [Reading(stack, prepared(stack, each[None, :4], options())) for each in ids]
+    captured = [each.capture(own[None, :4]) for each, own in zip(readings, ids, strict=True)]
+    with torch.inference_mode():
+        for each, first in zip(readings, captured, strict=True):
+            each.passed(finish(first.state, first.inputs), first.state)
+    seconds = [each.capture(own[None, :5]) for each, own in zip(readings, ids, strict=True)]
+    head = BatchedHead(stack)
+
+    async def both() -> list[Any]:
+        return await asyncio.gather(*(head.outputs(each.state, each.inputs) for each in seconds))
+
+    for _ in range(2):
+        for outputs, each in zip(asyncio.run(both()), seconds, strict=True):
+            with torch.inference_mode():
+                torch.testing.assert_close(outputs.logits, finish(each.state, each.inputs).logits)
+            assert outputs.past_key_values is each.inputs["past_key_values"]
+    assert rows == [1, 1, 2, *([2] if agrees else [1, 1])]
