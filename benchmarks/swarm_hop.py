@@ -21,9 +21,9 @@ from transformers.cache_utils import DynamicCache
 from layerwise.stack import load
 from layerwise.swarm.cluster import nodes
 from layerwise.swarm.cluster.nodes import RayTransport
+from layerwise.swarm.decoding.cached_decoding import advance
 from layerwise.swarm.messages import Done, Hop, Pass, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.nodes.blocks import load_message
-from layerwise.swarm.reading import advance
 from layerwise.swarm.wire import encode, to_array
 
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from contracts.specimen import EOS, PAD, VOCABULARY
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.swarm.decoding import decode
+from layerwise.swarm.decoding.decode import decode
+from layerwise.swarm.decoding.head import BatchedHead
 from layerwise.swarm.gathering import gather
-from layerwise.swarm.head import BatchedHead
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.replication import Capacity

@@ -16,7 +16,8 @@ from contracts import specimen
 from contracts.specimen import EOS, VOCABULARY
 from contracts.zoo import named
 from layerwise.stack import Stack
-from layerwise.swarm.head import BatchedHead
+from layerwise.swarm.decoding.cached_decoding import CachedDecoding, prepared
+from layerwise.swarm.decoding.head import BatchedHead
 from layerwise.swarm.hop_queue import HopQueue
 from layerwise.swarm.messages import (
     Done,
@@ -33,7 +34,6 @@ from layerwise.swarm.messages import (
 )
 from layerwise.swarm.nodes.batch import batches
 from layerwise.swarm.nodes.node import Node, local_node
-from layerwise.swarm.reading import Reading, prepared
 from layerwise.swarm.wire import encode, to_array, to_tensor
 from swarm.driver import inspected, options, prompts
 
@@ -56,7 +56,7 @@ def texts(stack: Stack) -> list[list[Pass]]:
 
 
 def _passes(stack: Stack, ids: Tensor, length: int) -> list[Pass]:
-    reading = Reading(stack, prepared(stack, ids[:, :length], options()))
+    reading = CachedDecoding(stack, prepared(stack, ids[:, :length], options()))
     made = []
     for index, end in enumerate(range(length, ids.shape[1] + 1)):
         captured = reading.capture(ids[:, :end])
@@ -233,7 +233,7 @@ def test_passes_are_finished_together_if_that_is_the_same(
 
     monkeypatch.setattr(stack, "finish_pass", counted)
     ids, _ = prompts(2)
-    readings = [Reading(stack, prepared(stack, each[None, :4], options())) for each in ids]
+    readings = [CachedDecoding(stack, prepared(stack, each[None, :4], options())) for each in ids]
     captured = [each.capture(own[None, :4]) for each, own in zip(readings, ids, strict=True)]
     with torch.inference_mode():
         for each, first in zip(readings, captured, strict=True):

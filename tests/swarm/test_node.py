@@ -48,7 +48,7 @@ def passes(stack: Stack) -> tuple[Pass, ...]:
     """Three passes of a request: six tokens, then one and one."""
     from transformers.cache_utils import DynamicCache
 
-    from layerwise.swarm.reading import advance
+    from layerwise.swarm.decoding.cached_decoding import advance
 
     cache = DynamicCache(config=stack.text_config)
     ids = prompts(1, 8)[0]

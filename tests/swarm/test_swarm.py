@@ -246,8 +246,8 @@ def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeyp
 
 def test_a_pass_goes_on_without_a_node_that_has_failed_it_and_is_well_otherwise(demo: Stack) -> None:
     """The node is live, for others and by its checks; its layers are missing for this pass, and the walk ends."""
-    from layerwise.swarm.decoding import decode
-    from layerwise.swarm.head import BatchedHead
+    from layerwise.swarm.decoding.decode import decode
+    from layerwise.swarm.decoding.head import BatchedHead
     from layerwise.swarm.request import SwarmRequest
     from layerwise.swarm.router import MOST_FAILURES
 

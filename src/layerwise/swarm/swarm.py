@@ -44,15 +44,16 @@ from layerwise.swarm.answer import (
     TokenSpan,
 )
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.decoding import TextStream, decode
+from layerwise.swarm.decoding.cached_decoding import refuse_unlike
+from layerwise.swarm.decoding.decode import decode
+from layerwise.swarm.decoding.head import BatchedHead
+from layerwise.swarm.decoding.text_stream import TextStream
 from layerwise.swarm.estimate import LossEstimate
-from layerwise.swarm.head import BatchedHead
 from layerwise.swarm.health import HealthChecks, sample_pass, smallest_inputs
 from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import Transport
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.node import local_node
-from layerwise.swarm.reading import refuse_unlike
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.router import Router
 from layerwise.swarm.settings import Quorum, SwarmSettings

@@ -23,7 +23,7 @@ from layerwise.swarm.answer import (
     RequestView,
     TokenSpan,
 )
-from layerwise.swarm.decoding import TextStream
+from layerwise.swarm.decoding.text_stream import TextStream
 
 TEXT = "The swarm goes on: αβγ 😀 日本.\n"
 DEPTH = 12

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import decoders, models
 from transformers import PreTrainedTokenizerFast
 
-from layerwise.swarm.decoding import REPLACEMENT, TextStream
+from layerwise.swarm.decoding.text_stream import REPLACEMENT, TextStream
 from swarm.serve.fake import byte_tokenizer
 
 BYTES = byte_tokenizer()

@@ -23,15 +23,15 @@ Kind: TypeAlias = tuple[object, ...]
 
 
 def batches(messages: Sequence[Message]) -> list[list[int]]:
-    """The places of the messages that may run together: hops of different requests through the same visits, each by
+    """The positions of the messages that may run together: hops of different requests through the same visits, each by
     one token, whose blocks are called alike. Any other message stands alone."""
     kinds: dict[Kind, list[int]] = {}
-    for place, message in enumerate(messages):
-        kinds.setdefault(_kind(message) or (place,), []).append(place)
+    for position, message in enumerate(messages):
+        kinds.setdefault(_kind(message) or (position,), []).append(position)
     groups: list[list[int]] = []
-    for places in kinds.values():
-        distinct = {getattr(messages[place], "request", "") for place in places}
-        groups += [places] if len(distinct) == len(places) else [[place] for place in places]
+    for positions in kinds.values():
+        distinct = {getattr(messages[position], "request", "") for position in positions}
+        groups += [positions] if len(distinct) == len(positions) else [[position] for position in positions]
     return groups
 
 

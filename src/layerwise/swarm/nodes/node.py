@@ -172,12 +172,12 @@ class Node:
     def handle_all(self, messages: Sequence[Message]) -> Sequence[Response]:
         """The answers to messages of one call. Hops that can be are run as one batch."""
         answers: dict[int, Response] = {}
-        for places in batches(messages):
-            several = [messages[place] for place in places]
+        for positions in batches(messages):
+            several = [messages[position] for position in positions]
             hops = [each for each in several if isinstance(each, Hop)]
             together = self._handle_batch(hops) if len(hops) > 1 else list(map(self.handle, several))
-            answers.update(zip(places, together, strict=True))
-        return [answers[place] for place in range(len(messages))]
+            answers.update(zip(positions, together, strict=True))
+        return [answers[position] for position in range(len(messages))]
 
     # -- hops -----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import Answer
-from layerwise.swarm.decoding import TextStream
+from layerwise.swarm.decoding.text_stream import TextStream
 from layerwise.swarm.serve.admission import RequestDeadline
 from layerwise.swarm.serve.prompts import Prompt, chat_prompt, completion_prompt
 from layerwise.swarm.serve.responses import DONE, Refusal, WatchedResponse, Write, event

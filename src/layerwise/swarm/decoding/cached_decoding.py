@@ -61,7 +61,7 @@ def prepared(stack: Stack, ids: Tensor, options: dict[str, Any]) -> Prepared:
 
 
 @dataclass
-class Reading:
+class CachedDecoding:
     """A text as its model reads it: what the layers are called with in each pass, while they keep keys and values
     elsewhere."""
 
@@ -151,7 +151,7 @@ def refuse_unlike(stack: Stack, node: Node) -> None:
             return to_tensor(reply.state)[:, -1]
         raise UnsupportedModel(f"the layers of {type(stack.model).__name__} cannot run on a node: {reply}")
 
-    one, other = (Reading(stack, prepared(stack, each[:, :-1], options)) for each in (ids, ids.flip(1)))
+    one, other = (CachedDecoding(stack, prepared(stack, each[:, :-1], options)) for each in (ids, ids.flip(1)))
     first = one.capture(ids[:, :-1])
     state("one", 0, 0, first)
     state("other", 0, 0, other.capture(ids.flip(1)[:, :-1]))
