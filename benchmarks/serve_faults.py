@@ -1,6 +1,7 @@
 """A server under streams whose parts are killed: do clients get the same tokens, and is anything left at the end?
 
     python benchmarks/serve_faults.py --rounds 5      # of each part: GCS, raylet, a node, the router
+    python benchmarks/serve_faults.py --half 20       # one of two nodes that hold all layers each
     python benchmarks/serve_faults.py --ends 5        # of each signal: SIGTERM, SIGINT, SIGKILL, under streams
 
 Eight clients read streams of 100 tokens, by greedy choice and, every second one, drawn with a seed. A part is killed
@@ -22,7 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -129,11 +130,11 @@ async def ready(server: Server) -> None:
             await asyncio.sleep(0.5)
 
 
-def faults(rounds: int) -> None:
-    server = Server()
+def faults(rounds: int, parts: Collection[str] = tuple(PARTS), *options: str) -> None:
+    server = Server(*options)
     asyncio.run(ready(server))
     texts = [text for _, text, _ in asyncio.run(streams(server))]
-    for part in PARTS:
+    for part in parts:
         counts: Counter[str] = Counter()
         longest = 0.0
         for _ in range(rounds):
@@ -143,12 +144,13 @@ def faults(rounds: int) -> None:
                 longest = max(longest, gap)
             asyncio.run(ready(server))
         print(
-            f"{part} killed {rounds} times under {STREAMS} streams: {dict(counts)}, longest wait {longest:.1f} s",
+            f"{part} killed {rounds} times under {STREAMS} streams: {dict(counts)}, longest wait {longest:.1f} s, load "
+            f"{os.getloadavg()[0]:.1f}",
             flush=True,
         )
     server.process.send_signal(signal.SIGTERM)
     status = server.process.wait(PATIENCE)
-    print(f"SIGTERM after {rounds * len(PARTS)} faults: exit status {status}, left {server.left()}")
+    print(f"SIGTERM after {rounds * len(parts)} faults: exit status {status}, left {server.left()}")
 
 
 def ends(rounds: int) -> None:
@@ -171,10 +173,13 @@ def ends(rounds: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=0)
+    parser.add_argument("--half", type=int, default=0)
     parser.add_argument("--ends", type=int, default=0)
     options = parser.parse_args()
     if options.rounds:
         faults(options.rounds)
+    if options.half:
+        faults(options.half, ("node",), "--nodes", "2")
     if options.ends:
         ends(options.ends)
 

@@ -1,7 +1,8 @@
-"""Fresh servers with default settings under waves of streams, without a fault; or clients that leave before an answer.
+"""Fresh servers under waves of streams, without a fault; clients that leave before an answer; eight streams at once.
 
     python benchmarks/serve_waves.py --servers 20      # 72 streams of 150 tokens each: 8, 16, 16 and 32 at once
     python benchmarks/serve_waves.py --leave 400       # requests that are cut, and what memory the swarm has then
+    python benchmarks/serve_waves.py --together 3     # eight streams on two nodes beside one, so many times
 
 Answers are greedy. It is counted how many say that they lack layers or whose plan is not complete, and compared is
 what a prompt is answered in every wave, and four of them alone afterwards.
@@ -31,9 +32,9 @@ PROMPTS = [f"reverse k d a z {chr(97 + n % 26)} {chr(97 + n * 7 % 26)} =" for n 
 
 
 @contextmanager
-def served(model: str) -> Iterator[tuple[str, psutil.Process]]:
+def served(model: str, *more: str) -> Iterator[tuple[str, psutil.Process]]:
     """The address of a fresh server, and its process."""
-    command = [sys.executable, "-m", "layerwise", "serve", model, "--port", "0"]
+    command = [sys.executable, "-m", "layerwise", "serve", model, "--port", "0", *more]
     server = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
     )
@@ -104,12 +105,38 @@ async def leave(address: str, router: psutil.Process, count: int) -> None:
         print(f"after {cut} of {count} requests were cut: {memory(router)}")
 
 
+async def together(address: str, turns: int) -> None:
+    async with httpx.AsyncClient(base_url=address, timeout=1200) as client:
+
+        async def paced(prompts: list[str]) -> tuple[float, list[str]]:
+            began = time.perf_counter()
+            answers = await asyncio.gather(*(ask(client, each, 100) for each in prompts))
+            texts = [answer["choices"][0]["text"] for answer in answers]
+            return len(prompts) * 100 / (time.perf_counter() - began), texts
+
+        alone = [(await paced([each]))[1][0] for each in PROMPTS[:AT_ONCE]]
+        for _ in range(turns):
+            one, _ = await paced(PROMPTS[:1])
+            many, texts = await paced(PROMPTS[:AT_ONCE])
+            same = sum(each == own for each, own in zip(texts, alone, strict=True))
+            print(
+                f"one stream {one:.0f} tokens a second, {AT_ONCE} streams {many:.0f}: {many / one:.2f} times, "
+                f"{same} as alone", flush=True,
+            )  # fmt: skip
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="demo")
     parser.add_argument("--servers", type=int, default=1)
     parser.add_argument("--leave", type=int, default=0, metavar="N")
+    parser.add_argument("--together", type=int, default=0, metavar="N")
+    parser.add_argument("--replicas", default="2", help="of --together, on two nodes")
     options = parser.parse_args()
+    if options.together:
+        with served(options.model, "--nodes", "2", "--replicas", options.replicas) as (address, _):
+            asyncio.run(together(address, options.together))
+        return
     for _ in range(options.servers):
         with served(options.model) as (address, router):
             asyncio.run(leave(address, router, options.leave) if options.leave else waves(address))

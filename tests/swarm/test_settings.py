@@ -84,9 +84,10 @@ def test_a_quorum_can_be_met() -> None:
     with pytest.raises(
         SwarmError, match="the model has 6 layers, so that it never meets a quorum of 8 layers: write 6"
     ):
-        Quorum(layers=8).check(6)
-    Quorum(layers=6).check(6)
-    Quorum(nats=0.5).check(1)
+        SwarmSettings(quorum=Quorum(layers=8)).quorum_of(6)
+    assert SwarmSettings(quorum=Quorum(layers=6)).quorum_of(6) == Quorum(layers=6)
+    assert SwarmSettings(quorum=Quorum(nats=0.5)).quorum_of(1) == Quorum(nats=0.5)
+    assert SwarmSettings().quorum_of(5) == Quorum(layers=3)
 
 
 @given(st.integers(1, 12), st.sets(st.integers(0, 11)))

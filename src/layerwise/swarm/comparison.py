@@ -14,7 +14,17 @@ from torch import Tensor
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.messages import Array, Hop, Release, RemoteLayer, Reply
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.trust import ROUTER, STRIKES, Judgement, NormBounds, is_compared, judge, norm_change, tolerance
+from layerwise.swarm.trust import (
+    ROUTER,
+    STRIKES,
+    Judgement,
+    NormBounds,
+    is_compared,
+    judge,
+    norm_change,
+    relative_difference,
+    tolerance,
+)
 from layerwise.swarm.wire import to_tensor
 
 MOST_REPLICAS = 2
@@ -121,14 +131,6 @@ class ReplicaComparison:
 def _judged(answers: Sequence[tuple[str, Tensor]], tolerated: float, outside: Collection[str] = ()) -> Judgement:
     differences = [[relative_difference(left, right) for _, right in answers] for _, left in answers]
     return judge([name for name, _ in answers], differences, tolerated, outside)
-
-
-def relative_difference(left: Tensor, right: Tensor) -> float:
-    """The norm of the difference, relative to the larger of the two, in float32 or wider."""
-    wide = torch.promote_types(left.dtype, torch.float32)
-    left, right = left.to(wide), right.to(wide)
-    larger = max(float(left.norm()), float(right.norm()), 1e-30)
-    return float((left - right).norm()) / larger
 
 
 def _kind(hop: Hop) -> Kind:

@@ -12,6 +12,7 @@ from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import Stack
 from layerwise.swarm.cluster.connection import NOT_INSTALLED
 from layerwise.swarm.estimate import LossEstimate
+from layerwise.swarm.live_plan import layers_of
 from layerwise.swarm.messages import Transport
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import local_node
@@ -49,6 +50,7 @@ def gather(
     cannot run elsewhere.
     """
     supply = _supply(stack, nodes, replicas, plan, estimate)
+    (settings or SwarmSettings()).quorum_of(len(layers_of(supply.plan)))  # before any node is started
     if address is None:
         return _in_process(stack, supply, settings, estimate, schedule)
     swarm = Swarm(stack, _cluster(supply, address), supply, settings, estimate=estimate)
@@ -72,6 +74,7 @@ async def gathered(
 ) -> Swarm:
     """`gather` in an event loop that runs already, as that of a server does."""
     supply = _supply(stack, nodes, replicas, plan, estimate)
+    (settings or SwarmSettings()).quorum_of(len(layers_of(supply.plan)))  # before any node is started
     if address is None:
         return _in_process(stack, supply, settings, estimate)
     transport = await asyncio.to_thread(_cluster, supply, address)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Literal, Self, TypeAlias
 
 from layerwise.errors import SwarmError
@@ -50,11 +51,6 @@ class Quorum:
         if self.layers is not None:
             return f"{self.layers} layer{'s' * (self.layers != 1)}"
         return f"{self.nats:g} nats"
-
-    def check(self, depth: int) -> None:
-        """Raise `SwarmError` if a model of so many layers never meets it."""
-        if self.layers is not None and self.layers > depth:
-            raise SwarmError(f"the model has {depth} layers, so that it never meets a quorum of {self}: write {depth}")
 
     def verdict(self, live: Collection[int], missing: Collection[int], expected: Expected) -> str | None:
         """Why a request is refused with these layers left and these missing; `None` if the quorum is met."""
@@ -122,3 +118,12 @@ class SwarmSettings:
             raise SwarmError(f"spot_share is {self.spot_share!r}; give a share from 0 to 1")
         if self.history_bytes < 1:
             raise SwarmError(f"history_bytes is {self.history_bytes!r}; give a number from 1")
+
+    def quorum_of(self, depth: int) -> Quorum:
+        """The quorum of a plan with so many layers. Raises `SwarmError` for one that it never meets."""
+        quorum = self.quorum or Quorum(layers=ceil(depth / 2))
+        if quorum.layers is not None and quorum.layers > depth:
+            raise SwarmError(
+                f"the model has {depth} layers, so that it never meets a quorum of {quorum}: write {depth}"
+            )
+        return quorum

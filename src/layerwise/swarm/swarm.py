@@ -16,7 +16,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager, suppress
 from functools import partial
 from itertools import count
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -56,7 +55,7 @@ from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.node import local_node
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.router import Router
-from layerwise.swarm.settings import Quorum, SwarmSettings
+from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.supply import Supply
 
 if TYPE_CHECKING:
@@ -94,8 +93,7 @@ class Swarm:
         self.plan = supply.plan
         self._supply = supply
         layers = layers_of(self.plan)
-        self.quorum = self.settings.quorum or Quorum(layers=ceil(len(layers) / 2))
-        self.quorum.check(len(layers))
+        self.quorum = self.settings.quorum_of(len(layers))
         # Refuses what cannot be sent, before there is a loop to be closed.
         sample = sample_pass(stack, [layer.number for layer in layers])
         referee = local_node("router", stack, layers, halves=self.plan.has_sublayers())

@@ -25,6 +25,7 @@ from math import ceil, floor, inf, isfinite, log, nan, sqrt
 from typing import TypeAlias
 
 import numpy as np
+import torch
 from torch import Tensor
 
 REMEMBERED = 400
@@ -103,6 +104,19 @@ def tolerance(width: int, visits: int, eps: float) -> float:
     kinds, and at most 0.05: of a dtype with three digits, differences beyond that are no rounding either.
     """
     return min(0.05, 16 * 4 * eps * sqrt(width * max(1, visits)))
+
+
+def relative_difference(left: Tensor, right: Tensor) -> float:
+    """The norm of the difference, relative to the larger of the two, in float32 or wider."""
+    wide = torch.promote_types(left.dtype, torch.float32)
+    left, right = left.to(wide), right.to(wide)
+    larger = max(float(left.norm()), float(right.norm()), 1e-30)
+    return float((left - right).norm()) / larger
+
+
+def agree(one: Tensor, other: Tensor, visits: int) -> bool:
+    """Whether two states differ by no more than rounding may leave behind so many visits."""
+    return relative_difference(one, other) <= tolerance(one.shape[-1], visits, torch.finfo(one.dtype).eps)
 
 
 FIRST = 3

@@ -33,6 +33,13 @@ def test_a_winners_curse_is_named_only_where_the_interval_says_so(low: float, wo
     assert f"{words}." in "\n".join(findings(replace(RUN, scores=tuple(rows))))
 
 
+@pytest.mark.parametrize(("high", "words"), [(-0.001, "it gains: -0.0"), (0.001, "it loses -0.0")])
+def test_a_gain_is_called_one_only_where_the_interval_excludes_a_loss(high: float, words: str) -> None:
+    rows = (replace(row, value=-0.02, low=-0.04, high=high) if row.metric == "delta_nll" else row for row in RUN.scores)
+    text = "\n".join(findings(replace(RUN, scores=tuple(rows)))).replace("\u2212", "-")
+    assert words in text
+
+
 @pytest.mark.parametrize(("half", "words"), [(0.005, "equal within 0.005 nats"), (0.0051, "not resolvable below")])
 def test_an_arm_is_equal_only_where_its_interval_lies_within_the_margin(half: float, words: str) -> None:
     rows = (

@@ -145,7 +145,8 @@ def findings(data: ReportData) -> Iterator[str]:
         if fresh is not None:
             more = "" if again is None else f"; another text of this size would say {DIFFERENCE.interval(again)}"
             lost = f"{DIFFERENCE.text(fresh)} nats per token against the model as trained"
-            yield f"On the {name} it loses {lost}{more}."
+            does = "gains:" if fresh.high is not None and fresh.high < 0 else "loses"
+            yield f"On the {name} it {does} {lost}{more}."
     searched, gap = own.one(metric=vocab.DELTA, task=vocab.SEARCH), own.one(metric=vocab.GAP)
     if searched is not None and gap is not None:
         curse = "the search flattered it" if (gap.low or 0.0) > 0 else "no winner's curse is resolvable"

@@ -24,11 +24,10 @@ from transformers.cache_utils import (
 
 from layerwise.errors import SwarmError, UnsupportedModel
 from layerwise.stack import Capture, Stack
-from layerwise.swarm.comparison import relative_difference
 from layerwise.swarm.health import smallest_inputs
 from layerwise.swarm.messages import Hop, Pass, Release, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.trust import tolerance
+from layerwise.swarm.trust import agree
 from layerwise.swarm.wire import encode, to_array, to_tensor
 
 
@@ -161,8 +160,7 @@ def refuse_unlike(stack: Stack, node: Node) -> None:
     whole = state("one", 2, 1, one.recapture(ids, one.ready.inputs))
     for request in ("one", "other"):
         node.handle(Release(request))
-    bound = tolerance(whole.shape[-1], len(layers), torch.finfo(whole.dtype).eps)
-    if not relative_difference(apart, whole) <= bound:
+    if not agree(apart, whole, len(layers)):
         raise UnsupportedModel(
             f"{type(stack.model).__name__} reads a text otherwise in one pass than in two with another text between "
             "them. A swarm does both: it answers several requests at once, and a node that takes over reads a text "

@@ -13,7 +13,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from layerwise.stack import Stack
-from layerwise.swarm.trust import tolerance
+from layerwise.swarm.trust import agree
 
 MOST_TOGETHER = 64
 """Passes that are finished together: of a large vocabulary each has many logits."""
@@ -95,8 +95,6 @@ class BatchedHead:
             cache = each.inputs.get("past_key_values")
             if set(own) - _CARRIED or not isinstance(cache, Cache) or own.get("past_key_values") is not cache:
                 return False
-            wide = own.logits[:, -1:].double()
-            bound = tolerance(each.state.shape[-1], 1, torch.finfo(own.logits.dtype).eps)
-            if not bool((wide - other.double()).norm() <= bound * wide.norm()):
+            if not agree(own.logits[:, -1:], other, 1):
                 return False
         return True

@@ -44,7 +44,7 @@ from layerwise.swarm.messages import (
 )
 from layerwise.swarm.nodes.batch import BatchedCalls, batched, batches
 from layerwise.swarm.nodes.blocks import built_blocks
-from layerwise.swarm.trust import tolerance
+from layerwise.swarm.trust import agree
 from layerwise.swarm.wire import to_array, to_tensor
 
 MOST_REQUESTS = 1024
@@ -120,6 +120,10 @@ class _Request:
             own.cache, own.passes = None, passes
 
 
+_Ready: TypeAlias = tuple[Hop, _Request]
+"""A hop that is to run now, and what its request has left."""
+
+
 class Node:
     """Blocks of one or several models, and the state of requests. Not for several threads at a time."""
 
@@ -154,7 +158,7 @@ class Node:
             with torch.inference_mode():
                 match message:
                     case Hop():
-                        return self._run(message)
+                        return self._handle_batch([message])[0]
                     case LoadLayers():
                         self._hold(message)
                     case UnloadLayers():
@@ -175,15 +179,11 @@ class Node:
         for positions in batches(messages):
             several = [messages[position] for position in positions]
             hops = [each for each in several if isinstance(each, Hop)]
-            together = self._handle_batch(hops) if len(hops) > 1 else list(map(self.handle, several))
-            answers.update(zip(positions, together, strict=True))
+            responses = self._handle_batch(hops) if len(hops) > 1 else list(map(self.handle, several))
+            answers.update(zip(positions, responses, strict=True))
         return [answers[position] for position in range(len(messages))]
 
     # -- hops -----------------------------------------------------------------------------------------------------
-
-    def _run(self, hop: Hop) -> Reply | Refused:
-        begun = self._begun(hop)
-        return begun if isinstance(begun, Reply | Refused) else self._ran(hop, begun)
 
     def _begun(self, hop: Hop) -> _Request | Reply | Refused:
         """The request of a hop that is to run now; else the answer to it."""
@@ -209,40 +209,48 @@ class Node:
             return Refused(self.name, f"holds {wrong} passes and was sent pass {first}: send the passes before it")
         return request
 
-    def _ran(self, hop: Hop, request: _Request) -> Reply:
-        try:
-            (state,), seconds = self._pass([request], hop.visits, [hop.given])
-        except Exception:
-            request.forget(hop.visits)
-            raise
-        return self._reply(hop, request, state, seconds)
-
     def _handle_batch(self, hops: Sequence[Hop]) -> Sequence[Response]:
-        """The answers to hops that may run together. The first batch of a kind is compared with its hops one by one;
-        blocks that arrive at another state in a batch never run in one."""
-        kind = hops[0].visits, hops[0].given.arguments.calls
-        if self._batched.get(kind) is False:
-            return [self.handle(hop) for hop in hops]
+        """The answers to hops that may run together."""
         with torch.inference_mode():
             begun = [self._begun(hop) for hop in hops]
             ready = [(hop, each) for hop, each in zip(hops, begun, strict=True) if isinstance(each, _Request)]
-            answers = iter(self._together(ready, kind))
+            together = self._together if self._arrive_alike(ready) else self._apart
+            answers = iter(together(ready))
         return [next(answers) if isinstance(each, _Request) else each for each in begun]
 
-    def _together(self, ready: Sequence[tuple[Hop, _Request]], kind: Any) -> Sequence[Response]:
+    def _arrive_alike(self, ready: Sequence[_Ready]) -> bool:
+        """Whether the blocks arrive in a batch where they arrive alone, up to rounding.
+
+        That is tried once, on copies of what the shortest text and the longest one have left; once more where these
+        are of one length.
+        """
         if len(ready) < 2:
-            return [self._alone(hop, request) for hop, request in ready]
-        visits, passes = ready[0][0].visits, [hop.given for hop, _ in ready]
+            return False
+        by_length = sorted(ready, key=lambda each: each[1].bytes)
+        shortest, longest = by_length[0], by_length[-1]
+        kind = shortest[0].visits, shortest[0].given.arguments.calls, shortest[1].bytes == longest[1].bytes
         if kind not in self._batched:
-            states = self._tried([request for _, request in ready], visits, passes)
-            replies = [self._alone(hop, request) for hop, request in ready]
-            self._batched[kind] = states is not None and all(map(self._agrees, replies, states))
-            return replies
+            batch = self._tried([shortest, longest])
+            alone = [*self._tried([shortest]), *self._tried([longest])]
+            close = (agree(one, other, len(kind[0])) for one, other in zip(batch, alone, strict=False))
+            self._batched[kind] = len(batch) == len(alone) == 2 and all(close)
+        return self._batched[kind]
+
+    def _tried(self, ready: Sequence[_Ready]) -> Sequence[Tensor]:
+        """What hops arrive at on copies of what their requests have left; nothing where that fails."""
+        visits = ready[0][0].visits
         try:
-            states, seconds = self._pass([request for _, request in ready], visits, passes)
+            copies = [_Request(deepcopy({visit: each.visited[visit] for visit in visits})) for _, each in ready]
+            return self._pass(copies, visits, [hop.given for hop, _ in ready])[0]
+        except Exception:  # a block may fail in any way that is not used to batches
+            return ()
+
+    def _together(self, ready: Sequence[_Ready]) -> Sequence[Response]:
+        visits, requests = ready[0][0].visits, [request for _, request in ready]
+        try:
+            states, seconds = self._pass(requests, visits, [hop.given for hop, _ in ready])
         except Exception as error:
-            self._batched[kind] = False
-            for _, request in ready:
+            for request in requests:
                 request.forget(visits)
             return [Refused(self.name, f"{type(error).__name__}: {error}")] * len(ready)
         return [
@@ -250,29 +258,8 @@ class Node:
             for (hop, request), state in zip(ready, states, strict=True)
         ]
 
-    def _alone(self, hop: Hop, request: _Request) -> Response:
-        try:
-            return self._ran(hop, request)
-        except Exception as error:
-            return Refused(self.name, f"{type(error).__name__}: {error}")
-
-    def _tried(
-        self, requests: Sequence[_Request], visits: Sequence[RemoteVisit], passes: Sequence[Pass]
-    ) -> Sequence[Tensor] | None:
-        """What a batch arrives at, on copies of what the requests left; `None` where it fails."""
-        try:
-            copies = [_Request(deepcopy({visit: each.visited[visit] for visit in visits})) for each in requests]
-            return self._pass(copies, visits, passes)[0]
-        except Exception:  # a block may fail in any way that is not used to batches
-            return None
-
-    @staticmethod
-    def _agrees(reply: Response, state: Tensor) -> bool:
-        if not isinstance(reply, Reply):
-            return False
-        alone = to_tensor(reply.state).double()
-        tolerated = tolerance(state.shape[-1], 1, torch.finfo(state.dtype).eps)
-        return bool((alone - state.cpu().double()).norm() <= tolerated * alone.norm())
+    def _apart(self, ready: Sequence[_Ready]) -> Sequence[Response]:
+        return [answer for each in ready for answer in self._together([each])]
 
     def _reply(self, hop: Hop, request: _Request, state: Tensor, seconds: float) -> Reply:
         for visit in hop.visits:
