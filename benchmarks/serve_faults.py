@@ -36,6 +36,8 @@ TOKENS, STREAMS, BEFORE = 100, 8, 10
 PROMPTS = [f"reverse k d a z {chr(97 + number)} =" for number in range(STREAMS)]
 PARTS = {"GCS": "gcs_server", "raylet": "raylet/raylet", "node": "ray::NodeActor", "router": "-m layerwise serve"}
 PATIENCE = 300.0
+CHECKED = 4.0
+"""Seconds in which a server has looked at each idle node."""
 
 
 def body(number: int) -> dict[str, Any]:
@@ -100,6 +102,7 @@ async def read(client: httpx.AsyncClient, number: int, begun: list[int]) -> tupl
                     event = json.loads(line[6:])
                     if "error" in event:
                         ended = "error"
+                        print(event["error"]["message"])
                         continue
                     text += event["choices"][0]["text"]
                     begun[number] += 1
@@ -119,15 +122,23 @@ async def streams(server: Server, happens: Callable[[], None] | None = None) -> 
     async with httpx.AsyncClient(base_url=server.address, timeout=PATIENCE) as client:
         striking = asyncio.ensure_future(strike(happens)) if happens else None
         results = await asyncio.gather(*(read(client, number, begun) for number in range(STREAMS)))
-        if striking is not None:
-            await striking
+        if striking is not None and not striking.done():
+            striking.cancel()
     return results
 
 
 async def ready(server: Server) -> None:
     async with httpx.AsyncClient(base_url=server.address, timeout=PATIENCE) as client:
-        while not server.is_whole() or (await client.get("/health")).status_code != 200:
+        while not (server.is_whole() and (await client.get("/health")).status_code == 200 and await all_live(client)):
             await asyncio.sleep(0.5)
+
+
+async def all_live(client: httpx.AsyncClient) -> bool:
+    """Whether each node is relied on: one that was started again is sent its layers first. Whether it is gone is known
+    after the next check of an idle node."""
+    await asyncio.sleep(CHECKED)
+    overview = (await client.get("/swarm/overview")).json()
+    return all(node["state"] == "live" for node in overview["nodes"])
 
 
 def faults(rounds: int, parts: Collection[str] = tuple(PARTS), *options: str) -> None:
