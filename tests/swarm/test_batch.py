@@ -250,3 +250,21 @@ def test_passes_are_finished_together_if_that_is_the_same(
                 torch.testing.assert_close(outputs.logits, finish(each.state, each.inputs).logits)
             assert outputs.past_key_values is each.inputs["past_key_values"]
     assert rows == [1, 1, 2, *([2] if agrees else [1, 1])]
+
+
+def test_a_pass_without_a_cache_is_finished_alone(stack: Stack) -> None:
+    """A prompt of one token, where nothing is kept, beside a token of another text: both have logits."""
+    ids, _ = prompts(1)
+    with torch.inference_mode():
+        bare = stack.capture_pass({"input_ids": ids[:, :1], "use_cache": False})
+    cached = CachedDecoding(stack, prepared(stack, ids[:, :1], options())).capture(ids[:, :1])
+    head = BatchedHead(stack)
+    head._agrees = True
+
+    async def all_at_once() -> list[Any]:
+        return await asyncio.gather(*(head.outputs(each.state, each.inputs) for each in (bare, cached, cached)))
+
+    with torch.inference_mode():
+        first, *others = asyncio.run(all_at_once())
+        for each in others:
+            torch.testing.assert_close(each.logits, first.logits)

@@ -128,8 +128,9 @@ class Hop:
 class Reply:
     """The state that the visits of hop `number` arrived at in the pass `index`.
 
-    `seconds` is the time that the layers took, on the node's clock, without what carried the message. `process` names
-    the process that answers: one that is started under the name of another has a new one.
+    `seconds` is the time that the layers took, on the node's clock, without what carried the message; of hops that
+    ran together each has its share. `process` names the process that answers: one that is started under the name of
+    another has a new one.
     """
 
     node: str

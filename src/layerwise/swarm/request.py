@@ -1,7 +1,7 @@
 """One request as its router knows it: what has passed every place of the plan, and which node has seen how much of it.
 
 Every pass leaves, at the beginning of each hop, the state that entered it. From these states a node that takes over a
-part of the plan is given what its predecessor was given, pass by pass, and arrives at the very same caches.
+part of the plan is given in one pass what its predecessor was given in many.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The router: takes the states of a request from node to node, and goes on when nodes do not.
 
 One pass is a walk along the visits of the plan. Where a node fails, the rest of the walk gets another route, and the
-node that takes over is first sent what its predecessor was sent. A node that is merely late is left only for one that
-is free. Where no node computes a layer any more, the plan goes on without it, down to the quorum.
+node that takes over is sent at once what its predecessor was sent in turn. A node that is merely late is left only for
+one that is free. Where no node computes a layer any more, the plan goes on without it, down to the quorum.
 """
 
 from __future__ import annotations

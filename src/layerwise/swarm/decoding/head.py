@@ -42,8 +42,9 @@ class BatchedHead:
 
     async def outputs(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
         """What the model returns when its layers have arrived at `state`."""
-        ids = inputs.get("input_ids")
-        if self._agrees is False or state.shape[:-1] != (1, 1) or ids is None or ids.shape != (1, 1):
+        ids, cache = inputs.get("input_ids"), inputs.get("past_key_values")
+        is_one_token = state.shape[:-1] == (1, 1) and ids is not None and ids.shape == (1, 1)
+        if self._agrees is False or not is_one_token or not isinstance(cache, Cache):
             with torch.inference_mode():
                 return self.stack.finish_pass(state, inputs)
         loop = asyncio.get_running_loop()
@@ -74,10 +75,8 @@ class BatchedHead:
             return alone
         logits = self._logits(arrived)
         caches = (each.inputs["past_key_values"] for each in arrived)
-        return [
-            CausalLMOutputWithPast(logits=own, past_key_values=cache)
-            for own, cache in zip(logits, caches, strict=True)
-        ]  # fmt: skip
+        pairs = zip(logits, caches, strict=True)
+        return [CausalLMOutputWithPast(logits=own, past_key_values=cache) for own, cache in pairs]
 
     def _logits(self, arrived: Sequence[_Arrived]) -> Sequence[Tensor]:
         ids = torch.cat([each.inputs["input_ids"] for each in arrived])
@@ -92,8 +91,7 @@ class BatchedHead:
         except Exception:  # a model may fail in any way without what it is called with otherwise
             return False
         for each, own, other in zip(arrived, alone, batched, strict=True):
-            cache = each.inputs.get("past_key_values")
-            if set(own) - _CARRIED or not isinstance(cache, Cache) or own.get("past_key_values") is not cache:
+            if set(own) - _CARRIED or own.get("past_key_values") is not each.inputs["past_key_values"]:
                 return False
             if not agree(own.logits[:, -1:], other, 1):
                 return False
