@@ -249,7 +249,7 @@ def test_passes_are_finished_together_if_that_is_the_same(
             with torch.inference_mode():
                 torch.testing.assert_close(outputs.logits, finish(each.state, each.inputs).logits)
             assert outputs.past_key_values is each.inputs["past_key_values"]
-    assert rows == [1, 1, 2, *([2] if agrees else [1, 1])]
+    assert rows == [1, 1, 4, *([4] if agrees else [1, 1])], "two rows are repeated up to four"
 
 
 def test_a_pass_without_a_cache_is_finished_alone(stack: Stack) -> None:

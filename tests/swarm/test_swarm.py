@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
+from conftest import tiny_llama
 from layerwise.errors import BelowQuorum, SwarmError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from layerwise.stack.inputs import example_inputs
 from layerwise.swarm import Answer, Capacity, Fault, LossEstimate, Prices, Quorum, Schedule, SwarmSettings, gather
 from layerwise.swarm.answer import Decoding
-from swarm.driver import events
+from swarm.driver import events, from_bytes
 from tier import first_fast
 
 pytestmark = pytest.mark.numbers
@@ -204,6 +206,22 @@ def test_a_history_that_is_too_long_begins_again_with_the_tokens(demo: Stack) ->
         assert not events(swarm, ["replayed"])
         assert events(swarm, ["lost"])
     assert list(answer.tokens) == _generated(demo, "0-11", tokens=20)
+
+
+def test_a_router_whose_layers_are_on_the_disk_sends_them_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has its embedding, norm and head, and one layer at a time; answers need none."""
+    monkeypatch.setattr("layerwise.swarm.supply.MESSAGE_BYTES", 1)
+    tiny_llama().save_pretrained(tmp_path)
+    whole, streamed = load(tmp_path), load(tmp_path, resident_layers=1)
+    assert streamed.resident is not None
+    with from_bytes(streamed, nodes=2, replicas=2) as swarm:
+        assert streamed.resident.cost.most_layers == 1
+        cost = streamed.resident.count()
+        answers = [swarm.generate(IDS, max_new_tokens=12, do_sample=False) for _ in range(2)]
+        assert cost.readings == 0
+    assert [list(answer.tokens) for answer in answers] == [_generated(whole, "0-5")] * 2
 
 
 def test_what_cannot_be_gathered_is_refused_with_the_reason(demo: Stack) -> None:

@@ -14,7 +14,7 @@ from transformers.cache_utils import DynamicCache
 
 from layerwise.errors import SwarmError
 from layerwise.stack.executors.capture import Call
-from layerwise.swarm.messages import Array, Hop, Pass, RemoteLayer, RemoteVisit, Reply, pack, unpack
+from layerwise.swarm.messages import Array, Hop, Pass, Release, RemoteLayer, RemoteVisit, Reply, pack, unpack
 from layerwise.swarm.wire import Calls, encode, selected, to_array, to_tensor
 
 DTYPES = (
@@ -31,7 +31,7 @@ def normal(*shape: int) -> Tensor:
 @given(st.sampled_from(DTYPES), st.lists(st.integers(0, 4), max_size=4))
 def test_a_tensor_arrives_as_it_left(dtype: torch.dtype, shape: list[int]) -> None:
     tensor = (3 * normal(*shape)).to(dtype)
-    arrived = to_tensor(unpack(pack(Reply("node", "request", 0, 0, to_array(tensor), 0.0))).state)
+    arrived = to_tensor(unpack(pack([Reply("node", "request", 0, 0, to_array(tensor), 0.0)]))[0].state)
     assert arrived.dtype == dtype
     assert torch.equal(arrived, tensor)
 
@@ -123,12 +123,13 @@ def test_a_message_arrives_as_it_left_and_nothing_else_is_made_of_bytes() -> Non
     state = normal(1, 3, 8)
     sent = Pass(0, to_array(state), encode(_calls(state), [0, 1]))
     message = Hop("request", 3, (RemoteVisit(0, RemoteLayer(4, "a"), "mlp"), RemoteVisit(1, RemoteLayer(5))), sent)
-    assert unpack(pack(message)) == message
-    assert pack(replace(message, number=4)) != pack(message)
+    packed = pack([message, Release("request")])
+    assert unpack(packed) == [message, Release("request")]
+    assert pack([replace(message, number=4)]) != pack([message])
     packb = msgspec.msgpack.encode
     for wrong in (
-        packb(("Popen", {"args": "ls"})), packb(("Hop", {"request": "request"})), packb(("Release", {"request": 3})),
-        packb("Hop"), pack(message)[:-1], b"",
+        packb([("Popen", {"args": "ls"})]), packb([("Hop", {"request": "request"})]),
+        packb([("Release", {"request": 3})]), packb("Hop"), packb(["Hop"]), packed[:-1], b"",
     ):  # fmt: skip
         with pytest.raises(SwarmError, match="is no message of this layerwise"):
             unpack(wrong)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from layerwise.errors import SwarmError
 from layerwise.experiments.experiment import Action, Alternatives
 from layerwise.experiments.option import option
-from layerwise.experiments.options.common import ModelOptions
+from layerwise.experiments.options.common import ModelOptions, ResidentOptions
 from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serving(ModelOptions, Action):
+class Serving(ResidentOptions, ModelOptions, Action):
     """Serve a model whose layers live on nodes, some of which may die.
 
     Nodes are processes of a Ray cluster; without --ray one is started on this machine. A node that dies is replaced by

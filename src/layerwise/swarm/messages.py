@@ -243,7 +243,7 @@ class Transport(Protocol):
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
-_NAMED: Final = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
+_NAMED: Final = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]])
 
 _DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
     kind.__name__: msgspec.msgpack.Decoder(kind)
@@ -251,26 +251,29 @@ _DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
 }
 
 
-def pack(message: Message | Response) -> bytes:
-    """The bytes of a message.
+def pack(messages: Sequence[Message | Response]) -> bytes:
+    """The bytes of messages, all of one call: Ray sends bytes as they are, and pickles a list of them.
 
-    >>> pack(Release("request-1"))
-    b'\\x92\\xa7Release\\x81\\xa7request\\xa9request-1'
+    >>> pack([Release("request-1")])
+    b'\\x91\\x92\\xa7Release\\x81\\xa7request\\xa9request-1'
     """
-    return _ENCODER.encode((type(message).__name__, message))
+    return _ENCODER.encode([(type(message).__name__, message) for message in messages])
 
 
-def unpack(packed: bytes) -> Any:
-    """The message of such bytes. Raises `SwarmError` for bytes that are no message of this layerwise.
+def unpack(packed: bytes) -> list[Any]:
+    """The messages of such bytes. Raises `SwarmError` for bytes that are no messages of this layerwise.
 
-    >>> unpack(pack(Release("request-1")))
-    Release(request='request-1')
+    >>> unpack(pack([Release("request-1")]))
+    [Release(request='request-1')]
     """
     try:
-        name, fields = _NAMED.decode(packed)
-        decoder = _DECODERS.get(name)
-        if decoder is None:
-            raise SwarmError(f"{name[:60]!r} is no message of this layerwise")
-        return decoder.decode(fields)
+        return [_decoder(name).decode(fields) for name, fields in _NAMED.decode(packed)]
     except msgspec.MsgspecError as error:
         raise SwarmError(f"what came is no message of this layerwise: {error}") from error
+
+
+def _decoder(name: str) -> msgspec.msgpack.Decoder[Any]:
+    decoder = _DECODERS.get(name)
+    if decoder is None:
+        raise SwarmError(f"{name[:60]!r} is no message of this layerwise")
+    return decoder

@@ -10,13 +10,14 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 from layerwise.errors import BelowQuorum
 from layerwise.plan import Plan
 from layerwise.stack import Capture
 from layerwise.swarm.answer import UNKNOWN, Expected, TokenSpan
-from layerwise.swarm.live_plan import LivePlan
+from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import Arguments, Array, Pass, RemoteLayer, RemoteVisit
 from layerwise.swarm.route import Leg
 from layerwise.swarm.wire import encode, joined, selected
@@ -113,6 +114,16 @@ class SwarmRequest:
         assert live is not None, "a plan has a layer"
         key = f"{request}/{secrets.token_hex(8)}"
         return cls(request, key, requested, live, tuple(range(len(live.steps))), one_pass)
+
+    @cached_property
+    def layers(self) -> tuple[RemoteLayer, ...]:
+        """The layers of the plan asked for."""
+        return layers_of(self.requested)
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers of these layers, each once, of whatever model."""
+        return tuple(dict.fromkeys(layer.number for layer in self.layers))
 
     def replay(self, record: RecordedPass, visits: Sequence[RemoteVisit], states: Sequence[Array]) -> Pass:
         """All passes up to `record` as one, for a node that has seen none of them: `states` have entered the visits."""

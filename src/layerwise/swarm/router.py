@@ -22,7 +22,7 @@ from layerwise.stack.executors.state import Merger, follow
 from layerwise.swarm.answer import Expected
 from layerwise.swarm.calls import Calling
 from layerwise.swarm.comparison import ReplicaComparison
-from layerwise.swarm.live_plan import cut_at_seams, layers_of
+from layerwise.swarm.live_plan import cut_at_seams
 from layerwise.swarm.messages import Array, Hop, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.request import RecordedPass, SwarmRequest
@@ -76,8 +76,7 @@ class Router:
         self._rejoin(session)
         captured = self._anew(session) if session.doubtful else captured
         while True:
-            layers = dict.fromkeys(layer.number for layer in layers_of(session.requested))
-            record = RecordedPass(len(session.passes), encode(captured.calls, layers))
+            record = RecordedPass(len(session.passes), encode(captured.calls, session.numbers))
             try:
                 final = await self._walk(session, record, to_array(captured.state))
                 if not session.doubtful:
@@ -314,7 +313,7 @@ class Router:
         """
         live = self.members.live_layers(_worn(session))
         missing = set(session.live.missing) | session.left_out
-        for layer in layers_of(session.requested):
+        for layer in session.layers:
             if session.replaced.get(layer, layer) not in lost:
                 continue
             others = (RemoteLayer(layer.number, source) for source in self.settings.replacements)
@@ -341,7 +340,7 @@ class Router:
     def _settle(self, session: SwarmRequest, missing: frozenset[RemoteLayer]) -> None:
         """Let the session run the plan without what is missing. Raises `BelowQuorum` for too little."""
         numbers = frozenset(layer.number for layer in missing)
-        left = frozenset(layer.number for layer in layers_of(session.requested)) - numbers
+        left = frozenset(session.numbers) - numbers
         expected = self.expected(numbers)
         verdict = self.quorum.verdict(left, numbers, expected)
         if verdict is not None:

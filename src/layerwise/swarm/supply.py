@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 
 from layerwise.errors import SwarmError
 from layerwise.plan import Plan
@@ -21,7 +21,10 @@ UNLIMITED = 2**62
 """The memory of a node of which nothing else is known, in bytes."""
 
 HOLD_SECONDS = 600.0
-"""Seconds in which a node has to take up its layers."""
+"""Seconds in which a node has to take up the layers of a message."""
+
+MESSAGE_BYTES = 2**27
+"""The weights in a message, where that is more than one layer: the router has no more of them in memory for a node."""
 
 
 class Supply:
@@ -96,14 +99,25 @@ class Supply:
         return (*layers, *(RemoteLayer(layer.number, source) for source in self._others for layer in layers))
 
     async def _hold(self, transport: Transport, node: str, layers: Sequence[RemoteLayer]) -> None:
-        """Send a node the weights of these layers."""
-        by_source: dict[str, list[int]] = defaultdict(list)
-        for layer in layers:
-            by_source[layer.source].append(layer.number)
-        for source, numbers in by_source.items():
+        """Send a node the weights of these layers, so much of them at a time as one message may have."""
+        for source, numbers in self._messages(layers):
             stack = self.stack.sources[source] if source else self.stack
-            message = load_message(stack, numbers, source, halves=self.plan.has_sublayers())
             async with asyncio.timeout(HOLD_SECONDS):
+                message = load_message(stack, numbers, source, halves=self.plan.has_sublayers())
                 (response,) = await transport.call(node, [message])
             if not isinstance(response, Done):
                 raise SwarmError(f"{node} cannot hold layers {numbers}: {response}")
+
+    def _messages(self, layers: Sequence[RemoteLayer]) -> Iterator[tuple[str, list[int]]]:
+        """The layers of each message: those of one model, more than one only within the bytes of a message."""
+        for source, group in groupby(sorted(layers, key=lambda layer: layer.source), key=lambda layer: layer.source):
+            numbers: list[int] = []
+            bytes_of_message = 0
+            for layer in group:
+                size = byte_count(self.stack.block(layer.number, source or None))
+                if numbers and bytes_of_message + size > MESSAGE_BYTES:
+                    yield source, numbers
+                    numbers, bytes_of_message = [], 0
+                numbers.append(layer.number)
+                bytes_of_message += size
+            yield source, numbers

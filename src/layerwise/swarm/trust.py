@@ -21,7 +21,8 @@ from collections import deque
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import ceil, floor, inf, isfinite, log, nan, sqrt
+from functools import lru_cache
+from math import ceil, inf, isfinite, log, nan, sqrt
 from typing import TypeAlias
 
 import numpy as np
@@ -134,11 +135,21 @@ def is_compared(node: str, hop: int, request: int | None, share: float, seed: in
     """
     if hop < FIRST or (request is not None and request % REQUESTS == REQUESTS - 1):
         return True
-    exact = Fraction(str(share))
-    run = floor(hop * exact)
-    first, until = (ceil(number / exact) for number in (run, run + 1))
+    exact = _exact(share)
+    return hop == _drawn(node, hop * exact.numerator // exact.denominator, exact, seed)
+
+
+@lru_cache(maxsize=64)
+def _exact(share: float) -> Fraction:
+    return Fraction(str(share))
+
+
+@lru_cache(maxsize=4096)
+def _drawn(node: str, run: int, share: Fraction, seed: int) -> int:
+    """The hop that is compared of those of a run."""
+    first, until = (ceil(number / share) for number in (run, run + 1))
     text = f"{seed} {node} {run}".encode()
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) % (until - first) == hop - first
+    return first + int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) % (until - first)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
-from operator import is_
 from typing import Any
 
 import torch
@@ -112,14 +111,13 @@ def encode(calls: Sequence[Call], layers: Iterable[int]) -> Arguments:
         )
 
     chosen = tuple(layers)
-    distinct: list[Call] = []
+    numbers: dict[tuple[Any, ...], int] = {}
     texts: list[str] = []
     forms: list[int] = []
     for layer in chosen:
         call = calls[layer]
-        form = next((number for number, other in enumerate(distinct) if _is_same_call(other, call)), len(distinct))
-        if form == len(distinct):
-            distinct.append(call)
+        form = numbers.setdefault(_identity(call), len(texts))
+        if form == len(texts):
             state = read_state(call.args, call.kwargs)
             items = [encoded(item, state) for item in call.args]
             texts.append(_to_json([items, {name: encoded(value, state) for name, value in call.kwargs.items()}]))
@@ -130,14 +128,9 @@ def encode(calls: Sequence[Call], layers: Iterable[int]) -> Arguments:
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def _is_same_call(one: Call, other: Call) -> bool:
-    """Whether two layers are called with the very same objects, as all of a kind are."""
-    return (
-        len(one.args) == len(other.args)
-        and all(map(is_, one.args, other.args))
-        and one.kwargs.keys() == other.kwargs.keys()
-        and all(map(is_, one.kwargs.values(), map(other.kwargs.__getitem__, one.kwargs)))
-    )
+def _identity(call: Call) -> tuple[Any, ...]:
+    """The very objects that a layer is called with: those of all layers of a kind are the same."""
+    return (*map(id, call.args), *call.kwargs, *map(id, call.kwargs.values()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import LlamaForCausalLM
 
 from layerwise.errors import OptionError, SwarmError
-from layerwise.experiments.rehearsal.trial import DeadNodes, rows
+from layerwise.experiments.rehearsal.trial import LEAST_TIMED, DeadNodes, measured_times, rows
 from layerwise.experiments.robustness.config import Rehearsal, levels
 from layerwise.experiments.runner import perform
 from layerwise.results import Run
 from layerwise.results.selection import Rows
+from layerwise.stack import load
 
 
 @pytest.mark.parametrize("kill", ["9", "all of them", "60-40%", "0-101%", "-1", ""])
@@ -33,6 +37,19 @@ def test_more_dead_nodes_are_those_of_fewer_and_others() -> None:
     assert all(fewer == more[: len(fewer)] for fewer, more in pairwise(deaths))
     assert len({node for node, _ in deaths[8]}) == 8
     assert DeadNodes.drawn(8, 1, 4, "0/3").dead == deaths[4]
+
+
+def test_times_that_are_measured_have_intervals_and_the_load(llama: LlamaForCausalLM) -> None:
+    times = measured_times(load(llama), {"input_ids": torch.tensor([[5, 6, 7]])}, seconds=0.0)
+    found = re.fullmatch(
+        rf"medians of {LEAST_TIMED}, \[(\S+), (\S+)\] and \[(\S+), (\S+)\] ms, under a load of .+ processors",
+        times.measured,
+    )
+    assert found is not None, times.measured
+    hop_low, hop_high, layer_low, layer_high = (float(text) / 1000 for text in found.groups())
+    near = 1.01  # three digits are printed
+    assert hop_low / near <= times.hop <= hop_high * near
+    assert layer_low / near <= times.layer <= layer_high * near
 
 
 def test_differences_are_paired_by_draw() -> None:

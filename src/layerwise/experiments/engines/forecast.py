@@ -158,10 +158,16 @@ def _comparison(expected: Forecast, seconds: float, memory: int) -> Iterator[str
     yield f"memory {size(memory)} (forecast {size(expected.memory_bytes)}, {_off(memory, expected.memory_bytes)})"
 
 
+def load_of_machine() -> str:
+    """The load of the last minute, which Windows does not tell."""
+    load = getattr(os, "getloadavg", lambda: (0.0,))()[0]
+    return f"under a load of {load:.1f} on {os.cpu_count() or 1} processors"
+
+
 def _busy() -> str:
-    """The load of the last minute, where it is more than the processors; nothing on a system that does not tell."""
-    load, processors = getattr(os, "getloadavg", lambda: (0.0,))()[0], os.cpu_count() or 1
-    return f" under a load of {load:.1f} on {processors} processors" if load > processors else ""
+    """The load of the machine, where it is more than its processors."""
+    load = getattr(os, "getloadavg", lambda: (0.0,))()[0]
+    return f" {load_of_machine()}" if load > (os.cpu_count() or 1) else ""
 
 
 def _off(taken: float, expected: float) -> str:

@@ -51,12 +51,20 @@ class ModelOptions(LoadingOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryOptions:
-    """Where the weights of a pretrained model are that may be larger than a device, or than memory."""
+class ResidentOptions:
+    """Which of the layers of a pretrained model are in memory, which may be smaller than the model."""
 
     resident_layers: int | None = option(
         None, "Layers in memory at most; each is read from the disk when it is needed.", metavar="N", least=1, rare=True
     )
+
+    def placement(self) -> dict[str, Any]:
+        return {"resident_layers": self.resident_layers}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryOptions(ResidentOptions):
+    """Where the weights of a pretrained model are that may be larger than a device, or than memory."""
 
     device_map: DeviceMap | None = option(
         None, "Spread the model over devices, CPU and disk, as accelerate does; by default one device has it.",
@@ -64,7 +72,7 @@ class MemoryOptions:
     )  # fmt: skip
 
     def placement(self) -> dict[str, Any]:
-        return {"resident_layers": self.resident_layers, "device_map": self.device_map}
+        return {**super().placement(), "device_map": self.device_map}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -201,11 +201,11 @@ class Requests:
         writes = getattr(stack.model, "main_input_name", "") != "pixel_values"
         inputs, labels = _requested(config, splits, writes)
         hop, layer = config.hop_seconds, config.layer_seconds
-        if hop is None or layer is None:
-            sample = {"input_ids": torch.tensor([inputs[0]])} if writes else inputs[0]
-            measured = measured_times(stack, sample)
-            hop, layer = measured.hop if hop is None else hop, measured.layer if layer is None else layer
-        return cls(config, splits, writes, inputs, labels, Times(hop, layer))
+        if hop is not None and layer is not None:
+            return cls(config, splits, writes, inputs, labels, Times(hop, layer))
+        times = measured_times(stack, {"input_ids": torch.tensor([inputs[0]])} if writes else inputs[0])
+        times = replace(times, hop=times.hop if hop is None else hop, layer=times.layer if layer is None else layer)
+        return cls(config, splits, writes, inputs, labels, times)
 
     def bound(self, stack: Stack, settings: SwarmSettings, dead: int) -> Iterator[str]:
         """What hops and layers take, and the bound of the slowest token, in sentences."""
@@ -214,7 +214,8 @@ class Requests:
         if config.ray is not None:
             yield f"nodes are processes of the Ray cluster {config.ray}, and are killed; times are those of a clock"
             return
-        yield f"a hop takes {hop:.3g} ms and a layer {layer:.3g} ms, of virtual time"
+        measured = f" ({self.times.measured})" if self.times.measured else ""
+        yield f"a hop takes {hop:.3g} ms and a layer {layer:.3g} ms, of virtual time{measured}"
         held = -(-stack.depth * config.replicas // config.nodes)
         read, new = (PROMPT, config.new_tokens) if self.writes else (self._positions(stack), 1)
         load = Load(config.streams, stack.depth, held, read, new, self.times.hop, self.times.layer)

@@ -30,12 +30,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from layerwise.experiments.engines.forecast import load_of_machine
+from layerwise.measure.stats.estimate import median_interval
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan
 from layerwise.results import Score
@@ -53,12 +56,17 @@ JITTER = 0.2
 """The standard deviation of the logarithm of what a hop takes."""
 
 
+LEAST_TIMED = 9
+"""Passes that are timed at least, for the median of hops and of layers to have an interval."""
+
+
 @dataclass(frozen=True, slots=True)
 class Times:
-    """The seconds that a hop takes beside its layers, and a layer."""
+    """The seconds that a hop takes beside its layers, and a layer; and how they were measured, if they were."""
 
     hop: float
     layer: float
+    measured: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,20 +181,36 @@ def _deaths(swarm: Swarm, schedule: Schedule) -> Iterator[None]:
 
 
 def measured_times(stack: Stack, inputs: dict[str, Tensor], seconds: float = 1.0) -> Times:
-    """What a layer takes on these inputs on this machine, and turning its state into bytes and back, as medians."""
-    with torch.inference_mode():
-        captured = stack.capture(**inputs)
-        plan = Plan.identity(stack.depth)
-        layers, hops = list[float](), list[float]()
-        ends = time.perf_counter() + seconds
-        while not layers or time.perf_counter() < ends:
-            began = time.perf_counter()
-            state = stack.run(plan, captured)
-            layers.append((time.perf_counter() - began) / stack.depth)
-            began = time.perf_counter()
-            to_tensor(to_array(to_tensor(to_array(state))))
-            hops.append(time.perf_counter() - began)
-    return Times(sorted(hops)[len(hops) // 2], sorted(layers)[len(layers) // 2])
+    """What a layer takes on these inputs on this machine, and turning its state into bytes and back, as medians, with
+    one thread, as a node has.
+
+    `measured` has the 95 % interval of each median, and the machine's load: a busy machine takes longer.
+    """
+    layers, hops = list[float](), list[float]()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.inference_mode():
+            captured = stack.capture(**inputs)
+            plan = Plan.identity(stack.depth)
+            stack.run(plan, captured)  # the first pass takes longer
+            ends = time.perf_counter() + seconds
+            while len(layers) < LEAST_TIMED or time.perf_counter() < ends:
+                began = time.perf_counter()
+                state = stack.run(plan, captured)
+                layers.append((time.perf_counter() - began) / stack.depth)
+                began = time.perf_counter()
+                to_tensor(to_array(to_tensor(to_array(state))))
+                hops.append(time.perf_counter() - began)
+    finally:
+        torch.set_num_threads(threads)
+    intervals = f"{_interval(hops)} and {_interval(layers)}"
+    return Times(median(hops), median(layers), f"medians of {len(hops)}, {intervals} ms, {load_of_machine()}")
+
+
+def _interval(seconds: Sequence[float]) -> str:
+    low, high = median_interval(seconds)
+    return f"[{1000 * low:.3g}, {1000 * high:.3g}]"
 
 
 QUALITY = ("accuracy", "agreement", "nll_added")

@@ -76,6 +76,13 @@ def _listed(blocks: nn.ModuleList) -> Entries:
     return own_blocks(blocks) if now is None else now
 
 
+def _as_list(modules: Entries) -> nn.ModuleList:
+    """A list of modules, which are not looked at one by one: a pass that is captured makes one."""
+    made = nn.ModuleList()
+    made._modules = {str(number): module for number, module in enumerate(modules)}
+    return made
+
+
 @cache
 def _listing(kind: Any) -> Any:
     """The class of a list of the class `kind` that answers with its entries."""
@@ -88,7 +95,7 @@ def _listing(kind: Any) -> Any:
 
     def __getitem__(self: nn.ModuleList, index: Any) -> Any:
         entry = _listed(self)[index]
-        return nn.ModuleList(entry) if isinstance(index, slice) else entry
+        return _as_list(entry) if isinstance(index, slice) else entry
 
     walks: dict[str, Any] = {"__iter__": __iter__, "__len__": __len__, "__getitem__": __getitem__}
     changes = ("__setitem__", "__delitem__", "__iadd__", "append", "extend", "insert", "pop")

@@ -36,9 +36,9 @@ class NodeActor:
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self._node = Node(name, where)
 
-    def handle(self, packed: list[bytes]) -> list[bytes]:
+    def handle(self, packed: bytes) -> bytes:
         """The answers to messages, all of them packed."""
-        return [pack(each) for each in self._node.handle_all([unpack(each) for each in packed])]
+        return pack(self._node.handle_all(unpack(packed)))
 
     def process(self) -> tuple[str, int]:
         """The host and the process that the node runs in."""
@@ -85,13 +85,13 @@ class RayTransport:
 
     async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
         """What the node answers to each of the messages, or how the call failed."""
-        answers = await self._answers(node, self._actors[node].handle.remote([pack(each) for each in messages]))
+        answers = await self._answers(node, self._actors[node].handle.remote(pack(messages)))
         return [answers] * len(messages) if isinstance(answers, Gone | Refused) else answers
 
     async def _answers(self, node: str, reference: Any) -> Sequence[Response] | Gone | Refused:
         errors = self._ray.exceptions
         try:
-            responses: Sequence[Response] = [unpack(each) for each in await reference]
+            responses: Sequence[Response] = unpack(await reference)
         except errors.ActorUnavailableError as error:  # Ray starts it again
             return Gone(node, cause_of(error))
         except errors.RayActorError as error:

@@ -18,6 +18,7 @@ from transformers.cache_utils import (
     Cache,
     CacheLayerMixin,
     DynamicCache,
+    DynamicLayer,
     EncoderDecoderCache,
     LinearAttentionCacheLayerMixin,
 )
@@ -122,10 +123,16 @@ def advance(cache: Cache, kinds: Sequence[str | None], batch: int, tokens: int) 
             if kind is None or not kind.startswith("linear"):
                 own.update(nothing, nothing, layer)
         return
+    grown: dict[int, Tensor] = {}
     for layer in own.layers:
         if isinstance(layer, LinearAttentionCacheLayerMixin):
             layer.has_previous_state = dict.fromkeys(layer.has_previous_state, True)
-        if isinstance(layer, CacheLayerMixin):
+        if type(layer) is DynamicLayer and layer.is_initialized:  # nothing but keys and values, which may be the same
+            before = layer.get_seq_length()
+            if before not in grown:
+                grown[before] = torch.cat([layer.keys, nothing], dim=-2)
+            layer.keys = layer.values = grown[before]
+        elif isinstance(layer, CacheLayerMixin):
             layer.update(nothing, nothing)
         if hasattr(layer, "update_indexer"):
             layer.update_indexer(torch.zeros(batch, tokens, 1))

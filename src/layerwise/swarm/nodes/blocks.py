@@ -18,6 +18,7 @@ from layerwise.errors import SwarmError
 from layerwise.plan.sublayer import SUBLAYERS
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
+from layerwise.stack.streaming.resident import hold
 from layerwise.swarm.messages import Array, LoadLayers
 from layerwise.swarm.wire import to_array, to_tensor
 
@@ -89,6 +90,7 @@ def built_blocks(message: LoadLayers, device: torch.device | str) -> tuple[list[
 
 
 def _weights(block: nn.Module) -> tuple[tuple[str, Array], ...]:
+    hold(block)
     stored = {**dict(block.named_parameters()), **dict(block.named_buffers())}
     return tuple((name, to_array(tensor)) for name, tensor in stored.items())
 

@@ -47,6 +47,9 @@ from layerwise.swarm.nodes.blocks import built_blocks
 from layerwise.swarm.trust import agree
 from layerwise.swarm.wire import to_array, to_tensor
 
+MEASURED_EVERY = 16
+"""Passes between two looks at how many bytes the caches of a request take."""
+
 MOST_REQUESTS = 1024
 """Requests that a node keeps caches of; the one that has waited longest is forgotten, and replayed if it comes back."""
 
@@ -73,10 +76,12 @@ class HeldLayer:
 
 @dataclass(slots=True)
 class _Visited:
-    """What a request has left of one visit: its cache, the passes that it has run, and the last hop that ran it."""
+    """What a request has left of one visit: its cache, the passes and the tokens that it has run, and the last hop that
+    ran it."""
 
     cache: Any = None
     passes: int = 0
+    tokens: int = 0
     hop: int = -1
 
 
@@ -117,7 +122,7 @@ class _Request:
             own = self.visited[visit]
             if type(own.cache) is DynamicCache:
                 own.cache.layers[visit.layer.number].reset()
-            own.cache, own.passes = None, passes
+            own.cache, own.passes, own.tokens = None, passes, 0
 
 
 _Ready: TypeAlias = tuple[Hop, _Request]
@@ -175,6 +180,8 @@ class Node:
 
     def handle_all(self, messages: Sequence[Message]) -> Sequence[Response]:
         """The answers to messages of one call. Hops that can be are run as one batch."""
+        if len(messages) == 1:
+            return [self.handle(messages[0])]
         answers: dict[int, Response] = {}
         for positions in batches(messages):
             several = [messages[position] for position in positions]
@@ -226,13 +233,15 @@ class Node:
         """
         if len(ready) < 2:
             return False
-        by_length = sorted(ready, key=lambda each: each[1].bytes)
+        visits = ready[0][0].visits
+        by_length = sorted(ready, key=lambda each: each[1].visited[visits[0]].tokens)
         shortest, longest = by_length[0], by_length[-1]
-        kind = shortest[0].visits, shortest[0].given.arguments.calls, shortest[1].bytes == longest[1].bytes
+        tokens = [each.visited[visits[0]].tokens for _, each in (shortest, longest)]
+        kind = visits, shortest[0].given.arguments.calls, tokens[0] == tokens[1]
         if kind not in self._batched:
             batch = self._tried([shortest, longest])
             alone = [*self._tried([shortest]), *self._tried([longest])]
-            close = (agree(one, other, len(kind[0])) for one, other in zip(batch, alone, strict=False))
+            close = (agree(one, other, len(visits)) for one, other in zip(batch, alone, strict=False))
             self._batched[kind] = len(batch) == len(alone) == 2 and all(close)
         return self._batched[kind]
 
@@ -262,11 +271,13 @@ class Node:
         return [answer for each in ready for answer in self._together([each])]
 
     def _reply(self, hop: Hop, request: _Request, state: Tensor, seconds: float) -> Reply:
+        index, tokens = hop.given.index, state.shape[-2]
         for visit in hop.visits:
-            request.visited[visit].passes = hop.given.index + 1
-        reply = Reply(self.name, hop.request, hop.number, hop.given.index, to_array(state), seconds, self.process)
+            own = request.visited[visit]
+            own.passes, own.tokens = index + 1, own.tokens + tokens
+        reply = Reply(self.name, hop.request, hop.number, index, to_array(state), seconds, self.process)
         request.last = reply
-        if hop.request in self._requests:
+        if (hop.fresh or index % MEASURED_EVERY == 0) and hop.request in self._requests:
             self.bytes += request.measure()
         while self.bytes > self.most_bytes and len(self._requests) > 1:
             self._release(next(iter(self._requests)))
