@@ -3,8 +3,10 @@
     python benchmarks/serve_faults.py --rounds 5      # of each part: GCS, raylet, a node, the router
     python benchmarks/serve_faults.py --half 20       # one of two nodes that hold all layers each
     python benchmarks/serve_faults.py --ends 5        # of each signal: SIGTERM, SIGINT, SIGKILL, under streams
+    python benchmarks/serve_faults.py --rounds 5 --parts GCS --tokens 450  # streams that outlive a cluster without GCS
 
-Eight clients read streams of 100 tokens, by greedy choice and, every second one, drawn with a seed. A part is killed
+Eight clients read streams of 100 tokens, or as many as are said, by greedy
+choice and, every second one, drawn with a seed. A part is killed
 (SIGKILL) once all have ten tokens. A stream has the text that the same server wrote before any fault, or an event with
 an error, or it is lost. The signals go to the server alone, and a third of a minute later no process and no folder of
 it may be there.
@@ -32,7 +34,7 @@ from typing import Any
 import httpx
 import psutil
 
-TOKENS, STREAMS, BEFORE = 100, 8, 10
+STREAMS, BEFORE = 8, 10
 PROMPTS = [f"reverse k d a z {chr(97 + number)} =" for number in range(STREAMS)]
 PARTS = {"GCS": "gcs_server", "raylet": "raylet/raylet", "node": "ray::NodeActor", "router": "-m layerwise serve"}
 PATIENCE = 300.0
@@ -40,15 +42,16 @@ CHECKED = 4.0
 """Seconds in which a server has looked at each idle node."""
 
 
-def body(number: int) -> dict[str, Any]:
+def body(number: int, tokens: int) -> dict[str, Any]:
     more = {"temperature": 1.0, "seed": number} if number % 2 else {"temperature": 0.0}
-    return {"prompt": PROMPTS[number], "max_tokens": TOKENS, "min_tokens": TOKENS, "stream": True, **more}
+    return {"prompt": PROMPTS[number], "max_tokens": tokens, "min_tokens": tokens, "stream": True, **more}
 
 
 class Server:
     """A fresh server of the demo model, and what belongs to it."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, tokens: int) -> None:
+        self.tokens = tokens
         self.temporary = tempfile.mkdtemp(prefix="t")
         command = [sys.executable, "-m", "layerwise", "serve", "demo", "--port", "0", *options]
         self.process = subprocess.Popen(
@@ -89,11 +92,11 @@ class Server:
         return mine, len(list(Path(self.temporary).glob("layerwise-*")))
 
 
-async def read(client: httpx.AsyncClient, number: int, begun: list[int]) -> tuple[str, str, float]:
+async def read(client: httpx.AsyncClient, number: int, tokens: int, begun: list[int]) -> tuple[str, str, float]:
     """How a stream ended (`whole`, `error` or `lost`), its text, and the longest time between two events."""
     text, ended, longest, last = "", "lost", 0.0, time.monotonic()
     try:
-        async with client.stream("POST", "/v1/completions", json=body(number)) as answer:
+        async with client.stream("POST", "/v1/completions", json=body(number, tokens)) as answer:
             async for line in answer.aiter_lines():
                 longest, last = max(longest, time.monotonic() - last), time.monotonic()
                 if line == "data: [DONE]":
@@ -121,7 +124,7 @@ async def streams(server: Server, happens: Callable[[], None] | None = None) -> 
 
     async with httpx.AsyncClient(base_url=server.address, timeout=PATIENCE) as client:
         striking = asyncio.ensure_future(strike(happens)) if happens else None
-        results = await asyncio.gather(*(read(client, number, begun) for number in range(STREAMS)))
+        results = await asyncio.gather(*(read(client, number, server.tokens, begun) for number in range(STREAMS)))
         if striking is not None and not striking.done():
             striking.cancel()
     return results
@@ -141,8 +144,8 @@ async def all_live(client: httpx.AsyncClient) -> bool:
     return all(node["state"] == "live" for node in overview["nodes"])
 
 
-def faults(rounds: int, parts: Collection[str] = tuple(PARTS), *options: str) -> None:
-    server = Server(*options)
+def faults(rounds: int, parts: Collection[str], tokens: int, *options: str) -> None:
+    server = Server(*options, tokens=tokens)
     asyncio.run(ready(server))
     texts = [text for _, text, _ in asyncio.run(streams(server))]
     for part in parts:
@@ -164,10 +167,10 @@ def faults(rounds: int, parts: Collection[str] = tuple(PARTS), *options: str) ->
     print(f"SIGTERM after {rounds * len(parts)} faults: exit status {status}, left {server.left()}")
 
 
-def ends(rounds: int) -> None:
+def ends(rounds: int, tokens: int) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
         for _ in range(rounds):
-            server = Server("--set", "drain_seconds=60")
+            server = Server("--set", "drain_seconds=60", tokens=tokens)
             asyncio.run(ready(server))
             results = asyncio.run(streams(server, partial(server.process.send_signal, number)))
             status = server.process.wait(PATIENCE)
@@ -186,13 +189,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=0)
     parser.add_argument("--half", type=int, default=0)
     parser.add_argument("--ends", type=int, default=0)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=tuple(PARTS))
+    parser.add_argument("--tokens", type=int, default=100)
     options = parser.parse_args()
     if options.rounds:
-        faults(options.rounds)
+        faults(options.rounds, options.parts, options.tokens)
     if options.half:
-        faults(options.half, ("node",), "--nodes", "2")
+        faults(options.half, ("node",), options.tokens, "--nodes", "2")
     if options.ends:
-        ends(options.ends)
+        ends(options.ends, options.tokens)
 
 
 if __name__ == "__main__":

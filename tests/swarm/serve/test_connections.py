@@ -44,6 +44,12 @@ def test_the_bound_of_all_holds_where_that_of_an_address_does_not() -> None:
         assert is_closed(idle[0])
 
 
+def test_a_request_is_not_refused_for_the_number_of_connections() -> None:
+    """Uvicorn's own bound refused it where as many were open as there may be, or had been a moment before."""
+    with served(FakeSwarm(), most_connections=1) as server:
+        assert list(stream(server.url, 3))[-1] == "[DONE]"
+
+
 def test_a_header_has_its_time_however_slowly_it_comes() -> None:
     with served(FakeSwarm(), header_seconds=0.3) as server, connected(server) as slow, connected(server) as silent:
 

@@ -1,7 +1,8 @@
 """Connections of a server, with bounds on those that ask for nothing: in time, by address, and in all.
 
 Uvicorn closes a connection that is idle after an answer. It waits without end for the first request of one, and for
-the rest of a header; and it counts all of them when it decides whether it has room for a request.
+the rest of a header. Its own bound (`limit_concurrency`) is not used: it refuses a request for connections that were
+closed a moment before.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def bounded_connections(settings: ServeSettings) -> type[asyncio.Protocol]:
             open_[self] = None
             self._await_header()
             near = [each for each in open_ if each.address == self.address]
-            for known, most in ((near, settings.most_of_address), (list(open_), settings.most_connections - 1)):
+            for known, most in ((near, settings.most_of_address), (list(open_), settings.most_connections)):
                 if len(known) > most:
                     next((each for each in known if each.is_waiting), self)._end()
 

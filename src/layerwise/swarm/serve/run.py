@@ -166,8 +166,7 @@ def _server(app: FastAPI, settings: ServeSettings) -> Server:
         app,
         log_config=None, access_log=False, lifespan="off", loop="asyncio", http=bounded_connections(settings),
         ws="none", proxy_headers=False,
-        server_header=False, limit_concurrency=settings.most_connections,
-        timeout_keep_alive=settings.keep_alive_seconds,
+        server_header=False, timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=int(settings.drain_seconds) + _BACKSTOP,
     )  # fmt: skip
     return Quiet(config)
