@@ -57,7 +57,7 @@ async def measure(transport: RayTransport, pairs: int) -> None:
         (reply,) = await transport.call("node", [Hop("request", index, visits, sent, fresh=index == 0)])
         hop = time.perf_counter() - began
         assert isinstance(reply, Reply), reply
-        there, back = len(sent.state.data) + arguments.bytes, len(reply.state.data)
+        there, back = len(sent.state.data) + arguments.nbytes, len(reply.state.data)
         payload = bytes(there)
         with torch.inference_mode():  # so that both calls come after the same work of the router
             stack.capture_pass(inputs)

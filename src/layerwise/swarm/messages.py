@@ -73,18 +73,18 @@ class RemoteVisit:
 class Arguments:
     """What the blocks are called with beside the state: tensors, and for every layer how they make up its call.
 
-    Layer `layers[n]` is called as `calls[forms[n]]` says: JSON in which `{"tensor": 3}` stands for `arrays[3]` and
-    `{"cache": "module:class"}` for the node's own cache of that class (see `layerwise.swarm.wire`). Layers that are
-    called alike share one text. An array that no call of these layers needs is `None`.
+    Layer `layers[n]` is called as `calls[forms[n]]` says: MessagePack in which `{"tensor": 3}` stands for `arrays[3]`
+    and `{"cache": "module:class"}` for the node's own cache of that class (see `layerwise.swarm.wire`). Layers that are
+    called alike share one. An array that no call of these layers needs is `None`.
     """
 
     arrays: tuple[Array | None, ...]
     layers: tuple[int, ...]
     forms: tuple[int, ...]
-    calls: tuple[str, ...]
+    calls: tuple[bytes, ...]
 
     @property
-    def bytes(self) -> int:
+    def nbytes(self) -> int:
         """What it holds."""
         return sum(len(array.data) for array in self.arrays if array is not None) + sum(map(len, self.calls))
 

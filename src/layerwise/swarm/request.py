@@ -66,7 +66,7 @@ class RecordedPass:
     def bytes(self) -> int:
         """What the record holds."""
         states = {id(state): len(state.data) for state in self.entering.values()}
-        return sum(states.values()) + self.arguments.bytes
+        return sum(states.values()) + self.arguments.nbytes
 
 
 @dataclass(eq=False)

@@ -1,19 +1,19 @@
 """Tensors and the calls of blocks as bytes, and back.
 
 A block is called with its state and with what its model computed for it: masks, rotary embeddings, positions, flags, a
-cache. All of it is sent as tensors and JSON, so that a node needs nothing of the model but the block. Tensors that
-several layers are called with are sent once. The cache never travels: the node has its own.
+cache. All of it is sent as tensors and plain data, in MessagePack, so that a node needs nothing of the model but the
+block. Tensors that several layers are called with are sent once. The cache never travels: the node has its own.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from math import prod
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
@@ -26,6 +26,8 @@ from layerwise.swarm.messages import Arguments, Array
 _CPU = torch.device("cpu")
 
 _LITERALS = frozenset((bool, int, float, str))
+
+_ENCODER, _DECODER = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder()
 
 _TENSOR, _STATE, _CACHE, _TUPLE, _DICT = "tensor", "state", "cache", "tuple", "dict"
 
@@ -112,20 +114,17 @@ def encode(calls: Sequence[Call], layers: Iterable[int]) -> Arguments:
 
     chosen = tuple(layers)
     numbers: dict[tuple[Any, ...], int] = {}
-    texts: list[str] = []
+    plain: list[bytes] = []
     forms: list[int] = []
     for layer in chosen:
         call = calls[layer]
-        form = numbers.setdefault(_identity(call), len(texts))
-        if form == len(texts):
+        form = numbers.setdefault(_identity(call), len(plain))
+        if form == len(plain):
             state = read_state(call.args, call.kwargs)
             items = [encoded(item, state) for item in call.args]
-            texts.append(_to_json([items, {name: encoded(value, state) for name, value in call.kwargs.items()}]))
+            plain.append(_ENCODER.encode([items, {name: encoded(value, state) for name, value in call.kwargs.items()}]))
         forms.append(form)
-    return Arguments(tuple(arrays), chosen, tuple(forms), tuple(texts))
-
-
-_to_json = json.JSONEncoder(separators=(",", ":")).encode
+    return Arguments(tuple(arrays), chosen, tuple(forms), tuple(plain))
 
 
 def _identity(call: Call) -> tuple[Any, ...]:
@@ -135,7 +134,7 @@ def _identity(call: Call) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A call as its JSON says it: constants and tensors by position or keyword, and where state and caches stand."""
+    """A call as its bytes say it: constants and tensors by position or keyword, and where state and caches stand."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -144,9 +143,9 @@ class _Form:
 
 
 @lru_cache(maxsize=4096)
-def _form(call: str) -> _Form:
-    """What the JSON of a call says: it is the same for many tokens. Raises `SwarmError` for a call without a state."""
-    args, kwargs = json.loads(call)
+def _form(call: bytes) -> _Form:
+    """What the bytes of a call say, the same ones for many tokens. Raises `SwarmError` for a call without a state."""
+    args, kwargs = _DECODER.decode(call)
     values: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
     states = [key for key, value in values.items() if value == {_STATE: True}]
     if len(states) != 1:
@@ -171,8 +170,8 @@ def selected(arguments: Arguments, layers: Iterable[int]) -> Arguments:
 
 
 @lru_cache(maxsize=4096)
-def _tensors_of(call: str) -> frozenset[int]:
-    """The numbers of the tensors in the JSON of a call."""
+def _tensors_of(call: bytes) -> frozenset[int]:
+    """The numbers of the tensors in the bytes of a call."""
     numbers: set[int] = set()
 
     def read(value: Any) -> None:
@@ -188,7 +187,7 @@ def _tensors_of(call: str) -> frozenset[int]:
             elif kind == _DICT:
                 read(list(content.values()))
 
-    args, kwargs = json.loads(call)
+    args, kwargs = _DECODER.decode(call)
     read([*args, *kwargs.values()])
     return frozenset(numbers)
 
