@@ -64,7 +64,9 @@ async def flood(kind: str, address: str, source: str) -> None:
         "idle": idle, "headers": headers, "prompts": prompts
     }[kind]  # fmt: skip
     print("flooding", flush=True)
-    await asyncio.gather(*(one(number) for number in range(COUNTS[kind])))
+    flooding = asyncio.gather(*(one(number) for number in range(COUNTS[kind])))
+    await asyncio.to_thread(sys.stdin.read)  # ends with whoever has started this process
+    flooding.cancel()
 
 
 async def waits(address: str) -> list[float]:
@@ -92,7 +94,7 @@ def main() -> None:
         for kind, count in COUNTS.items():
             usual = asyncio.run(waits(address))
             command = [sys.executable, __file__, "--from", options.source, "--flood", kind, address]
-            with subprocess.Popen(command, stdout=subprocess.PIPE) as flooding:
+            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as flooding:
                 assert flooding.stdout is not None
                 flooding.stdout.readline()
                 time.sleep(3)

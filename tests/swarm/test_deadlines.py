@@ -1,4 +1,4 @@
-"""Deadlines: quantiles of the last hops by their work, and a budget of hedged calls that is never exceeded."""
+"""Deadlines: quantiles of the last hops by their work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.swarm.deadlines import ENOUGH, HEDGED, WINDOW, HedgeBudget, Latencies
+from layerwise.swarm.deadlines import ENOUGH, WINDOW, Latencies
 
 
 def recorded(seconds: list[float], work: int = 1) -> Latencies:
@@ -25,14 +25,12 @@ def test_quantiles_are_those_of_the_last_hops(seconds: list[float]) -> None:
     for share in (0.5, 0.95, 0.99):
         assert latencies.quantile(share) == np.quantile(last, share, method="inverted_cdf")
     assert latencies.deadline() == min(30.0, max(0.001, 2 * np.quantile(last, 0.99, method="inverted_cdf")))
-    assert latencies.hedge_after() == np.quantile(last, 0.95, method="inverted_cdf")
 
 
 def test_before_enough_hops_the_deadline_is_the_first_one() -> None:
     latencies = recorded([1.0] * (ENOUGH - 1))
     assert latencies.deadline(1) == pytest.approx(10.02)
     assert latencies.deadline(100) == pytest.approx(12.0)
-    assert latencies.hedge_after() is None
     latencies.record(1.0)
     assert latencies.deadline() == 2.0
     assert Latencies().quantile(0.5) is None
@@ -95,22 +93,3 @@ def test_few_honest_hops_are_late() -> None:
         late += seconds > latencies.deadline()
         latencies.record(seconds)
     assert late <= 5
-
-
-@given(st.lists(st.booleans(), max_size=300))
-def test_hedged_calls_stay_within_their_share(asks: list[bool]) -> None:
-    budget = HedgeBudget()
-    for is_hedge in asks:
-        if is_hedge:
-            budget.take()
-        else:
-            budget.call()
-        assert budget.hedges <= HEDGED * budget.calls
-
-
-def test_five_percent_of_the_calls_may_be_hedged() -> None:
-    budget, taken = HedgeBudget(), 0
-    for _ in range(1000):
-        budget.call()
-        taken += budget.take()
-    assert taken == budget.hedges == 50

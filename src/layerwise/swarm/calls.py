@@ -19,7 +19,6 @@ from typing import Any
 import torch
 
 from layerwise.errors import SwarmError
-from layerwise.swarm.deadlines import HedgeBudget
 from layerwise.swarm.hop_queue import HopQueue
 from layerwise.swarm.messages import (
     Corrupt,
@@ -36,7 +35,6 @@ from layerwise.swarm.messages import (
     Transport,
 )
 from layerwise.swarm.node_records import NodeRecord, NodeRecords
-from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.wire import selected, to_tensor
 
@@ -47,10 +45,6 @@ LOOK = 0.05
 """Seconds between two looks for a replica that is free, while a node is late."""
 
 
-def _stays() -> bool:
-    return False
-
-
 class Calling:
     """Sends messages to nodes and keeps account of how each answers. With the `sample`, a small pass through all
     layers, a node shows that it computes."""
@@ -59,42 +53,37 @@ class Calling:
         self.transport = transport
         self.members = members
         self.settings = settings
-        self.hedges = HedgeBudget()
         self._sample = sample
         self._checks = f"check-{secrets.token_hex(8)}-"  # no client can call its request so
         self._numbers, self._order = count(), count()
         self._queues: dict[str, HopQueue] = {}
         self._tasks: set[asyncio.Task[object]] = set()
 
-    async def hop(
-        self, node: str, hop: Hop, session: SwarmRequest, may_leave: Callable[[], bool] = _stays
-    ) -> Reply | Failure:
-        """The answer to a hop of a request, which `may_leave` a node that is late.
-
-        For a single pass it is that of a replica, if that is faster.
-        """
-        hedged = session.one_pass and self.settings.hedging
-        replicas = self.members.holders({visit.layer for visit in hop.visits}, node) if hedged else []
-        if not replicas:
-            return await self._hop(node, hop, may_leave, session.request)
+    async def hop(self, node: str, hop: Hop, may_leave: Callable[[], bool], request: str = "") -> Reply | Failure:
+        """The answer to a hop of a `request`, which `may_leave` a node that is late."""
         member = self.members[node]
-        first = asyncio.ensure_future(self._hop(node, hop, may_leave, session.request))
-        await asyncio.wait({first}, timeout=member.latencies.hedge_after(hop.work))
-        if first.done() or not self.hedges.take():
-            return await first
-        second = asyncio.ensure_future(self._hop(replicas[0], hop))
-        done, pending = await asyncio.wait({first, second}, return_when=asyncio.FIRST_COMPLETED)
-        if not any(isinstance(task.result(), Reply) for task in done) and pending:
-            done, pending = await asyncio.wait(pending)
-        for task in pending:
-            task.cancel()
-        answers = [task.result() for task in (first, second) if task.done() and not task.cancelled()]
-        return next((answer for answer in answers if isinstance(answer, Reply)), answers[0])
+        hop = replace(hop, number=next(self._numbers))
+        seconds, response = await self._answer(member, hop, may_leave, request)
+        if isinstance(response, Reply):
+            flaw = _flaw(hop, response)
+            if flaw is None:
+                member.observe(seconds, response, hop)
+                self.members.latencies.record(seconds, hop.work)
+                return response
+            response = Corrupt(node, flaw)
+        elif isinstance(response, Done):
+            response = Corrupt(node, "answered a hop as if it were no hop")
+        member.failures += 1
+        if isinstance(response, Gone):
+            self.members.change(node, "gone", "lost", f"{node} is gone: {response.reason}")
+        elif not isinstance(response, Late) and not self._is_check(hop):
+            self.begin(self.check(member))
+        return response
 
     async def once(self, node: str, hop: Hop, *, leaves: bool = False) -> Reply | Failure:
         """The answer to a hop of a request that has no other. One that `leaves` waits for no node that is late."""
         try:
-            return await self._hop(node, hop, lambda: leaves)
+            return await self.hop(node, hop, lambda: leaves)
         finally:
             self.begin(self.release(node, hop.request))
 
@@ -133,29 +122,6 @@ class Calling:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _hop(
-        self, node: str, hop: Hop, may_leave: Callable[[], bool] = _stays, request: str = ""
-    ) -> Reply | Failure:
-        member = self.members[node]
-        self.hedges.call()
-        hop = replace(hop, number=next(self._numbers))
-        seconds, response = await self._answer(member, hop, may_leave, request)
-        if isinstance(response, Reply):
-            flaw = _flaw(hop, response)
-            if flaw is None:
-                member.observe(seconds, response, hop)
-                self.members.latencies.record(seconds, hop.work)
-                return response
-            response = Corrupt(node, flaw)
-        elif isinstance(response, Done):
-            response = Corrupt(node, "answered a hop as if it were no hop")
-        member.failures += 1
-        if isinstance(response, Gone):
-            self.members.change(node, "gone", "lost", f"{node} is gone: {response.reason}")
-        elif not isinstance(response, Late) and not self._is_check(hop):
-            self.begin(self.check(member))
-        return response
 
     async def _answer(
         self, member: NodeRecord, hop: Hop, may_leave: Callable[[], bool], request: str

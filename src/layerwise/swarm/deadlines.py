@@ -1,4 +1,4 @@
-"""How long a node may take for a hop, from how long it took for its last hops; and how many calls may be sent twice.
+"""How long a node may take for a hop, from how long it took for its last hops.
 
 A prompt of many tokens takes longer than one token, so hops are sorted by their work: visits times tokens times
 sequences, replayed passes included. Hops whose work lies between the same powers of four are one class. Times grow
@@ -37,9 +37,6 @@ LONGEST = 3.0
 
 FIRST_PER_WORK = 0.02
 """Seconds that a first hop is given for each unit of its work, beside what every first hop is given."""
-
-HEDGED = 0.05
-"""The share of all first calls that may be sent a second time."""
 
 
 def _last() -> deque[float]:
@@ -93,10 +90,6 @@ class Latencies:
         """After how many seconds without any answer the node does not compute any more, whatever it did before."""
         return LONGEST * max(self.floor, self.first) + FIRST_PER_WORK * work
 
-    def hedge_after(self, work: int = 1) -> float | None:
-        """After how many seconds a hop goes to a replica too: 95 % took no longer. `None` while too few are known."""
-        return self._bound(0.95, work)
-
     def _bound(self, share: float, work: int) -> float | None:
         """The quantile for hops of so much work: of their class, else the least bound by a class above or below."""
         own = self._classes.get(_class(work), ())
@@ -116,22 +109,3 @@ def _class(work: int) -> int:
     [0, 0, 1, 1, 2]
     """
     return (max(work, 1).bit_length() - 1) // 2
-
-
-@dataclass(slots=True)
-class HedgeBudget:
-    """Keeps the calls that are sent a second time at or below `HEDGED` of all first calls, at every moment."""
-
-    calls: int = 0
-    hedges: int = 0
-
-    def call(self) -> None:
-        """Count a first call."""
-        self.calls += 1
-
-    def take(self) -> bool:
-        """Whether a call may be sent a second time now; it is counted if so."""
-        if self.hedges + 1 > HEDGED * self.calls:
-            return False
-        self.hedges += 1
-        return True

@@ -237,7 +237,7 @@ class Router:
             return {visit.layer for visit in leg.visits} <= frozenset().union(*(each.layers for each in others))
 
         session.touched.add(leg.node)
-        response = await self.calling.hop(leg.node, hop, session, may_leave)
+        response = await self.calling.hop(leg.node, hop, may_leave, session.request)
         if isinstance(response, Reply):
             session.warm.update({(response.node, visit): record.index + 1 for visit in leg.visits})
             session.touched.add(response.node)

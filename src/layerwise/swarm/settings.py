@@ -90,7 +90,7 @@ class SwarmSettings:
     `order` says whether layers may run in any order, for a model that was trained for it, or only in its own.
     Without a `quorum` half of the layers must be left. `replacements` are the names of models whose layers may stand in
     for lost ones of the same number. A node is given `first_deadline` seconds for each of its first hops, and
-    `hop_floor` at least later on. `hedging` asks a second replica of a single-pass model where a hop is slow.
+    `hop_floor` at least later on.
     `spot_share` of the hops are computed a second time elsewhere before they are believed: with 1, all of them.
     `history_bytes` bounds what is kept of each request for a replay. `health_seconds` lie between two checks of a
     node; what a node held that has been away for `balance_after` seconds, others take up.
@@ -103,7 +103,6 @@ class SwarmSettings:
     replacements: tuple[str, ...] = ()
     first_deadline: float = 10.0
     hop_floor: float = 0.5
-    hedging: bool = True
     spot_share: float = 0.01
     history_bytes: int = 256 * 2**20
     health_seconds: float = 2.0

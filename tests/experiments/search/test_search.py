@@ -144,16 +144,26 @@ def test_every_method_and_move_ends_within_the_budget(
 
 @pytest.mark.parametrize("moves", first_fast([("bits",), ("bits", "drop", "repeat", "reorder")]))
 def test_types_of_layers_are_chosen_within_a_budget_of_bytes(
-    stack: Stack, corpus: Corpus, tmp_path: Path, moves: tuple[str, ...]
+    stack: Stack, corpus: Corpus, tmp_path: Path, moves: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the rules at no more bytes; what each layer costs alone is in the rows, and the page draws the choice."""
+    """Beside the rules at no more bytes, that of the importance matrix beside the model among them; what each layer
+    costs alone is in the rows, and the page draws the choice."""
     pytest.importorskip("gguf", reason="needs layerwise[gguf]")
+    from stack.test_imatrix import write
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / stack.source.name).mkdir()
+    names = [f"blk.{layer}.ffn_up" for layer in range(DEPTH)]
+    sums, counts = {name: [[float(layer)]] for layer, name in enumerate(names)}, {name: [[1.0]] for name in names}
+    write(tmp_path / stack.source.name / "imatrix.gguf", sums, counts)
     result = layerwise.search(stack, corpus, Budget(bytes="0.45x"), moves=moves, run=tmp_path / "run", **SMALL)
     rows = Rows(result.rows)
     prices = PlanPrices.of(stack)
     limit = 0.45 * prices.of_plan(Plan.identity(DEPTH), "bytes")
     assert any(step.source for step in result.best.steps())
-    assert {"uniform", "first_and_last", "block_influence", "random"} <= {*rows.where(metric="arm").axis("arm")}
+    assert {"uniform", "first_and_last", "block_influence", "imatrix", "random"} <= {
+        *rows.where(metric="arm").axis("arm")
+    }
     assert all(prices.of_plan(Plan.parse(plan), "bytes") <= limit for plan in rows.where(metric="arm").axis("plan"))
     assert prices.of_plan(result.best, "bytes") <= limit
     of_chosen = rows.where(metric="bits", arm="chosen")

@@ -309,13 +309,11 @@ def _common(outcome: Outcome) -> dict[str, float]:
     seconds = outcome.seconds
     latency = {f"p{share}": float(np.percentile(seconds, share)) for share in (50, 95, 99)} if seconds else {}
     missing = [len(each.answer.missing) for each in outcome.later if each.answer is not None]
-    count = len(outcome.ended)
     return {
         **latency,
         "refused": outcome.refused,
         **({"missing": float(np.mean(missing))} if missing else {}),
-        "replays": outcome.events["replayed"] / count,
-        "hedged": outcome.hedges / max(outcome.calls, 1),
+        "replays": outcome.events["replayed"] / len(outcome.ended),
     }
 
 

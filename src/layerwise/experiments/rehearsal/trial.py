@@ -14,7 +14,7 @@ or two of them (`condition`):
     *_lost              paired with the same arm with no node dead
     *_above             paired with the baseline, which it is `against`, loss by loss
     p50, p95, p99       seconds of a token, or of a pass
-    refused, missing, replays, hedged
+    refused, missing, replays
 
 Of measure `rehearsal_draw`: what one model (`arm`, `seed`) did in one draw, which is the `task`.
 
@@ -99,8 +99,6 @@ class Outcome:
     first: tuple[Ended, ...]
     later: tuple[Ended, ...]
     events: Counter[str]
-    hedges: int
-    calls: int
 
     @property
     def ended(self) -> tuple[Ended, ...]:
@@ -161,8 +159,7 @@ def _outcome(
         first = [wanted[number % len(wanted)] for number in range(stage.streams)]
         ended = perform(swarm, [*first, *wanted])
         events = Counter(event.kind for event in swarm.members.events)
-        hedges = swarm.router.calling.hedges
-        return Outcome(ended[: stage.streams], ended[stage.streams :], events, hedges.hedges, hedges.calls)
+        return Outcome(ended[: stage.streams], ended[stage.streams :], events)
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from layerwise.experiments.opening import cutting, divided_sentence, open_named,
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter, describe_data, describe_model, duration, waiting
 from layerwise.experiments.search.config import Search
-from layerwise.experiments.search.works import REPORTED, counted, pace, search_works, slow_search, worst_case
+from layerwise.experiments.search.works import REPORTED, counted, pace, ruled, search_works, slow_search, worst_case
 from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
@@ -51,7 +51,7 @@ from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT
 from layerwise.search.averaging import foreign, with_averages
-from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, rule_plans, uniform
+from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, uniform
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
 from layerwise.search.cost import Spent
@@ -239,7 +239,7 @@ def _finalists(
         sets = (
             {} if bits and "drop" not in space.moves else one_shot_plans(space, scores, skip_effects(searched, space))
         )
-        arms = {**sets, **(rule_plans(space, scores) if bits else {})}
+        arms = {**sets, **(ruled(stack, space, scores) if bits else {})}
         mean_losses(searched, [*arms.values(), space.whole], space.whole)
     steps = []
     for step in _rounds(config, searched, space, arms):

@@ -6,7 +6,7 @@ pace is that of the whole model on the first batch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from layerwise.experiments.engines.steps import Work, WorkCost
@@ -15,6 +15,7 @@ from layerwise.experiments.sweep.works import slow_due
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
+from layerwise.results import Score
 from layerwise.search.bits import allocate, rule_plans
 from layerwise.search.budget import UNITS, Budget
 from layerwise.search.cost import Spent, WorstCase
@@ -26,6 +27,7 @@ from layerwise.search.nsga import GENERATIONS, POPULATION
 from layerwise.search.one_shot import RANDOM_SETS, skip_effects
 from layerwise.search.rungs import RungSettings, divided_text, grown
 from layerwise.stack import Stack
+from layerwise.stack.imatrix import imatrix_beside, layer_power
 
 REPORTED = 12
 """Plans of a front that are measured on the report text, for each unit."""
@@ -42,7 +44,7 @@ def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: S
     evaluator = GraphEvaluator(stack, rungs)
     worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
     if BITS in space.moves:
-        rounds = allocate(worst, space, rule_plans(space, ()), width=config.width, settings=WORST)
+        rounds = allocate(worst, space, ruled(stack, space, ()), width=config.width, settings=WORST)
     else:
         rounds = greedy(worst, space, width=config.width, settings=WORST)
     for _ in rounds:
@@ -50,6 +52,15 @@ def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: S
     if space.moves != (BITS,):
         skip_effects(worst, space)
     return worst.spent
+
+
+def ruled(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
+    """The allocation of each rule, by llama.cpp's importance matrix too, where one lies beside the model.
+
+    Raises `CheckpointError` for one that is not of this model.
+    """
+    path = imatrix_beside(stack)
+    return rule_plans(space, scores, {} if path is None else layer_power(path, stack.depth))
 
 
 def whole_search(config: Search, stack: Stack, text: EvalData, space: Space) -> Spent:

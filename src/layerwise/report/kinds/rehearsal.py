@@ -27,7 +27,6 @@ NAMES = {**LATENCY, **{metric: name for metric, (name, _) in QUALITY.items()}}
 MILLISECONDS = Show(axis="milliseconds", scale=1000.0, decimals=1)
 PLAIN = {metric: show.but(bounds=False) for metric, show in {
     "refused": Show(axis="refused (%)", scale=100.0, decimals=1),
-    "hedged": Show(axis="asked twice (%)", scale=100.0, decimals=1),
     "missing": Show(axis="layers missing", decimals=2), "replays": Show(axis="replays a request", decimals=2),
 }.items()}  # fmt: skip
 
