@@ -233,12 +233,16 @@ def test_what_cannot_be_gathered_is_refused_with_the_reason(demo: Stack) -> None
         swarm.generate(IDS, num_beams=3)
 
 
-def test_layers_that_read_all_earlier_states_are_refused() -> None:
+def test_layers_that_read_all_earlier_states_are_refused_before_any_node_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     from layerwise.models import ElcConfig, ElcForMaskedLM
 
     model = ElcForMaskedLM(ElcConfig(vocab_size=60, hidden_size=16, num_hidden_layers=3, num_attention_heads=2))
-    with pytest.raises(UnsupportedModel, match="layers read what each of the earlier ones left"):
-        gather(load(model.eval()), 2, 1)
+    monkeypatch.delattr("layerwise.swarm.gathering._cluster")
+    for address in (None, "local"):
+        with pytest.raises(UnsupportedModel, match="layers read what each of the earlier ones left"):
+            gather(load(model.eval()), 2, 1, address=address)
 
 
 def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,8 @@ from layerwise.plan import Plan
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import Stack
 from layerwise.swarm.cluster.connection import NOT_INSTALLED
+from layerwise.swarm.decoding.servable import Servable
 from layerwise.swarm.estimate import LossEstimate
-from layerwise.swarm.live_plan import layers_of
 from layerwise.swarm.messages import Transport
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import local_node
@@ -50,10 +50,10 @@ def gather(
     cannot run elsewhere.
     """
     supply = _supply(stack, nodes, replicas, plan, estimate)
-    (settings or SwarmSettings()).quorum_of(len(layers_of(supply.plan)))  # before any node is started
     if address is None:
         return _in_process(stack, supply, settings, estimate, schedule)
-    swarm = Swarm(stack, _cluster(supply, address), supply, settings, estimate=estimate)
+    servable = Servable.of(stack, supply.plan, settings or SwarmSettings())  # before any node is started
+    swarm = Swarm(stack, _cluster(supply, address), supply, settings, estimate=estimate, servable=servable)
     try:
         swarm.run(swarm.fill())
     except BaseException:
@@ -74,12 +74,12 @@ async def gathered(
 ) -> Swarm:
     """`gather` in an event loop that runs already, as that of a server does."""
     supply = _supply(stack, nodes, replicas, plan, estimate)
-    (settings or SwarmSettings()).quorum_of(len(layers_of(supply.plan)))  # before any node is started
     if address is None:
         return _in_process(stack, supply, settings, estimate)
+    servable = Servable.of(stack, supply.plan, settings or SwarmSettings())  # before any node is started
     transport = await asyncio.to_thread(_cluster, supply, address)
     try:
-        swarm = Swarm(stack, transport, supply, settings, estimate=estimate)
+        swarm = Swarm(stack, transport, supply, settings, estimate=estimate, servable=servable)
         await swarm.fill()
     except BaseException:
         await transport.close()

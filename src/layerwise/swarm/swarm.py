@@ -43,16 +43,15 @@ from layerwise.swarm.answer import (
     TokenSpan,
 )
 from layerwise.swarm.calls import Calling
-from layerwise.swarm.decoding.cached_decoding import refuse_unlike
 from layerwise.swarm.decoding.decode import decode
 from layerwise.swarm.decoding.head import BatchedHead
+from layerwise.swarm.decoding.servable import Servable, writes
 from layerwise.swarm.decoding.text_stream import TextStream
 from layerwise.swarm.estimate import LossEstimate
-from layerwise.swarm.health import HealthChecks, sample_pass, smallest_inputs
+from layerwise.swarm.health import HealthChecks, smallest_inputs
 from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import Transport
 from layerwise.swarm.node_records import NodeRecords
-from layerwise.swarm.nodes.node import local_node
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.router import Router
 from layerwise.swarm.settings import SwarmSettings
@@ -74,8 +73,8 @@ class Swarm:
     """A model on nodes, and the requests that they answer.
 
     `supply` says which layers each node of `transport` is to hold; `fill` sends them. `estimate` is what sets
-    of missing layers cost; without one that is unknown. Raises `UnsupportedModel` for a model
-    whose layers cannot run elsewhere, and `SwarmError` for a quorum that its plan never meets.
+    of missing layers cost; without one that is unknown. Raises as `Servable.of` does, unless the model is known to be
+    `servable`.
     """
 
     def __init__(
@@ -86,28 +85,24 @@ class Swarm:
         settings: SwarmSettings | None = None,
         *,
         estimate: LossEstimate | None = None,
+        servable: Servable | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     ) -> None:
         self.stack = stack
         self.settings = settings or SwarmSettings()
         self.plan = supply.plan
         self._supply = supply
-        layers = layers_of(self.plan)
-        self.quorum = self.settings.quorum_of(len(layers))
-        # Refuses what cannot be sent, before there is a loop to be closed.
-        sample = sample_pass(stack, [layer.number for layer in layers])
-        referee = local_node("router", stack, layers, halves=self.plan.has_sublayers())
-        if _writes(stack):
-            refuse_unlike(stack, referee)
+        servable = servable or Servable.of(stack, self.plan, self.settings)  # before there is a loop to be closed
+        self.quorum = servable.quorum
         self._transport = transport
         self._loop_factory = loop_factory
         self._runner = None if loop_factory is None else asyncio.Runner(loop_factory=loop_factory)
         self._members = NodeRecords(self._now, self.settings.first_deadline, self.settings.hop_floor)
         self.estimate = estimate
-        self._calling = Calling(transport, self._members, self.settings, sample)
+        self._calling = Calling(transport, self._members, self.settings, servable.sample)
         self.health = HealthChecks(self._calling, supply)
         single = estimate.single if estimate else None
-        self.router = Router(self._calling, self.quorum, self.expected, referee, single)
+        self.router = Router(self._calling, self.quorum, self.expected, servable.referee, single)
         self._head = BatchedHead(stack)
         self._running: dict[str, SwarmRequest] = {}
         self._names = count()
@@ -345,7 +340,7 @@ class Swarm:
         if self._token_at is not None and self._now() - self._token_at < READY_FOR:
             return True, "a token was made in the last seconds"
         try:
-            if self.tokenizer is None and example_inputs(self.stack.model, 4) is not None and not _writes(self.stack):
+            if self.tokenizer is None and example_inputs(self.stack.model, 4) is not None and not writes(self.stack):
                 await self.single_pass(smallest_inputs(self.stack))
                 self._token_at = self._now()
             else:
@@ -402,8 +397,3 @@ def _options(decoding: Decoding, made: int) -> dict[str, Any]:
         options |= {"temperature": decoding.temperature, "top_p": decoding.top_p, "top_k": decoding.top_k}
         options |= {"min_p": decoding.min_p} if decoding.min_p else {}
     return options
-
-
-def _writes(stack: Stack) -> bool:
-    can_generate = getattr(stack.model, "can_generate", None)
-    return can_generate is not None and bool(can_generate())
