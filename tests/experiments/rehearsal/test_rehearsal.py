@@ -71,6 +71,7 @@ def test_differences_are_paired_by_draw() -> None:
     assert lost.value == pytest.approx(0.4)
     assert lost.low is not None
     assert lost.low < 0
+    assert lost.high == 1, "no more than all can be lost"
     (whole,) = made.where(arm="baseline", amount=0, metric="accuracy")
     assert whole.low is None
     assert not made.where(arm="baseline", metric="accuracy_above")

@@ -47,6 +47,7 @@ from layerwise.experiments.training_runs import (
 )
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
+from layerwise.report.text.wording import counted
 from layerwise.results import Score
 from layerwise.results.run import is_run
 from layerwise.results.vocabulary import COMMONEST, REHEARSAL, REHEARSAL_DRAW
@@ -108,9 +109,9 @@ def rehearsal(config: Rehearsal, reporter: Reporter, inputs: Inputs) -> Steps:
         yield describe_splits(splits)
         arms = len({each.arm for each in models})
         yield (
-            f"{len(models)} models of {arms} arms on {config.nodes} nodes, with {_listed(replicas)} replicas; "
-            f"{_listed(dead)} nodes die, drawn {config.draws} times; {len(requests.inputs)} requests each, "
-            f"{config.streams} at once"
+            f"{counted(len(models), 'model')} of {counted(arms, 'arm')} on {config.nodes} nodes, with "
+            f"{_listed(replicas)} replicas; {_listed(dead)} nodes die, drawn {config.draws} times; "
+            f"{len(requests.inputs)} requests each, {config.streams} at once"
         )
         yield from requests.bound(stack, settings_of(config, models[0].location), max(dead))
 

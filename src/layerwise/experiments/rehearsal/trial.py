@@ -256,5 +256,5 @@ def _paired(drawn: Sequence[Values], others: Sequence[Values], metric: str) -> l
 def _score(metric: str, values: Sequence[float], **columns: Any) -> Iterator[Score]:
     """The mean over draws with Student's interval; no interval where all draws give the same, no row without any."""
     if values:
-        low, high = over_seeds(values, "accuracy" if metric == "agreement" else metric)
+        low, high = over_seeds(values, metric)
         yield Score(REHEARSAL, metric, float(np.mean(values)), low, high, documents=len(values), **columns)

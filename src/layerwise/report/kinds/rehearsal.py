@@ -108,7 +108,8 @@ def _answer(data: ReportData) -> str:
 
 
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
-    yield f"{len(levels(data).axis('arm')):,}", "arms"
+    arms = len(levels(data).axis("arm"))
+    yield f"{arms:,}", "arm" if arms == 1 else "arms"
     yield f"{data.rows.value(measure=REHEARSAL, metric=NODES) or 0:,.0f}", "nodes"
 
 
