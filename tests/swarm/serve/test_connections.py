@@ -37,6 +37,19 @@ def test_idle_connections_beyond_the_bound_are_closed_and_requests_answered() ->
         assert list(under_way)[-1] == "[DONE]", "what is answered is not cut off"
 
 
+def test_a_connection_that_was_answered_outlives_those_that_never_had_a_request() -> None:
+    with served(FakeSwarm(), most_of_address=8) as server, ExitStack() as opened, connected(server) as kept:
+        for _ in range(2):
+            kept.sendall(REQUEST + b"\r\n")
+            answer = b""
+            while not answer.endswith(b'{"live":true}'):
+                part = kept.recv(1000)
+                assert part, "it was closed"
+                answer += part
+            idle = [opened.enter_context(connected(server)) for _ in range(20)]
+            assert all(is_closed(each) for each in idle[:10])
+
+
 def test_the_bound_of_all_holds_where_that_of_an_address_does_not() -> None:
     with served(FakeSwarm(), most_connections=32, most_of_address=1000) as server, ExitStack() as opened:
         idle = [opened.enter_context(connected(server)) for _ in range(40)]

@@ -18,8 +18,8 @@ from layerwise.swarm.serve.settings import ServeSettings
 def bounded_connections(settings: ServeSettings) -> type[asyncio.Protocol]:
     """The protocol of a server's connections.
 
-    Where there are too many, the one is closed that has waited longest without a request: of the same address, or of
-    any. A connection that has a request is not closed for another one.
+    Where there are too many, of the same address or in all, one is closed that has never had a request, the oldest
+    first; else the oldest that has none at the moment. A connection that has a request is not closed for another one.
     """
     open_: dict[BoundedConnection, None] = {}
 
@@ -46,7 +46,8 @@ def bounded_connections(settings: ServeSettings) -> type[asyncio.Protocol]:
             near = [each for each in open_ if each.address == self.address]
             for known, most in ((near, settings.most_of_address), (list(open_), settings.most_connections)):
                 if len(known) > most:
-                    next((each for each in known if each.is_waiting), self)._end()
+                    waiting = [each for each in known if each.is_waiting]
+                    next((each for each in waiting if each.cycle is None), next(iter(waiting), self))._end()
 
         def data_received(self, data: bytes) -> None:
             """Take in a part of a request; its header has its time from the first part on."""
