@@ -224,6 +224,18 @@ def test_a_router_whose_layers_are_on_the_disk_sends_them_one_by_one(
     assert [list(answer.tokens) for answer in answers] == [_generated(whole, "0-5")] * 2
 
 
+def test_a_node_that_lacks_one_of_its_layers_is_sent_them_again(demo: Stack) -> None:
+    """As where its process ended between two of the messages that it was to have them from."""
+    with from_bytes(demo, nodes=2) as swarm:
+        assert swarm.generate(IDS, max_new_tokens=1).is_whole
+        node = swarm._transport.members["node-0"]  # type: ignore[attr-defined]
+        lost = node.layers[-1]
+        del node._held[lost]
+        swarm.run(asyncio.sleep(60))
+        assert lost in node.layers
+        assert swarm.generate(IDS, max_new_tokens=1).is_whole
+
+
 def test_what_cannot_be_gathered_is_refused_with_the_reason(demo: Stack) -> None:
     with pytest.raises(SwarmError, match="the model has 12 layers, so that it never meets a quorum of 13 layers"):
         gather(demo, 4, settings=SwarmSettings(quorum=Quorum(layers=13)))

@@ -39,9 +39,9 @@ class HealthChecks:
             await self._balance(asyncio.get_running_loop().time())
 
     async def _check(self, member: NodeRecord) -> None:
-        """Let a node compute. One whose process was started again, and holds nothing, is sent its layers first."""
+        """Let a node compute. One that lacks layers, since its process was started again, is sent them first."""
         response = await self._calling.check(member)
-        if not (isinstance(response, Refused) and response.is_empty) or member.name in self._filling:
+        if not (isinstance(response, Refused) and response.lacks_layers) or member.name in self._filling:
             return
         self._filling.add(member.name)
         try:

@@ -200,11 +200,11 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """The node answered that it cannot do what it was asked, and why; `is_empty` says that it holds no layer at all."""
+    """The node answered that it cannot do what it was asked, and why; `lacks_layers`: it does not hold some of them."""
 
     node: str
     reason: str
-    is_empty: bool = False
+    lacks_layers: bool = False
 
 
 @dataclass(frozen=True, slots=True)

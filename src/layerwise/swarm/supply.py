@@ -66,7 +66,7 @@ class Supply:
             members.join(self.capacities[node], self.held(node))
 
     async def fill_again(self, transport: Transport, member: NodeRecord) -> None:
-        """Send a node that holds nothing any more the layers that it is relied on for. Raises as `fill` does."""
+        """Send a node that lacks some of the layers that it is relied on for all of them. Raises as `fill` does."""
         await self._hold(transport, member.name, sorted(member.layers))
 
     async def balance(self, transport: Transport, members: NodeRecords) -> bool:

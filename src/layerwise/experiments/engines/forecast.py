@@ -159,9 +159,10 @@ def _comparison(expected: Forecast, seconds: float, memory: int) -> Iterator[str
 
 
 def load_of_machine() -> str:
-    """The load of the last minute, which Windows does not tell."""
-    load = getattr(os, "getloadavg", lambda: (0.0,))()[0]
-    return f"under a load of {load:.1f} on {os.cpu_count() or 1} processors"
+    """The load of the last minute, where the system tells it."""
+    if not hasattr(os, "getloadavg"):
+        return "under a load that this system does not tell"
+    return f"under a load of {os.getloadavg()[0]:.1f} on {os.cpu_count() or 1} processors"
 
 
 def _busy() -> str:

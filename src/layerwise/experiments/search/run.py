@@ -38,7 +38,7 @@ from layerwise.experiments.opening import cutting, divided_sentence, open_named,
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter, describe_data, describe_model, duration, waiting
 from layerwise.experiments.search.config import Search
-from layerwise.experiments.search.works import REPORTED, counted, pace, ruled, search_works, slow_search, worst_case
+from layerwise.experiments.search.works import REPORTED, counted, pace, rule_arms, search_works, slow_search, worst_case
 from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
@@ -239,7 +239,7 @@ def _finalists(
         sets = (
             {} if bits and "drop" not in space.moves else one_shot_plans(space, scores, skip_effects(searched, space))
         )
-        arms = {**sets, **(ruled(stack, space, scores) if bits else {})}
+        arms = {**sets, **(rule_arms(stack, space, scores) if bits else {})}
         mean_losses(searched, [*arms.values(), space.whole], space.whole)
     steps = []
     for step in _rounds(config, searched, space, arms):

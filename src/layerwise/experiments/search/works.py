@@ -44,7 +44,7 @@ def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: S
     evaluator = GraphEvaluator(stack, rungs)
     worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
     if BITS in space.moves:
-        rounds = allocate(worst, space, ruled(stack, space, ()), width=config.width, settings=WORST)
+        rounds = allocate(worst, space, rule_arms(stack, space, ()), width=config.width, settings=WORST)
     else:
         rounds = greedy(worst, space, width=config.width, settings=WORST)
     for _ in rounds:
@@ -54,7 +54,7 @@ def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: S
     return worst.spent
 
 
-def ruled(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
+def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
     """The allocation of each rule, by llama.cpp's importance matrix too, where one lies beside the model.
 
     Raises `CheckpointError` for one that is not of this model.

@@ -19,7 +19,7 @@ MOST_TOGETHER = 64
 """Passes that are finished together: of a large vocabulary each has many logits."""
 
 ROWS = 4
-"""Rows are repeated up to a multiple of so many: a processor multiplies two or three in twice the time of four."""
+"""Rows are repeated up to a multiple of so many: MKL takes longer for two or three than for four."""
 
 _CARRIED = {"logits", "past_key_values"}
 """What a pass may return, if it is to be finished with others."""

@@ -197,7 +197,7 @@ class Node:
         layers = [self._held.get(visit.layer) for visit in hop.visits]
         if None in layers:
             absent = [visit.layer.name for visit in hop.visits if visit.layer not in self._held]
-            return Refused(self.name, f"does not hold layer {', '.join(absent)}", is_empty=not self._held)
+            return Refused(self.name, f"does not hold layer {', '.join(absent)}", lacks_layers=True)
         request = self._request(hop.request)
         visited = [request.visited.setdefault(visit, _Visited()) for visit in hop.visits]
         latest = max([each.hop for each in visited])

@@ -47,7 +47,7 @@ def bounded_connections(settings: ServeSettings) -> type[asyncio.Protocol]:
             for known, most in ((near, settings.most_of_address), (list(open_), settings.most_connections)):
                 if len(known) > most:
                     waiting = [each for each in known if each.is_waiting]
-                    next((each for each in waiting if each.cycle is None), next(iter(waiting), self))._end()
+                    min(waiting, key=lambda each: each.cycle is not None, default=self)._end()
 
         def data_received(self, data: bytes) -> None:
             """Take in a part of a request; its header has its time from the first part on."""
