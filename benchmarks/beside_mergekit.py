@@ -72,9 +72,13 @@ def ended(*command: str | Path) -> Ended:
     """Run a command to its end; seconds and megabytes."""
     environment = os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
     process = subprocess.run(
-        [sys.executable, "-S", "-c", LAUNCHER, *map(str, command)], env=environment, check=True, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        [sys.executable, "-S", "-c", LAUNCHER, *map(str, command)],
+        env=environment,
+        check=True,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     printed, _, measured = process.stdout.rpartition("\nMEASURED ")
     code, *figures = measured.split()
     return Ended(int(code), printed, *map(float, figures))
@@ -122,9 +126,15 @@ def merge_command(program: str, file: Path, output: Path) -> list[str | Path]:
 def cost(program: str, rounds: int, home: Path) -> None:
     """Twelve layers become fourteen, 188 MB become 214 MB, in turns."""
     base = random_model(
-        "llama", home / "base", hidden_size=512, intermediate_size=1408, num_attention_heads=8, num_hidden_layers=12,
-        vocab_size=8192, num_key_value_heads=8,
-    )  # fmt: skip
+        "llama",
+        home / "base",
+        hidden_size=512,
+        intermediate_size=1408,
+        num_attention_heads=8,
+        num_hidden_layers=12,
+        vocab_size=8192,
+        num_key_value_heads=8,
+    )
     load("demo").tokenizer.save_pretrained(base)
     file = home / "merge.yml"
     file.write_text(write_mergekit("0-7 6-11", str(base)))
@@ -154,8 +164,10 @@ def cost(program: str, rounds: int, home: Path) -> None:
         processor, memory, clock = medians[name]
         print(f"{name:22}{processor:10.2f} s{memory:11.0f} MB{clock:8.2f} s")
     theirs, ours, proved = (medians[name] for name in list(arms)[:3])
-    print(f"layerwise / mergekit: processor {ours[0] / theirs[0]:.3f}, memory {ours[1] / theirs[1]:.3f}; "
-          f"proved: processor {proved[0] / theirs[0]:.3f}, memory {proved[1] / theirs[1]:.3f}")  # fmt: skip
+    print(
+        f"layerwise / mergekit: processor {ours[0] / theirs[0]:.3f}, memory {ours[1] / theirs[1]:.3f}; "
+        f"proved: processor {proved[0] / theirs[0]:.3f}, memory {proved[1] / theirs[1]:.3f}"
+    )
     equal = same(home / "theirs", home / "ours") and same(home / "ours", home / "proved")
     print(f"{len(tensors(home / 'ours'))} tensors, equal in all three: {equal}")
 

@@ -59,13 +59,19 @@ def main() -> None:
     sizes = np.abs(bias.value)
     decided = [(each.low > 0).astype(int) - (each.high < 0) for each in (first, second)]
     print(f"{len(plans)} plans, {tokens.sum():,.0f} tokens in {len(documents)} documents, against {trained}")
-    print(f"bias: {np.median(sizes):.4f} nats in the median, {sizes.max():.4f} at most ({plans[sizes.argmax()]}); its "
-          f"interval excludes zero for {((bias.low > 0) | (bias.high < 0)).sum()}")  # fmt: skip
-    print(f"bias over half the width of an interval: {np.median(sizes / halves[0]):.3f} in the median, "
-          f"{(sizes / halves[0]).max():.3f} at most")  # fmt: skip
+    print(
+        f"bias: {np.median(sizes):.4f} nats in the median, {sizes.max():.4f} at most ({plans[sizes.argmax()]}); its "
+        f"interval excludes zero for {((bias.low > 0) | (bias.high < 0)).sum()}"
+    )
+    print(
+        f"bias over half the width of an interval: {np.median(sizes / halves[0]):.3f} in the median, "
+        f"{(sizes / halves[0]).max():.3f} at most"
+    )
     print(f"width of an interval over that of the first run: {np.median(halves[1] / halves[0]):.3f} in the median")
-    print(f"plans whose effect is above, below or not told from zero otherwise: {(decided[0] != decided[1]).sum()}; "
-          f"rank correlation {spearmanr(first.value, second.value).statistic:.4f}")  # fmt: skip
+    print(
+        f"plans whose effect is above, below or not told from zero otherwise: {(decided[0] != decided[1]).sum()}; "
+        f"rank correlation {spearmanr(first.value, second.value).statistic:.4f}"
+    )
 
 
 if __name__ == "__main__":

@@ -89,9 +89,15 @@ def main() -> int:
     tokenizer = train_wordpiece((each.text for each in parts["train"][:40]), vocabulary=2_048)
     text = pretraining_text(tokenizer, "drawn words", parts)
     recipe = pretraining_recipe(
-        options.size, "elc", steps=options.steps, batch_size=options.batch, gradient_accumulation_steps=1, short=1.0,
-        precision=options.precision, vocabulary=None,
-    )  # fmt: skip
+        options.size,
+        "elc",
+        steps=options.steps,
+        batch_size=options.batch,
+        gradient_accumulation_steps=1,
+        short=1.0,
+        precision=options.precision,
+        vocabulary=None,
+    )
     waited: list[float] = []
     watch = Waits(options.device)
     more = {"eval_strategy": "no", "save_strategy": "no", "use_cpu": options.device == "cpu"}

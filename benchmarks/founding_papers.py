@@ -92,9 +92,14 @@ def model_of(scale: str, data: Path, out: Path) -> tuple[Path, Path]:
         learned = train_bytepair((each.text for each in read_corpus(books[0]).documents), 8192)
         learned.save_pretrained(tokenizer)
         config = LlamaConfig(
-            vocab_size=len(learned), tie_word_embeddings=True, max_position_embeddings=512, bos_token_id=0,
-            eos_token_id=0, pad_token_id=1, **DECODER[scale],
-        )  # fmt: skip
+            vocab_size=len(learned),
+            tie_word_embeddings=True,
+            max_position_embeddings=512,
+            bos_token_id=0,
+            eos_token_id=0,
+            pad_token_id=1,
+            **DECODER[scale],
+        )
         decoder.write_text(config.to_json_string(use_diff=False))
     return decoder, tokenizer
 

@@ -80,10 +80,14 @@ def on_a_processor(rounds: int) -> None:
     torch.set_num_threads(1)
     stack = load(
         model(
-            vocab_size=8192, hidden_size=512, intermediate_size=1408, num_hidden_layers=12, num_attention_heads=8,
+            vocab_size=8192,
+            hidden_size=512,
+            intermediate_size=1408,
+            num_hidden_layers=12,
+            num_attention_heads=8,
             num_key_value_heads=8,
         )
-    )  # fmt: skip
+    )
     plan = "0-1 (2|3|4|5) (6|7|8|9) 10-11"
     sides: Sides = {"identity": ("0-11", False), "in turn": (plan, False), "fused": (plan, True)}
     ids = torch.randint(3, 8192, (1, 513), generator=torch.Generator().manual_seed(0))
@@ -115,9 +119,13 @@ def on_an_accelerator(rounds: int) -> None:
         print("no CUDA device is seen: nothing was measured")
         return
     network: Any = model(
-        vocab_size=32000, hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32,
+        vocab_size=32000,
+        hidden_size=2048,
+        intermediate_size=8192,
+        num_hidden_layers=16,
+        num_attention_heads=32,
         num_key_value_heads=8,
-    ).to("cuda", torch.bfloat16)  # fmt: skip
+    ).to("cuda", torch.bfloat16)
     stack = load(network)
     plans = {
         "pairs": "0-3 (4|5) (6|7) (8|9) (10|11) 12-15",

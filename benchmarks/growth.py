@@ -93,10 +93,16 @@ def model(width: int, length: int) -> LlamaForCausalLM:
     torch.manual_seed(0)
     return LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=VOCABULARY, hidden_size=width, intermediate_size=3 * width, num_hidden_layers=DEPTH,
-            num_attention_heads=4, num_key_value_heads=4, max_position_embeddings=length, use_cache=False,
+            vocab_size=VOCABULARY,
+            hidden_size=width,
+            intermediate_size=3 * width,
+            num_hidden_layers=DEPTH,
+            num_attention_heads=4,
+            num_key_value_heads=4,
+            max_position_embeddings=length,
+            use_cache=False,
         )
-    )  # fmt: skip
+    )
 
 
 def rounds_of(rounds: int) -> GrowthSchedule:
@@ -122,14 +128,23 @@ def timed(options: argparse.Namespace, cost: ModelCost, folder: Path) -> dict[st
         growing=growth_runner(stack, GrowthVariant(schedule, steps, cost), splits, asked, folder / "states"),
         stack=stack,
         args=TrainingArguments(
-            output_dir=str(folder), max_steps=steps, per_device_train_batch_size=options.batch, learning_rate=1e-4,
-            save_strategy="no", logging_strategy="no", report_to="none", disable_tqdm=True, seed=0,
-            dataloader_pin_memory=False, remove_unused_columns=False, use_cpu=True,
+            output_dir=str(folder),
+            max_steps=steps,
+            per_device_train_batch_size=options.batch,
+            learning_rate=1e-4,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            seed=0,
+            dataloader_pin_memory=False,
+            remove_unused_columns=False,
+            use_cpu=True,
         ),
         data_collator=splits.collate,
         train_dataset=texts,
         callbacks=[watch],
-    )  # fmt: skip
+    )
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     found = {}

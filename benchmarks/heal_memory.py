@@ -43,9 +43,14 @@ def measured(method: str, teacher: str) -> dict[str, float]:
 
     def opened() -> object:
         config = LlamaConfig(
-            vocab_size=1000, hidden_size=512, intermediate_size=2048, num_hidden_layers=12, num_attention_heads=8,
-            max_position_embeddings=64, use_cache=False,
-        )  # fmt: skip
+            vocab_size=1000,
+            hidden_size=512,
+            intermediate_size=2048,
+            num_hidden_layers=12,
+            num_attention_heads=8,
+            max_position_embeddings=64,
+            use_cache=False,
+        )
         return load(LlamaForCausalLM(config).eval())
 
     import peft  # noqa: F401  (its import is no part of the healing)
@@ -55,15 +60,21 @@ def measured(method: str, teacher: str) -> dict[str, float]:
     torch.manual_seed(0)
     before = _resident()
     recipe = healing_recipe(
-        method, Settings(epochs=1, batch_size=2, evals=1, learning_rate=1e-3), Plan.parse(PLAN),
+        method,
+        Settings(epochs=1, batch_size=2, evals=1, learning_rate=1e-3),
+        Plan.parse(PLAN),
         HealingOptions(method=method, teacher=teacher),  # type: ignore[arg-type]
-    )  # fmt: skip
+    )
     words = Words()
     with tempfile.TemporaryDirectory() as folder:
         record = train(
-            Base(opened, "random"), Splits("words", "digest", words, words, words), recipe, 0, Path(folder),  # type: ignore[arg-type]
+            Base(opened, "random"),
+            Splits("words", "digest", words, words, words),
+            recipe,
+            0,
+            Path(folder),  # type: ignore[arg-type]
             arguments={"use_cpu": True, "save_strategy": "no", "load_best_model_at_end": False},
-        )  # fmt: skip
+        )
     return {"peak": record.figures["peak_bytes"] - before, "learning": record.figures["learning_weights"]}
 
 

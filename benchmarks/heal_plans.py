@@ -25,9 +25,14 @@ def main() -> None:
     while len(plan.steps()) > min(options.layers):
         tried = {str(edits.skip(plan, layer)): layer for layer in plan.layers()}
         result = layerwise.sweep(
-            stack, text, families=(), plan=tuple(tried), run=f"/tmp/heal_plans/{stack.depth}-{len(plan.steps())}",
-            overwrite=True, reporter=Silent(),
-        )  # fmt: skip
+            stack,
+            text,
+            families=(),
+            plan=tuple(tried),
+            run=f"/tmp/heal_plans/{stack.depth}-{len(plan.steps())}",
+            overwrite=True,
+            reporter=Silent(),
+        )
         costs = {
             row.plan: row.value
             for row in result.rows

@@ -33,9 +33,14 @@ def main() -> None:
     options = parser.parse_args()
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=8192, hidden_size=576, intermediate_size=1536, num_hidden_layers=12, num_attention_heads=9,
-        num_key_value_heads=3, max_position_embeddings=1024,
-    )  # fmt: skip
+        vocab_size=8192,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=12,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=1024,
+    )
     model = LlamaForCausalLM(config).eval()
     stack = load(model)
     ids = torch.randint(3, 8192, (2, 128))

@@ -91,12 +91,17 @@ def main() -> None:
     order = Batches([CurriculumPhase(options.length, options.batch, 0, steps, SEGMENTS)], seed=0)
     drawn = list(islice(order, 4 * options.rounds))
     loaders = {
-        workers: iter(DataLoader(
-            examples, batch_sampler=order, collate_fn=Padding(0), num_workers=workers,
-            prefetch_factor=4 if workers else None,
-        ))
+        workers: iter(
+            DataLoader(
+                examples,
+                batch_sampler=order,
+                collate_fn=Padding(0),
+                num_workers=workers,
+                prefetch_factor=4 if workers else None,
+            )
+        )
         for workers in (0, 1, 2)
-    }  # fmt: skip
+    }
     masking, single = [], []
     speeds: dict[int, list[float]] = {workers: [] for workers in loaders}
     for draws in drawn:

@@ -31,9 +31,17 @@ def make(folder: Path, width: int) -> None:
     """Write a Llama-shaped model of thirty layers with random weights."""
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
-        vocab_size=512, hidden_size=width, intermediate_size=3 * width, num_hidden_layers=DEPTH, num_attention_heads=8,
-        num_key_value_heads=8, max_position_embeddings=128, bos_token_id=None, eos_token_id=None, pad_token_id=None,
-    )  # fmt: skip
+        vocab_size=512,
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        max_position_embeddings=128,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+    )
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
 
 
@@ -62,9 +70,13 @@ def measure(folder: Path, resident: int | None, windows: int, plans: bool) -> di
     found["rows"] = sorted([row.plan, row.document, row.nll.hex(), row.hits] for row in rows)
     if cost is not None and estimate is not None and stack.resident is not None:
         found |= {
-            "readings": cost.readings, "expected": DEPTH * len(estimate.rounds), "bytes": cost.bytes,
-            "most": cost.most_layers, "layer": max(stack.resident.sizes), "rounds": len(estimate.rounds),
-        }  # fmt: skip
+            "readings": cost.readings,
+            "expected": DEPTH * len(estimate.rounds),
+            "bytes": cost.bytes,
+            "most": cost.most_layers,
+            "layer": max(stack.resident.sizes),
+            "rounds": len(estimate.rounds),
+        }
     return found
 
 

@@ -24,9 +24,11 @@ from layerwise.plan import Plan
 from layerwise.results import Rows, Run
 
 OF_DIAGNOSIS = {
-    "block_influence": "Block Influence", "gate_gradient": "gradient of a gate", "taylor": "Taylor, of weights",
+    "block_influence": "Block Influence",
+    "gate_gradient": "gradient of a gate",
+    "taylor": "Taylor, of weights",
     "recovery": "recovery",
-}  # fmt: skip
+}
 
 
 def of_sweep(folder: Path) -> dict[str, dict[int, float]]:

@@ -96,14 +96,24 @@ def timed(sampler: Sampler | None, options: argparse.Namespace, folder: Path, se
     net = model(options.width, options.side)
     settings = {
         "args": TrainingArguments(
-            output_dir=str(folder), max_steps=options.steps, per_device_train_batch_size=options.batch,
-            learning_rate=1e-4, save_strategy="no", logging_strategy="no", report_to="none", disable_tqdm=True,
-            seed=seed, dataloader_pin_memory=False, remove_unused_columns=False, use_cpu=options.device == "cpu",
-            bf16=options.precision == "bfloat16", torch_compile=options.compiled and sampler is None,
+            output_dir=str(folder),
+            max_steps=options.steps,
+            per_device_train_batch_size=options.batch,
+            learning_rate=1e-4,
+            save_strategy="no",
+            logging_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            seed=seed,
+            dataloader_pin_memory=False,
+            remove_unused_columns=False,
+            use_cpu=options.device == "cpu",
+            bf16=options.precision == "bfloat16",
+            torch_compile=options.compiled and sampler is None,
         ),
         "train_dataset": Noise(options.steps * options.batch, options.side),
         "callbacks": [watch],
-    }  # fmt: skip
+    }
     if sampler is None:
         trainer: Trainer = Trainer(model=net, **settings)
     else:

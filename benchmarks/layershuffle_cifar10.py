@@ -151,11 +151,22 @@ def report(out: Path, base: Base, splits: object, preset: Preset) -> None:
     """Survey every model and write the report."""
     stack = base.open()
     manifest = Manifest(
-        model=f"ViT, 12 layers, width {preset.width}, patch {preset.patch}", revision=None, weight_hash=base.weights,
-        dtype=str(stack.dtype).removeprefix("torch."), device=str(stack.device.type), corpus=splits.name,
-        corpus_hash=splits.digest, documents=len(splits.test), tokens=len(splits.test), window=1,
-        families=("robustness",), tasks=(), seed=0, layers=stack.path, command=tuple(sys.argv),
-    )  # fmt: skip
+        model=f"ViT, 12 layers, width {preset.width}, patch {preset.patch}",
+        revision=None,
+        weight_hash=base.weights,
+        dtype=str(stack.dtype).removeprefix("torch."),
+        device=str(stack.device.type),
+        corpus=splits.name,
+        corpus_hash=splits.digest,
+        documents=len(splits.test),
+        tokens=len(splits.test),
+        window=1,
+        families=("robustness",),
+        tasks=(),
+        seed=0,
+        layers=stack.path,
+        command=tuple(sys.argv),
+    )
     models = [model for model in finished_models(out) if model.arm != "base"]
     with Run.resume_or_create(out, manifest) as run, Terminal() as reporter:
         records = {each.label: TrainingRecord.read(each.folder) for each in models}

@@ -40,9 +40,15 @@ def model_of(shape: str) -> LlamaForCausalLM:
     layers, width, inner, heads, vocabulary, _ = SHAPES[shape]
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=vocabulary, hidden_size=width, intermediate_size=inner, num_hidden_layers=layers,
-        num_attention_heads=heads, num_key_value_heads=heads, max_position_embeddings=1024, tie_word_embeddings=True,
-    )  # fmt: skip
+        vocab_size=vocabulary,
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        max_position_embeddings=1024,
+        tie_word_embeddings=True,
+    )
     return LlamaForCausalLM(config).eval()
 
 

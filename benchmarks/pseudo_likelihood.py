@@ -50,9 +50,14 @@ def model_of(vocabulary: int) -> BertForMaskedLM:
     """A random BERT of 6 layers and width 128, weights large enough that a wrong mask shows."""
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=vocabulary, hidden_size=128, num_hidden_layers=6, num_attention_heads=4, intermediate_size=344,
-        max_position_embeddings=128, initializer_range=0.1,
-    )  # fmt: skip
+        vocab_size=vocabulary,
+        hidden_size=128,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        intermediate_size=344,
+        max_position_embeddings=128,
+        initializer_range=0.1,
+    )
     return BertForMaskedLM(config).eval()
 
 
@@ -111,8 +116,10 @@ def main() -> None:
     seconds, literal = timed(lambda: one_by_one(ours, sample))
     quick, few = timed(lambda: log_likelihoods(ours, sample).values)
     difference = np.abs(few - literal).max()
-    print(f"one by one   {seconds / len(sample) * len(passages) * scale / 60:8.1f} min for all of BLiMP   "
-          f"largest difference {difference:.1e} nats of {np.abs(literal).mean():.0f}")  # fmt: skip
+    print(
+        f"one by one   {seconds / len(sample) * len(passages) * scale / 60:8.1f} min for all of BLiMP   "
+        f"largest difference {difference:.1e} nats of {np.abs(literal).mean():.0f}"
+    )
 
 
 if __name__ == "__main__":

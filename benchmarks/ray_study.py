@@ -70,9 +70,20 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         command = [
-            sys.executable, "-m", "layerwise", "study", "growth", "--arms", options.arms, "--seeds", options.seeds,
-            "--steps", options.steps, "--max-epochs", "1000",
-        ]  # fmt: skip
+            sys.executable,
+            "-m",
+            "layerwise",
+            "study",
+            "growth",
+            "--arms",
+            options.arms,
+            "--seeds",
+            options.seeds,
+            "--steps",
+            options.steps,
+            "--max-epochs",
+            "1000",
+        ]
         spread = ["--ray", "local", "--workers", options.workers]
         one, _ = run([*command, "--run", f"{name}/one"])
         two, opening = run([*command, "--run", f"{name}/two", *spread])

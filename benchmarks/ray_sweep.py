@@ -60,9 +60,14 @@ def random_stack(kind: str, **settings: Any) -> Stack:
     torch.manual_seed(0)
     tokenizer = load("demo").tokenizer
     config = transformers.AutoConfig.for_model(
-        kind, vocab_size=len(tokenizer), initializer_range=0.1, bos_token_id=None, eos_token_id=None,
-        pad_token_id=None, **{"hidden_size": 32, "intermediate_size": 64, **settings},
-    )  # fmt: skip
+        kind,
+        vocab_size=len(tokenizer),
+        initializer_range=0.1,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+        **{"hidden_size": 32, "intermediate_size": 64, **settings},
+    )
     return load(transformers.AutoModelForCausalLM.from_config(config).eval(), tokenizer=tokenizer)
 
 
@@ -88,9 +93,13 @@ def seconds(work: Callable[[], Any]) -> float:
 def speed(options: argparse.Namespace) -> None:
     """Pairs of sweeps, in turns, and the ratio of their medians."""
     stack = random_stack(
-        "llama", hidden_size=options.width, intermediate_size=3 * options.width, num_hidden_layers=options.layers,
-        num_attention_heads=8, num_key_value_heads=4,
-    )  # fmt: skip
+        "llama",
+        hidden_size=options.width,
+        intermediate_size=3 * options.width,
+        num_hidden_layers=options.layers,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+    )
     config, ready, inputs = prepared(
         stack, families=("leave_one_out",), tokens=options.tokens, batch_tokens=options.batch_tokens
     )
@@ -126,7 +135,7 @@ def speed(options: argparse.Namespace) -> None:
                 f"  {one:.2f} s in one process ({after[0] - busy[0]:.2f} s of processor), {two:.2f} s by two workers "
                 f"({dearest:.2f} s of processor of the busier one, {end[0] - after[0]:.2f} s of this process)",
                 flush=True,
-            )  # fmt: skip
+            )
     one, two, alone, dearest = (statistics.median(each) for each in zip(*sides, strict=True))
     print(f"{one:.2f} s / {two:.2f} s = {one / two:.2f} x (medians of {options.rounds}; bound {parted.bound(2):.2f} x)")
     print(
@@ -140,9 +149,12 @@ def bits(options: argparse.Namespace) -> None:
     with RayWorkers("local", 2) as workers:
         for name, stack in stacks.items():
             config, ready, inputs = prepared(
-                stack, families=("leave_one_out", "swap_adjacent"), plan=("0 (1|2)*2 3",), tokens=2_000,
+                stack,
+                families=("leave_one_out", "swap_adjacent"),
+                plan=("0 (1|2)*2 3",),
+                tokens=2_000,
                 batch_tokens=512,
-            )  # fmt: skip
+            )
             spread = Spread(workers, OPENS, shared_by(config, Outline(ready.manifest, ready.says), inputs))
             one = in_order(sweep(stack, ready.plans, ready.text))
             two = in_order(sweep(stack, ready.plans, ready.text, spread=spread))
@@ -207,10 +219,26 @@ def killed_workers(ready: SweepUnit, spread: Spread, folder: Path, count: int, c
 def killed_driver(config: Sweep, ready: SweepUnit, folder: Path, address: str, chance: random.Random) -> str:
     """A sweep by a process of its own, killed at a random moment; then gone on with by one process, here."""
     command = [
-        sys.executable, "-m", "layerwise", "sweep", config.model, "--no-similarity", "--run", str(folder),
-        "--families", ",".join(config.families), "--batch-tokens", str(config.batch_tokens), "--tokens",
-        str(config.tokens), "--ray", address, "--workers", "2", "--quiet",
-    ]  # fmt: skip
+        sys.executable,
+        "-m",
+        "layerwise",
+        "sweep",
+        config.model,
+        "--no-similarity",
+        "--run",
+        str(folder),
+        "--families",
+        ",".join(config.families),
+        "--batch-tokens",
+        str(config.batch_tokens),
+        "--tokens",
+        str(config.tokens),
+        "--ray",
+        address,
+        "--workers",
+        "2",
+        "--quiet",
+    ]
     driver = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     due = len(ready.plans) * len(ready.text.windows)
     after = chance.uniform(0.02, 0.9) * due
@@ -255,9 +283,14 @@ def watched() -> Iterator[None]:
 def kills(options: argparse.Namespace) -> None:
     """Kill, go on, compare; as often as it was asked for."""
     config = Sweep(
-        model="demo", families=("leave_one_out", "swap_adjacent"), tokens=options.tokens, batch_tokens=256,
-        similarity=False, ray="local", workers=2,
-    )  # fmt: skip
+        model="demo",
+        families=("leave_one_out", "swap_adjacent"),
+        tokens=options.tokens,
+        batch_tokens=256,
+        similarity=False,
+        ray="local",
+        workers=2,
+    )
     ready = SweepUnit(config, config.open_model(Silent()), config.corpus(config.model))
     inputs, chance = Inputs(), random.Random(0)
     connection = Connection("local", 6)

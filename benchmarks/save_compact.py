@@ -63,8 +63,11 @@ def main() -> None:
         environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         ended = subprocess.run(
             [sys.executable, "-c", WITHOUT, json.dumps([str(folder), ids.tolist()])],
-            capture_output=True, text=True, check=True, env=environment,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            check=True,
+            env=environment,
+        )
         cached, recomputed = json.loads(ended.stdout.splitlines()[-1])
         print(
             "trust_remote_code without layerwise:",

@@ -30,18 +30,26 @@ def make_model(folder: Path, width: int, depth: int, vocabulary: int, shard: int
     layer = {
         **{f"self_attn.{name}_proj.weight": (width, width) for name in "qkvo"},
         **{f"mlp.{name}_proj.weight": (hidden, width) for name in ("gate", "up")},
-        "mlp.down_proj.weight": (width, hidden), "input_layernorm.weight": (width,),
+        "mlp.down_proj.weight": (width, hidden),
+        "input_layernorm.weight": (width,),
         "post_attention_layernorm.weight": (width,),
-    }  # fmt: skip
+    }
     shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (vocabulary, width)}
     for number in range(depth):
         shapes |= {f"model.layers.{number}.{name}": shape for name, shape in layer.items()}
     shapes |= {"model.norm.weight": (width,), "lm_head.weight": (vocabulary, width)}
     config = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": width, "intermediate_size": hidden,
-        "num_hidden_layers": depth, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": vocabulary,
-        "dtype": "float32", "tie_word_embeddings": False,
-    }  # fmt: skip
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": width,
+        "intermediate_size": hidden,
+        "num_hidden_layers": depth,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 8,
+        "vocab_size": vocabulary,
+        "dtype": "float32",
+        "tie_word_embeddings": False,
+    }
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     sizes = {name: 4 * _product(shape) for name, shape in shapes.items()}

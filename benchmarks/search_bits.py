@@ -37,9 +37,15 @@ def main() -> None:
     above: dict[str, list[float]] = defaultdict(list)
     for seed in range(given.seeds):
         result = layerwise.search(
-            given.model, given.text, given.budget, moves=tuple(given.moves.split(",")), tokens=given.tokens,
-            max_length=given.max_length, seed=seed, run=given.runs / f"seed-{seed}",
-        )  # fmt: skip
+            given.model,
+            given.text,
+            given.budget,
+            moves=tuple(given.moves.split(",")),
+            tokens=given.tokens,
+            max_length=given.max_length,
+            seed=seed,
+            run=given.runs / f"seed-{seed}",
+        )
         rows = Rows(result.rows).where(measure=SEARCH)
         own = rows.one(metric=DELTA, task=REPORT, plan=str(result.best))
         print(f"seed {seed}: {result.best}, {own.value:+.4f} [{own.low:+.4f}, {own.high:+.4f}]", flush=True)

@@ -60,7 +60,7 @@ def main() -> None:
                 DEPTH, coupling=0.3, noise=options.noise, seed=seed, documents=options.documents, text=text
             )
             for text in range(3)
-        )  # fmt: skip
+        )
         plan = next(iter(winners(greedy(searched, space, width=2), space)))
         report = losses_above(rows_of(reported, plan), whole, "report", seed=seed)
         search = losses_above(rows_of(searched, plan), whole, "search", seed=seed)
@@ -70,7 +70,7 @@ def main() -> None:
             "report": (score_of(report, "delta_nll"), reported.true(plan)),
             "naive": (score_of(search, "delta_nll"), another),
             "wide": (score_of(search, "again"), another),
-        }  # fmt: skip
+        }
         for name, (score, value) in asked.items():
             held[name] += (score.low or 0.0) <= value <= (score.high or 0.0)
         curses.append(another - score_of(search, "delta_nll").value)

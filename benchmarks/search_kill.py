@@ -33,9 +33,15 @@ def search(stack: layerwise.Stack, folder: Path) -> int:
     code = 1
     try:
         layerwise.search(
-            stack, layerwise.demo_corpus(), "layers=10", tokens=1200, max_length=64, width=2, run=folder,
+            stack,
+            layerwise.demo_corpus(),
+            "layers=10",
+            tokens=1200,
+            max_length=64,
+            width=2,
+            run=folder,
             reporter=Silent(),
-        )  # fmt: skip
+        )
         code = 0
     finally:
         os._exit(code)

@@ -28,9 +28,12 @@ def main() -> None:
     depth = stack.depth
     half, last = depth // 2, depth - 1
     texts = [
-        f"0-{last}", f"0 {depth // 4 + 1}-{last}", f"0-{half - 1}", f"0-{half} {half}-{last}",
+        f"0-{last}",
+        f"0 {depth // 4 + 1}-{last}",
+        f"0-{half - 1}",
+        f"0-{half} {half}-{last}",
         f"0 ({1}|{2}):sum 3-{last - 2} {last}",
-    ]  # fmt: skip
+    ]
     plans = [Plan.parse(text) for text in texts]
     for phase in PHASES:
         setting = Setting(phase, options.batch, options.context)

@@ -33,9 +33,15 @@ def main() -> None:
         began = time.process_time()
         with Terminal() as terminal:
             result = layerwise.search(
-                stack, corpus, layerwise.Budget(layers=int(layers)), second_text=options.second,
-                tokens=options.tokens, max_length=options.max_length, run=options.runs / layers, reporter=terminal,
-            )  # fmt: skip
+                stack,
+                corpus,
+                layerwise.Budget(layers=int(layers)),
+                second_text=options.second,
+                tokens=options.tokens,
+                max_length=options.max_length,
+                run=options.runs / layers,
+                reporter=terminal,
+            )
         print(f"{layers} layers: {result.best}, {time.process_time() - began:.0f} s of processor time")
         print(result.confirmed.drop(columns=["measure", "mde"]).to_string(float_format=lambda value: f"{value:.4f}"))
 

@@ -55,9 +55,13 @@ class Server:
         self.temporary = tempfile.mkdtemp(prefix="t")
         command = [sys.executable, "-m", "layerwise", "serve", "demo", "--port", "0", *options]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
             env={**os.environ, "TMPDIR": self.temporary},
-        )  # fmt: skip
+        )
         assert self.process.stdout is not None
         self.address = next(match[1] for line in self.process.stdout if (match := re.search(r"(http://\S+)/v1", line)))
 

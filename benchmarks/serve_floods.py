@@ -61,8 +61,10 @@ async def flood(kind: str, address: str, source: str) -> None:
         await reader.read(100)
 
     speak: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]] = {
-        "idle": idle, "headers": headers, "prompts": prompts
-    }[kind]  # fmt: skip
+        "idle": idle,
+        "headers": headers,
+        "prompts": prompts,
+    }[kind]
     print("flooding", flush=True)
     flooding = asyncio.gather(*(one(number) for number in range(COUNTS[kind])))
     await asyncio.to_thread(sys.stdin.read)  # ends with whoever has started this process
@@ -105,8 +107,9 @@ def main() -> None:
             ratio = statistics.median(flooded) / statistics.median(usual)
             print(
                 f"{count} {kind}: {statistics.median(usual):.2f} s usually (longest {max(usual):.2f}), "
-                f"{statistics.median(flooded):.2f} s (longest {max(flooded):.2f}): {ratio:.2f} times", flush=True,
-            )  # fmt: skip
+                f"{statistics.median(flooded):.2f} s (longest {max(flooded):.2f}): {ratio:.2f} times",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -73,8 +73,9 @@ async def waves(address: str) -> None:
     unlike = sum(len(each) > 1 for each in texts.values())
     print(
         f"{degraded} of {sum(WAVES)} degraded, {refused} refused, {unlike} prompts answered differently, {sum(alone)} "
-        f"of {len(alone)} as alone; {pace:.0f} tokens a second, load {os.getloadavg()[0]:.1f}", flush=True,
-    )  # fmt: skip
+        f"of {len(alone)} as alone; {pace:.0f} tokens a second, load {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
 
 
 def memory(server: psutil.Process) -> str:
@@ -121,8 +122,9 @@ async def together(address: str, turns: int) -> None:
             same = sum(each == own for each, own in zip(texts, alone, strict=True))
             print(
                 f"one stream {one:.0f} tokens a second, {AT_ONCE} streams {many:.0f}: {many / one:.2f} times, "
-                f"{same} as alone", flush=True,
-            )  # fmt: skip
+                f"{same} as alone",
+                flush=True,
+            )
 
 
 def main() -> None:

@@ -77,9 +77,14 @@ def main() -> None:
     for _ in range(0, options.stories, batch):
         begin = torch.full((batch, 1), tokenizer.bos_token_id)
         written = model.generate(
-            begin, attention_mask=torch.ones_like(begin), max_new_tokens=options.tokens, do_sample=True, top_k=0,
-            eos_token_id=[tokenizer.bos_token_id, tokenizer.eos_token_id], pad_token_id=tokenizer.eos_token_id,
-        )  # fmt: skip
+            begin,
+            attention_mask=torch.ones_like(begin),
+            max_new_tokens=options.tokens,
+            do_sample=True,
+            top_k=0,
+            eos_token_id=[tokenizer.bos_token_id, tokenizer.eos_token_id],
+            pad_token_id=tokenizer.eos_token_id,
+        )
         for row in written[:, 1:].tolist():
             ends = [row.index(number) for number in (tokenizer.bos_token_id, tokenizer.eos_token_id) if number in row]
             story = row[: min(ends, default=len(row))]

@@ -61,10 +61,13 @@ MIXES: Mapping[int, tuple[Task, ...]] = {
     2: (Task(32, 300, 0.05, 0.2), Task(120, 12, 2.0, 1.5)),
     3: (Task(20, 250, 0.2, 0.1), Task(60, 40, 0.5, 0.6), Task(150, 8, -0.5, 2.0)),
     5: (
-        Task(16, 200, 0.1, 0.3), Task(24, 120, 0.6, 0.2), Task(40, 60, -0.3, 0.5), Task(80, 20, 1.5, 1.0),
+        Task(16, 200, 0.1, 0.3),
+        Task(24, 120, 0.6, 0.2),
+        Task(40, 60, -0.3, 0.5),
+        Task(80, 20, 1.5, 1.0),
         Task(160, 6, 3.0, 2.0),
     ),
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -186,10 +189,11 @@ def search(text: Text, studies: int, draw: np.random.Generator) -> Iterator[tupl
                 each.rows({str(WHOLE): 2.0 * each.tokens, str(PLAN): 2.0 * each.tokens + nats[study]})
                 for each, nats in ((searched, others), (text, changes))
             ),
-            WHOLE, PLAN,
+            WHOLE,
+            PLAN,
         )[0]
         for study in range(studies)
-    ]  # fmt: skip
+    ]
     assert {row.metric for row in gaps} == {GAP}
     truth = text.truth() - searched.truth()
     yield f"search: {GAP}", Answer.of(gaps, truth, width_by_hand((text, changes), (searched, others)))

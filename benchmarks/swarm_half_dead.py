@@ -94,9 +94,12 @@ def main() -> None:
         for ids, answer in zip(prompts, answers, strict=True):
             with torch.inference_mode():
                 own = stack.model.generate(
-                    ids[None], attention_mask=torch.ones(1, PROMPT, dtype=torch.long), do_sample=False,
-                    max_new_tokens=options.tokens, min_new_tokens=options.tokens,
-                )  # fmt: skip
+                    ids[None],
+                    attention_mask=torch.ones(1, PROMPT, dtype=torch.long),
+                    do_sample=False,
+                    max_new_tokens=options.tokens,
+                    min_new_tokens=options.tokens,
+                )
             equal += own[0, PROMPT:].tolist() == list(answer.tokens)
         whole = sum(len(answer.tokens) == options.tokens and not answer.missing for answer in answers)
         for event in swarm.members.events:

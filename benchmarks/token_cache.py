@@ -31,9 +31,27 @@ FILE = 5_000_000
 """Words in a file."""
 SECONDS, MEGABYTES = 10.0, 200.0
 SYLLABLES = (
-    "ba", "be", "di", "do", "fu", "ga", "he", "ki", "la", "lo", "ma", "mi", "na", "no", "pe", "ra", "ri", "sa", "so",
+    "ba",
+    "be",
+    "di",
+    "do",
+    "fu",
+    "ga",
+    "he",
+    "ki",
+    "la",
+    "lo",
+    "ma",
+    "mi",
+    "na",
+    "no",
+    "pe",
+    "ra",
+    "ri",
+    "sa",
+    "so",
     "ta",
-)  # fmt: skip
+)
 
 
 class Watch:
@@ -92,9 +110,11 @@ def started(text: Path, folder: Path, tokenizer: Path | None = None, processes: 
     arguments = [str(text), str(tokenizer or ""), str(time.time())]
     with tempfile.TemporaryDirectory() as run:
         variables = {
-            "LAYERWISE_CACHE": str(folder / "cache"), "BENCHMARK_RUN": f"{run}/run", "OMP_NUM_THREADS": "1",
+            "LAYERWISE_CACHE": str(folder / "cache"),
+            "BENCHMARK_RUN": f"{run}/run",
+            "OMP_NUM_THREADS": "1",
             "TOKENIZERS_PARALLELISM": "true",
-        }  # fmt: skip
+        }
         command = [sys.executable, *launcher, __file__, "--work", *arguments]
         ended = subprocess.run(command, env={**os.environ, **variables}, stdout=subprocess.PIPE, text=True, check=True)
     return [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("{")]

@@ -174,9 +174,13 @@ def ranks(function: Callable[..., object], *arguments: Any) -> None:
     """
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     found = {
-        "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": str(store.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_RESTART_COUNT": "0",
-    }  # fmt: skip
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "localhost",
+        "MASTER_PORT": str(store.port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
     with TemporaryDirectory(prefix="ranks-") as root:
         streams = [Path(root, str(rank)) for rank in (0, 1)]
         processes = []
@@ -219,9 +223,13 @@ def _ended(process: BaseProcess, streams: Path, killed: str = "") -> Ended:
     cost = json.loads(_read(streams / "cost") or "{}")
     processor_time.ELSEWHERE[0] += cost.get("cpu", 0.0)
     return Ended(
-        code, _read(streams / "out"), _read(streams / "err"), **cost,
-        killed="time" if code == -signal.SIGXCPU else killed, writes=tuple(_read(streams / "writes").splitlines()),
-    )  # fmt: skip
+        code,
+        _read(streams / "out"),
+        _read(streams / "err"),
+        **cost,
+        killed="time" if code == -signal.SIGXCPU else killed,
+        writes=tuple(_read(streams / "writes").splitlines()),
+    )
 
 
 def run_command(*arguments: str | Path, **options: Any) -> Ended:

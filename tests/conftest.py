@@ -148,10 +148,18 @@ def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForC
 
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=vocabulary, hidden_size=32, intermediate_size=64, num_hidden_layers=depth, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2, bos_token_id=1, eos_token_id=2,
+        vocab_size=vocabulary,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=depth,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+        initializer_range=0.2,
+        bos_token_id=1,
+        eos_token_id=2,
         pad_token_id=0,
-    )  # fmt: skip
+    )
     return LlamaForCausalLM(config).eval()
 
 
@@ -162,10 +170,19 @@ def tiny_granite(depth: int = 6, multiplier: float = 0.1) -> GraniteForCausalLM:
 
     torch.manual_seed(0)
     config = GraniteConfig(
-        vocab_size=97, hidden_size=32, intermediate_size=64, num_hidden_layers=depth, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2, bos_token_id=1, eos_token_id=2,
-        pad_token_id=0, residual_multiplier=multiplier,
-    )  # fmt: skip
+        vocab_size=97,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=depth,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=128,
+        initializer_range=0.2,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+        residual_multiplier=multiplier,
+    )
     return GraniteForCausalLM(config).eval()
 
 

@@ -53,16 +53,24 @@ def drawn_phase(
     shape = draw(st.sampled_from(["run", "constant", "linear", "cosine"]))
     sample = draw(st.none() | st.integers(1, len(trains))) if trains and chance and not cached else None
     return Phase(
-        name=name, share=share, trains=trains, embedding=embedding, head=head, present=present,
-        rate=draw(st.sampled_from([1.0, 0.25, 3])), shape=shape,
+        name=name,
+        share=share,
+        trains=trains,
+        embedding=embedding,
+        head=head,
+        present=present,
+        rate=draw(st.sampled_from([1.0, 0.25, 3])),
+        shape=shape,
         warmup=0.0 if shape == "run" else draw(st.floats(0, 0.9)),
         optimizer=draw(st.sampled_from(["keep", "drop"])),
         redraw=some(draw, tuple(layer for layer in changeable if layer not in copied)),
-        scale=tuple((layer, draw(FACTORS)) for layer in some(draw, changeable)), copies=copies,
-        sample=sample, every=1 if sample is None else draw(st.integers(1, 50)),
+        scale=tuple((layer, draw(FACTORS)) for layer in some(draw, changeable)),
+        copies=copies,
+        sample=sample,
+        every=1 if sample is None else draw(st.integers(1, 50)),
         drop=draw(st.tuples(st.floats(0, 0.9), st.floats(0, 0.9))) if chance and not cached else (0.0, 0.0),
         cached=cached,
-    )  # fmt: skip
+    )
 
 
 def with_all_present(phase: Phase) -> Phase:

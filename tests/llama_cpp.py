@@ -28,10 +28,14 @@ class _Parameters(ctypes.Structure):
 
 class _Batch(ctypes.Structure):
     _fields_ = (
-        ("count", ctypes.c_int32), ("tokens", ctypes.POINTER(ctypes.c_int32)), ("embeddings", ctypes.c_void_p),
-        ("positions", ctypes.c_void_p), ("sequence_counts", ctypes.c_void_p), ("sequences", ctypes.c_void_p),
+        ("count", ctypes.c_int32),
+        ("tokens", ctypes.POINTER(ctypes.c_int32)),
+        ("embeddings", ctypes.c_void_p),
+        ("positions", ctypes.c_void_p),
+        ("sequence_counts", ctypes.c_void_p),
+        ("sequences", ctypes.c_void_p),
         ("wants_logits", ctypes.POINTER(ctypes.c_int8)),
-    )  # fmt: skip
+    )
 
 
 _INTERFACE: dict[str, tuple[Any, tuple[Any, ...]]] = {

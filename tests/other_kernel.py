@@ -27,13 +27,39 @@ PRODUCTS = (_aten.mm, _aten.bmm, _aten.addmm, _aten.baddbmm, _aten.mv, _aten.add
 OTHERS = tuple(
     getattr(_aten, name)
     for name in (
-        "sum", "mean", "cumsum", "var", "var_mean", "std", "logsumexp", "linalg_vector_norm", "convolution",
-        "convolution_backward", "_softmax", "_softmax_backward_data", "_log_softmax", "_log_softmax_backward_data",
-        "native_layer_norm", "native_layer_norm_backward", "native_group_norm", "_fused_rms_norm",
-        "_scaled_dot_product_flash_attention_for_cpu", "exp", "log", "tanh", "erf", "sigmoid", "gelu", "silu",
-        "rsqrt", "pow", "sin", "cos", "softplus",
+        "sum",
+        "mean",
+        "cumsum",
+        "var",
+        "var_mean",
+        "std",
+        "logsumexp",
+        "linalg_vector_norm",
+        "convolution",
+        "convolution_backward",
+        "_softmax",
+        "_softmax_backward_data",
+        "_log_softmax",
+        "_log_softmax_backward_data",
+        "native_layer_norm",
+        "native_layer_norm_backward",
+        "native_group_norm",
+        "_fused_rms_norm",
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "exp",
+        "log",
+        "tanh",
+        "erf",
+        "sigmoid",
+        "gelu",
+        "silu",
+        "rsqrt",
+        "pow",
+        "sin",
+        "cos",
+        "softplus",
     )
-)  # fmt: skip
+)
 
 
 class OtherKernel(TorchDispatchMode):

@@ -19,9 +19,13 @@ def save_sentence_model(folder: Path, layers: int = 4, pooling: str = "mean_toke
     """An encoder that pools its last states, in the files of sentence-transformers."""
     tokenizer = word_tokenizer([*WORDS, *(f"{word}." for word in WORDS)])
     config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=layers, num_attention_heads=2,
-        intermediate_size=32, max_position_embeddings=32, 
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+    )
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = BertModel(config)

@@ -115,8 +115,12 @@ def test_the_commands_in_sequence_in_one_empty_folder(tmp_path: Path) -> None:
     for command in RUN:
         ended = subprocess.run(
             [sys.executable, "-m", "layerwise", *shlex.split(command)[1:]],
-            cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
         assert "Traceback" not in ended.stderr
     assert {"runs", "shallow"} == {path.name for path in tmp_path.iterdir()}

@@ -50,9 +50,13 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     ],
 )
 def test_what_fails_each_time_is_refused_and_the_others_are_named(
-    runs: Runs, capsys: pytest.CaptureFixture[str], failures: list[list[str]], status: int, asked: list[list[str]],
+    runs: Runs,
+    capsys: pytest.CaptureFixture[str],
+    failures: list[list[str]],
+    status: int,
+    asked: list[list[str]],
     unsteady: list[str],
-) -> None:  # fmt: skip
+) -> None:
     calls = runs(failures)
     assert run.main(["-m", "not slow"]) == status
     first, *again = calls
@@ -81,9 +85,13 @@ def test_pytest_itself_says_what_failed(tmp_path: Path) -> None:
     )
     outside = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     ended = subprocess.run(
-        [sys.executable, run.__file__, "-k", "not other"], cwd=tmp_path, env=outside, capture_output=True, text=True,
+        [sys.executable, run.__file__, "-k", "not other"],
+        cwd=tmp_path,
+        env=outside,
+        capture_output=True,
+        text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert ended.returncode == 1
     assert ended.stdout.count("Run again, alone") == 2
     assert "Run again, alone (1 of 3)" in ended.stdout

@@ -85,12 +85,22 @@ def failures(folder: Path, browser: str) -> list[str]:
     with tempfile.TemporaryDirectory() as home:
         done = subprocess.run(
             [
-                browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                "--virtual-time-budget=3600000", f"--user-data-dir={home}/profile", "--dump-dom",
+                browser,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--virtual-time-budget=3600000",
+                f"--user-data-dir={home}/profile",
+                "--dump-dom",
                 f"http://127.0.0.1:{server.server_port}/{CHECKER}",
             ],
-            capture_output=True, text=True, timeout=900, check=True, env={**os.environ, "HOME": home},
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            timeout=900,
+            check=True,
+            env={**os.environ, "HOME": home},
+        )
     server.shutdown()
     result = re.search(r'<pre id="result">(.*?)</pre>', done.stdout, re.DOTALL)
     if result is None:

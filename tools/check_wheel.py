@@ -70,9 +70,14 @@ def main(distribution: str, wheelhouse: str) -> None:
         programs = home / "bin"
         outside = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "PYTHON"))}
         environment = {
-            **outside, **OFFLINE, "HOME": root, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-            "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(Path(wheelhouse).resolve()), "PIP_CONFIG_FILE": os.devnull,
-        }  # fmt: skip
+            **outside,
+            **OFFLINE,
+            "HOME": root,
+            "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(Path(wheelhouse).resolve()),
+            "PIP_CONFIG_FILE": os.devnull,
+        }
         run([str(programs / "python"), "-m", "pip", "install", "--quiet", str(wheel)], folder, environment)
         for command in COMMANDS:
             run(command, folder, environment)

@@ -24,9 +24,22 @@ TESTED = ("report", "experiments", "cli", "results", "golden")
 """Rooms whose tests are counted by themselves."""
 
 REPORT = (
-    "text", "finding", "data", "show", "arms", "figures", "marks", "kind", "trained", "derived",
-    "claims", "side_by_side", "kinds", "writers", "page",
-)  # fmt: skip
+    "text",
+    "finding",
+    "data",
+    "show",
+    "arms",
+    "figures",
+    "marks",
+    "kind",
+    "trained",
+    "derived",
+    "claims",
+    "side_by_side",
+    "kinds",
+    "writers",
+    "page",
+)
 """The floors of the report, the lowest first; a file beside the folders stands on the floor of its name."""
 
 

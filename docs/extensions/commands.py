@@ -47,9 +47,15 @@ def ended(command: str, folder: Path) -> tuple[int, str]:
         status, printed = forked(words, folder, LIMIT)
         return status, printed.rstrip()
     done = subprocess.run(
-        command, shell=True, cwd=folder, timeout=LIMIT, check=False, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
+        command,
+        shell=True,
+        cwd=folder,
+        timeout=LIMIT,
+        check=False,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     return done.returncode, done.stdout.rstrip()
 
 

@@ -43,12 +43,23 @@ def photographed(html: str, theme: str, picture: Path) -> None:
         page.write_text(html.replace("<html ", f'<html data-theme="{theme}" ', 1), encoding="utf-8")
         subprocess.run(
             [
-                str(browser()), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                "--hide-scrollbars", "--virtual-time-budget=30000", f"--window-size={SIZE[0]},{SIZE[1]}",
-                f"--user-data-dir={folder}/profile", f"--screenshot={picture}", page.as_uri(),
+                str(browser()),
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--hide-scrollbars",
+                "--virtual-time-budget=30000",
+                f"--window-size={SIZE[0]},{SIZE[1]}",
+                f"--user-data-dir={folder}/profile",
+                f"--screenshot={picture}",
+                page.as_uri(),
             ],
-            check=True, capture_output=True, timeout=120, env={**os.environ, "HOME": folder},
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+            timeout=120,
+            env={**os.environ, "HOME": folder},
+        )
 
 
 class Report(SphinxDirective):

@@ -37,9 +37,13 @@ _NAMED = 200  # characters of a path in an error
 _SHOWN = 80  # characters of a value in an error
 
 _KINDS = (
-    ("file", stat.S_ISREG), ("folder", stat.S_ISDIR), ("pipe", stat.S_ISFIFO), ("device", stat.S_ISCHR),
-    ("device", stat.S_ISBLK), ("socket", stat.S_ISSOCK),
-)  # fmt: skip
+    ("file", stat.S_ISREG),
+    ("folder", stat.S_ISDIR),
+    ("pipe", stat.S_ISFIFO),
+    ("device", stat.S_ISCHR),
+    ("device", stat.S_ISBLK),
+    ("socket", stat.S_ISSOCK),
+)
 
 
 class Unreadable(ValueError):

@@ -22,9 +22,7 @@ from layerwise.stack.inputs import main_tensor
 from layerwise.stack.rounding import HALF_OF_THE_DIGITS, gap, rounding
 from rounding import unit
 
-TYPES = (
-    "llama", "gpt2", "gpt_neox", "mixtral", "gemma2", "gemma3_text", "qwen3", "phi3", "bert", "modernbert", "vit",
-)  # fmt: skip
+TYPES = ("llama", "gpt2", "gpt_neox", "mixtral", "gemma2", "gemma3_text", "qwen3", "phi3", "bert", "modernbert", "vit")
 SPECIMENS = [one for one in SUPPORTED if one.model_type in TYPES]
 DECODERS = [one for one in SPECIMENS if one.kind == "decoder"]
 # A layer of every kind is kept: a cache counts tokens by an attention layer.

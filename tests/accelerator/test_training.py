@@ -37,12 +37,13 @@ NEAR = 0.1
 """The share of what a training moved that two of its ends may differ by."""
 
 SCHEDULE = GrowthSchedule(
-    "grows", DEPTH,
+    "grows",
+    DEPTH,
     (
         Phase("first", 0.5, (0, 1, 2, 3)),
         Phase("top", 0.5, (2, 3), embedding=False, head=False, cached=True),
     ),
-)  # fmt: skip
+)
 GROWTH = GrowthVariant(SCHEDULE, 6, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
 
 
@@ -107,9 +108,17 @@ def pretrained(variant: str, device: torch.device, dtype: torch.dtype, folder: P
     tokenizer = train_wordpiece(words, vocabulary=280)
     parts = {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 8)}
     made = pretraining_recipe(
-        "tiny", variant, steps=6, batch_size=8, lengths=(16, 48), short=0.67, evals=3, dropout=0.1, vocabulary=None,
+        "tiny",
+        variant,
+        steps=6,
+        batch_size=8,
+        lengths=(16, 48),
+        short=0.67,
+        evals=3,
+        dropout=0.1,
+        vocabulary=None,
         precision="float32" if dtype == torch.float32 else "bfloat16",
-    )  # fmt: skip
+    )
     text = pretraining_text(tokenizer, "words", parts)
     return pretrain(tokenizer, text, made, 0, folder, arguments=quiet(device))
 
@@ -120,11 +129,9 @@ class Stopped(Exception):
 
 Training = Callable[[torch.device, torch.dtype, Path], object]
 TRAININGS: dict[str, tuple[Training, Any]] = {
-    name: (
-        lambda device, dtype, folder, name=name: trained(recipes(dtype)[name], "llama", device, folder), PlanTrainer
-    )
+    name: (lambda device, dtype, folder, name=name: trained(recipes(dtype)[name], "llama", device, folder), PlanTrainer)
     for name in ("layershuffle", "layerdrop", "growth")
-} | {"elc": (lambda device, dtype, folder: pretrained("elc", device, dtype, folder), PretrainingTrainer)}  # fmt: skip
+} | {"elc": (lambda device, dtype, folder: pretrained("elc", device, dtype, folder), PretrainingTrainer)}
 
 
 @pytest.mark.parametrize("name", TRAININGS)

@@ -198,10 +198,11 @@ KINDS: dict[str, Callable[[Spec, Draw], bytes]] = {
     "noise": lambda spec, draw: spec.bytes()[:8] + draw.randbytes(draw.randrange(300)),
     "empty": lambda spec, draw: b"",
     "block count": _setting(
-        b"llama.block_count", *(_u32(b"llama.block_count", count) for count in (0, 1, 2, 4, 2**32 - 1)),
+        b"llama.block_count",
+        *(_u32(b"llama.block_count", count) for count in (0, 1, 2, 4, 2**32 - 1)),
         Entry(b"llama.block_count", STRING, text("3")),
     ),
-}  # fmt: skip
+}
 
 
 def bad(seed: int) -> tuple[str, bytes]:

@@ -30,9 +30,14 @@ def write_llama(path: Path, depth: int, *, kind: str = "F32", tied: bool = True,
     draw = np.random.default_rng(seed)
     keys = WIDTH // HEADS * GROUPS
     matrices = {
-        "attn_q": (WIDTH, WIDTH), "attn_k": (keys, WIDTH), "attn_v": (keys, WIDTH), "attn_output": (WIDTH, WIDTH),
-        "ffn_gate": (INNER, WIDTH), "ffn_up": (INNER, WIDTH), "ffn_down": (WIDTH, INNER),
-    }  # fmt: skip
+        "attn_q": (WIDTH, WIDTH),
+        "attn_k": (keys, WIDTH),
+        "attn_v": (keys, WIDTH),
+        "attn_output": (WIDTH, WIDTH),
+        "ffn_gate": (INNER, WIDTH),
+        "ffn_up": (INNER, WIDTH),
+        "ffn_down": (WIDTH, INNER),
+    }
     _add(writer, "token_embd", 0.2 * draw.standard_normal((VOCABULARY, WIDTH)), kind)
     for layer in range(depth):
         for name in ("attn_norm", "ffn_norm"):
@@ -58,9 +63,7 @@ def _add(writer: Any, name: str, values: Any, kind: str) -> None:
     writer.add_tensor(f"{name}.weight", stored, raw_dtype=chosen)
 
 
-CAUSAL = (
-    "llama", "qwen2", "qwen3", "phi3", "gpt2", "starcoder2", "stablelm", "gemma2", "gemma3", "falcon", "nemotron",
-)  # fmt: skip
+CAUSAL = ("llama", "qwen2", "qwen3", "phi3", "gpt2", "starcoder2", "stablelm", "gemma2", "gemma3", "falcon", "nemotron")
 """Architectures of decoders that transformers reads, by their names in GGUF files."""
 
 TEMPLATE = "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}{% endfor %}"

@@ -43,9 +43,13 @@ def text_of(folder: Path, *tables: CardTable) -> str:
 def test_the_hub_reads_its_metadata(home: Path) -> None:
     card = ModelCard(text_of(home / "pruned"))
     assert card.data.to_dict() == {
-        "base_model": ["org/root"], "license": "mit", "language": "en", "pipeline_tag": "text-generation",
-        "library_name": "transformers", "tags": ["layerwise", "pruned"],
-    }  # fmt: skip
+        "base_model": ["org/root"],
+        "license": "mit",
+        "language": "en",
+        "pipeline_tag": "text-generation",
+        "library_name": "transformers",
+        "tags": ["layerwise", "pruned"],
+    }
     assert ModelCard(text_of(home / "deep")).data.tags == ["layerwise", "frankenmerge"]
     assert card.text.startswith(
         "\n# it\n\n3 layers of one (made of [org/root](https://huggingface.co/org/root)), written"
@@ -124,7 +128,12 @@ def test_ids_of_the_hub_are_told_from_folders(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "org").mkdir()
     (tmp_path / "org" / "here").mkdir()
     assert [is_hub_id(text) for text in ("org/name", "gpt2", "org/here", "/a/b", "a/b/c", "demo")] == [
-        True, True, False, False, False, False,
-    ]  # fmt: skip
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert base_model_info("a", "org/name-that-is-not-there").license is None

@@ -42,10 +42,12 @@ def test_a_draft_of_a_process_that_is_no_more_is_removed(tmp_path: Path) -> None
     abandoned, alive, old, other = (
         tmp_path / name
         for name in (
-            f".m-{int(ended.stdout)}-1234", f".m-{os.getpid()}-1234", f".m-{int(ended.stdout)}-1234-old",
+            f".m-{int(ended.stdout)}-1234",
+            f".m-{os.getpid()}-1234",
+            f".m-{int(ended.stdout)}-1234-old",
             f".more-{int(ended.stdout)}-1234",
         )
-    )  # fmt: skip
+    )
     for folder in (abandoned, alive, old, other):
         (folder / "deep").mkdir(parents=True)
     with draft_of(tmp_path / "m") as draft:

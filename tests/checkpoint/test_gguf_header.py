@@ -23,20 +23,43 @@ MEMORY, SECONDS = 150 * 2**20, 10
 """Bytes and processor seconds that reading all bad files may take."""
 
 MEANS = {
-    "no magic": "no GGUF file", "version": "of version", "big-endian": "is big-endian; convert it with gguf-convert",
-    "tensor count": "tensors, and there is room", "entry count": "entries of metadata, and there is room",
-    "key length": "a key of its metadata", "empty key": "is empty", "key not UTF-8": "not UTF-8", "key twice": "twice",
-    "value type": "which GGUF does not have", "text length": "'llama.x'", "text not UTF-8": "not UTF-8",
-    "array of arrays": "arrays inside of", "element type": "the elements of 'llama.x' the type",
-    "array length": "elements of 'llama.x'", "text array": "elements of 'llama.x'",
-    "element length": "elements of 'llama.x'", "architecture": "general.architecture", "alignment": "a power of 2",
-    "alignment type": "general.alignment = '32'", "name length": "the name of a tensor",
-    "name not UTF-8": "the name of a tensor is not UTF-8", "name twice": "twice", "dimensions": "dimensions, and",
-    "empty dimension": "which hold nothing", "large dimension": "is cut short", "tensor type": "none of ggml's types",
-    "part of a block": "no whole blocks of 32 of Q8_0", "misaligned": "no multiple of 32",
-    "beyond the end": "is cut short", "overlapping": "in the same bytes", "header cut": "",
-    "data cut": "is cut short", "noise": "", "empty": "an empty file", "block count": "layers",
-}  # fmt: skip
+    "no magic": "no GGUF file",
+    "version": "of version",
+    "big-endian": "is big-endian; convert it with gguf-convert",
+    "tensor count": "tensors, and there is room",
+    "entry count": "entries of metadata, and there is room",
+    "key length": "a key of its metadata",
+    "empty key": "is empty",
+    "key not UTF-8": "not UTF-8",
+    "key twice": "twice",
+    "value type": "which GGUF does not have",
+    "text length": "'llama.x'",
+    "text not UTF-8": "not UTF-8",
+    "array of arrays": "arrays inside of",
+    "element type": "the elements of 'llama.x' the type",
+    "array length": "elements of 'llama.x'",
+    "text array": "elements of 'llama.x'",
+    "element length": "elements of 'llama.x'",
+    "architecture": "general.architecture",
+    "alignment": "a power of 2",
+    "alignment type": "general.alignment = '32'",
+    "name length": "the name of a tensor",
+    "name not UTF-8": "the name of a tensor is not UTF-8",
+    "name twice": "twice",
+    "dimensions": "dimensions, and",
+    "empty dimension": "which hold nothing",
+    "large dimension": "is cut short",
+    "tensor type": "none of ggml's types",
+    "part of a block": "no whole blocks of 32 of Q8_0",
+    "misaligned": "no multiple of 32",
+    "beyond the end": "is cut short",
+    "overlapping": "in the same bytes",
+    "header cut": "",
+    "data cut": "is cut short",
+    "noise": "",
+    "empty": "an empty file",
+    "block count": "layers",
+}
 """What the refusal of each kind says."""
 
 
@@ -143,8 +166,10 @@ def test_500_bad_files_take_little_memory_and_time(tmp_path: Path) -> None:
     folders = (Path(layerwise.__file__).parents[1], Path(__file__).parents[1])
     ran = subprocess.run(
         [sys.executable, "-c", f"import sys; sys.path[:0] = {[*map(str, folders)]!r}; {code}"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     messages, memory, seconds, imports_numpy = json.loads(ran.stdout)
     assert len(messages) == 500
     assert all(map(is_a_sentence, messages.values()))

@@ -41,11 +41,22 @@ NO_ROTARY = {"afmoe", "llama4"}
 
 EPSILONS = ("layer_norm_epsilon", "layer_norm_rms_epsilon")
 NEEDED = {
-    "context_length": 64, "embedding_length": 32, "feed_forward_length": 32, "attention.head_count": 2,
-    "attention.head_count_kv": 2, "attention.key_length": 8, "attention.value_length": 8, "rope.dimension_count": 8,
-    "vocab_size": 4, "expert_feed_forward_length": 32, "expert_gating_func": 2, "expert_shared_count": 1,
-    "interleave_moe_layer_step": 2, "leading_dense_block_count": 1, "shortconv.l_cache": 3,
-}  # fmt: skip
+    "context_length": 64,
+    "embedding_length": 32,
+    "feed_forward_length": 32,
+    "attention.head_count": 2,
+    "attention.head_count_kv": 2,
+    "attention.key_length": 8,
+    "attention.value_length": 8,
+    "rope.dimension_count": 8,
+    "vocab_size": 4,
+    "expert_feed_forward_length": 32,
+    "expert_gating_func": 2,
+    "expert_shared_count": 1,
+    "interleave_moe_layer_step": 2,
+    "leading_dense_block_count": 1,
+    "shortconv.l_cache": 3,
+}
 """Settings without which llama.cpp does not come to the layers of one of these architectures."""
 
 
@@ -79,9 +90,12 @@ def spec(architecture: str = "llama", *entries: Entry, depth: int = DEPTH, betwe
             Entry(b"tokenizer.ggml.tokens", ARRAY, array(STRING, text("a") + text("bc"), 2)),
         ],
         headers=[
-            Header(b"token_embd.weight", [32, 4], 1, 256), *layers, *between, Header(b"output_norm.weight", [5], 0, 20)
+            Header(b"token_embd.weight", [32, 4], 1, 256),
+            *layers,
+            *between,
+            Header(b"output_norm.weight", [5], 0, 20),
         ],
-    )  # fmt: skip
+    )
 
 
 def windowed(architecture: str, *entries: Entry) -> Spec:
@@ -208,7 +222,7 @@ def test_lists_by_layer_follow_the_plan_and_other_lists_stay(tmp_path: Path) -> 
         (u32("x.n_deepstack_layers", 3), "0-2 8 4", 3),
         (u32("x.n_deepstack_layers", 3), "0 2-11", None),
     ],
-)  # fmt: skip
+)
 def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
     tmp_path: Path, entry: Entry, plan: str, value: int | None
 ) -> None:
@@ -261,7 +275,7 @@ def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
         (spec("t5", u32("t5.decoder_block_count", 12)), "0-11", "two stacks"),
         (spec("llama", u32("split.count", 3)), "0-11", "llama-gguf-split --merge"),
     ],
-)  # fmt: skip
+)
 def test_what_the_metadata_cannot_say_is_refused(tmp_path: Path, made: Spec, plan: str, reason: str) -> None:
     with pytest.raises(UnsupportedModel, match=reason):
         written(tmp_path, made, plan)
@@ -289,7 +303,7 @@ def test_what_the_metadata_cannot_say_is_refused(tmp_path: Path, made: Spec, pla
         (spec("qwen2", u32("qwen2.attention.sliding_window", 64)), "1-11"),
         (spec("llama", u32("split.count", 1)), "3"),
     ],
-)  # fmt: skip
+)
 def test_plans_that_keep_every_kind_in_its_slot_are_written(tmp_path: Path, made: Spec, plan: str) -> None:
     assert depth_of(written(tmp_path, made, plan)[1]) == len(Plan.parse(plan).order())
 
@@ -301,10 +315,14 @@ def log_of_llama_cpp(folder: Path, architecture: str, depth: int, window: int = 
     real = (f32(f"{architecture}.{name}", 1.0) for name in ("logit_scale", *(f"attention.{each}" for each in EPSILONS)))
     (folder / "in.gguf").write_bytes(
         spec(
-            architecture, *needed, *real, u32(f"{architecture}.attention.sliding_window", window),
-            Entry(b"tokenizer.ggml.model", STRING, text("none")), depth=depth,
+            architecture,
+            *needed,
+            *real,
+            u32(f"{architecture}.attention.sliding_window", window),
+            Entry(b"tokenizer.ggml.model", STRING, text("none")),
+            depth=depth,
         ).bytes()
-    )  # fmt: skip
+    )
     return log_of_opening(folder / "in.gguf")
 
 
@@ -325,10 +343,13 @@ def test_llama_cpp_has_a_window_where_the_tables_say(architecture: str, window: 
 @pytest.mark.parametrize(
     ("architecture", "depth", "setting"),
     [
-        ("gemma2", 46, "f_attn_scale"), ("gemma3", 62, "f_attn_scale"), ("minicpm", 40, "f_residual_scale"),
-        ("baichuan", 40, "f_max_alibi_bias"), ("exaone4", 64, "is_swa_any"),
+        ("gemma2", 46, "f_attn_scale"),
+        ("gemma3", 62, "f_attn_scale"),
+        ("minicpm", 40, "f_residual_scale"),
+        ("baichuan", 40, "f_max_alibi_bias"),
+        ("exaone4", 64, "is_swa_any"),
     ],
-)  # fmt: skip
+)
 def test_llama_cpp_computes_by_depth_what_the_table_says(
     architecture: str, depth: int, setting: str, tmp_path: Path
 ) -> None:
@@ -349,7 +370,7 @@ def test_llama_cpp_computes_by_depth_what_the_table_says(
         ("0-12", PlanError, ("visits layer 12", "has 12 layers")),
         ("0-3 Q4_0-noise1:4 5", UnsupportedModel, ("blk.4.", "no file is of noise")),
     ],
-)  # fmt: skip
+)
 def test_plans_that_are_no_sequence_of_its_layers_are_refused(
     tmp_path: Path, plan: str, kind: type[LayerwiseError], words: tuple[str, ...]
 ) -> None:
@@ -383,7 +404,7 @@ def _folder(folder: Path) -> Path:
         (lambda folder: folder / "in.gguf", True, "is the file that is read"),
         (lambda folder: folder / "out", False, "write NAME.gguf"),
     ],
-)  # fmt: skip
+)
 def test_what_is_in_the_way_stays(tmp_path: Path, target: Callable[[Path], Path], overwrite: bool, words: str) -> None:
     (tmp_path / "in.gguf").write_bytes(spec().bytes())
     path = target(tmp_path)
@@ -463,7 +484,7 @@ def test_a_file_at_types_is_the_plan_that_was_measured(tmp_path: Path) -> None:
         ("ffn_down_exps.weight", [64, 32, 2], "is not known"),
         ("ssm_conv1d.weight", [64, 4], "is not known"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_at_a_type_is_refused_by_its_name(
     name: str, shape: list[int], words: str, tmp_path: Path
 ) -> None:

@@ -129,8 +129,9 @@ def quantised(home: Path, tmp_path: Path) -> Path:
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     settings = json.loads((home / "config.json").read_text())
     settings["quantization_config"] = {
-        "quant_method": "fp8", "modules_to_not_convert": ["lm_head", "model.layers.0.mlp", "model.layers.2.self_attn"],
-    }  # fmt: skip
+        "quant_method": "fp8",
+        "modules_to_not_convert": ["lm_head", "model.layers.0.mlp", "model.layers.2.self_attn"],
+    }
     (folder / "config.json").write_text(json.dumps(settings))
     return folder
 
@@ -145,8 +146,10 @@ def test_quantised_tensors_are_bytes_and_their_exceptions_follow(quantised: Path
     assert f"{key.format(3)}_scale_inv" in after
     settings = json.loads((tmp_path / "m" / "config.json").read_text())
     assert settings["quantization_config"]["modules_to_not_convert"] == [
-        "lm_head", "model.layers.1.mlp", "model.layers.2.mlp",
-    ]  # fmt: skip
+        "lm_head",
+        "model.layers.1.mlp",
+        "model.layers.2.mlp",
+    ]
 
 
 # Refusals, and the way through memory
@@ -191,8 +194,11 @@ def test_what_cannot_be_taken_apart_is_built_in_memory(home: Path, tmp_path: Pat
     copy = tmp_path / "copy"
     AutoModelForCausalLM.from_pretrained(home).save_pretrained(copy)
     tensors = load_file(copy / "model.safetensors")
-    save_file({**tensors, "more.0.w": torch.ones(1), **{f"more.{n}.w": torch.ones(1) for n in range(6)}},
-              copy / "model.safetensors", metadata={"format": "pt"})  # fmt: skip
+    save_file(
+        {**tensors, "more.0.w": torch.ones(1), **{f"more.{n}.w": torch.ones(1) for n in range(6)}},
+        copy / "model.safetensors",
+        metadata={"format": "pt"},
+    )
     origin = save(copy, "0 5", tmp_path / "m")
     assert "the stack of layers cannot be told from the names on the disk" in origin.note
     assert origin.gap == 0.0

@@ -16,10 +16,23 @@ from layerwise.data.stored_files import INDEX, WEIGHTS, read_header, stored_tens
 from layerwise.errors import CheckpointError
 
 DTYPES = (
-    torch.bool, torch.uint8, torch.int8, torch.int16, torch.uint16, torch.float16, torch.bfloat16, torch.int32,
-    torch.uint32, torch.float32, torch.complex64, torch.float64, torch.int64, torch.uint64, torch.float8_e5m2,
+    torch.bool,
+    torch.uint8,
+    torch.int8,
+    torch.int16,
+    torch.uint16,
+    torch.float16,
+    torch.bfloat16,
+    torch.int32,
+    torch.uint32,
+    torch.float32,
+    torch.complex64,
+    torch.float64,
+    torch.int64,
+    torch.uint64,
+    torch.float8_e5m2,
     torch.float8_e4m3fn,
-)  # fmt: skip
+)
 
 
 def every_dtype(folder: Path) -> Path:
@@ -61,8 +74,9 @@ def test_shards_hold_what_fits_and_an_index(tmp_path: Path) -> None:
     out.mkdir()
     write_checkpoint(out, stored_tensors(tmp_path), max_shard_size=900)
     assert sorted(path.name for path in out.iterdir()) == [
-        *(f"model-0000{number}-of-00004.safetensors" for number in (1, 2, 3, 4)), INDEX,
-    ]  # fmt: skip
+        *(f"model-0000{number}-of-00004.safetensors" for number in (1, 2, 3, 4)),
+        INDEX,
+    ]
     assert json.loads((out / INDEX).read_text())["metadata"] == {"total_size": 2800}
     loaded = {name: each for file in out.glob("*.safetensors") for name, each in load_file(file).items()}
     assert {name: each.tolist() for name, each in loaded.items()} == {n: each.tolist() for n, each in tensors.items()}

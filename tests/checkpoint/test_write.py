@@ -144,9 +144,16 @@ def test_attention_scaled_by_position_is_refused_in_every_precision(tmp_path: Pa
     """What the plan runs, each layer with the scale of its own position, no configuration of GPT-2 can say."""
     torch.manual_seed(0)
     config = transformers.GPT2Config(
-        vocab_size=50, n_embd=16, n_layer=5, n_head=2, n_positions=32, scale_attn_by_inverse_layer_idx=True,
-        initializer_range=0.5, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
+        vocab_size=50,
+        n_embd=16,
+        n_layer=5,
+        n_head=2,
+        n_positions=32,
+        scale_attn_by_inverse_layer_idx=True,
+        initializer_range=0.5,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     stack = load(transformers.GPT2LMHeadModel(config).to(dtype).eval())
     with pytest.raises(UnsupportedModel, match=r"apart by 0\.\d+ of their size, rounding may leave 3"):
         save(stack, Plan.parse("0 2 4"), tmp_path / "m")

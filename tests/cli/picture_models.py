@@ -16,9 +16,16 @@ def save_vit(folder: Path, classes: int = 10, depth: int = DEPTH, seed: int = 0)
     """A vision transformer for grey images of 8 x 8 pixels, random but for the ten times larger weights."""
     torch.manual_seed(seed)
     config = ViTConfig(
-        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=depth,
-        num_attention_heads=2, num_labels=classes, initializer_range=0.2,
-    )  # fmt: skip
+        image_size=8,
+        patch_size=4,
+        num_channels=1,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=depth,
+        num_attention_heads=2,
+        num_labels=classes,
+        initializer_range=0.2,
+    )
     ViTForImageClassification(config).save_pretrained(folder)
     return folder
 

@@ -121,10 +121,19 @@ def section(answers: Iterable[tuple[Specimen, str]]) -> str:
     found = list(answers)
     accepted = [f"`{one}`" for one, answer in found if answer == YES]
     refused = [f"- `{one}`: {_plain(answer)}" for one, answer in found if answer != YES]
-    return "\n".join([
-        TITLE, "", _INTRODUCTION, f"{len(accepted)} types hold it: {', '.join(accepted)}.", "",
-        f"{len(refused)} are refused with the reason, and their groups run in turn without `fused`:", "", *refused, "",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            TITLE,
+            "",
+            _INTRODUCTION,
+            f"{len(accepted)} types hold it: {', '.join(accepted)}.",
+            "",
+            f"{len(refused)} are refused with the reason, and their groups run in turn without `fused`:",
+            "",
+            *refused,
+            "",
+        ]
+    )
 
 
 def _plain(reason: str) -> str:

@@ -40,9 +40,14 @@ def healed(one: Specimen, method: Method, folder: Path) -> HealingTrainer:
     stack = opened(one)
     draws = SeededSampler(Fixed(PLAN), stack.depth, 0)
     trainer = HealingTrainer(
-        options=HealingOptions(plan=str(PLAN), method=method, rank=2), stack=stack, draws=draws, validation=draws,
-        args=arguments(folder, max_steps=STEPS), data_collator=_collate, train_dataset=_examples(one, stack.model),
-    )  # fmt: skip
+        options=HealingOptions(plan=str(PLAN), method=method, rank=2),
+        stack=stack,
+        draws=draws,
+        validation=draws,
+        args=arguments(folder, max_steps=STEPS),
+        data_collator=_collate,
+        train_dataset=_examples(one, stack.model),
+    )
     trainer.train()
     stack.model.eval()  # some of the types have dropout
     return trainer

@@ -24,8 +24,15 @@ from layerwise.stack import Stack, load
 from layerwise.stack.weights import apply_with, layer_weights
 
 PLANS = (
-    "0-4", "1 0 2-4", "0 1 0 2-4", "0 1 4-2", "0*2 1 (2|3|4)", "0 1 (2 3|4):sum*2 2", "0 1 (2|3):gain=0.5 1 3 4", "1 3",
-)  # fmt: skip
+    "0-4",
+    "1 0 2-4",
+    "0 1 0 2-4",
+    "0 1 4-2",
+    "0*2 1 (2|3|4)",
+    "0 1 (2 3|4):sum*2 2",
+    "0 1 (2|3):gain=0.5 1 3 4",
+    "1 3",
+)
 """What is read was written under each on another way, or twice; groups of layers that read stand between them."""
 
 
@@ -159,8 +166,12 @@ def test_states_of_several_streams_have_batch_and_tokens_first() -> None:
 def test_one_layer_run_many_times_is_a_plan_over_one() -> None:
     """What the refusal of ALBERT says: its single layer under that plan is the model, to the bit."""
     settings: dict[str, Any] = {
-        "vocab_size": 80, "embedding_size": 16, "hidden_size": 32, "num_attention_heads": 4, "intermediate_size": 48,
-    }  # fmt: skip
+        "vocab_size": 80,
+        "embedding_size": 16,
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "intermediate_size": 48,
+    }
     torch.manual_seed(0)
     model = AlbertModel(AlbertConfig(num_hidden_layers=5, **settings)).eval()
     with pytest.raises(UnsupportedModel, match=r"1 block 5 times over, .* num_hidden_layers=1, .* the plan 0\*5"):

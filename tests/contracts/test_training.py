@@ -25,9 +25,19 @@ from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
 
 TYPES = (
-    "llama", "gpt2", "gpt_neox", "mixtral", "gemma2", "gemma3_text", "qwen3", "bert", "modernbert", "vit", "dinov2",
+    "llama",
+    "gpt2",
+    "gpt_neox",
+    "mixtral",
+    "gemma2",
+    "gemma3_text",
+    "qwen3",
+    "bert",
+    "modernbert",
+    "vit",
+    "dinov2",
     "beit",
-)  # fmt: skip
+)
 SPECIMENS = tuple(one for one in SUPPORTED if one.model_type in TYPES)
 # A decoder with experts, an encoder and a transformer for images; the rest takes seconds each, at night.
 FAST = ("mixtral", "bert", "vit")
@@ -90,13 +100,22 @@ def _trained(one: Specimen, sampler: Sampler, folder: Path) -> Watched:
         draws=SeededSampler(sampler, stack.depth, 1),
         validation=SeededSampler(Fixed(), stack.depth, 0),
         args=TrainingArguments(
-            output_dir=str(folder), max_steps=STEPS, per_device_train_batch_size=4, learning_rate=1e-3, use_cpu=True,
-            report_to="none", disable_tqdm=True, remove_unused_columns=False, label_names=["labels"],
-            dataloader_pin_memory=False, save_strategy="no", logging_strategy="no",
+            output_dir=str(folder),
+            max_steps=STEPS,
+            per_device_train_batch_size=4,
+            learning_rate=1e-3,
+            use_cpu=True,
+            report_to="none",
+            disable_tqdm=True,
+            remove_unused_columns=False,
+            label_names=["labels"],
+            dataloader_pin_memory=False,
+            save_strategy="no",
+            logging_strategy="no",
         ),
         data_collator=_collate,
         train_dataset=_examples(one, model),
-    )  # fmt: skip
+    )
     trainer.train()
     return trainer
 

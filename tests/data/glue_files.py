@@ -18,11 +18,19 @@ TASKS = (*BABYLM, "stsb", "wnli")
 
 YEARS = ("2023", "2024")
 _COLUMNS = {
-    "cola": ("sentence",), "sst2": ("sentence",), "mrpc": ("sentence1", "sentence2"), "rte": ("sentence1", "sentence2"),
-    "qqp": ("question1", "question2"), "mnli": ("premise", "hypothesis"), "mnli-mm": ("premise", "hypothesis"),
-    "qnli": ("question", "sentence"), "boolq": ("question", "passage"), "multirc": ("paragraph", "question", "answer"),
-    "stsb": ("sentence1", "sentence2"), "wnli": ("sentence1", "sentence2"),
-}  # fmt: skip
+    "cola": ("sentence",),
+    "sst2": ("sentence",),
+    "mrpc": ("sentence1", "sentence2"),
+    "rte": ("sentence1", "sentence2"),
+    "qqp": ("question1", "question2"),
+    "mnli": ("premise", "hypothesis"),
+    "mnli-mm": ("premise", "hypothesis"),
+    "qnli": ("question", "sentence"),
+    "boolq": ("question", "passage"),
+    "multirc": ("paragraph", "question", "answer"),
+    "stsb": ("sentence1", "sentence2"),
+    "wnli": ("sentence1", "sentence2"),
+}
 
 
 def example(name: str, number: int) -> dict[str, Any]:

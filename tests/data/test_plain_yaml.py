@@ -18,8 +18,11 @@ def test_examples_in_docstrings_hold() -> None:
 def test_plain_values_are_read() -> None:
     text = "a: [1, -2, 0x10, 1_000, 1:30]\nb: {c: 2.5, d: true, e: null}\nf: 2024-13-45\n'7': text"
     assert parse_yaml(text) == {
-        "a": [1, -2, 16, 1000, 90], "b": {"c": 2.5, "d": True, "e": None}, "f": "2024-13-45", "7": "text",
-    }  # fmt: skip
+        "a": [1, -2, 16, 1000, 90],
+        "b": {"c": 2.5, "d": True, "e": None},
+        "f": "2024-13-45",
+        "7": "text",
+    }
 
 
 def test_depth_and_size_are_read_to_their_bounds() -> None:

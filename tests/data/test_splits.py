@@ -60,8 +60,10 @@ def test_texts_are_padded_on_the_right() -> None:
     long = {"input_ids": torch.tensor([1, 2, 3]), "labels": torch.tensor([1, 2, 3])}
     wide = Padding(pad=9, multiple=4)([short, long])
     assert {name: tensor[:, 3].tolist() for name, tensor in wide.items()} == {
-        "input_ids": [9, 9], "labels": [-100, -100], "attention_mask": [0, 0],
-    }  # fmt: skip
+        "input_ids": [9, 9],
+        "labels": [-100, -100],
+        "attention_mask": [0, 0],
+    }
     batch = splits.collate([short, long])
     assert {name: tensor[:, :3].tolist() for name, tensor in wide.items()} == {
         name: tensor.tolist() for name, tensor in batch.items()

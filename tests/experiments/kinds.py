@@ -50,9 +50,7 @@ TIMED = ("second", "bytes", "data_wait")
 """What names of metrics hold that depend on the machine."""
 
 
-def _layer_times(
-    stack: Stack, setting: Setting, plans: Sequence[Plan] = ()
-) -> tuple[PriceTable, dict[Plan, float]]:  # fmt: skip
+def _layer_times(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> tuple[PriceTable, dict[Plan, float]]:
     costs = {None: 1.0, "attn": 0.6, "mlp": 0.6}
     table = PriceTable({(layer, half): cost for layer in range(stack.depth) for half, cost in costs.items()}, 0.5)
     return table, {plan: 0.6 + len(plan.steps()) for plan in plans}
@@ -114,9 +112,7 @@ def _timing(run: Path) -> None:
 
 
 def _frontier(run: Path) -> None:
-    layerwise.time.frontier(
-        stack(), corpus(30), tokens=400, sizes=1, rounds=12, context=8, run=run, **SHORT
-    )  # fmt: skip
+    layerwise.time.frontier(stack(), corpus(30), tokens=400, sizes=1, rounds=12, context=8, run=run, **SHORT)
 
 
 def _search(run: Path) -> None:
@@ -151,17 +147,38 @@ def _read(run: Path) -> tuple[Path, Path]:
 def _healing(run: Path) -> None:
     model, texts = _read(run)
     layerwise.heal(
-        model, texts, plan="0 2-3", method="tail", steps=2, seeds=1, evals=1, batch_size=4, max_length=24,
-        learning_rates=(1e-3, 2e-3), controls=("whole",), run=run, **SILENT,
-    )  # fmt: skip
+        model,
+        texts,
+        plan="0 2-3",
+        method="tail",
+        steps=2,
+        seeds=1,
+        evals=1,
+        batch_size=4,
+        max_length=24,
+        learning_rates=(1e-3, 2e-3),
+        controls=("whole",),
+        run=run,
+        **SILENT,
+    )
 
 
 def _rehearsal(run: Path) -> None:
     model, text = _read(run)
     config = Rehearsal(
-        model=str(model), text=text, max_length=24, run=run, nodes=4, kill="half", draws=2, requests=4, streams=2,
-        new_tokens=3, hop_seconds=0.001, layer_seconds=0.001,
-    )  # fmt: skip
+        model=str(model),
+        text=text,
+        max_length=24,
+        run=run,
+        nodes=4,
+        kill="half",
+        draws=2,
+        requests=4,
+        streams=2,
+        new_tokens=3,
+        hop_seconds=0.001,
+        layer_seconds=0.001,
+    )
     perform(config, Silent())
 
 
@@ -175,9 +192,15 @@ IMAGES: Mapping[str, Any] = {**SILENT, "images": "digits", "limit": 20}
 
 def _robust_training(run: Path, method: str = "layershuffle", seeds: int = 2) -> None:
     config = RobustTraining(
-        methods=(method,), model=str(_vit(run, 0)), images="digits", limit=20, epochs=1.0, batch_size=10, seeds=seeds,
+        methods=(method,),
+        model=str(_vit(run, 0)),
+        images="digits",
+        limit=20,
+        epochs=1.0,
+        batch_size=10,
+        seeds=seeds,
         run=run,
-    )  # fmt: skip
+    )
     perform(config)
 
 
@@ -190,9 +213,7 @@ def _merging(run: Path) -> None:
 
 
 def _sweep(run: Path) -> None:
-    layerwise.sweep(
-        stack(), corpus(30), window=("1-2",), prompt=("text",), new_tokens=3, tokens=400, run=run, **SHORT
-    )  # fmt: skip
+    layerwise.sweep(stack(), corpus(30), window=("1-2",), prompt=("text",), new_tokens=3, tokens=400, run=run, **SHORT)
 
 
 def _diagnosis(run: Path) -> None:
@@ -223,9 +244,14 @@ def _elc_study(run: Path) -> None:
 def _phased(run: Path) -> dict[str, Any]:
     model = run.parent / "config"
     return {
-        "model": str(model if model.exists() else save_config(model)), "text": _texts(run), "batch_size": 4,
-        "max_length": 16, "evals": 1, "device": "cpu", "run": run,
-    }  # fmt: skip
+        "model": str(model if model.exists() else save_config(model)),
+        "text": _texts(run),
+        "batch_size": 4,
+        "max_length": 16,
+        "evals": 1,
+        "device": "cpu",
+        "run": run,
+    }
 
 
 def _growth(run: Path) -> None:
@@ -245,13 +271,24 @@ def _layer_weights(run: Path) -> None:
 
 
 KINDS: Mapping[str, Callable[[Path], None]] = {
-    "time": _timing, "time frontier": _frontier, "search": _search,
-    "search route": _routing, "heal": _healing, "robustness rehearse": _rehearsal, "train robust": _robust_training,
-    "robustness": _robustness, "robustness merge": _merging, "sweep": _sweep,
-    "diagnose": _diagnosis, "evaluate": _evaluation,
-    "train elc": _pretraining, "train elc-study": _elc_study, "train growth": _growth,
-    "train growth-study": _growth_study, "diagnose layer-weights": _layer_weights,
-}  # fmt: skip
+    "time": _timing,
+    "time frontier": _frontier,
+    "search": _search,
+    "search route": _routing,
+    "heal": _healing,
+    "robustness rehearse": _rehearsal,
+    "train robust": _robust_training,
+    "robustness": _robustness,
+    "robustness merge": _merging,
+    "sweep": _sweep,
+    "diagnose": _diagnosis,
+    "evaluate": _evaluation,
+    "train elc": _pretraining,
+    "train elc-study": _elc_study,
+    "train growth": _growth,
+    "train growth-study": _growth_study,
+    "diagnose layer-weights": _layer_weights,
+}
 """By verb."""
 
 

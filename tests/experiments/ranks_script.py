@@ -20,17 +20,27 @@ from layerwise.measure.workers import Emit, Plain
 def sweep_of(folder: Path, run: Path) -> Sweep:
     """Every window of the tiny model, on two tasks' worth of text."""
     return Sweep(
-        model=str(folder / "model"), text=folder / "texts", families=("leave_one_out", "swap_adjacent"),
-        batch_tokens=400, similarity=False, run=run,
-    )  # fmt: skip
+        model=str(folder / "model"),
+        text=folder / "texts",
+        families=("leave_one_out", "swap_adjacent"),
+        batch_tokens=400,
+        similarity=False,
+        run=run,
+    )
 
 
 def training_of(folder: Path, run: Path) -> RobustTraining:
     """Two methods with two seeds, and the surveys of their four models."""
     return RobustTraining(
-        methods=("layershuffle",), model=str(folder / "vit"), images="digits", limit=20, epochs=1.0, batch_size=10,
-        seeds=2, run=run,
-    )  # fmt: skip
+        methods=("layershuffle",),
+        model=str(folder / "vit"),
+        images="digits",
+        limit=20,
+        epochs=1.0,
+        batch_size=10,
+        seeds=2,
+        run=run,
+    )
 
 
 def _failing(folder: Path, run: Path) -> None:

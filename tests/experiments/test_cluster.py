@@ -128,9 +128,14 @@ def test_what_was_opened_in_python(tmp_path: Path, neighbours: type[Neighbours])
 @pytest.mark.slow
 def test_a_diagnosis(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
     diagnosis = Diagnosis(
-        model=str(model), text=texts, parts=("ablation", "racing", "order", "manipulation"), curve_tokens=80,
-        max_length=20, tokens=400, batch_tokens=200,
-    )  # fmt: skip
+        model=str(model),
+        text=texts,
+        parts=("ablation", "racing", "order", "manipulation"),
+        curve_tokens=80,
+        max_length=20,
+        tokens=400,
+        batch_tokens=200,
+    )
     alone, spread = both(diagnosis, tmp_path)
     assert rows(alone) == rows(spread)
     asked = {piece.get("question", "order") for piece in neighbours.carried_out}
@@ -147,9 +152,14 @@ def test_a_race_waits_at_every_look(model: Path, texts: Path, tmp_path: Path, ne
 @pytest.mark.slow
 def test_trainings_and_surveys(tmp_path: Path, neighbours: type[Neighbours]) -> None:
     training = RobustTraining(
-        methods=("layershuffle",), model=str(save_vit(tmp_path / "vit")), images="digits", limit=20, epochs=1.0,
-        batch_size=10, seeds=2,
-    )  # fmt: skip
+        methods=("layershuffle",),
+        model=str(save_vit(tmp_path / "vit")),
+        images="digits",
+        limit=20,
+        epochs=1.0,
+        batch_size=10,
+        seeds=2,
+    )
     alone, spread = both(training, tmp_path)
     losses, scores = rows(alone)
     assert (losses, untimed(scores)) == (rows(spread)[0], untimed(rows(spread)[1]))
@@ -161,9 +171,17 @@ def test_a_study_of_growth(tmp_path: Path, neighbours: type[Neighbours]) -> None
     (tmp_path / "texts").mkdir()
     config, texts = save_config(tmp_path / "config"), save_documents(tmp_path / "texts")
     study = GrowthStudy(
-        model=str(config), text=texts, arms=("ramp",),
-        learning_rates=(1e-3,), seeds=2, steps=8, batch_size=4, max_length=16, evals=1, device="cpu",
-    )  # fmt: skip
+        model=str(config),
+        text=texts,
+        arms=("ramp",),
+        learning_rates=(1e-3,),
+        seeds=2,
+        steps=8,
+        batch_size=4,
+        max_length=16,
+        evals=1,
+        device="cpu",
+    )
     alone, spread = both(study, tmp_path)
     one, two = (untimed(rows(folder)[1]) for folder in (alone, spread))
     assert one == two

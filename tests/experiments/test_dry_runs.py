@@ -17,30 +17,44 @@ from layerwise.data.vision.digits import digits
 DIGITS = "--images digits --limit 20"
 PHASED = "--model config --text documents --batch-size 4 --max-length 16"
 SAID = {
-    "sweep llama --text texts --families leave_one_out --no-similarity":
-        ("5 plans: 16 layer evaluations one by one, ",),
-    "time llama --plan 0-3 --plan '0 (1|2) 3' --context 6 --rounds 6":
-        ("2 plans in turns, 6 rounds; prefill, batch 1, context 6; decode",),
-    "evaluate llama --suite pairs,msgs-ours --tasks 'control length' --limit 3":
-        (" sentences to score, 3 fine-tunings",),
-    f"robustness vit {DIGITS} --orders 3 --draws 2":
-        ("each model is evaluated under 26 conditions and 3 fixed orders on 20 examples",),
-    "robustness merge one two --draws 3":
-        ("2 models of 1 arm: 6 merged models, each evaluated on",),
-    f"train robust layershuffle --model vit {DIGITS} --epochs 1 --batch-size 10 --seeds 2":
-        ("training takes 8 optimizer steps in all, forward and backward over 80 examples", "run folder: run"),
-    f"train growth {PHASED} --schedule freezing --steps 40":
-        ("freezing, for 4 layers:", "from layer 3, 16.7 % of the steps: layer 3 and the head learn", "█ learns",
-         "of 64 tokens", "uniform takes 40 steps", "(equal flops)", "while it learns: layer 0 "),
-    f"train growth-study {PHASED} --arms ramp --learning-rates 1e-3,4e-3 --set sweep_seeds=2 --steps 8 --set evals=1":
-        ("2 arms (uniform, ramp), 3 seeds each, for the cost of 8 uniform steps",
-         "cost: about 28 trainings, together as long as"),
-    "train elc --text documents --steps 3 --batch-size 8 --set evals=1 --seeds 2":
-        ("cost: 4 trainings of at most 768 tokens, 3,072 together",),
-    "train elc-study --text documents --steps 2 --batch-size 8 --seeds 2":
-        ("ltg, elc, zero, elc-identity, elc-frozen, denseformer; 2 seeds each, 2 steps",
-         "cost: 12 trainings of at most 512 tokens, 6,144 together"),
-}  # fmt: skip
+    "sweep llama --text texts --families leave_one_out --no-similarity": (
+        "5 plans: 16 layer evaluations one by one, ",
+    ),
+    "time llama --plan 0-3 --plan '0 (1|2) 3' --context 6 --rounds 6": (
+        "2 plans in turns, 6 rounds; prefill, batch 1, context 6; decode",
+    ),
+    "evaluate llama --suite pairs,msgs-ours --tasks 'control length' --limit 3": (
+        " sentences to score, 3 fine-tunings",
+    ),
+    f"robustness vit {DIGITS} --orders 3 --draws 2": (
+        "each model is evaluated under 26 conditions and 3 fixed orders on 20 examples",
+    ),
+    "robustness merge one two --draws 3": ("2 models of 1 arm: 6 merged models, each evaluated on",),
+    f"train robust layershuffle --model vit {DIGITS} --epochs 1 --batch-size 10 --seeds 2": (
+        "training takes 8 optimizer steps in all, forward and backward over 80 examples",
+        "run folder: run",
+    ),
+    f"train growth {PHASED} --schedule freezing --steps 40": (
+        "freezing, for 4 layers:",
+        "from layer 3, 16.7 % of the steps: layer 3 and the head learn",
+        "█ learns",
+        "of 64 tokens",
+        "uniform takes 40 steps",
+        "(equal flops)",
+        "while it learns: layer 0 ",
+    ),
+    f"train growth-study {PHASED} --arms ramp --learning-rates 1e-3,4e-3 --set sweep_seeds=2 --steps 8 --set evals=1": (
+        "2 arms (uniform, ramp), 3 seeds each, for the cost of 8 uniform steps",
+        "cost: about 28 trainings, together as long as",
+    ),
+    "train elc --text documents --steps 3 --batch-size 8 --set evals=1 --seeds 2": (
+        "cost: 4 trainings of at most 768 tokens, 3,072 together",
+    ),
+    "train elc-study --text documents --steps 2 --batch-size 8 --seeds 2": (
+        "ltg, elc, zero, elc-identity, elc-frozen, denseformer; 2 seeds each, 2 steps",
+        "cost: 12 trainings of at most 512 tokens, 6,144 together",
+    ),
+}
 """What a command says, of the models and texts of `inputs`."""
 
 

@@ -159,8 +159,10 @@ def test_every_recipe_says_what_the_documents_say() -> None:
     stages = {}
     for name in RECIPES:
         file = ExperimentFile.read(name)
-        given = {stage: {key: value for key, value in NEEDS.items() if _takes(kind, key)}
-                 for stage, kind in file.kinds().items()}  # fmt: skip
+        given = {
+            stage: {key: value for key, value in NEEDS.items() if _takes(kind, key)}
+            for stage, kind in file.kinds().items()
+        }
         for stage in file.configurations(given):
             written = {key for key in file.stages[stage.name] if key not in ("experiment", "run")}
             stages[name, stage.name] = {

@@ -101,9 +101,17 @@ def test_random_labels_stay_at_chance(bert: Path) -> None:
 def test_a_decoder_without_a_padding_token_learns_too(tmp_path: Path) -> None:
     tokenizer = character_tokenizer()
     config = GPT2Config(
-        vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=2, n_positions=64, bos_token_id=1, eos_token_id=2,
-        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        n_embd=32,
+        n_layer=2,
+        n_head=2,
+        n_positions=64,
+        bos_token_id=1,
+        eos_token_id=2,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+    )
     GPT2LMHeadModel(config).save_pretrained(tmp_path)
     tokenizer.pad_token = None
     tokenizer.save_pretrained(tmp_path)
@@ -201,8 +209,9 @@ def test_rows_are_of_fine_tunings_models_and_arms(tmp_path: Path, run: Run, taug
     values = {named(row): row.value for row in rows if row.metric == "accuracy" and row.against is None}
     assert set(values) == {
         *(f"{arm}/{seed}{part}" for arm in ("ltg", "elc") for seed in (0, 1) for part in ("", ".0", ".1", ".2")),
-        "ltg", "elc",
-    }  # fmt: skip
+        "ltg",
+        "elc",
+    }
     own = [values[f"elc/1.{seed}"] for seed in range(3)]
     assert len(set(own)) == 2
     row = _found(rows, "elc/1", "accuracy")
@@ -278,8 +287,10 @@ def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
         run_benchmarks(models, [planted()], replace(ONCE, evals=evals), run, seeds=1)
     rows = run.store.scores(LEARNING_CURVE)
     assert {(row.task, row.amount, row.metric, row.value) for row in rows if named(row) == "ltg/1.0"} == {
-        ("planted", 3, "mcc", 0.5), ("planted", 10, "mcc", 0.5), ("planted", None, "step_seconds", 0.25),
-    }  # fmt: skip
+        ("planted", 3, "mcc", 0.5),
+        ("planted", 10, "mcc", 0.5),
+        ("planted", None, "step_seconds", 0.25),
+    }
     assert len(rows) == 6
 
 

@@ -46,8 +46,21 @@ def test_a_sweep_says_what_is_lost_of_the_similarities_in_their_unit(model: Path
 def test_what_a_healed_model_keeps_is_one_less_its_loss_and_it_is_written_as_a_sentence_model(
     model: Path, text: Path, tmp_path: Path
 ) -> None:
-    ended = layerwise("heal", model, "--plan", "0 3", "--text", text, "--method", "full", *SHORT, "--compare",
-                      "lora-cosine,tail-teacher", "--run", tmp_path)  # fmt: skip
+    ended = layerwise(
+        "heal",
+        model,
+        "--plan",
+        "0 3",
+        "--text",
+        text,
+        "--method",
+        "full",
+        *SHORT,
+        "--compare",
+        "lora-cosine,tail-teacher",
+        "--run",
+        tmp_path,
+    )
     assert ended.code == 0, ended.err
     with Run.open(tmp_path) as run:
         rows = run.store.scores("healing")

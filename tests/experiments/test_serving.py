@@ -39,9 +39,13 @@ def test_a_router_that_is_killed_under_a_stream_is_started_again(temporary: Path
     command = [sys.executable, "-m", "layerwise", "serve", "demo", "--port", "0", "--nodes", "2"]
     command += ["--set", "temperature=0"]
     server = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True,
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
         env={**os.environ, "TMPDIR": str(temporary)},
-    )  # fmt: skip
+    )
     try:
         assert server.stdout is not None
         address = next(match[1] for line in server.stdout if (match := re.search(r"(http://\S+)/v1", line)))

@@ -34,9 +34,17 @@ def test_a_search_is_healed_and_saved(model: Path, tmp_path: Path) -> None:
     assert plan == found.best
     assert len(plan.steps()) == 4
     layerwise.heal(
-        model, corpus, plan=str(tmp_path / "found"), steps=2, seeds=1, learning_rates=(1e-3,), controls=(),
-        max_length=24, run=tmp_path / "healed", reporter=Silent(),
-    )  # fmt: skip
+        model,
+        corpus,
+        plan=str(tmp_path / "found"),
+        steps=2,
+        seeds=1,
+        learning_rates=(1e-3,),
+        controls=(),
+        max_length=24,
+        run=tmp_path / "healed",
+        reporter=Silent(),
+    )
     config = Saving(models=(str(model),), plan=str(tmp_path / "found"), output=tmp_path / "pruned")
     assert config.act(Silent()) == 0
     ids = torch.tensor([[5, 6, 7, 8]])

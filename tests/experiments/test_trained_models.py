@@ -44,10 +44,20 @@ def model(folder: Path) -> Path:
     for name in ("config.json", "model.safetensors"):
         (folder / name).write_text(name)
     TrainingRecord(
-        arm="shuffled", seed=1, base="0a1b", data="2c3d", data_name="digits | of hands", recipe={"arm": "shuffled"},
-        steps=1200, epochs=2.5, examples=9600, seconds=12.0, best_step=800,
-        history=(LogEntry(400, "train", 2.0), LogEntry(800, "validation", 0.75)), figures={"step_seconds": 0.01},
-    ).write(folder)  # fmt: skip
+        arm="shuffled",
+        seed=1,
+        base="0a1b",
+        data="2c3d",
+        data_name="digits | of hands",
+        recipe={"arm": "shuffled"},
+        steps=1200,
+        epochs=2.5,
+        examples=9600,
+        seconds=12.0,
+        best_step=800,
+        history=(LogEntry(400, "train", 2.0), LogEntry(800, "validation", 0.75)),
+        figures={"step_seconds": 0.01},
+    ).write(folder)
     return folder
 
 
@@ -112,10 +122,17 @@ def test_a_card_says_what_the_record_says_and_no_more(tmp_path: Path) -> None:
 def test_a_training_pushes_its_models_at_its_end(hub: FakeHub, tmp_path: Path) -> None:
     perform(
         RobustTraining(
-            methods=("baseline",), model=str(save_vit(tmp_path / "vit")), images="digits", limit=20, epochs=1.0,
-            batch_size=10, seeds=1, run=tmp_path / "run", push="org/shuffled",
+            methods=("baseline",),
+            model=str(save_vit(tmp_path / "vit")),
+            images="digits",
+            limit=20,
+            epochs=1.0,
+            batch_size=10,
+            seeds=1,
+            run=tmp_path / "run",
+            push="org/shuffled",
         ),
         Silent(),
-    )  # fmt: skip
+    )
     assert list(hub.files) == ["org/shuffled"]
     assert {"config.json", "README.md", "training.json", "model.safetensors"} <= hub.files["org/shuffled"]

@@ -38,9 +38,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
         folder = run / "layershuffle" / f"seed-{seed}" / "model"
         ViTForImageClassification.from_pretrained(model).save_pretrained(folder)
         recipe = {"variant": "plain"}
-        TrainingRecord(
-            "layershuffle", seed, "base", splits.digest, splits.name, recipe, 1, 1.0, 1, 1.0, 1
-        ).write(folder)  # fmt: skip
+        TrainingRecord("layershuffle", seed, "base", splits.digest, splits.name, recipe, 1, 1.0, 1, 1.0, 1).write(
+            folder
+        )
     return run, splits
 
 

@@ -41,9 +41,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def result(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> layerwise.Result:
     stack, corpus = layerwise.load(model), layerwise.read_corpus(texts)
     folder = tmp_path_factory.mktemp("runs") / "run"
-    return layerwise.sweep(
-        stack, corpus, families=("leave_one_out",), similarity=False, run=folder, reporter=Silent()
-    )  # fmt: skip
+    return layerwise.sweep(stack, corpus, families=("leave_one_out",), similarity=False, run=folder, reporter=Silent())
 
 
 def test_a_result_has_rows_a_table_a_report_and_shows_itself(result: layerwise.Result, tmp_path: Path) -> None:
@@ -74,9 +72,13 @@ def test_names_paths_and_texts_stand_for_what_they_lead_to(
 ) -> None:
     """A path may be a text, and a tuple a list. The folder of such a run can be run again."""
     again = layerwise.sweep(
-        form(model), form(texts), families=["leave_one_out"], similarity=False, run=form(tmp_path / "run"),
+        form(model),
+        form(texts),
+        families=["leave_one_out"],
+        similarity=False,
+        run=form(tmp_path / "run"),
         reporter=Silent(),
-    )  # fmt: skip
+    )
     assert again.folder == tmp_path / "run"
     assert again.table("effect").equals(result.table("effect"))
     ended = command("run", again.folder)
@@ -127,14 +129,16 @@ def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
 FUNCTIONS = {
     **{verb: getattr(verbs, verb) for verb in ("sweep", "diagnose", "evaluate", "robustness", "time", "search")},
     "heal": layerwise.heal,
-    **{f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}")
-       for name in ("robust", "elc", "elc_study", "growth", "growth_study")},
+    **{
+        f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}")
+        for name in ("robust", "elc", "elc_study", "growth", "growth_study")
+    },
     "diagnose layer-weights": layerwise.diagnose.layer_weights,
     "robustness merge": layerwise.robustness.merge,
     "robustness rehearse": layerwise.robustness.rehearse,
     "time frontier": layerwise.time.frontier,
     "search route": layerwise.search.route,
-}  # fmt: skip
+}
 
 
 def test_every_experiment_is_a_function() -> None:

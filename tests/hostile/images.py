@@ -78,8 +78,18 @@ def _deep(colour: int, channels: int) -> bytes:
 
 def _deep_tiff(path: Path) -> bytes:
     """A TIFF in colour with 16 bits a channel, written by hand."""
-    entries = [(256, 4, 1, 9), (257, 4, 1, 7), (258, 3, 3, 8 + 2 + 12 * 10 + 4), (259, 3, 1, 1), (262, 3, 1, 2),
-               (273, 4, 1, 200), (277, 3, 1, 3), (278, 4, 1, 7), (279, 4, 1, 9 * 7 * 6), (284, 3, 1, 1)]  # fmt: skip
+    entries = [
+        (256, 4, 1, 9),
+        (257, 4, 1, 7),
+        (258, 3, 3, 8 + 2 + 12 * 10 + 4),
+        (259, 3, 1, 1),
+        (262, 3, 1, 2),
+        (273, 4, 1, 200),
+        (277, 3, 1, 3),
+        (278, 4, 1, 7),
+        (279, 4, 1, 9 * 7 * 6),
+        (284, 3, 1, 1),
+    ]
     head = b"II*\0" + struct.pack("<I", 8) + struct.pack("<H", 10)
     head += b"".join(struct.pack("<HHII", *entry) for entry in entries) + bytes(4) + struct.pack("<HHH", 16, 16, 16)
     return head.ljust(200, b"\0") + random.Random(0).randbytes(9 * 7 * 6)
@@ -99,8 +109,13 @@ def _ghostscript(root: Path) -> None:
 
 
 _IMAGES = (
-    Case("an EPS called an image", (*ASK,), ("cat/x.png: not an image of a known format",), _ghostscript,
-         environment={"PATH": "programs:/usr/bin:/bin"}),
+    Case(
+        "an EPS called an image",
+        (*ASK,),
+        ("cat/x.png: not an image of a known format",),
+        _ghostscript,
+        environment={"PATH": "programs:/usr/bin:/bin"},
+    ),
     _one("an empty image", "x.png", b"", "not an image"),
     _one("text called an image", "x.jpg", b"hello", "not an image"),
     _one("a PNG cut short", "x.png", lambda path: picture(size=(99, 99))[:5_000], "truncated"),
@@ -122,7 +137,7 @@ _IMAGES = (
     _one("a PDF", "x.png", b"%PDF-1.7\n" + bytes(99), "not an image of a known format"),
     _one("a Windows metafile", "x.bmp", b"\xd7\xcd\xc6\x9a" + bytes(99), "not an image of a known format"),
     _one("an image with a line break in its name", "a\nb.png", b"", "not an image"),
-)  # fmt: skip
+)
 
 
 def _folder(case: str, make: Callable[[Path], object], *says: str) -> Case:
@@ -208,7 +223,7 @@ _FOLDERS = (
     _folder("a table that names files outside", _last_row("../secret.png"), "train[19]: the row names"),
     _folder("a table that names files of the system", _last_row("/etc/passwd"), "train[19]: not an image"),
     _folder("a table that names an address", _last_row("http://127.0.0.1:9/x.png"), "train[19]: ", "127.0.0.1"),
-)  # fmt: skip
+)
 
 # How a checkpoint wants its images
 
@@ -234,7 +249,7 @@ _SETTINGS = (
     _settings("a filter that there is not", {**_VIT, "resample": 99}, "preprocessor_config.json"),
     _settings("means in words", {**_VIT, "image_mean": "grey"}, "preprocessor_config.json"),
     _settings("deviations of zero", {**_VIT, "image_std": [0.0]}, "preprocessor_config.json"),
-)  # fmt: skip
+)
 
 
 CASES = (*_IMAGES, *_FOLDERS, *_SETTINGS)

@@ -64,8 +64,10 @@ _CONFIGS = (
     _replaced("a configuration in Latin-1", "config.json", b'{"model_type": "\xfc"}', ("config.json", "UTF-8")),
     _replaced("a configuration nested too deeply", "config.json", b'{"a":' * 99_999 + b"1", ("nested too deeply",)),
     _replaced(
-        "a configuration with a number of 5,000 digits", "config.json",
-        b'{"model_type": "llama", "vocab_size": ' + b"9" * 5_000 + b"}", ("config.json", "4,300 digits"),
+        "a configuration with a number of 5,000 digits",
+        "config.json",
+        b'{"model_type": "llama", "vocab_size": ' + b"9" * 5_000 + b"}",
+        ("config.json", "4,300 digits"),
     ),
     _replaced("a configuration of a gigabyte", "config.json", lambda path: os.truncate(path, 1 << 30), ("1.1 GB",)),
     _config("a model type that nobody knows", ("nonesuch",), model_type="nonesuch"),
@@ -78,8 +80,11 @@ _CONFIGS = (
     _config("an architecture of another model", ("GPT2LMHeadModel", "llama"), architectures=["GPT2LMHeadModel"]),
     _config("a thousand million layers", ("num_hidden_layers is 1,000,000,000", "39 tensors"), num_hidden_layers=10**9),
     _config(
-        "a thousand million layers, each of a type", ("num_hidden_layers is 1,000,000,000",),
-        num_hidden_layers=10**9, model_type="qwen2", architectures=["Qwen2ForCausalLM"],
+        "a thousand million layers, each of a type",
+        ("num_hidden_layers is 1,000,000,000",),
+        num_hidden_layers=10**9,
+        model_type="qwen2",
+        architectures=["Qwen2ForCausalLM"],
     ),
     _config("50,000 layers", ("num_hidden_layers is 50,000",), num_hidden_layers=50_000),
     _config("10^18 words", ("could not be loaded",), vocab_size=10**18),
@@ -112,7 +117,7 @@ _CONFIGS = (
     Case("a folder without a configuration", VERIFY, ("no config.json",), lambda folder: (folder / "model").mkdir()),
     Case("a file for a model", VERIFY, ("is a file",), lambda folder: (folder / "model").write_text("abc")),
     Case("a name with a line break for a model", ("verify", "a\nb"), ("a\nb",), None),
-)  # fmt: skip
+)
 
 # Files of tensors
 
@@ -191,8 +196,9 @@ _FILES = (
     _replaced("a pipe for a file of tensors", WEIGHTS, pipe, (f"{WEIGHTS} is a pipe",)),
     _replaced("a device for a file of tensors", WEIGHTS, device, (f"{WEIGHTS} is a device",)),
     _replaced("a link to itself for a file of tensors", WEIGHTS, loop, (WEIGHTS,)),
-    _replaced("a link to nothing for a file of tensors", WEIGHTS, _moved_away,
-              (f"{WEIGHTS} cannot be read: No such file",)),
+    _replaced(
+        "a link to nothing for a file of tensors", WEIGHTS, _moved_away, (f"{WEIGHTS} cannot be read: No such file",)
+    ),
     _replaced("a folder for a file of tensors", WEIGHTS, empty_folder, (f"{WEIGHTS} is a folder",)),
     _index("an index that is right", lambda shard: shard, None),
     Case("an index that leads out of the folder", VERIFY, (INDEX, "../part-"), _outside),
@@ -207,7 +213,7 @@ _FILES = (
     _index("an index of files with a name of 100,000 letters", lambda shard: f"{'a' * 100_000}{shard}", ("aaa...",)),
     _index("an index that is a list", str, (INDEX, "list"), content=["a"]),
     _index("an index that names the wrong file", lambda shard: "part-0.safetensors", (INDEX, "lies in part-0")),
-)  # fmt: skip
+)
 
 # Tensors that do not belong together
 
@@ -252,9 +258,13 @@ def _saved(make: Callable[[], Any], *, change: Callable[[dict[str, Tensor]], obj
 
 def _bert() -> BertConfig:
     return BertConfig(
-        vocab_size=99, hidden_size=16, num_hidden_layers=3, num_attention_heads=2, intermediate_size=16,
+        vocab_size=99,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=16,
         max_position_embeddings=64,
-    )  # fmt: skip
+    )
 
 
 def _gpt2() -> GPT2LMHeadModel:
@@ -287,43 +297,68 @@ _TENSORS = (
     _tensors("no final norm", _without("model.norm"), ("lacks 1 tensor", "model.norm.weight")),
     _tensors("no head", _without("lm_head"), ("lacks 1 tensor", "lm_head.weight")),
     _tensors(
-        "neither embedding nor norm nor head", _without("model.embed", "model.norm", "lm_head"),
+        "neither embedding nor norm nor head",
+        _without("model.embed", "model.norm", "lm_head"),
         ("lacks 3 tensors", "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"),
     ),
     _tensors("a layer that is not there", _without("model.layers.2."), ("lacks 9 tensors", "model.layers.2.{")),
     _tensors(
-        "a layer more than was configured", _with(model__layers__4__mlp__up_proj__weight=torch.zeros(64, 32)),
+        "a layer more than was configured",
+        _with(model__layers__4__mlp__up_proj__weight=torch.zeros(64, 32)),
         ("1 tensor", "model.layers.4.mlp.up_proj.weight"),
     ),
     _tensors(
-        "a bias that the configuration does not have", _with(model__layers__1__mlp__up_proj__bias=torch.ones(64)),
+        "a bias that the configuration does not have",
+        _with(model__layers__1__mlp__up_proj__bias=torch.ones(64)),
         ("1 tensor", "model.layers.1.mlp.up_proj.bias"),
     ),
     _tensors("a bias that the head does not have", _with(lm_head__bias=torch.ones(99)), ("lm_head.bias",)),
     _tensors("a second norm", _with(model__norm_2__weight=torch.ones(32)), ("model.norm_2.weight",)),
     _tensors(
         "rotary frequencies as old files have them",
-        _with(model__layers__0__self_attn__rotary_emb__inv_freq=torch.ones(4)), None,
+        _with(model__layers__0__self_attn__rotary_emb__inv_freq=torch.ones(4)),
+        None,
     ),
     _tensors("a head of a task beside the model", _with(score__weight=torch.ones(2, 32)), None),
     _tensors("a tensor of another shape", _transposed, ("model.layers.1.mlp.up_proj.weight of shape (32, 64)",)),
     _tensors("weights of whole numbers", _as_type(torch.int64), ("39 tensors of whole numbers (I64)",)),
     _tensors("weights of truths", _as_type(torch.bool), ("39 tensors of whole numbers (BOOL)",)),
-    _tensors("a classifier that was not saved", lambda tensors: None, ("score.weight",),
-             architectures=["LlamaForSequenceClassification"], num_labels=3),
+    _tensors(
+        "a classifier that was not saved",
+        lambda tensors: None,
+        ("score.weight",),
+        architectures=["LlamaForSequenceClassification"],
+        num_labels=3,
+    ),
     _tensors("the model under a language model's head", lambda tensors: None, None, architectures=["LlamaModel"]),
     Case("a tied head, saved once", VERIFY, None, _saved(_tied)),
     Case("an old GPT-2 with its masks", VERIFY, None, _saved(_gpt2, change=_old_buffers)),
     Case("a GPT-2 with a layer too many", VERIFY, ("h.3.",), _saved(_gpt2, change=_fourth_layer)),
-    Case("a BERT from its pretraining", VERIFY, None,
-         _saved(lambda: BertForPreTraining(_bert()), architectures=["BertForMaskedLM"])),
-    Case("a BERT without its head", VERIFY, ("cls.predictions",),
-         _saved(lambda: BertModel(_bert()), architectures=["BertForMaskedLM"])),
-    Case("a BERT whose head is not wanted", VERIFY, None,
-         _saved(lambda: BertForMaskedLM(_bert()), architectures=["BertModel"])),
-    Case("a BERT that classifies, without a classifier", VERIFY, ("classifier.weight",),
-         _saved(lambda: BertModel(_bert()), architectures=["BertForSequenceClassification"])),
-)  # fmt: skip
+    Case(
+        "a BERT from its pretraining",
+        VERIFY,
+        None,
+        _saved(lambda: BertForPreTraining(_bert()), architectures=["BertForMaskedLM"]),
+    ),
+    Case(
+        "a BERT without its head",
+        VERIFY,
+        ("cls.predictions",),
+        _saved(lambda: BertModel(_bert()), architectures=["BertForMaskedLM"]),
+    ),
+    Case(
+        "a BERT whose head is not wanted",
+        VERIFY,
+        None,
+        _saved(lambda: BertForMaskedLM(_bert()), architectures=["BertModel"]),
+    ),
+    Case(
+        "a BERT that classifies, without a classifier",
+        VERIFY,
+        ("classifier.weight",),
+        _saved(lambda: BertModel(_bert()), architectures=["BertForSequenceClassification"]),
+    ),
+)
 
 
 # A configuration alone, for a model that begins from random weights

@@ -85,23 +85,43 @@ def _shown(arguments: tuple[str, ...], flag: str, value: str) -> str:
 
 
 OTHERS: tuple[Case, ...] = (
-    Case("a model that is nothing", ("sweep", "", "--text", "texts", "--run", "run"), ("MODEL was given an empty",),
-         model_and_texts),
-    Case("a model of a user who is not there", ("sweep", "~nobody-here/model", "--text", "texts", "--run", "run"),
-         ("~nobody-here",), model_and_texts),
-    Case("a model with a name that is too long", ("diagnose", "x" * 5000, "--text", "texts", "--run", "run"),
-         ("MODEL was given", "cannot be looked up"), model_and_texts),
-    Case("a suite with a name that is too long", ("evaluate", "demo", "--run", "run", "--suite", "x" * 5000),
-         ("there is no suite and no file",), model_and_texts),
-    Case("a text with a name that is too long", ("sweep", "model", "--text", "x" * 5000, "--run", "run"),
-         ("--text was given", "cannot be looked up"), model_and_texts),
+    Case(
+        "a model that is nothing",
+        ("sweep", "", "--text", "texts", "--run", "run"),
+        ("MODEL was given an empty",),
+        model_and_texts,
+    ),
+    Case(
+        "a model of a user who is not there",
+        ("sweep", "~nobody-here/model", "--text", "texts", "--run", "run"),
+        ("~nobody-here",),
+        model_and_texts,
+    ),
+    Case(
+        "a model with a name that is too long",
+        ("diagnose", "x" * 5000, "--text", "texts", "--run", "run"),
+        ("MODEL was given", "cannot be looked up"),
+        model_and_texts,
+    ),
+    Case(
+        "a suite with a name that is too long",
+        ("evaluate", "demo", "--run", "run", "--suite", "x" * 5000),
+        ("there is no suite and no file",),
+        model_and_texts,
+    ),
+    Case(
+        "a text with a name that is too long",
+        ("sweep", "model", "--text", "x" * 5000, "--run", "run"),
+        ("--text was given", "cannot be looked up"),
+        model_and_texts,
+    ),
     Case("a run of a user who is not there", ("robustness", "~nobody-here/run"), ("~nobody-here",), model_and_texts),
     Case("robustness of a run with a tokenizer", ("robustness", "run", "--tokenizer", "model"), (NOTHING,), _run),
     Case("an evaluation of a run with a revision", ("evaluate", "run", "--revision", "main"), (NOTHING,), _run),
     Case("an option that there is not", (*SWEEP, "--tokns", "9"), ("Unknown option",), model_and_texts),
     Case("a verb that there is not", ("sweeep", "model"), ("sweeep",), None),
     Case("a number of layers beyond all", ("plan", "0-99999999999999999999"), ("at most 5 digits",), None),
-)  # fmt: skip
+)
 
 CASES: tuple[Case, ...] = (
     *(

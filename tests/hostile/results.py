@@ -50,26 +50,38 @@ MANIFESTS: tuple[tuple[str, runs.Make, str], ...] = (
 
 TABLES: tuple[tuple[str, runs.Make, tuple[str, ...]], ...] = (
     ("a loss in words", runs.tables("UPDATE losses SET nll = 'abc'"), (*DAMAGED, 'is "abc" where a number belongs')),
-    ("a view without end", runs.tables(
-        "ALTER TABLE losses RENAME TO l",
-        "CREATE VIEW losses AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
-        "SELECT 1 AS document, n AS window, 1 AS plan, 1.0 AS nll, 2 AS tokens, 1 AS hits, 1 AS session FROM r",
-    ), ("has no table losses",)),
+    (
+        "a view without end",
+        runs.tables(
+            "ALTER TABLE losses RENAME TO l",
+            "CREATE VIEW losses AS WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) "
+            "SELECT 1 AS document, n AS window, 1 AS plan, 1.0 AS nll, 2 AS tokens, 1 AS hits, 1 AS session FROM r",
+        ),
+        ("has no table losses",),
+    ),
     ("no rows", runs.tables("DELETE FROM losses; DELETE FROM scores"), ("stopped before its first",)),
-    ("a name of 5,000 digits", runs.tables(
-        "UPDATE scores SET measure = 'ablation', metric = 'skip', claim = replace(hex(zeroblob(2500)), '0', '9')"
-    ), ("beyond any layer",)),
-    ("a layer beyond all", runs.tables(
-        "UPDATE scores SET measure = 'ablation', metric = 'skip', layer = 99999999999"
-    ), ("no model has more than 10,000",)),
+    (
+        "a name of 5,000 digits",
+        runs.tables(
+            "UPDATE scores SET measure = 'ablation', metric = 'skip', claim = replace(hex(zeroblob(2500)), '0', '9')"
+        ),
+        ("beyond any layer",),
+    ),
+    (
+        "a layer beyond all",
+        runs.tables("UPDATE scores SET measure = 'ablation', metric = 'skip', layer = 99999999999"),
+        ("no model has more than 10,000",),
+    ),
     ("damage", runs.replaced("run.sqlite", b"SQLite format 3\0" + b"\xff" * 4096), ("is damaged",)),
-    ("another program's tables", runs.tables(
-        "DROP TABLE losses; DROP TABLE scores; DROP TABLE plans; CREATE TABLE bookmarks (address TEXT)"
-    ), ("is not the database of a run",)),
+    (
+        "another program's tables",
+        runs.tables("DROP TABLE losses; DROP TABLE scores; DROP TABLE plans; CREATE TABLE bookmarks (address TEXT)"),
+        ("is not the database of a run",),
+    ),
     ("a pipe", runs.replaced("run.sqlite", pipe), ("holds no rows",)),
     ("a folder", runs.replaced("run.sqlite", empty_folder), ("holds no rows",)),
     ("zeros without end", runs.replaced("run.sqlite", device), ("holds no rows",)),
-)  # fmt: skip
+)
 
 
 def _file(folder: Path) -> None:
@@ -119,7 +131,7 @@ PAGES: tuple[Case, ...] = (
     Case("an export beneath a file", (*REPORT, "--format", "csv", "--output", "file/x"), ("Cannot use",), _file),
     Case("an export into nothing", (*REPORT, "--format", "csv", "--output="), ("--output was given an empty",), _file),
     Case("an export of another format", (*REPORT, "--format", "excel"), ("there is no format 'excel'",), _file),
-)  # fmt: skip
+)
 
 PEDIGREES: tuple[Case, ...] = tuple(
     Case(f"a pedigree with {name}", ("robustness", "run"), (said,), make)
@@ -152,11 +164,16 @@ RESUMED: tuple[Case, ...] = (
     Case("a sweep into a folder whose lock is a pipe", SWEEP, ("Cannot write", "run.lock"), _lock_is_a_pipe),
     Case("a sweep into a file", SWEEP, ("Cannot make the run folder",), _file_for_a_run),
     Case("a sweep into no folder", (*SWEEP[:-1], "/proc/run"), ("Cannot make the run folder",), model_and_texts),
-    Case("a schedule from a run that is no diagnosis", ("train", "schedule", "run", "--output", "s.yaml"),
-         ("is a run of another kind",), runs.run),
-    Case("a diagnosis of a run", ("diagnose", "run", "--seed", "1"), ("is the folder of a run, not a model",),
-         runs.run),
-)  # fmt: skip
+    Case(
+        "a schedule from a run that is no diagnosis",
+        ("train", "schedule", "run", "--output", "s.yaml"),
+        ("is a run of another kind",),
+        runs.run,
+    ),
+    Case(
+        "a diagnosis of a run", ("diagnose", "run", "--seed", "1"), ("is the folder of a run, not a model",), runs.run
+    ),
+)
 
 CASES: tuple[Case, ...] = (
     *(Case(f"a manifest: {name}", REPORT, (said,), make) for name, make, said in MANIFESTS),

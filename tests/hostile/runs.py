@@ -17,9 +17,22 @@ from layerwise.results.training_record import TrainingRecord
 Make = Callable[[Path], None]
 
 MANIFEST = Manifest(
-    "tiny", None, "w1", "float32", "cpu", "texts", "c1", 10, 100, 64, ("leave_one_out",), (), 0, layers="model.layers",
+    "tiny",
+    None,
+    "w1",
+    "float32",
+    "cpu",
+    "texts",
+    "c1",
+    10,
+    100,
+    64,
+    ("leave_one_out",),
+    (),
+    0,
+    layers="model.layers",
     numerics={"batch_tokens": "4096", "threads": "1"},
-)  # fmt: skip
+)
 PEDIGREE = TrainingRecord("layershuffle", 0, "w1", "d1", "digits", {"variant": "plain"}, 40, 1.0, 320, 2.5, 20)
 
 

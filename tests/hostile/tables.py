@@ -110,7 +110,9 @@ _PAIRS = (
     _pairs("an archive that lies about its size", "p.zip", _lying_zip, "p.zip"),
     _pairs("an archive of paths that lead out", "p.zip", lambda path: _zip(**{"../p__jsonl": b"{"}), "line 1"),
     Case(
-        "pairs: a sentence longer than the model reads", EVALUATE, ("--set too_long=skip",),
+        "pairs: a sentence longer than the model reads",
+        EVALUATE,
+        ("--set too_long=skip",),
         lambda folder: put(model(folder).parent / "p.jsonl", _line(sentence_bad="a b " * 9_999)),
         writes=("run", "run/*"),
     ),
@@ -120,7 +122,7 @@ _PAIRS = (
     _pairs("three gigabytes", "p.jsonl", sparse, "3.2 GB"),
     _pairs("a link to itself", "p.jsonl", loop, "no suite and no file"),
     _pairs("a name of 5,000 characters", "a" * 5_000, nothing, "no suite and no file"),
-)  # fmt: skip
+)
 
 
 def _suite(case: str, suite: str, files: dict[str, bytes], *says: str) -> Case:
@@ -187,10 +189,15 @@ _SUITES = (
     _suite("no test", "msgs", {"a_control/train.jsonl": _rows(_MSGS)}, "no test file"),
     _suite("no files", "blimp", {}, "no blimp in or below data"),
     _suite("other columns", "blimp", {"blimp.jsonl": _line()}, "blimp.jsonl", "not blimp's"),
-    _suite("contexts that are numbers", "ewok", {"ewok.zip": _zip(e__jsonl=_rows({
-        "Context1": 1, "Context2": 2, "Target1": 3, "Target2": 4, "Domain": "d"}))}, "line 1", "'Context1' holds 1"),
+    _suite(
+        "contexts that are numbers",
+        "ewok",
+        {"ewok.zip": _zip(e__jsonl=_rows({"Context1": 1, "Context2": 2, "Target1": 3, "Target2": 4, "Domain": "d"}))},
+        "line 1",
+        "'Context1' holds 1",
+    ),
     _suite("no context", "ewok", {"ewok.zip": _zip(e__jsonl=_rows({"Target1": "a", "Domain": "d"}))}, "line 1"),
-)  # fmt: skip
+)
 
 
 def _record(case: str, content: object, *says: str) -> Case:
@@ -199,16 +206,28 @@ def _record(case: str, content: object, *says: str) -> Case:
     asked = ("diagnose", "layer-weights", "model", "--text", "model/config.json")
     written = content if isinstance(content, bytes) else json.dumps(content)
     return Case(
-        f"a record: {case}", asked, ("training.json", *says),
+        f"a record: {case}",
+        asked,
+        ("training.json", *says),
         lambda folder: put(model(folder) / "training.json", written),
-    )  # fmt: skip
+    )
 
 
 _GOOD = {
-    "format": FORMAT, "arm": "wiring", "seed": 0, "base": "ab", "data": "cd", "data_name": "texts",
+    "format": FORMAT,
+    "arm": "wiring",
+    "seed": 0,
+    "base": "ab",
+    "data": "cd",
+    "data_name": "texts",
     "recipe": {"variant": "wiring"},
-    "steps": 1, "epochs": 1.0, "examples": 1, "seconds": 1.0, "best_step": 1, "history": [],
-}  # fmt: skip
+    "steps": 1,
+    "epochs": 1.0,
+    "examples": 1,
+    "seconds": 1.0,
+    "best_step": 1,
+    "history": [],
+}
 
 _ANOTHER = {"variant": "wiring", "wiring": {"a": 1}}
 _RECORDS = (

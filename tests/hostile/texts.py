@@ -160,8 +160,10 @@ _TOKENIZERS = (
     _tokenizer("a pipe for a tokenizer", "tok.bin", pipe, "tok.bin is a pipe"),
 )
 
-_FORBIDDEN = () if os.geteuid() == 0 else (
-    _text("a text that may not be read", "text.txt", _forbidden, ("cannot read text.txt",)),
-)  # fmt: skip
+_FORBIDDEN = (
+    ()
+    if os.geteuid() == 0
+    else (_text("a text that may not be read", "text.txt", _forbidden, ("cannot read text.txt",)),)
+)
 
 CASES = (*_TEXTS, *_TOKENIZERS, *_FORBIDDEN)

@@ -23,11 +23,10 @@ def test_a_figure_above_its_ceiling_is_named_and_one_below_lowers_it() -> None:
     measured = {"rooms": {"plan": {"lines": 12, "files": 3}}, "circles": 0, "new": 1}
     ceilings = {"rooms": {"plan": {"lines": 10, "files": 4}, "gone": {"lines": 1, "files": 1}}, "circles": 2}
     assert list(sizes.above(measured, ceilings)) == [
-        "rooms, plan, lines is 12, above 10", "new is 1 and has no ceiling",
-    ]  # fmt: skip
-    assert sizes.lowered(measured, ceilings) == {
-        "rooms": {"plan": {"lines": 10, "files": 3}}, "circles": 0, "new": 1,
-    }  # fmt: skip
+        "rooms, plan, lines is 12, above 10",
+        "new is 1 and has no ceiling",
+    ]
+    assert sizes.lowered(measured, ceilings) == {"rooms": {"plan": {"lines": 10, "files": 3}}, "circles": 0, "new": 1}
 
 
 def test_circles_and_upward_imports_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

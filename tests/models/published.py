@@ -137,9 +137,16 @@ def depth(tensors: Mapping[str, Tensor]) -> int:
 def small_config(variant: str, **changes: object) -> ElcConfig:
     """Three narrow layers with the published buckets."""
     settings = {
-        "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 40,
-        "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "classifier_dropout": 0.0, "pad_token_id": 3,
-    }  # fmt: skip
+        "vocab_size": 61,
+        "hidden_size": 32,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "intermediate_size": 40,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        "classifier_dropout": 0.0,
+        "pad_token_id": 3,
+    }
     return ElcConfig(variant=variant, **{**settings, **changes})
 
 

@@ -67,8 +67,10 @@ def test_gradients_equal_those_of_the_equations(variant: str, length: int) -> No
 
 WRONG = [
     *(("elc", "elc", mistake) for mistake in ("the other direction", "scale", "no padding", "no softmax")),
-    ("elc", "elc-base", ""), ("elc", "normalized", ""), ("denseformer", "zero", ""),
-]  # fmt: skip
+    ("elc", "elc-base", ""),
+    ("elc", "normalized", ""),
+    ("denseformer", "zero", ""),
+]
 
 
 @pytest.mark.parametrize(("variant", "other", "mistake"), WRONG)

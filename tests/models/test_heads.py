@@ -156,10 +156,19 @@ def test_the_trainer_fine_tunes_and_its_model_is_reloaded(accumulation: int, tmp
         return {"input_ids": ids, "attention_mask": (ids != 3).long(), "labels": labels}
 
     arguments = TrainingArguments(
-        output_dir=str(tmp_path), max_steps=3, per_device_train_batch_size=4, report_to=[], use_cpu=True, save_steps=3,
-        gradient_accumulation_steps=accumulation, learning_rate=1e-3, disable_tqdm=True, logging_steps=1,
-        remove_unused_columns=False, dataloader_pin_memory=False,
-    )  # fmt: skip
+        output_dir=str(tmp_path),
+        max_steps=3,
+        per_device_train_batch_size=4,
+        report_to=[],
+        use_cpu=True,
+        save_steps=3,
+        gradient_accumulation_steps=accumulation,
+        learning_rate=1e-3,
+        disable_tqdm=True,
+        logging_steps=1,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+    )
     trainer = Trainer(model, arguments, train_dataset=Sentences(), eval_dataset=Sentences(), data_collator=collate)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]

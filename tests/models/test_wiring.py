@@ -22,9 +22,14 @@ IDS = torch.randint(5, 40, (2, 9), generator=torch.Generator().manual_seed(0))
 def tiny(variant: str) -> ElcForMaskedLM:
     torch.manual_seed(0)
     config = ElcConfig(
-        variant=variant, vocab_size=40, hidden_size=16, num_hidden_layers=3, num_attention_heads=2,
-        intermediate_size=24, max_position_embeddings=32,
-    )  # fmt: skip
+        variant=variant,
+        vocab_size=40,
+        hidden_size=16,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=32,
+    )
     return ElcForMaskedLM(config).eval()
 
 

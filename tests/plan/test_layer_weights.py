@@ -105,11 +105,19 @@ def test_what_is_no_wiring_is_refused(depth: int, rows: tuple[tuple[tuple[int, f
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{}", '{"depth": 1, "rows": 3}', '{"depth": 1, "rows": [[[0, "x"]]]}', "[" * 100_000,
-        f'{{"depth": {"9" * 5_000}, "rows": []}}', f'{{"depth": 1, "rows": [[[0, {"9" * 400}]]]}}',
-        '{"depth": 1, "rows": [[[[], 1]]]}', '{"depth": 1, "rows": [[[0, NaN]]]}', "[]", "null",
+        "",
+        "{}",
+        '{"depth": 1, "rows": 3}',
+        '{"depth": 1, "rows": [[[0, "x"]]]}',
+        "[" * 100_000,
+        f'{{"depth": {"9" * 5_000}, "rows": []}}',
+        f'{{"depth": 1, "rows": [[[0, {"9" * 400}]]]}}',
+        '{"depth": 1, "rows": [[[[], 1]]]}',
+        '{"depth": 1, "rows": [[[0, NaN]]]}',
+        "[]",
+        "null",
     ],
-)  # fmt: skip
+)
 def test_json_that_is_no_wiring_is_refused(text: str) -> None:
     with pytest.raises(PlanError):
         LayerWeights.from_json(text)

@@ -18,9 +18,8 @@ from layerwise.results.rows import Score
 from tools.golden.outputs import stored
 
 DIAGNOSIS, ROBUSTNESS, LANGUAGE, PRETRAINING, GROWTH = (
-    stored(f"{name}-planted")
-    for name in ("diagnosis", "robustness", "robustness-language", "pretraining", "growth")
-)  # fmt: skip
+    stored(f"{name}-planted") for name in ("diagnosis", "robustness", "robustness-language", "pretraining", "growth")
+)
 
 
 def of(*rows: Score) -> ReportData:

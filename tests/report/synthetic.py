@@ -54,9 +54,16 @@ def plan_records(depth: int, families: tuple[str, ...]) -> tuple[PlanRecord, ...
             cost = member.plan.cost()
             text = str(member.plan)
             record = PlanRecord(
-                text, name, member.strategy, member.affected, member.draw,
-                cost.evaluations, cost.stages, cost.weights, cost.slots,
-            )  # fmt: skip
+                text,
+                name,
+                member.strategy,
+                member.affected,
+                member.draw,
+                cost.evaluations,
+                cost.stages,
+                cost.weights,
+                cost.slots,
+            )
             found.setdefault((name, text), record)
     return tuple(found.values())
 
@@ -91,9 +98,20 @@ def _effects(record: PlanRecord, depth: int, tasks: tuple[str, ...], draw: rando
         p = math.erfc(abs(value) / (half / 1.96) / math.sqrt(2.0))
         shared = {"documents": DOCUMENTS * (len(tasks) if task == "all" else 1), "tokens": 9000}
         scores.append(
-            Score("effect", "delta_nll", value, value - half, value + half, p, task=task, plan=record.plan,
-                     p_adjusted=min(1.0, 24 * p), mde=1.43 * half, **shared)
-        )  # fmt: skip
+            Score(
+                "effect",
+                "delta_nll",
+                value,
+                value - half,
+                value + half,
+                p,
+                task=task,
+                plan=record.plan,
+                p_adjusted=min(1.0, 24 * p),
+                mde=1.43 * half,
+                **shared,
+            )
+        )
         scores.append(Score("effect", "nll", 1.2 + value, task=task, plan=record.plan, **shared))
         if task not in {"text", "all"}:
             exact = 0.96 * math.exp(-max(value, 0.0) * 2.0)

@@ -39,10 +39,19 @@ pytestmark = [
 def browse(page: Path, *arguments: str) -> tuple[str, list[str]]:
     """What a headless browser prints for a page, and what its console said."""
     command = [
-        str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-        "--force-device-scale-factor=1", "--enable-logging=stderr", "--virtual-time-budget=60000",
-        f"--user-data-dir={page.parent / 'profile'}", *arguments, page.as_uri(),
-    ]  # fmt: skip
+        str(BROWSER),
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--force-device-scale-factor=1",
+        "--enable-logging=stderr",
+        "--virtual-time-budget=60000",
+        f"--user-data-dir={page.parent / 'profile'}",
+        *arguments,
+        page.as_uri(),
+    ]
     home = {**os.environ, "HOME": str(page.parent)}
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False, env=home)
     return done.stdout, [line for line in done.stderr.splitlines() if "CONSOLE" in line]

@@ -37,13 +37,21 @@ def spoilt(data: ReportData, hostile: str) -> ReportData:
     more: tuple[PlanRecord, ...] = (PlanRecord(hostile, hostile, hostile, 1, None, 1, 1, 1, 1),) if data.plans else ()
     return replace(
         data,
-        manifest={**data.manifest, "model": hostile, "corpus": hostile, "command": ["run", hostile],
-                  hostile: {hostile: hostile}},
+        manifest={
+            **data.manifest,
+            "model": hostile,
+            "corpus": hostile,
+            "command": ["run", hostile],
+            hostile: {hostile: hostile},
+        },
         plans=(*data.plans, *more),
-        scores=(*map(named, data.scores), Score("run", hostile, 1.0, part="sweep"),
-                Score("benchmark", hostile, 1.0, task=hostile, plan=hostile)),
+        scores=(
+            *map(named, data.scores),
+            Score("run", hostile, 1.0, part="sweep"),
+            Score("benchmark", hostile, 1.0, task=hostile, plan=hostile),
+        ),
         notes=tuple(Note(measure, hostile) for measure in data.rows.axis("measure")),
-    )  # fmt: skip
+    )
 
 
 def texts(value: object, key: str = "") -> Iterator[str]:

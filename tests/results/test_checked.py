@@ -19,18 +19,51 @@ from layerwise.results.training_record import FILE, LogEntry, TrainingRecord, re
 from layerwise.train.methods.layer_weights import LayerMixingOptions
 
 MANIFEST = Manifest(
-    "demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip", "swap"), ("prose",), 7,
+    "demo",
+    None,
+    "w1",
+    "float32",
+    "cpu",
+    "texts",
+    "c1",
+    3,
+    90,
+    64,
+    ("skip", "swap"),
+    ("prose",),
+    7,
     command=("layerwise", "sweep", "demo"),
-)  # fmt: skip
+)
 RECORD = TrainingRecord(
-    "layershuffle", 0, "w1", "d1", "digits", {"settings": {"batch_size": 8}}, 40, 1.0, 320, 2.5, 20,
+    "layershuffle",
+    0,
+    "w1",
+    "d1",
+    "digits",
+    {"settings": {"batch_size": 8}},
+    40,
+    1.0,
+    320,
+    2.5,
+    20,
     (LogEntry(20, "train", 1.5),),
-)  # fmt: skip
+)
 CONTENT = {
-    "format": training_record.FORMAT, "arm": "layershuffle", "seed": 0, "base": "w1", "data": "d1",
-    "data_name": "digits", "recipe": {"settings": {"batch_size": 8}}, "steps": 40, "epochs": 1.0, "examples": 320,
-    "seconds": 2.5, "best_step": 20, "history": [{"step": 20, "kind": "train", "loss": 1.5}], "figures": {},
-}  # fmt: skip
+    "format": training_record.FORMAT,
+    "arm": "layershuffle",
+    "seed": 0,
+    "base": "w1",
+    "data": "d1",
+    "data_name": "digits",
+    "recipe": {"settings": {"batch_size": 8}},
+    "steps": 40,
+    "epochs": 1.0,
+    "examples": 320,
+    "seconds": 2.5,
+    "best_step": 20,
+    "history": [{"step": 20, "kind": "train", "loss": 1.5}],
+    "figures": {},
+}
 
 texts = st.text(max_size=8)
 words = st.tuples() | st.tuples(texts) | st.tuples(texts, texts)

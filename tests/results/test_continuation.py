@@ -19,10 +19,16 @@ def test_what_is_kept_is_read_back(kept: list[Continuation]) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "", "{}", "[1]", "no json", "[" * 100_000, '{"plan": 1, "prompt": "", "text": "", "tokens": 1}',
-        Continuation("0", "a", "b", True, 1).note().text, "\ud800",
+        "",
+        "{}",
+        "[1]",
+        "no json",
+        "[" * 100_000,
+        '{"plan": 1, "prompt": "", "text": "", "tokens": 1}',
+        Continuation("0", "a", "b", True, 1).note().text,
+        "\ud800",
     ],
-)  # fmt: skip
+)
 def test_other_notes_are_passed_over(text: str) -> None:
     notes = [Note(CONTINUATION, text), Note("plans", Continuation("0", "a", "b", 1, 1).note().text)]
     assert read_continuations(notes) == ()

@@ -71,8 +71,10 @@ def test_documents_are_matched_by_their_hash_whatever_their_order(evaluation: Ev
     for each in (evaluation, other):
         each.samples["task"] += [{**twin, "doc_id": 3}, {**twin, "doc_id": 4, "acc": 0}]
         each.results["n-samples"]["task"]["effective"] = 5
-    first, second = (EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0] for name, each in (
-        ("a", evaluation), ("b", other)))  # fmt: skip
+    first, second = (
+        EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0]
+        for name, each in (("a", evaluation), ("b", other))
+    )
     both = match("task", first, second)
     assert both["acc", "none"] == (((1,), (0,), (1,), (1,), (0,)),) * 2
 
@@ -156,7 +158,8 @@ MISMATCHES: dict[str, tuple[Change, str]] = {
         f"documents of task in A and B differ: the second has no document 2, {{'question': 'task 2?'}}; {DATA}",
     ),
     "further document": (
-        longer, f"documents of task in A and B differ: the first has no document 3, 'new'; {DATA}",
+        longer,
+        f"documents of task in A and B differ: the first has no document 3, 'new'; {DATA}",
     ),
     "other document": (
         sample("doc_hash", hashed("edited")),
@@ -167,13 +170,14 @@ MISMATCHES: dict[str, tuple[Change, str]] = {
         f"right answer {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
     ),
     "prompt": (
-        sample("prompt_hash", hashed("Q:")), f"prompt {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
+        sample("prompt_hash", hashed("Q:")),
+        f"prompt {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
     ),
     "requests": (
         sample("arguments", {"gen_args_0": {"arg_0": "Q", "arg_1": " maybe"}}),
         f"prompt {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", MISMATCHES)
@@ -183,8 +187,10 @@ def test_evaluations_that_were_not_asked_the_same_are_refused(
     change, message = MISMATCHES[kind]
     other = evaluation.copy()
     change(other)
-    first, second = (EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0] for name, each in (
-        ("a", evaluation), ("b", other)))  # fmt: skip
+    first, second = (
+        EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0]
+        for name, each in (("a", evaluation), ("b", other))
+    )
     with pytest.raises(RunError) as error:
         match("task in A and B", first, second)
     assert str(error.value) == message
@@ -263,20 +269,24 @@ RESULTS = f"A/results_{DATE}.json"
 LINE = f"line 2 of A/{SAMPLES}"
 DAMAGES: dict[str, tuple[Damage, str]] = {
     "without samples": (
-        lambda folder: (folder / SAMPLES).unlink(), f"A has no {SAMPLES}: evaluate task again with --log_samples",
+        lambda folder: (folder / SAMPLES).unlink(),
+        f"A has no {SAMPLES}: evaluate task again with --log_samples",
     ),
     "cut line": (cut, f"line 3 of A/{SAMPLES} is not JSON (*); {AGAIN}"),
     "cut file": (whole_lines, f"A/{SAMPLES} has 2 of 3 documents; {AGAIN}"),
     "appended": (twice, f"line 4 of A/{SAMPLES} is document 0 again; {AGAIN}"),
     "filters of other documents": (second_filter, f"A/{SAMPLES} has other documents for the filter strict; {AGAIN}"),
     "not a number": (
-        line(json.dumps({**GOOD, "acc": float("nan")})), f"{LINE} has a value of acc that is not finite; {AGAIN}",
+        line(json.dumps({**GOOD, "acc": float("nan")})),
+        f"{LINE} has a value of acc that is not finite; {AGAIN}",
     ),
     "infinite": (
-        line(json.dumps({**GOOD, "acc": float("inf")})), f"{LINE} has a value of acc that is not finite; {AGAIN}",
+        line(json.dumps({**GOOD, "acc": float("inf")})),
+        f"{LINE} has a value of acc that is not finite; {AGAIN}",
     ),
     "beyond any number": (
-        line(json.dumps({**GOOD, "acc": 10**400})), f"{LINE} has a value of acc that is not finite; {AGAIN}",
+        line(json.dumps({**GOOD, "acc": 10**400})),
+        f"{LINE} has a value of acc that is not finite; {AGAIN}",
     ),
     "a name that is a path": (
         results(lambda content: content["configs"].update({"../../etc/passwd\0": {}})),
@@ -296,10 +306,12 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     ),
     "huge": (huge, f"A/{SAMPLES} has 1.1 GB, and at most 1.1 GB are read; {AGAIN}"),
     "empty samples": (
-        lambda folder: (folder / SAMPLES).write_text(""), f"line 1 of A/{SAMPLES} is not JSON (*); {AGAIN}",
+        lambda folder: (folder / SAMPLES).write_text(""),
+        f"line 1 of A/{SAMPLES} is not JSON (*); {AGAIN}",
     ),
     "results cut": (
-        lambda folder: (folder / f"results_{DATE}.json").write_text("{"), f"{RESULTS} is not JSON (*); {AGAIN}",
+        lambda folder: (folder / f"results_{DATE}.json").write_text("{"),
+        f"{RESULTS} is not JSON (*); {AGAIN}",
     ),
     "results of another shape": (
         results(lambda content: content.update(configs=[])),
@@ -313,7 +325,7 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
         lambda folder: (folder / f"results_{DATE}.json").unlink(),
         "A has no results_DATE.json; name a run, or what --output_path of lm-eval was",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", DAMAGES)

@@ -11,9 +11,22 @@ from layerwise.results.identity import MEASURED, changes, check_same_run, versio
 from layerwise.results.manifest import Manifest
 
 MANIFEST = Manifest(
-    "demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip", "swap"), ("prose",), 7,
-    numerics={"batch_tokens": "4096", "threads": "2"}, hardware={"machine": "x86_64", "kernels": "AVX2"},
-)  # fmt: skip
+    "demo",
+    None,
+    "w1",
+    "float32",
+    "cpu",
+    "texts",
+    "c1",
+    3,
+    90,
+    64,
+    ("skip", "swap"),
+    ("prose",),
+    7,
+    numerics={"batch_tokens": "4096", "threads": "2"},
+    hardware={"machine": "x86_64", "kernels": "AVX2"},
+)
 
 
 @pytest.mark.parametrize("name", MEASURED)

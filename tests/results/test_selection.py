@@ -48,8 +48,9 @@ def test_one_row_by_its_columns() -> None:
     assert ROWS.value(arm="whole", metric="nll") == 2.0
     assert ROWS.one(arm="whole", metric="share") is None
     assert {arm: row.value for arm, row in ROWS.where(metric="nll", seed=None).along("arm").items()} == {
-        "lora": 1.0, "whole": 2.0,
-    }  # fmt: skip
+        "lora": 1.0,
+        "whole": 2.0,
+    }
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,9 @@ class PlantedObjective:
     def missing(self, plan: Plan) -> Numbers:
         """How far each layer is missing."""
         sources = {step.layer: step.source for step in plan.steps()}
-        return np.array([DAMAGE.get(sources[layer] or "", 0.0) if layer in sources else 1.0
-                         for layer in range(self.depth)])  # fmt: skip
+        return np.array(
+            [DAMAGE.get(sources[layer] or "", 0.0) if layer in sources else 1.0 for layer in range(self.depth)]
+        )
 
     def optimum(self, dropped: int) -> float:
         """The least loss of any set of so many layers, by trying all."""

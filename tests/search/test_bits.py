@@ -116,8 +116,11 @@ def test_exchanges_stay_within_the_limit_and_change_two_layers_at_most(found: Al
         other = {step.layer: step.source for step in each.steps()}
         assert found.space.allows(each)
         assert each != plan
-        changed = [layer for layer in range(found.space.depth)
-                   if (layer in own, own.get(layer)) != (layer in other, other.get(layer))]  # fmt: skip
+        changed = [
+            layer
+            for layer in range(found.space.depth)
+            if (layer in own, own.get(layer)) != (layer in other, other.get(layer))
+        ]
         assert 1 <= len(changed) <= 2
 
 
@@ -154,9 +157,10 @@ def test_what_is_reached_is_never_worse_on_the_text_of_the_search_than_any_rule(
         assert next(iter(totals)) == min(totals, key=lambda plan: totals[plan])
 
 
-@pytest.mark.parametrize(("bits", "expected"), [
-    (4.4, None), (4.5, "Q4_0:0-4"), (5.2, "Q4_1:0-4"), (8.5, "Q8_0:0-4"), (31.9, "Q8_0:0-4"), (32.0, "0-4"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("bits", "expected"),
+    [(4.4, None), (4.5, "Q4_0:0-4"), (5.2, "Q4_1:0-4"), (8.5, "Q8_0:0-4"), (31.9, "Q8_0:0-4"), (32.0, "0-4")],
+)
 def test_the_uniform_type_is_the_one_with_the_most_bits_within_the_limit(bits: float, expected: str | None) -> None:
     plan = ranked(space(5, bits), ())
     assert (None if plan is None else str(plan)) == expected
@@ -214,8 +218,11 @@ def test_the_number_of_a_search_holds_another_text_in_90_of_100() -> None:
         plan = next(iter(winners(allocate(searched, own, rule_plans(own, ()), width=2), own)))
 
         def rows(objective: PlantedObjective, plan: Plan = plan) -> list[Loss]:
-            return [Loss(str(each), "text", f"d{number}", 0, float(nll), 100, 0)
-                    for each in (whole, plan) for number, nll in enumerate(objective.losses(each))]  # fmt: skip
+            return [
+                Loss(str(each), "text", f"d{number}", 0, float(nll), 100, 0)
+                for each in (whole, plan)
+                for number, nll in enumerate(objective.losses(each))
+            ]
 
         again = next(row for row in losses_above(rows(reported), whole, "report", seed=seed) if row.metric == "again")
         other = next(row for row in losses_above(rows(fresh), whole, "fresh", seed=seed) if row.metric == "delta_nll")

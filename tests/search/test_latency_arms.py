@@ -52,9 +52,11 @@ def test_sizes_are_spread_and_hold_both_ends() -> None:
 def test_the_least_of_every_kind_and_size_is_left_and_a_plan_only_once() -> None:
     one, two, three = Plan.parse("1-5"), Plan.parse("0-4"), Plan.parse("0 2-5")
     tried = [
-        ArmPlan("skip", "window", 1, one), ArmPlan("skip", "window", 1, two), ArmPlan("skip", "set", 1, two),
+        ArmPlan("skip", "window", 1, one),
+        ArmPlan("skip", "window", 1, two),
+        ArmPlan("skip", "set", 1, two),
         ArmPlan("skip", "set", 2, three),
-    ]  # fmt: skip
+    ]
     kept = least(tried, {one: 2.0, two: 1.0, three: 3.0})
     assert [(each.kind, each.size, each.plan) for each in kept] == [("window", 1, two), ("set", 2, three)]
 

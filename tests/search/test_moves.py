@@ -66,9 +66,14 @@ def test_layers_of_other_models_stand_in_and_go_back() -> None:
 def test_what_was_left_out_comes_back_where_it_was() -> None:
     back = {str(Plan(each)) for each in restored(stages(Plan.parse("0 3.mlp mean2:4")), 6, halves=True)}
     assert back == {
-        "0 1 3.mlp mean2:4", "0 1.attn 3.mlp mean2:4", "0 1.mlp 3.mlp mean2:4", "0 2 3.mlp mean2:4",
-        "0 2.attn 3.mlp mean2:4", "0 2.mlp 3.mlp mean2:4", "0 3 mean2:4",
-    }  # fmt: skip
+        "0 1 3.mlp mean2:4",
+        "0 1.attn 3.mlp mean2:4",
+        "0 1.mlp 3.mlp mean2:4",
+        "0 2 3.mlp mean2:4",
+        "0 2.attn 3.mlp mean2:4",
+        "0 2.mlp 3.mlp mean2:4",
+        "0 3 mean2:4",
+    }
 
 
 def test_moves_that_there_are_not_are_refused() -> None:

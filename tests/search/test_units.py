@@ -57,8 +57,10 @@ def test_prices_are_sums_over_steps_and_bytes_over_distinct_weights(stack: Stack
     assert prices.of_plan(Plan.parse("0 1*2 2.attn"), "layers") == 3.5
     bytes_of = {text: prices.of_plan(Plan.parse(text), "bytes") for text in ("0-5", "0-4", "0-4 4", "0-4 4.mlp", "0")}
     assert bytes_of["0-4"] == bytes_of["0-4 4"] == bytes_of["0-4 4.mlp"] < bytes_of["0-5"]
-    mlp, layer = (sum(weight.numel() * weight.element_size() for weight in module.parameters())
-                  for module in (stack.block(0).mlp, stack.block(1)))  # fmt: skip
+    mlp, layer = (
+        sum(weight.numel() * weight.element_size() for weight in module.parameters())
+        for module in (stack.block(0).mlp, stack.block(1))
+    )
     assert prices.of_plan(Plan.parse("0.attn"), "bytes") == bytes_of["0-5"] - 5 * layer - mlp
     assert bytes_of["0-5"] == sum(weight.numel() * weight.element_size() for weight in stack.model.parameters())
 

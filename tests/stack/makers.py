@@ -26,9 +26,14 @@ from layerwise.stack import Stack, load
 DEPTH = 6
 NAMES = ("a", "b", "c")
 SMALL: Mapping[str, Any] = {
-    "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": DEPTH, "num_attention_heads": 4,
-    "initializer_range": 0.2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-}  # fmt: skip
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": DEPTH,
+    "num_attention_heads": 4,
+    "initializer_range": 0.2,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
 IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
 PIXELS = torch.randn(3, 1, 8, 8, generator=torch.Generator().manual_seed(3))
 
@@ -39,8 +44,9 @@ def llama(seed: int = 0) -> PreTrainedModel:
 
 def gpt2(seed: int = 0) -> PreTrainedModel:
     torch.manual_seed(seed)
-    return GPT2LMHeadModel(GPT2Config(vocab_size=97, n_positions=96, n_embd=32, n_layer=DEPTH, n_head=4,
-                                      initializer_range=0.2))  # fmt: skip
+    return GPT2LMHeadModel(
+        GPT2Config(vocab_size=97, n_positions=96, n_embd=32, n_layer=DEPTH, n_head=4, initializer_range=0.2)
+    )
 
 
 def bert(seed: int = 0) -> PreTrainedModel:
@@ -57,11 +63,20 @@ def gemma(seed: int = 0) -> PreTrainedModel:
     """Sliding and full layers in turn: masks and rotary embeddings depend on the layer."""
     torch.manual_seed(seed)
     config = Gemma3TextConfig(
-        vocab_size=97, hidden_size=16, intermediate_size=32, num_hidden_layers=DEPTH, num_attention_heads=2,
-        num_key_value_heads=1, head_dim=8, sliding_window=4, initializer_range=0.2,
-        layer_types=["sliding_attention", "full_attention"] * (DEPTH // 2), bos_token_id=1, eos_token_id=2,
+        vocab_size=97,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        head_dim=8,
+        sliding_window=4,
+        initializer_range=0.2,
+        layer_types=["sliding_attention", "full_attention"] * (DEPTH // 2),
+        bos_token_id=1,
+        eos_token_id=2,
         pad_token_id=0,
-    )  # fmt: skip
+    )
     return Gemma3ForCausalLM(config)
 
 

@@ -52,9 +52,16 @@ def test_what_is_no_list_of_blocks_is_refused(model: nn.Module, path: str | None
 
 def test_two_stacks_ask_for_a_choice() -> None:
     config = BartConfig(
-        vocab_size=50, d_model=16, encoder_layers=2, decoder_layers=2, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32,
-    )  # fmt: skip
+        vocab_size=50,
+        d_model=16,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        max_position_embeddings=32,
+    )
     with pytest.raises(UnsupportedModel, match=r"2 stacks: .*encoder\.layers \(2 blocks\).*choose one with layers="):
         find_blocks(BartForConditionalGeneration(config))
 
@@ -63,6 +70,7 @@ def test_the_decoder_of_a_model_of_images_and_text_is_the_stack() -> None:
     sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     config = Gemma3Config(
         text_config={**sizes, "vocab_size": 50, "head_dim": 8, "num_key_value_heads": 1},
-        vision_config={**sizes, "image_size": 8, "patch_size": 4}, mm_tokens_per_image=4,
-    )  # fmt: skip
+        vision_config={**sizes, "image_size": 8, "patch_size": 4},
+        mm_tokens_per_image=4,
+    )
     assert find_blocks(Gemma3ForConditionalGeneration(config)) == "model.language_model.layers"

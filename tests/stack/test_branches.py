@@ -76,10 +76,14 @@ def test_silent_branches_leave_the_identity_and_each_alone_its_part(llama: Llama
     assert not block.self_attn._forward_hooks
 
 
-@pytest.mark.parametrize("model", [
-    BertForMaskedLM(BertConfig(**SMALL)).eval(),
-    MambaForCausalLM(MambaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=4, state_size=4)).eval(),
-], ids=["normalises after adding", "one branch"])  # fmt: skip
+@pytest.mark.parametrize(
+    "model",
+    [
+        BertForMaskedLM(BertConfig(**SMALL)).eval(),
+        MambaForCausalLM(MambaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=4, state_size=4)).eval(),
+    ],
+    ids=["normalises after adding", "one branch"],
+)
 def test_what_cannot_be_split_is_refused_with_the_layer(model: torch.nn.Module, ids: torch.Tensor) -> None:
     with pytest.raises(UnsupportedModel, match=r"cannot be split into attn and mlp: in layer 0"):
         branches_of(load(model), ids)

@@ -24,9 +24,14 @@ from train.tiny_models import VOCABULARY, WIDTH, tiny_llama, tiny_vit
 pytestmark = COMPILES
 DEPTH = 4
 SHAPE: dict[str, Any] = {
-    "vocab_size": VOCABULARY, "hidden_size": WIDTH, "num_hidden_layers": DEPTH, "num_attention_heads": 2,
-    "intermediate_size": 24, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0,
-}  # fmt: skip
+    "vocab_size": VOCABULARY,
+    "hidden_size": WIDTH,
+    "num_hidden_layers": DEPTH,
+    "num_attention_heads": 2,
+    "intermediate_size": 24,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+}
 
 
 def tiny_bert() -> PreTrainedModel:

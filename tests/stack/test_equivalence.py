@@ -107,9 +107,12 @@ def grouped() -> st.SearchStrategy[Plan]:
         return Plan(tuple(stages))
 
     return st.builds(
-        plan, st.permutations(range(DEPTH)), st.lists(st.integers(1, DEPTH - 1), max_size=3),
-        st.lists(merge, min_size=DEPTH, max_size=DEPTH), st.lists(st.integers(1, 2), min_size=DEPTH, max_size=DEPTH),
-    )  # fmt: skip
+        plan,
+        st.permutations(range(DEPTH)),
+        st.lists(st.integers(1, DEPTH - 1), max_size=3),
+        st.lists(merge, min_size=DEPTH, max_size=DEPTH),
+        st.lists(st.integers(1, 2), min_size=DEPTH, max_size=DEPTH),
+    )
 
 
 @pytest.mark.parametrize("kind", first_fast(["llama", "gpt2", "bert", "vit"]))

@@ -34,10 +34,14 @@ def test_a_layer_has_the_mean_squares_of_all_inputs_of_its_matrices(tmp_path: Pa
     """Of experts each has its own tokens; one that saw none adds nothing. What is no layer is left out."""
     path = write(
         tmp_path / "imatrix.gguf",
-        {"blk.0.attn_q": [[2.0, 4.0]], "blk.0.ffn_down": [[3.0]], "blk.1.ffn_up_exps": [[8.0, 8.0], [0.0, 0.0]],
-         "output": [[1e9]]},
+        {
+            "blk.0.attn_q": [[2.0, 4.0]],
+            "blk.0.ffn_down": [[3.0]],
+            "blk.1.ffn_up_exps": [[8.0, 8.0], [0.0, 0.0]],
+            "output": [[1e9]],
+        },
         {"blk.0.attn_q": [[2.0]], "blk.0.ffn_down": [[1.0]], "blk.1.ffn_up_exps": [[4.0], [0.0]], "output": [[1.0]]},
-    )  # fmt: skip
+    )
     assert layer_power(path, 2) == {0: 1 + 2 + 3, 1: 2 + 2}
 
 
@@ -50,7 +54,7 @@ def test_a_layer_has_the_mean_squares_of_all_inputs_of_its_matrices(tmp_path: Pa
         ({"blk.0.a": [[np.inf]], "blk.1.a": [[1.0]]}, {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, np.float32, "is no"),
         ({"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, {"blk.0.a": [[1.0]], "blk.1.a": [[1.0]]}, np.float16, "not F32"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_importance_matrix_of_the_layers_is_refused(
     sums: dict[str, Any], counts: dict[str, Any], dtype: type, words: str, tmp_path: Path
 ) -> None:

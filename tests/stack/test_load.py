@@ -163,9 +163,14 @@ def test_tensors_of_long_names_are_not_printed_whole(folder: Path) -> None:
 
 def test_shared_parameter_stacks_are_refused_by_name() -> None:
     config = AlbertConfig(
-        vocab_size=50, embedding_size=8, hidden_size=16, num_attention_heads=2, intermediate_size=16,
-        num_hidden_layers=3, num_hidden_groups=1,
-    )  # fmt: skip
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=16,
+        num_hidden_layers=3,
+        num_hidden_groups=1,
+    )
     with pytest.raises(UnsupportedModel, match="Albert"):
         load(AlbertForMaskedLM(config).eval())
 
@@ -173,9 +178,16 @@ def test_shared_parameter_stacks_are_refused_by_name() -> None:
 def test_scaling_by_position_is_either_right_or_refused() -> None:
     torch.manual_seed(0)
     config = GPT2Config(
-        vocab_size=50, n_embd=16, n_layer=4, n_head=2, n_positions=32, scale_attn_by_inverse_layer_idx=True,
-        initializer_range=0.5, bos_token_id=0, eos_token_id=0,
-    )  # fmt: skip
+        vocab_size=50,
+        n_embd=16,
+        n_layer=4,
+        n_head=2,
+        n_positions=32,
+        scale_attn_by_inverse_layer_idx=True,
+        initializer_range=0.5,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
     model = GPT2LMHeadModel(config).eval()
     ids = torch.randint(0, 50, (2, 8))
     stack = load(model)

@@ -99,7 +99,7 @@ def _with_type(number: int, size: int) -> Spec:
         (Spec(headers=Spec().headers[:-3]), CheckpointError, "counts 3 layers, .* of 2; fetch it again"),
         (Spec(), CheckpointError, "give the folder of the model from which it was converted"),
     ],
-)  # fmt: skip
+)
 def test_what_transformers_cannot_read_is_refused(
     tmp_path: Path, spec: Spec, kind: type[LayerwiseError], words: str
 ) -> None:

@@ -38,9 +38,13 @@ from tiny_tokenizers import word_tokenizer
 
 ROWS = 32
 SMALL: dict[str, Any] = {
-    "vocab_size": 20, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
+    "vocab_size": 20,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
     "max_position_embeddings": ROWS,
-}  # fmt: skip
+}
 
 
 def roberta(padding: int = 1, vocabulary: int = 20) -> RobertaForMaskedLM:
@@ -64,7 +68,7 @@ def roberta(padding: int = 1, vocabulary: int = 20) -> RobertaForMaskedLM:
         (nn.Linear(2, 2), None),
     ],
     ids=["roberta", "padding 0", "padding 5", "mpnet", "esm", "esm rotary", "opt", "gpt2", "llama", "vit", "module"],
-)  # fmt: skip
+)
 def test_the_longest_text_is_seen_and_not_only_read(model: nn.Module, longest: int | None) -> None:
     modes = [module.training for module in model.modules()]
     assert longest_input(model) == longest

@@ -156,7 +156,7 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[LayerwiseError], str]] =
     "save": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m"), PlanError, "cannot save a model under"),
     "compact": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m", compact=True), PlanError, "cannot save a"),
     "swarm": (lambda _: Supply(stack_of("llama"), Plan.parse("0 Q4_0:1"), []), PlanError, "cannot serve a model under"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -86,8 +86,15 @@ def state_of(model: nn.Module) -> list[object]:
     indices = {name: vars(module).get("layer_idx") for name, module in modules.items()}
     weights = {name: id(weight) for name, weight in model.named_parameters()}
     own_forwards = [name for name, module in modules.items() if "forward" in vars(module)]
-    return [{name: id(module) for name, module in modules.items()}, hooks, indices, weights, own_forwards,
-            model.config.to_dict(), model.training]  # fmt: skip
+    return [
+        {name: id(module) for name, module in modules.items()},
+        hooks,
+        indices,
+        weights,
+        own_forwards,
+        model.config.to_dict(),
+        model.training,
+    ]
 
 
 class Stubborn(nn.Module):

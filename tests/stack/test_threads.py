@@ -163,9 +163,16 @@ def test_a_plan_is_left_only_when_the_passes_of_other_threads_have_ended() -> No
 
 def test_one_thread_may_plan_both_sides_of_a_model_and_two_threads_may_not() -> None:
     config = BartConfig(
-        vocab_size=50, d_model=16, encoder_layers=3, decoder_layers=3, encoder_attention_heads=2,
-        decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16, max_position_embeddings=32,
-    )  # fmt: skip
+        vocab_size=50,
+        d_model=16,
+        encoder_layers=3,
+        decoder_layers=3,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=16,
+        max_position_embeddings=32,
+    )
     torch.manual_seed(1)
     model = BartForConditionalGeneration(config).eval()
     encoder, decoder = (Stack(model, f"model.{side}.layers") for side in ("encoder", "decoder"))

@@ -60,10 +60,13 @@ def test_they_are_taken_back_after_an_exception_and_after_training(llama: LlamaF
     assert weight_hash(llama) == before
 
 
-@pytest.mark.parametrize(("weights", "message"), [
-    ({"mlp.up_porj.weight": torch.zeros(64, 32)}, "no parameter 'mlp.up_porj.weight'.*mlp.up_proj.weight"),
-    ({"mlp.up_proj.weight": torch.zeros(2, 2)}, r"has the shape \(64, 32\)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ({"mlp.up_porj.weight": torch.zeros(64, 32)}, "no parameter 'mlp.up_porj.weight'.*mlp.up_proj.weight"),
+        ({"mlp.up_proj.weight": torch.zeros(2, 2)}, r"has the shape \(64, 32\)"),
+    ],
+)
 def test_what_does_not_fit_is_refused_before_anything_changes(
     llama: LlamaForCausalLM, weights: dict[str, torch.Tensor], message: str
 ) -> None:

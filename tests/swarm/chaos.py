@@ -96,9 +96,13 @@ class Trial:
         kinds = [kind for kind in KINDS if chance.random() < 0.25]
         schedule = drawn_schedule(seed, chance.choice((0, 1, 1, 2, 2, 3)), chance.random() < 0.6, kinds)
         return cls(
-            seed, schedule, chance.choice(("keep", "recompute")), chance.choice((1, 1, 1, 2)), chance.randint(3, 5),
+            seed,
+            schedule,
+            chance.choice(("keep", "recompute")),
+            chance.choice((1, 1, 1, 2)),
+            chance.randint(3, 5),
             chance.choice((0.012, 3.0, 3.0)),
-        )  # fmt: skip
+        )
 
 
 def run(

@@ -194,9 +194,7 @@ def test_a_node_that_works_for_requests_that_were_cut_off_is_not_silent(
 def test_a_request_that_is_cancelled_leaves_nothing_on_any_node() -> None:
     """Also on nodes that it has left, that were late, or that compared an answer."""
     faults = (Fault("node-0", "pause", 0.05, 5.0), Fault("node-3", "die", 0.08, 1.0))
-    swarm = gather(
-        decoder(), 4, 2, settings=SwarmSettings(spot_share=1.0), schedule=Schedule(faults, 0.001, 0.002)
-    )  # fmt: skip
+    swarm = gather(decoder(), 4, 2, settings=SwarmSettings(spot_share=1.0), schedule=Schedule(faults, 0.001, 0.002))
     with swarm:
 
         async def cancelled(after: float) -> None:

@@ -29,7 +29,7 @@ SLOW = EVERY_TAG | {"gemma2"}
 UNLIKE = frozenset({"cpmant", "recurrent_gemma"})
 EVERY_DECODER = every_type(
     fast=FAST, slow=SLOW - UNLIKE, of=[one for one in DECODERS if not one.reads and one.model_type not in UNLIKE]
-)  # fmt: skip
+)
 
 
 def test_layers_that_read_keys_and_values_of_others_are_refused() -> None:

@@ -61,9 +61,13 @@ class Trial:
     def settings(self) -> SwarmSettings:
         """A quorum of one layer, so that next to nothing is refused."""
         return SwarmSettings(
-            on_loss=self.on_loss, spot_share=self.spot_share, quorum=Quorum(layers=1), first_deadline=0.5,
-            hop_floor=0.5, health_seconds=0.05,
-        )  # fmt: skip
+            on_loss=self.on_loss,
+            spot_share=self.spot_share,
+            quorum=Quorum(layers=1),
+            first_deadline=0.5,
+            hop_floor=0.5,
+            health_seconds=0.05,
+        )
 
     def run(self) -> tuple[Swarm, tuple[Ended, ...]]:
         """The swarm afterwards, and how three requests ended, two at a time."""
@@ -138,14 +142,14 @@ def test_an_answer_that_names_the_last_plan_alone_is_caught(monkeypatch: pytest.
     """As it was: what was missing before the last plan is not said."""
     monkeypatch.setattr(
         SwarmRequest, "spans", lambda self, *_: (TokenSpan(0, len(self.written), str(self.live.running)),)
-    )  # fmt: skip
+    )
     assert "and names [] alone" in _broken()
 
 
 def test_a_layer_that_is_named_without_cause_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         SwarmRequest, "spans", lambda self, *_: (TokenSpan(0, len(self.written), "0-3", tuple(range(DEPTH)), COMPLETE),)
-    )  # fmt: skip
+    )
     assert "names without cause" in _broken()
 
 

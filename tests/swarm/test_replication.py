@@ -30,11 +30,14 @@ def test_a_second_copy_is_less_needed_than_that_of_a_layer_that_matters_more(min
     assert made._is_less_needed(A, B, 2) is is_less
 
 
-@pytest.mark.parametrize(("importance", "copies"), [
-    ({0: 1.0, 1: 2.0}, {A: 1, B: 2}),  # the more important layer takes the second copy of the less important
-    ({0: 2.0, 1: 1.0}, {A: 2, B: 1}),
-    ({0: 1.0, 1: 1.0}, {A: 2, B: 1}),  # of equals nothing moves
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("importance", "copies"),
+    [
+        ({0: 1.0, 1: 2.0}, {A: 1, B: 2}),  # the more important layer takes the second copy of the less important
+        ({0: 2.0, 1: 1.0}, {A: 2, B: 1}),
+        ({0: 1.0, 1: 1.0}, {A: 2, B: 1}),  # of equals nothing moves
+    ],
+)
 def test_a_second_copy_gives_way_to_that_of_a_more_important_layer(
     importance: dict[int, float], copies: dict[RemoteLayer, int]
 ) -> None:
@@ -50,11 +53,14 @@ def test_a_last_copy_never_gives_way() -> None:
     assert made.copies == {A: 1, B: 0}, "the layer that is held stays, however important the other is"
 
 
-@pytest.mark.parametrize(("beside", "apart", "chosen"), [
-    ((C, D, E), (E, F), "beside"),  # 4 against 3 * 1.5
-    ((C, D, E, F), (E, F), "apart"),  # 5 against 3 * 1.5
-    ((C,), (), "apart"),  # 2 against 1 * 1.5
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("beside", "apart", "chosen"),
+    [
+        ((C, D, E), (E, F), "beside"),  # 4 against 3 * 1.5
+        ((C, D, E, F), (E, F), "apart"),  # 5 against 3 * 1.5
+        ((C,), (), "apart"),  # 2 against 1 * 1.5
+    ],
+)
 def test_a_node_without_a_neighbour_counts_as_half_as_much_again(
     beside: tuple[RemoteLayer, ...], apart: tuple[RemoteLayer, ...], chosen: str
 ) -> None:

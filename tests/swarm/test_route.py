@@ -67,11 +67,15 @@ def drawn_offers(chance: random.Random, layers: Sequence[RemoteLayer], nodes: in
             held[node].add(layer)
     return tuple(
         Offer(
-            f"n{number}", frozenset(each), chance.uniform(0.1, 3), chance.uniform(0.1, 1), chance.uniform(1, 50),
+            f"n{number}",
+            frozenset(each),
+            chance.uniform(0.1, 3),
+            chance.uniform(0.1, 1),
+            chance.uniform(1, 50),
             chance.choice([0, 0, 1, 3]),
         )
         for number, each in enumerate(held)
-    )  # fmt: skip
+    )
 
 
 PRICES = [Prices(energy=0.05), Prices(latency=0.0, energy=1.0), Prices(1.0, 2.0, 0.1)]

@@ -20,10 +20,21 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
     *(
         (Decoding, {"max_new_tokens": 4, name: value}, rf"^{name} is .*; write ")
         for name, value in (
-            ("max_new_tokens", 0), ("min_new_tokens", 5), ("min_new_tokens", -1), ("temperature", -0.1),
-            ("temperature", math.nan), ("top_p", 0.0), ("top_p", 1.1), ("top_p", math.nan), ("top_k", -1),
-            ("repetition_penalty", 0.0), ("repetition_penalty", math.inf), ("stop", ("",)),
-            ("stop", tuple("abcdefghijklmnopq")), ("stop", ("a" * 2_000,)), ("seed", 2**63),
+            ("max_new_tokens", 0),
+            ("min_new_tokens", 5),
+            ("min_new_tokens", -1),
+            ("temperature", -0.1),
+            ("temperature", math.nan),
+            ("top_p", 0.0),
+            ("top_p", 1.1),
+            ("top_p", math.nan),
+            ("top_k", -1),
+            ("repetition_penalty", 0.0),
+            ("repetition_penalty", math.inf),
+            ("stop", ("",)),
+            ("stop", tuple("abcdefghijklmnopq")),
+            ("stop", ("a" * 2_000,)),
+            ("seed", 2**63),
         )
     ),
     (Prices, {"energy": -1}, "the price of energy is a number from 0, not -1"),
@@ -42,7 +53,7 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
         (ServeSettings, {name: value}, name)
         for name, value in (("port", 70_000), ("temperature", 3.0), ("most_running", 0), ("body_seconds", -1.0))
     ),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(("kind", "values", "words"), REFUSED)

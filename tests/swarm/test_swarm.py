@@ -128,9 +128,7 @@ def test_below_the_quorum_is_a_refusal_with_the_reason(demo: Stack) -> None:
         with pytest.raises(BelowQuorum, match="3 of 12 layers are live and the quorum is 4 layers; missing: 0-8"):
             swarm.generate(IDS, max_new_tokens=4)
         assert swarm.overview().refused == 1
-        assert swarm.run(swarm.ready()) == (
-            False, "3 of 12 layers are live and the quorum is 4 layers; missing: 0-8"
-        )  # fmt: skip
+        assert swarm.run(swarm.ready()) == (False, "3 of 12 layers are live and the quorum is 4 layers; missing: 0-8")
 
 
 def test_what_nodes_held_that_stay_away_others_take_up(demo: Stack) -> None:

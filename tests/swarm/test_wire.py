@@ -18,9 +18,16 @@ from layerwise.swarm.messages import Array, Hop, Pass, Release, RemoteLayer, Rem
 from layerwise.swarm.wire import Calls, encode, selected, to_array, to_tensor
 
 DTYPES = (
-    torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool,
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
     torch.complex64,
-)  # fmt: skip
+)
 
 
 def normal(*shape: int) -> Tensor:
@@ -128,8 +135,13 @@ def test_a_message_arrives_as_it_left_and_nothing_else_is_made_of_bytes() -> Non
     assert pack([replace(message, number=4)]) != pack([message])
     packb = msgspec.msgpack.encode
     for wrong in (
-        packb([("Popen", {"args": "ls"})]), packb([("Hop", {"request": "request"})]),
-        packb([("Release", {"request": 3})]), packb("Hop"), packb(["Hop"]), packed[:-1], b"",
-    ):  # fmt: skip
+        packb([("Popen", {"args": "ls"})]),
+        packb([("Hop", {"request": "request"})]),
+        packb([("Release", {"request": 3})]),
+        packb("Hop"),
+        packb(["Hop"]),
+        packed[:-1],
+        b"",
+    ):
         with pytest.raises(SwarmError, match="is no message of this layerwise"):
             unpack(wrong)

@@ -45,9 +45,15 @@ EXAMPLES = 21
 """In batches of 8, so that the last batch of an epoch is never full: 3 steps an epoch."""
 
 SETTINGS = Settings(
-    epochs=2, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2, gradient_accumulation_steps=2,
+    epochs=2,
+    batch_size=8,
+    evals=3,
+    learning_rate=1e-2,
+    schedule="linear",
+    warmup=0.2,
+    gradient_accumulation_steps=2,
     from_scratch_factor=1,
-)  # fmt: skip
+)
 """Six steps; checkpoints behind the steps 2, 4 and 6, in the middle of epochs."""
 SHORT: dict[str, Any] = {"evals": 2, "gradient_accumulation_steps": 1}
 """Of one pass each; checkpoints behind the third and the last."""
@@ -60,14 +66,15 @@ SAMPLERS: dict[str, Sampler] = {
 
 LAYERS = (0, 1, 2, 3)
 EVENTFUL = GrowthSchedule(
-    "eventful", DEPTH,
+    "eventful",
+    DEPTH,
     (
         Phase("core", 0.25, (1,), embedding=False, head=False, present=(0, 1), shape="linear", warmup=0.4),
         Phase("stack", 0.25, LAYERS, copies=((2, 1),), drop=(0.1, 0.6), redraw=(0,), scale=((1, 0.5),), rate=0.5),
         Phase("drawn", 0.25, LAYERS, sample=1, every=2, head=False, optimizer="drop"),
         Phase("top", 0.25, (1, 2), embedding=False, cached=True, shape="cosine", optimizer="drop"),
     ),
-)  # fmt: skip
+)
 """Every field of a phase, in four phases of three steps."""
 UNCACHED = replace(EVENTFUL, phases=tuple(replace(each, cached=False) for each in EVENTFUL.phases))
 
@@ -170,8 +177,13 @@ def pretrains(dropout: float) -> Kind:
 
 
 REPRESENTATIVE = (
-    "layershuffle", "layershuffle-position", "layershuffle-predict", "layerdrop", "wiring-softmax", *SAMPLERS,
-)  # fmt: skip
+    "layershuffle",
+    "layershuffle-position",
+    "layershuffle-predict",
+    "layerdrop",
+    "wiring-softmax",
+    *SAMPLERS,
+)
 """One recipe of every way of drawing: an order, parts of its own, layers left out, a wiring, weights that rest."""
 BY_METHOD = (*METHODS, *SAMPLERS, "retrained-2")
 HEALED: tuple[Method, ...] = ("lora", "full", "tail")

@@ -19,9 +19,16 @@ def tiny_bert(folder: Path, words: list[str] = WORDS, seed: int = 0) -> Path:
     torch.manual_seed(seed)
     tokenizer = word_tokenizer(words)
     config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2,
-        max_position_embeddings=64, initializer_range=0.2, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     BertForMaskedLM(config).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -41,6 +48,12 @@ def planted(count: int = 240, *, random_labels: bool = False, metric: str = "mcc
     examples = tuple(rows.values())
     cuts = (count // 2, 3 * count // 4)
     return Task(
-        "glue", "planted", ("without", "with"), metric, examples[: cuts[0]], examples[cuts[0] : cuts[1]],
-        examples[cuts[1] :], also=("accuracy",),
-    )  # fmt: skip
+        "glue",
+        "planted",
+        ("without", "with"),
+        metric,
+        examples[: cuts[0]],
+        examples[cuts[0] : cuts[1]],
+        examples[cuts[1] :],
+        also=("accuracy",),
+    )

@@ -22,6 +22,13 @@ TEXT = pretraining_text(
     TOKENIZER, "words", {"train": documents(0, 16), "validation": documents(16, 3), "test": documents(19, 8)}
 )
 RECIPE = pretraining_recipe(
-    "tiny", steps=STEPS, batch_size=8, lengths=(16, 48), short=0.67, evals=3, learning_rate=5e-3, dropout=0.1,
+    "tiny",
+    steps=STEPS,
+    batch_size=8,
+    lengths=(16, 48),
+    short=0.67,
+    evals=3,
+    learning_rate=5e-3,
+    dropout=0.1,
     vocabulary=None,
-)  # fmt: skip
+)

@@ -29,9 +29,10 @@ DEPTH = 3
 SETTINGS = Settings(epochs=2, batch_size=8, evals=2, learning_rate=1e-3)
 QUIET: dict[str, Any] = {"use_cpu": True}
 GROWTH = GrowthSchedule(
-    "growth", DEPTH,
+    "growth",
+    DEPTH,
     (Phase("core", 0.5, (1,), embedding=False, head=False, present=(0, 1)), Phase("all", 0.5, (0, 1, 2))),
-)  # fmt: skip
+)
 GROWN = GrowthVariant(GROWTH, 6, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
 
 
@@ -56,7 +57,7 @@ def trained(what: Recipe, folder: Path, *, compiled: bool) -> dict[str, Tensor]:
         pytest.param(grown(SETTINGS, GROWN), 5, marks=pytest.mark.slow),
     ],
     ids=lambda what: getattr(what, "arm", None),
-)  # fmt: skip
+)
 def test_blocks_are_compiled_for_training_and_for_validation_whatever_is_drawn(
     what: Recipe, most: int, graphs: CompileCounterWithBackend, tmp_path: Path
 ) -> None:

@@ -46,9 +46,18 @@ from train.sharded_script import compare_all
 from train.tiny_models import rooted, same_weights
 
 ONE = (
-    "growth", "with dropout", "heal full", "pretraining with dropout", "heal lora", "heal tail", "draft",
-    "layershuffle-position", "layershuffle-predict", "wiring-softmax", "layerdrop",
-)  # fmt: skip
+    "growth",
+    "with dropout",
+    "heal full",
+    "pretraining with dropout",
+    "heal lora",
+    "heal tail",
+    "draft",
+    "layershuffle-position",
+    "layershuffle-predict",
+    "wiring-softmax",
+    "layerdrop",
+)
 """What one process trains; the first three also in the fast tests."""
 
 Straight = Callable[[str], tuple[Path, Noted, TrainingRecord]]
@@ -163,10 +172,11 @@ ANOTHER: dict[str, tuple[Any, str]] = {
     "base": ("another", "it begins from another model"),
     "data": ("another", "it learns from other examples"),
     "recipe": (
-        {"settings": {"learning_rate": 0.02, "epochs": 2}}, "its learning_rate is 0.01, and 0.02 was asked for",
+        {"settings": {"learning_rate": 0.02, "epochs": 2}},
+        "its learning_rate is 0.01, and 0.02 was asked for",
     ),
     "seed": (2, "its seed is 1, and 2 was asked for"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", ANOTHER)
@@ -174,9 +184,9 @@ ANOTHER: dict[str, tuple[Any, str]] = {
 def test_a_folder_of_another_training_is_refused_with_what_differs(finished: bool, name: str, tmp_path: Path) -> None:
     if finished:
         (tmp_path / MODEL).mkdir()
-        TrainingRecord(
-            **ASKED, arm="a", data_name="n", steps=1, epochs=1, examples=1, seconds=1, best_step=1
-        ).write(tmp_path / MODEL)  # fmt: skip
+        TrainingRecord(**ASKED, arm="a", data_name="n", steps=1, epochs=1, examples=1, seconds=1, best_step=1).write(
+            tmp_path / MODEL
+        )
     else:
         (tmp_path / CONFIG).write_text(json.dumps(ASKED))
 
@@ -240,10 +250,16 @@ def test_killed_at_drawn_writes_of_its_whole_life_it_ends_with_the_same_weights(
 
 
 RECOMPUTED = [
-    ("layershuffle-position", False), ("layershuffle-predict", True), ("wiring-softmax", False), ("growth", False),
-    ("draft", True), ("layershuffle-position", True), ("layershuffle-predict", False), ("wiring-softmax", True),
+    ("layershuffle-position", False),
+    ("layershuffle-predict", True),
+    ("wiring-softmax", False),
+    ("growth", False),
+    ("draft", True),
+    ("layershuffle-position", True),
+    ("layershuffle-predict", False),
+    ("wiring-softmax", True),
     ("draft", False),
-]  # fmt: skip
+]
 """A reentrant pass learns nothing behind layers that are frozen, as torch warns, and a phase of growth begins so."""
 
 
@@ -291,9 +307,13 @@ FAMILIES: dict[str, tuple[str, ...]] = {
 }
 SHARDED = ("wiring-softmax", "two layers", "uncached", "pretraining")
 STOPPED = {
-    "layershuffle": 5, "two layers, in shards": 4, "growth": 11, "uncached, in shards": 5, "pretraining": 3,
+    "layershuffle": 5,
+    "two layers, in shards": 4,
+    "growth": 11,
+    "uncached, in shards": 5,
+    "pretraining": 3,
     "pretraining, in shards": 5,
-}  # fmt: skip
+}
 """Of two layers that never learn there are no moments that could be loaded."""
 SHARED_OUT = {"layershuffle": 3, "growth": 11, "pretraining": 3, "heal full": 3}
 """What is begun by one process and ended by two, and the other way round."""

@@ -63,9 +63,13 @@ def test_workers_that_live_on_learn_of_the_epoch() -> None:
     splits = tiny_digits("crop")
     examples = ReproducibleDataset(splits.train, seed=4)
     loader = DataLoader(
-        examples, batch_size=8, collate_fn=splits.collate, num_workers=1, persistent_workers=True,
+        examples,
+        batch_size=8,
+        collate_fn=splits.collate,
+        num_workers=1,
+        persistent_workers=True,
         multiprocessing_context="fork",
-    )  # fmt: skip
+    )
     for epoch in (0, 1):
         examples.set_epoch(epoch)
         read = torch.cat([batch["pixel_values"] for batch in loader])

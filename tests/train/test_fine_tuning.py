@@ -37,9 +37,14 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bert")
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(word_tokenizer(WORDS)), hidden_size=32, intermediate_size=64, num_hidden_layers=DEPTH,
-        num_attention_heads=2, max_position_embeddings=64, initializer_range=0.2,
-    )  # fmt: skip
+        vocab_size=len(word_tokenizer(WORDS)),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        initializer_range=0.2,
+    )
     BertForMaskedLM(config).save_pretrained(folder)
     word_tokenizer(WORDS).save_pretrained(folder)
     return folder
@@ -209,9 +214,7 @@ CURVED = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=2)
 @pytest.mark.slow
 def test_training_is_the_same_with_and_without_a_curve(tmp_path: Path) -> None:
     model, task = tiny_bert(tmp_path / "bert"), planted(64)
-    plain, followed = (
-        fine_tune(model, task, replace(CURVED, evals=evals), 0, device="cpu") for evals in (0, 3)
-    )  # fmt: skip
+    plain, followed = (fine_tune(model, task, replace(CURVED, evals=evals), 0, device="cpu") for evals in (0, 3))
     assert (plain.curve, plain.step_seconds) == ((), None)
     assert replace(followed, seconds=plain.seconds, curve=(), step_seconds=None) == plain
     assert [point.step for point in followed.curve] == [1, 2, 4], "two steps an epoch, and the points of the curve"

@@ -74,9 +74,14 @@ def trainer_of(
 @MODELS
 def test_gradients_are_those_of_a_loop_by_hand(make: Make, read: Any, plan: str, passes: int, tmp_path: Path) -> None:
     trainer = trainer_of(
-        make(), read(), Fixed(Plan.parse(plan)), tmp_path, max_steps=1,
-        per_device_train_batch_size=8 // passes, gradient_accumulation_steps=passes,
-    )  # fmt: skip
+        make(),
+        read(),
+        Fixed(Plan.parse(plan)),
+        tmp_path,
+        max_steps=1,
+        per_device_train_batch_size=8 // passes,
+        gradient_accumulation_steps=passes,
+    )
     noted = FirstStep().of(trainer)
     model, order = make(), Plan.parse(plan).order()
     assert len(noted.batches) == passes
@@ -114,9 +119,14 @@ def test_without_a_plan_the_losses_are_the_plain_trainers_to_the_bit(make: Make,
 
 def test_plans_are_those_of_the_draws(tmp_path: Path) -> None:
     trainer = trainer_of(
-        tiny_vit(), tiny_digits(), Shuffle(), tmp_path, gradient_accumulation_steps=2,
-        per_device_train_batch_size=2, max_steps=3,
-    )  # fmt: skip
+        tiny_vit(),
+        tiny_digits(),
+        Shuffle(),
+        tmp_path,
+        gradient_accumulation_steps=2,
+        per_device_train_batch_size=2,
+        max_steps=3,
+    )
     trainer.train()
     draws = SeededSampler(Shuffle(), 3, 5, "training")
     assert trainer.plans == [draws.at(step, one) for step in range(3) for one in range(2)]
@@ -125,9 +135,14 @@ def test_plans_are_those_of_the_draws(tmp_path: Path) -> None:
 
 def test_every_validation_is_under_the_same_plans(tmp_path: Path) -> None:
     trainer = trainer_of(
-        tiny_vit(), tiny_digits(), Shuffle(), tmp_path, eval_strategy="steps", eval_steps=2,
+        tiny_vit(),
+        tiny_digits(),
+        Shuffle(),
+        tmp_path,
+        eval_strategy="steps",
+        eval_steps=2,
         per_device_eval_batch_size=5,
-    )  # fmt: skip
+    )
     trainer.train()
     draws = SeededSampler(Shuffle(), 3, 0, "validation")
     assert trainer.validated == [[draws.at(batch) for batch in range(4)]] * 2
@@ -153,9 +168,15 @@ def test_a_gradient_that_is_not_finite_stops_before_the_weights(
     """The loss stays finite, so that only the gradient tells; with two passes, that of the first one alone."""
     model = rooted(make(), lambda: trainer.state.global_step == 2 and len(trainer.losses) == 2 * passes)
     trainer = trainer_of(
-        model, read(), Shuffle(), tmp_path, save_strategy="steps", save_steps=1, max_grad_norm=clip,
+        model,
+        read(),
+        Shuffle(),
+        tmp_path,
+        save_strategy="steps",
+        save_steps=1,
+        max_grad_norm=clip,
         gradient_accumulation_steps=passes,
-    )  # fmt: skip
+    )
     with pytest.raises(TrainError) as caught:
         trainer.train()
     draws = SeededSampler(Shuffle(), 3, 5, "training")

@@ -84,8 +84,11 @@ def test_a_training_that_was_killed_before_its_model_was_written_takes_no_furthe
 def test_what_a_training_is_names_its_base_its_data_its_recipe_and_its_seed() -> None:
     chosen, splits = recipe("layershuffle", Options(SETTINGS), DEPTH), tiny_digits()
     assert training.training_config(_base(), splits, chosen, 3) == {
-        "base": "tiny_vit", "data": splits.digest, "recipe": chosen.to_json(), "seed": 3,
-    }  # fmt: skip
+        "base": "tiny_vit",
+        "data": splits.digest,
+        "recipe": chosen.to_json(),
+        "seed": 3,
+    }
 
 
 @MODELS
@@ -221,9 +224,14 @@ def test_texts_are_read_beside_texts_of_like_length(tmp_path: Path, monkeypatch:
 def test_the_progress_is_told_step_by_step(tmp_path: Path) -> None:
     told: list[tuple[int, int, float | None]] = []
     train(
-        _base(), tiny_digits(), recipe("sequential", Options(SETTINGS), DEPTH), 1, tmp_path, arguments=QUIET,
+        _base(),
+        tiny_digits(),
+        recipe("sequential", Options(SETTINGS), DEPTH),
+        1,
+        tmp_path,
+        arguments=QUIET,
         progress=lambda *news: told.append(news),
-    )  # fmt: skip
+    )
     assert [(step, steps) for step, steps, _ in told] == [(step, 9) for step in range(1, 10)]
     assert told[-1][2] is not None
 

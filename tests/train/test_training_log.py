@@ -29,9 +29,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 ARGUMENTS = SimpleNamespace(
-    per_device_train_batch_size=4, gradient_accumulation_steps=2, world_size=2, peak_flops=None,
+    per_device_train_batch_size=4,
+    gradient_accumulation_steps=2,
+    world_size=2,
+    peak_flops=None,
     device=torch.device("cpu"),
-)  # fmt: skip
+)
 
 
 def test_a_step_is_timed_without_the_validation_and_the_saving_before_it(clock: Any) -> None:
@@ -72,11 +75,17 @@ def test_what_steps_read_waited_for_and_used_is_that_of_the_steps_since_the_last
 @pytest.mark.parametrize(
     ("device", "half", "float32"),
     [
-        ("NVIDIA H100 80GB HBM3", 989.4, 66.9), ("NVIDIA H100 PCIe", 756.0, 51.2), ("NVIDIA H200", 989.4, 66.9),
-        ("NVIDIA A100-SXM4-80GB", 312.0, 19.5), ("NVIDIA L4", 121.0, 30.3), ("NVIDIA L40S", 362.0, 91.6),
-        ("NVIDIA GeForce RTX 4090", 165.2, 82.6), ("Tesla T4", 65.0, 8.1), ("NVIDIA L400", None, None),
+        ("NVIDIA H100 80GB HBM3", 989.4, 66.9),
+        ("NVIDIA H100 PCIe", 756.0, 51.2),
+        ("NVIDIA H200", 989.4, 66.9),
+        ("NVIDIA A100-SXM4-80GB", 312.0, 19.5),
+        ("NVIDIA L4", 121.0, 30.3),
+        ("NVIDIA L40S", 362.0, 91.6),
+        ("NVIDIA GeForce RTX 4090", 165.2, 82.6),
+        ("Tesla T4", 65.0, 8.1),
+        ("NVIDIA L400", None, None),
     ],
-)  # fmt: skip
+)
 def test_the_peak_of_a_device_is_found_by_its_name(device: str, half: float | None, float32: float | None) -> None:
     found = [peak_of(device, precision) for precision in ("bfloat16", "float32")]
     assert found == [each and pytest.approx(each * 1e12) for each in (half, float32)]
@@ -115,9 +124,13 @@ def test_a_tracker_is_told_the_pace_and_its_run_ends_with_the_training(
     monkeypatch.setitem(sys.modules[INTEGRATIONS].INTEGRATION_TO_CALLBACK, "wandb", Tracker)
     settings = Settings(epochs=2, batch_size=8, evals=1)
     record = train(
-        Base(lambda: load(tiny_llama()), "tiny"), tiny_text(longest=8), Recipe("plain", settings), 1, tmp_path,
+        Base(lambda: load(tiny_llama()), "tiny"),
+        tiny_text(longest=8),
+        Recipe("plain", settings),
+        1,
+        tmp_path,
         arguments={"use_cpu": True, "report_to": ["wandb"], "peak_flops": 1e9},
-    )  # fmt: skip
+    )
     told: dict[str, float] = {}
     for logs in Tracker.told:
         told |= logs

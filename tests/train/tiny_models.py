@@ -45,10 +45,18 @@ def tiny_vit(depth: int = 3, dropout: float = 0.0, seed: int = 0) -> ViT:
     """A vision transformer for digits whose layers matter."""
     torch.manual_seed(seed)
     config = ViTConfig(
-        hidden_size=WIDTH, intermediate_size=24, num_hidden_layers=depth, num_attention_heads=2, image_size=8,
-        patch_size=4, num_channels=1, num_labels=10, initializer_range=0.2, hidden_dropout_prob=dropout,
+        hidden_size=WIDTH,
+        intermediate_size=24,
+        num_hidden_layers=depth,
+        num_attention_heads=2,
+        image_size=8,
+        patch_size=4,
+        num_channels=1,
+        num_labels=10,
+        initializer_range=0.2,
+        hidden_dropout_prob=dropout,
         attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+    )
     return ViT(config).eval()
 
 
@@ -56,10 +64,19 @@ def tiny_llama(depth: int = 3, seed: int = 0) -> LlamaForCausalLM:
     """A decoder whose layers matter."""
     torch.manual_seed(seed)
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=WIDTH, intermediate_size=24, num_hidden_layers=depth,
-        num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=32, initializer_range=0.2,
-        use_cache=False, bos_token_id=1, eos_token_id=2, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        hidden_size=WIDTH,
+        intermediate_size=24,
+        num_hidden_layers=depth,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=32,
+        initializer_range=0.2,
+        use_cache=False,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
     return LlamaForCausalLM(config).eval()
 
 
@@ -67,9 +84,11 @@ def tiny_digits(augmentation: str = "none", train: int = 24, validation: int = 2
     """The first digits of each split."""
     whole = _all_digits(augmentation)
     return replace(
-        whole, train=_first(whole.train, train), validation=_first(whole.validation, validation),
+        whole,
+        train=_first(whole.train, train),
+        validation=_first(whole.validation, validation),
         test=_first(whole.test, validation),
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -125,11 +144,21 @@ def rooted(model: nn.Module, when: Callable[[], bool] = lambda: True) -> nn.Modu
 def arguments(folder: Path, **options: Any) -> TrainingArguments:
     """The arguments of a Trainer that is quiet, on the processor, and as exact as it can be."""
     defaults: dict[str, Any] = {
-        "output_dir": str(folder), "max_steps": 4, "per_device_train_batch_size": 4, "learning_rate": 1e-2,
-        "lr_scheduler_type": "constant", "report_to": "none", "disable_tqdm": True, "remove_unused_columns": False,
-        "label_names": ["labels"], "dataloader_pin_memory": False, "use_cpu": True, "save_strategy": "no",
-        "logging_strategy": "no", "max_grad_norm": 0.0,
-    }  # fmt: skip
+        "output_dir": str(folder),
+        "max_steps": 4,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "lr_scheduler_type": "constant",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "remove_unused_columns": False,
+        "label_names": ["labels"],
+        "dataloader_pin_memory": False,
+        "use_cpu": True,
+        "save_strategy": "no",
+        "logging_strategy": "no",
+        "max_grad_norm": 0.0,
+    }
     return TrainingArguments(**{**defaults, **options})
 
 
@@ -181,18 +210,29 @@ class FirstStep(TrainerCallback):
 
 
 def plan_trainer(
-    stack: Stack, splits: Splits, folder: Path, draws: Sampler = IN_ORDER, validation: Sampler = IN_ORDER,
-    made: type[PlanTrainer] = PlanTrainer, own: Mapping[str, Any] | None = None, **options: Any,
-) -> Any:  # fmt: skip
+    stack: Stack,
+    splits: Splits,
+    folder: Path,
+    draws: Sampler = IN_ORDER,
+    validation: Sampler = IN_ORDER,
+    made: type[PlanTrainer] = PlanTrainer,
+    own: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Any:
     """A `PlanTrainer`, or one `made` with more options of its `own`, whose passes are drawn; `options` are arguments.
 
     It may make a step without a training around it.
     """
     set_seed(3)
     trainer = made(
-        stack=stack, draws=SeededSampler(draws, stack.depth, 5, "training"),
-        validation=SeededSampler(validation, stack.depth, 0, "validation"), args=arguments(folder, **options),
-        data_collator=splits.collate, train_dataset=splits.train, eval_dataset=splits.validation, **(own or {}),
-    )  # fmt: skip
+        stack=stack,
+        draws=SeededSampler(draws, stack.depth, 5, "training"),
+        validation=SeededSampler(validation, stack.depth, 0, "validation"),
+        args=arguments(folder, **options),
+        data_collator=splits.collate,
+        train_dataset=splits.train,
+        eval_dataset=splits.validation,
+        **(own or {}),
+    )
     trainer.current_gradient_accumulation_steps = 1
     return trainer

@@ -102,8 +102,12 @@ def _layerwise(words: Sequence[str], work: Path) -> None:
     variables = {"PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
         [sys.executable, "-m", "layerwise", *words],
-        cwd=work, env={**os.environ, **variables}, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        cwd=work,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         raise RuntimeError(f"layerwise {shlex.join(words)} ended with {done.returncode}:\n{done.stderr[-4000:]}")
 

@@ -58,9 +58,16 @@ def vit(folder: Path) -> None:
     """A vision transformer for grey images of 8 x 8 pixels with random weights."""
     torch.manual_seed(0)
     config = ViTConfig(
-        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=IMAGE_DEPTH,
-        num_attention_heads=2, num_labels=10, initializer_range=0.2,
-    )  # fmt: skip
+        image_size=8,
+        patch_size=4,
+        num_channels=1,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=IMAGE_DEPTH,
+        num_attention_heads=2,
+        num_labels=10,
+        initializer_range=0.2,
+    )
     ViTForImageClassification(config).save_pretrained(folder)
 
 
@@ -81,6 +88,12 @@ INPUTS = {"words": words, "grammar": grammar, "llama_config": llama_config, "lla
 
 def _llama() -> LlamaConfig:
     return LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=DEPTH, num_attention_heads=2,
-        max_position_embeddings=64, use_cache=True, initializer_range=0.3,
-    )  # fmt: skip
+        vocab_size=VOCABULARY,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        use_cache=True,
+        initializer_range=0.3,
+    )

@@ -70,9 +70,13 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(
-    mutants: Collection[Mutant], locations: Mapping[int, Location | Missing], kept: results.Results, copy: TreeCopy,
-    coverage: LineCoverage, minutes: float,
-) -> None:  # fmt: skip
+    mutants: Collection[Mutant],
+    locations: Mapping[int, Location | Missing],
+    kept: results.Results,
+    copy: TreeCopy,
+    coverage: LineCoverage,
+    minutes: float,
+) -> None:
     """Judge the mutants that have no outcome yet, then run the tests that killed without any mutant."""
     failing = [name for name, test in coverage.tests.items() if not test.passes]
     print(f"{len(coverage.tests)} fast tests, {len(failing)} fail without a mutant: {failing}", flush=True)

@@ -59,18 +59,28 @@ def mutant_of(name: int, file: str, source: str, change: Change) -> Mutant:
     assert mutated_source is not None
     mutated, mutated_index = at(definitions(file, mutated_source), change.start)
     return Mutant(
-        name, file, definition.name, change.start[0], index, change.operator, alike.index(change),
-        mutated.statements[mutated_index].text, mutated.statements[mutated_index].form,
-        tuple(statement.text for statement in definition.statements), definition.forms,
-    )  # fmt: skip
+        name,
+        file,
+        definition.name,
+        change.start[0],
+        index,
+        change.operator,
+        alike.index(change),
+        mutated.statements[mutated_index].text,
+        mutated.statements[mutated_index].form,
+        tuple(statement.text for statement in definition.statements),
+        definition.forms,
+    )
 
 
 def _annotations(source: str) -> list[tuple[Position, Position]]:
     """Where annotations stand: they are never evaluated, so that a change of one changes nothing."""
     nodes = [
-        annotation for node in ast.walk(ast.parse(source))
-        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None)) if annotation is not None
-    ]  # fmt: skip
+        annotation
+        for node in ast.walk(ast.parse(source))
+        for annotation in (getattr(node, "annotation", None), getattr(node, "returns", None))
+        if annotation is not None
+    ]
     return [((each.lineno, each.col_offset), (each.end_lineno, each.end_col_offset)) for each in nodes]
 
 

@@ -20,16 +20,28 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PRELOADED = (
-    "torch", "torch.nn.functional", "numpy", "scipy.stats", "scipy.optimize", "sklearn.linear_model", "transformers",
-    "transformers.trainer", "transformers.models.llama.modeling_llama", "datasets", "pyarrow", "accelerate",
-    "safetensors.torch", "tokenizers", "PIL.Image", "yaml", "typer", "rich.progress",
-)  # fmt: skip
+    "torch",
+    "torch.nn.functional",
+    "numpy",
+    "scipy.stats",
+    "scipy.optimize",
+    "sklearn.linear_model",
+    "transformers",
+    "transformers.trainer",
+    "transformers.models.llama.modeling_llama",
+    "datasets",
+    "pyarrow",
+    "accelerate",
+    "safetensors.torch",
+    "tokenizers",
+    "PIL.Image",
+    "yaml",
+    "typer",
+    "rich.progress",
+)
 # No plugin that writes into the tree, and no examples that Hypothesis remembers from another run.
 # The preloaded libraries hold modules whose pytest plugins cannot be rewritten any more, which pytest warns of.
-OPTIONS = (
-    "-p", "no:cacheprovider", "--hypothesis-seed=0",
-    "-W", "ignore::pytest.PytestAssertRewriteWarning",
-)  # fmt: skip
+OPTIONS = ("-p", "no:cacheprovider", "--hypothesis-seed=0", "-W", "ignore::pytest.PytestAssertRewriteWarning")
 MEMORY = 14 * 2**30
 _END_WITH_PARENT = 1  # PR_SET_PDEATHSIG of Linux: which signal a process gets when its parent has ended
 

@@ -53,9 +53,14 @@ def card_path(model: Path) -> Path:
 
 
 def write_card(
-    model: Path, *, name: str, command: str, versions: Mapping[str, str], tables: Sequence[CardTable] = (),
+    model: Path,
+    *,
+    name: str,
+    command: str,
+    versions: Mapping[str, str],
+    tables: Sequence[CardTable] = (),
     origin: Origin | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """Write the card of a checkpoint, and return its text.
 
     `name` heads it, `command` is what wrote the folder, or the file, and `origin` what of, where no record in the
@@ -67,9 +72,14 @@ def write_card(
 
 
 def card_text(
-    model: Path, *, name: str, command: str, versions: Mapping[str, str], tables: Sequence[CardTable] = (),
+    model: Path,
+    *,
+    name: str,
+    command: str,
+    versions: Mapping[str, str],
+    tables: Sequence[CardTable] = (),
     origin: Origin | None = None,
-) -> str:  # fmt: skip
+) -> str:
     """The text of a card; see `write_card`."""
     from huggingface_hub import ModelCardData
 
@@ -167,9 +177,7 @@ def _plan_section(plan: Plan) -> Iterator[str]:
     yield f"```text\n{picture(plan, CELLS)}\n\n{LEGEND}\n```"
 
 
-def _base_section(
-    bases: Sequence[BaseModelInfo], weights: Mapping[str, str], head: str | None
-) -> Iterator[str]:  # fmt: skip
+def _base_section(bases: Sequence[BaseModelInfo], weights: Mapping[str, str], head: str | None) -> Iterator[str]:
     yield f"## Base model{'s' * (len(bases) > 1)}"
     heads = ("in the plan", "model", "licence", "SHA-256 of its weights and configuration")
     rows = [

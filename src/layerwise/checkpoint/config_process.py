@@ -33,8 +33,11 @@ def without_torch(
     ended = subprocess.run(
         [sys.executable, "-m", __name__],
         input=json.dumps({"settings": settings, "groups": groups, "order": list(order), "path": path}),
-        capture_output=True, text=True, check=False, env={**os.environ, "TRANSFORMERS_VERBOSITY": "error"},
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "TRANSFORMERS_VERBOSITY": "error"},
+    )
     if ended.returncode:
         raise UnresolvedNames(ended.stderr.strip().splitlines()[-1] if ended.stderr.strip() else "no configuration")
     result = json.loads(ended.stdout)

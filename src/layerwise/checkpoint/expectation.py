@@ -30,10 +30,19 @@ from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
 from layerwise.stack.load import model_class
 
 _DTYPES = {
-    "F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-    "I32": torch.int32, "I16": torch.int16, "I8": torch.int8, "U8": torch.uint8, "BOOL": torch.bool,
-    "F8_E4M3": torch.float8_e4m3fn, "F8_E5M2": torch.float8_e5m2,
-}  # fmt: skip
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+}
 
 
 @dataclass(frozen=True)
@@ -101,9 +110,14 @@ class Expectation:
         }
         with quiet_transformers():
             model, report = from_pretrained(
-                self.kind, None, config=config, state_dict=state, device_map={"": "meta"}, output_loading_info=True,
+                self.kind,
+                None,
+                config=config,
+                state_dict=state,
+                device_map={"": "meta"},
+                output_loading_info=True,
                 ignore_mismatched_sizes=True,
-            )  # fmt: skip
+            )
         missing, unexpected = set(report["missing_keys"]), set(report["unexpected_keys"])
         shapes = {f"{name} is {tuple(have)}, not {tuple(want)}" for name, have, want in report["mismatched_keys"]}
         if quantised:

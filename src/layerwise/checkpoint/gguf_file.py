@@ -139,9 +139,7 @@ def _unquantisable(tensor: GGUFTensor, wanted: WeightType) -> str:
     return ""
 
 
-def _pieces(
-    file: GGUFFile, planned: PlannedFile, rewritten: Mapping[str, Rewritten]
-) -> Iterator[bytes | Range]:  # fmt: skip
+def _pieces(file: GGUFFile, planned: PlannedFile, rewritten: Mapping[str, Rewritten]) -> Iterator[bytes | Range]:
     """The bytes of the new file: those that change as they are, and all others as ranges of the old one."""
     if not rewritten and not planned.changed and planned.tensors == tuple(file.tensors.items()):
         yield file.path, 0, file.size

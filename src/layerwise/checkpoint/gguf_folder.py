@@ -55,8 +55,10 @@ def of_folders(
         if model is None or (weight is None and match is None):
             continue
         if weight is None or len(weight.tensors) > 1:
-            raise UnsupportedModel(f"{tensor.name} is one of several tensors of which a parameter is made, or of none; "
-                                   f"take its layer from {named(file.path)}")  # fmt: skip
+            raise UnsupportedModel(
+                f"{tensor.name} is one of several tensors of which a parameter is made, or of none; "
+                f"take its layer from {named(file.path)}"
+            )
         if match is None and _is_same(model, weight):
             continue
         made[name] = Rewritten(tensor.type, partial(_rows, model, weight, tensor))
@@ -71,8 +73,10 @@ def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
     from layerwise.stack.streaming.gguf_weights import gguf_config, gguf_weights, is_read_by_tensor
 
     if not is_read_by_tensor(file):
-        raise UnsupportedModel(f"transformers reads all tensors of {file.architecture} at once; convert the folder "
-                               "with convert_hf_to_gguf.py of llama.cpp")  # fmt: skip
+        raise UnsupportedModel(
+            f"transformers reads all tensors of {file.architecture} at once; convert the folder "
+            "with convert_hf_to_gguf.py of llama.cpp"
+        )
     with torch.device("meta"), no_init_weights():
         model = from_config("AutoModelForCausalLM", gguf_config(file))
     weights = gguf_weights(file, model)
@@ -96,8 +100,10 @@ def _rows(model: StoredModel, weight: GGUFWeight, tensor: GGUFTensor) -> Iterato
     numbers[positions.astype(np.int64).ravel().clip(0, count - 1)] = (values - begin).ravel()
     numbers = numbers.reshape(shape)
     if not np.allclose(_read_as(weight, numbers), values, rtol=1e-5, atol=1e-6):
-        raise UnsupportedModel(f"what transformers makes of {tensor.name} cannot be undone; convert the folder with "
-                               "convert_hf_to_gguf.py of llama.cpp")  # fmt: skip
+        raise UnsupportedModel(
+            f"what transformers makes of {tensor.name} cannot be undone; convert the folder with "
+            "convert_hf_to_gguf.py of llama.cpp"
+        )
     yield numbers
 
 
@@ -111,8 +117,9 @@ def _stored(model: StoredModel, name: str) -> Tensor:
 
     where = model.tensors.get(name)
     if where is None:
-        raise UnsupportedModel(f"{model.name} has no {name}, of which the plan asks for the layer; it has "
-                               f"{len(model.tensors)} tensors")  # fmt: skip
+        raise UnsupportedModel(
+            f"{model.name} has no {name}, of which the plan asks for the layer; it has {len(model.tensors)} tensors"
+        )
     with safe_open(where.file, framework="pt", device="cpu") as tensors:
         values: Tensor = tensors.get_tensor(name)
     if not values.is_floating_point():

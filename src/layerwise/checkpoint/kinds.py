@@ -47,10 +47,14 @@ def on_meta(kind: Any, config: Any) -> nn.Module:
 def positional_traits(blocks: Sequence[nn.Module]) -> frozenset[tuple[str, str]]:
     """The attributes, as (path of the module, name), that count the blocks: in every one its own position."""
     counting = [
-        {(path, name) for path, module in block.named_modules() for name, value in vars(module).items()
-         if type(value) is int and value in (position, position + 1)}
+        {
+            (path, name)
+            for path, module in block.named_modules()
+            for name, value in vars(module).items()
+            if type(value) is int and value in (position, position + 1)
+        }
         for position, block in enumerate(blocks)
-    ]  # fmt: skip
+    ]
     return frozenset.intersection(*map(frozenset, counting)) if len(counting) > 1 else frozenset()
 
 
@@ -88,9 +92,7 @@ def difference(wanted: Sequence[Kind], kinds: Sequence[Kind]) -> str | None:
     return None
 
 
-def planned_config(
-    model: Any, path: str, order: Sequence[int]
-) -> tuple[Any, list[Kind], frozenset[tuple[str, str]]]:  # fmt: skip
+def planned_config(model: Any, path: str, order: Sequence[int]) -> tuple[Any, list[Kind], frozenset[tuple[str, str]]]:
     """The configuration for the visits `order` of the blocks of `model` at `path`, the kind of block that each visit
     needs, and the attributes that are `positional`.
 

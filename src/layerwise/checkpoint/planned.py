@@ -93,9 +93,14 @@ def silence(module: nn.Module, args: Any, output: Any) -> Any:
 
 
 def hand_on(
-    frames: dict[int, list[Any]], first: bool, visit: dict[str, Any], module: nn.Module, args: Any, kwargs: Any,
+    frames: dict[int, list[Any]],
+    first: bool,
+    visit: dict[str, Any],
+    module: nn.Module,
+    args: Any,
+    kwargs: Any,
     output: Any,
-) -> Any:  # fmt: skip
+) -> Any:
     """What a visit hands to the next: its output, what the next branch starts from, or the merge of a group.
 
     With x the input of a group and d the sum of the updates of its branches, the merge is x + scale * d.

@@ -128,9 +128,12 @@ def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrain
     kind = kind or type(stack.model)
     with quiet_transformers():
         loaded: PreTrainedModel = from_pretrained(
-            kind, draft, dtype=reduce(torch.promote_types, parameters), use_safetensors=True,
+            kind,
+            draft,
+            dtype=reduce(torch.promote_types, parameters),
+            use_safetensors=True,
             attn_implementation=_attention(stack.model),
-        )  # fmt: skip
+        )
     for name, tensor in named_tensors(loaded):
         tensor.data = tensor.data.to(dtypes.get(name, tensor.dtype))
     return loaded.to(stack.device).eval()

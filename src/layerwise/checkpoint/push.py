@@ -48,9 +48,7 @@ def check_push(name: str, *, overwrite: bool = False, api: HfApi | None = None) 
             raise CheckpointError(f"{name} holds a model already; choose another name, or replace it with --overwrite")
 
 
-def push(
-    folder: Path, name: str, *, private: bool = False, overwrite: bool = False, api: HfApi | None = None
-) -> str:  # fmt: skip
+def push(folder: Path, name: str, *, private: bool = False, overwrite: bool = False, api: HfApi | None = None) -> str:
     """Make the repository `name`, if need be, and upload the folder to it in one commit; returns its address.
 
     With `overwrite` the commit removes weights that the folder does not have; other files of the repository stay.
@@ -61,9 +59,11 @@ def push(
     with _explained(name):
         address = api.create_repo(name, private=private, exist_ok=True)
         api.upload_folder(
-            repo_id=name, folder_path=folder, commit_message="Checkpoint written by layerwise",
+            repo_id=name,
+            folder_path=folder,
+            commit_message="Checkpoint written by layerwise",
             delete_patterns=["*.safetensors", "*.safetensors.index.json"] if overwrite else None,
-        )  # fmt: skip
+        )
     return str(address)
 
 

@@ -67,9 +67,15 @@ def save(
     if is_gguf(folder):
         raise OptionError(f"a GGUF file is written of one other; {TO_GGUF}")
     writing = Writing(
-        folder=Path(folder), overwrite=overwrite, prove=prove, max_shard_size=max_shard_size, inputs=inputs,
-        compact=compact, remote_code=remote_code, head=head,
-    )  # fmt: skip
+        folder=Path(folder),
+        overwrite=overwrite,
+        prove=prove,
+        max_shard_size=max_shard_size,
+        inputs=inputs,
+        compact=compact,
+        remote_code=remote_code,
+        head=head,
+    )
     if not isinstance(model, str | Path | Mapping):
         from layerwise.checkpoint.write import save_stack
 
@@ -81,9 +87,13 @@ def save(
 
 
 def save_named(
-    names: Mapping[str, str], plan: Plan, writing: Writing, open_stack: Callable[[], Stack],
-    revision: str | None = None, in_memory: str = "",
-) -> Origin:  # fmt: skip
+    names: Mapping[str, str],
+    plan: Plan,
+    writing: Writing,
+    open_stack: Callable[[], Stack],
+    revision: str | None = None,
+    in_memory: str = "",
+) -> Origin:
     """Write the plan over the models called `names`: streamed, or built in memory by `open_stack` where it cannot be.
 
     `in_memory` says why nothing is to be streamed, if so.

@@ -140,8 +140,12 @@ def _bring_along(stack: Stack, draft: Path) -> None:
         copy_modules(Path(location), draft)
         for name in PREPROCESSING:
             cached = cached_file(
-                location, name, local_files_only=True, _raise_exceptions_for_missing_entries=False,
-                _raise_exceptions_for_connection_errors=False, _raise_exceptions_for_gated_repo=False,
-            )  # fmt: skip
+                location,
+                name,
+                local_files_only=True,
+                _raise_exceptions_for_missing_entries=False,
+                _raise_exceptions_for_connection_errors=False,
+                _raise_exceptions_for_gated_repo=False,
+            )
             if cached is not None:
                 shutil.copyfile(cached, draft / name)

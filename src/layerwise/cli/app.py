@@ -75,9 +75,13 @@ def build(everything: bool = False, word: str = COMPLETION) -> App:
     `everything`.
     """
     app = App(
-        name="layerwise", help=HELP, help_format="plaintext", version=_version,
-        default_parameter=None, result_action="return_value",
-    )  # fmt: skip
+        name="layerwise",
+        help=HELP,
+        help_format="plaintext",
+        version=_version,
+        default_parameter=None,
+        result_action="return_value",
+    )
     about = Group("About", sort_key=9)
     app.register_install_completion_command(group=about, help="Let this shell complete verbs and options.")
     app["--help"].group = app["--version"].group = about

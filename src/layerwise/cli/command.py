@@ -34,9 +34,12 @@ QUIET = Parameter(
     ("--quiet", "-q"), negative=(), show_default=False, group=INVOCATION, help="Print the result and nothing else."
 )
 DRY_RUN = Parameter(
-    "--dry-run", negative=(), show_default=False, group=INVOCATION,
+    "--dry-run",
+    negative=(),
+    show_default=False,
+    group=INVOCATION,
     help="Print what would be computed, and what it costs; then end.",
-)  # fmt: skip
+)
 USUAL = Group("Options", sort_key=0)
 """The heading of a verb's own options, and of all in a help that lists the usual ones."""
 
@@ -127,11 +130,15 @@ def _parameters(kind: type[Configuration], everything: bool) -> Iterator[inspect
     own = options_of(kind).get(SET)
     if own is not None or settings_of(kind):
         details = Parameter(
-            "--set", metavar="NAME=VALUE", n_tokens=1, negative=(), show_default=False,
+            "--set",
+            metavar="NAME=VALUE",
+            n_tokens=1,
+            negative=(),
+            show_default=False,
             group=_group(kind, SET, everything),
             help=f"Any setting of --help-all{', or of TrainingArguments' if own is not None else ''}.",
             converter=lambda type_, tokens: tuple(token.value for token in tokens),
-        )  # fmt: skip
+        )
         yield inspect.Parameter(
             SET, inspect.Parameter.KEYWORD_ONLY, default=(), annotation=Annotated[tuple[str, ...], details]
         )

@@ -19,9 +19,11 @@ Format = Literal["html", "markdown", "claims", "parquet", "csv"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 FORM = Parameter(
-    "--format", help="A page, Markdown, what became of the published claims over several runs, or tables.",
-    metavar="CHOICE", converter=lambda _, tokens: tokens[0].value,
-)  # fmt: skip
+    "--format",
+    help="A page, Markdown, what became of the published claims over several runs, or tables.",
+    metavar="CHOICE",
+    converter=lambda _, tokens: tokens[0].value,
+)
 OUTPUT = "File to write, or folder of tables; by default RUN/report.html, RUN/exports, and else the terminal."
 
 

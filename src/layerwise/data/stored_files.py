@@ -27,10 +27,12 @@ LONGEST_HEADER = 100_000_000
 
 _BITS = {
     **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
-    **dict.fromkeys(("F4",), 4), **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
-    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 16), **dict.fromkeys(("U32", "I32", "F32"), 32),
+    **dict.fromkeys(("F4",), 4),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 16),
+    **dict.fromkeys(("U32", "I32", "F32"), 32),
     **dict.fromkeys(("U64", "I64", "F64", "C64"), 64),
-}  # fmt: skip
+}
 """Of a number of each dtype, as safetensors spells it."""
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
@@ -67,8 +69,12 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(settings.get("model_type", ""), str):
         raise _wrong(folder, "model_type", settings["model_type"], "a name such as llama")
     if not isinstance(settings.get("quantization_config") or {}, dict):
-        raise _wrong(folder, "quantization_config", settings["quantization_config"], "an object that says how the "
-                     "weights are quantised, or left out")  # fmt: skip
+        raise _wrong(
+            folder,
+            "quantization_config",
+            settings["quantization_config"],
+            "an object that says how the weights are quantised, or left out",
+        )
     return settings
 
 

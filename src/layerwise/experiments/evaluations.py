@@ -34,16 +34,18 @@ def compared(locations: Sequence[str], tolerated: float | None = None) -> Report
         raise RunError(f"nothing can be compared: {'; '.join(notes)}; evaluate both on one task that lm-eval averages")
     margin = tolerated or MARGIN
     manifest = {
-        "model": f"{' and '.join(others)} beside {baseline}", "corpus": ", ".join({pair.task: 0 for pair in pairs}),
-        "evaluations": {name: log.location for name, log in zip(names, logs, strict=True)}, "margin": margin,
-    }  # fmt: skip
+        "model": f"{' and '.join(others)} beside {baseline}",
+        "corpus": ", ".join({pair.task: 0 for pair in pairs}),
+        "evaluations": {name: log.location for name, log in zip(names, logs, strict=True)},
+        "margin": margin,
+    }
     remarks = tuple(Note(EVALUATED, text) for text in dict.fromkeys(notes))
     return ReportData(manifest, (), tuple(paired_rows(pairs, margin, tolerated)), notes=remarks)
 
 
 def _pairs(
     against: str, before: EvaluationLog, arm: str, after: EvaluationLog, notes: list[str]
-) -> Iterator[PairedMetric]:  # fmt: skip
+) -> Iterator[PairedMetric]:
     """Every metric of both whose aggregation is known; `notes` takes what is left out, and what differs from itself."""
     for name, log, alone in ((arm, after, before), (against, before, after)):
         if missing := [task for task in alone.tasks if task not in log.tasks]:

@@ -164,9 +164,15 @@ def fine_tuned(
             progress(what, step, steps)
 
     outcome = fine_tune(
-        model.location, task, settings, seed, plan=plan, progress=report_progress, device=device,
+        model.location,
+        task,
+        settings,
+        seed,
+        plan=plan,
+        progress=report_progress,
+        device=device,
         inspect_model=inspect_model,
-    )  # fmt: skip
+    )
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, (json.dumps(asdict(outcome)) + "\n").encode())

@@ -145,10 +145,16 @@ def _evaluate_model(
             progress(f"{model.arm}/{model.seed} {pairs.suite}: {paradigm}", share)
 
     rows: list[Score] = evaluate_pairs(
-        *opened, pairs, arm=model.arm, seed=model.seed, temperature=options.temperature, too_long=options.too_long,
-        done={name: result for name, result in results.items() if result is not None}, keep=keep,
+        *opened,
+        pairs,
+        arm=model.arm,
+        seed=model.seed,
+        temperature=options.temperature,
+        too_long=options.too_long,
+        done={name: result for name, result in results.items() if result is not None},
+        keep=keep,
         progress=report_progress,
-    )  # fmt: skip
+    )
     run.store.replace_scores(pairs.suite, [*others, *rows])
 
 

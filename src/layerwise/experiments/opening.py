@@ -64,19 +64,28 @@ def open_model(
     path = options.tokenizer
     tokenizer = load_tokenizer(path, trust_remote_code=trust_remote_code) if path else None
     return load(
-        model, layers=options.layers, tokenizer=tokenizer, device=options.device, dtype=dtype,
-        revision=options.revision, trust_remote_code=trust_remote_code, resident_layers=resident_layers,
+        model,
+        layers=options.layers,
+        tokenizer=tokenizer,
+        device=options.device,
+        dtype=dtype,
+        revision=options.revision,
+        trust_remote_code=trust_remote_code,
+        resident_layers=resident_layers,
         device_map=device_map,
-    )  # fmt: skip
+    )
 
 
 def open_named(config: ModelOptions, reporter: Reporter) -> Stack:
     """The model that the options name. transformers stays quiet. Raises `ModelError` where it cannot be opened."""
     with waiting(reporter, f"loading {config.model}"):
         return open_model(
-            config, model=config.model, dtype=config.dtype, trust_remote_code=config.trust_remote_code,
+            config,
+            model=config.model,
+            dtype=config.dtype,
+            trust_remote_code=config.trust_remote_code,
             **config.placement(),
-        )  # fmt: skip
+        )
 
 
 def tokenized(config: TextOptions, stack: Stack, corpus: Corpus, reporter: Reporter, seed: int) -> EvalData:
@@ -178,10 +187,18 @@ def provenance(
     """The manifest of a measurement of `stack` on `reading`; `families` and `tasks` decide what a row means, `settings`
     its last bits."""
     return described(
-        stack, weight_hash(stack.model), corpus=reading.name, corpus_hash=reading.digest,
-        documents=reading.documents, tokens=reading.tokens, window=reading.length, families=families, tasks=tasks,
-        seed=seed, settings=settings,
-    )  # fmt: skip
+        stack,
+        weight_hash(stack.model),
+        corpus=reading.name,
+        corpus_hash=reading.digest,
+        documents=reading.documents,
+        tokens=reading.tokens,
+        window=reading.length,
+        families=families,
+        tasks=tasks,
+        seed=seed,
+        settings=settings,
+    )
 
 
 def size_row(stack: Stack) -> Score:
@@ -204,11 +221,17 @@ def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | No
     fields of the manifest.
     """
     return Manifest(
-        model=stack.source.name, revision=stack.source.revision, weight_hash=weights,
-        dtype=str(stack.dtype).removeprefix("torch."), device=stack.device.type, layers=stack.path,
-        numerics=numerics(stack.device, stack.model, **(settings or {})), hardware=hardware(stack.device),
-        structure=structure(stack), **more,
-    )  # fmt: skip
+        model=stack.source.name,
+        revision=stack.source.revision,
+        weight_hash=weights,
+        dtype=str(stack.dtype).removeprefix("torch."),
+        device=stack.device.type,
+        layers=stack.path,
+        numerics=numerics(stack.device, stack.model, **(settings or {})),
+        hardware=hardware(stack.device),
+        structure=structure(stack),
+        **more,
+    )
 
 
 def structure(stack: Stack) -> str:

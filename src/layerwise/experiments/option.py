@@ -23,8 +23,12 @@ LARGEST = 2**53
 """The largest whole number that an option takes: floats count no further."""
 
 _WORDS: Mapping[type, str] = {
-    int: "a whole number", float: "a number", str: "a text", Path: "a path", bool: "true or false",
-}  # fmt: skip
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "a path",
+    bool: "true or false",
+}
 
 CONSEQUENTIAL = frozenset({"overwrite", "trust_remote_code", "push"})
 """Options that discard results, run what others wrote, or publish: no near match of a misspelt name suggests them."""
@@ -222,10 +226,8 @@ def converted(kind: type, content: Mapping[str, Any], where: str) -> dict[str, A
     hints, options = _hints(kind), options_of(kind)
     values = {name: _as_type(value, hints.get(name)) for name, value in content.items()}
     missing = [
-        flag_of(kind, name)
-        for name, (each, _) in options.items()
-        if each.default is MISSING and name not in values
-    ]  # fmt: skip
+        flag_of(kind, name) for name, (each, _) in options.items() if each.default is MISSING and name not in values
+    ]
     if missing:
         raise OptionError(f"{where}: {' and '.join(missing)} must be given")
     return values
@@ -404,9 +406,11 @@ def _check_bounds(flag: str, value: float, option: Option) -> None:
     if abs(value) > LARGEST:
         raise OptionError(f"{flag} takes a number up to {LARGEST:,}, and a larger one was given")
     bounds = (
-        (option.least, "from", operator.ge), (option.above, "above", operator.gt),
-        (option.most, "up to", operator.le), (option.below, "below", operator.lt),
-    )  # fmt: skip
+        (option.least, "from", operator.ge),
+        (option.above, "above", operator.gt),
+        (option.most, "up to", operator.le),
+        (option.below, "below", operator.lt),
+    )
     given = [(bound, word, holds) for bound, word, holds in bounds if bound is not None]
     if not all(holds(value, bound) for bound, _, holds in given):
         words = " and ".join(f"{word} {bound:,}" for bound, word, _ in given).replace(" and up to", " up to")

@@ -171,9 +171,8 @@ def _works(outline: Outline, folder: Path, run: Run | None) -> list[Work]:
 
 
 def _forecast(
-    config: Experiment, outline: Outline, folder: Path, run: Run | None, reporter: Reporter,
-    say: Callable[[str], None],
-) -> Forecast | None:  # fmt: skip
+    config: Experiment, outline: Outline, folder: Path, run: Run | None, reporter: Reporter, say: Callable[[str], None]
+) -> Forecast | None:
     """What is left to do will take this; `None` where that is short. What several processes do is not forecast.
 
     What a piece of the work refuses is left to the work itself to refuse: other rows may be stored before it.

@@ -59,9 +59,8 @@ class Serving(ResidentOptions, ModelOptions, Action):
     plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
     nodes: int = option(4, metavar="N", least=1, most=10_000)
     node_file: Path | None = option(
-        None, "JSON list of the nodes: name, bytes, speed, watts.", metavar="PATH",
-        setting=True,
-    )  # fmt: skip
+        None, "JSON list of the nodes: name, bytes, speed, watts.", metavar="PATH", setting=True
+    )
     replicas: int = option(2, metavar="N", least=1, most=10_000)
     ray: str | None = option(None, metavar="ADDRESS")
     in_process: bool = option(False, "Keep the nodes in this process, without Ray: to try it out.")
@@ -69,9 +68,11 @@ class Serving(ResidentOptions, ModelOptions, Action):
         None, "Run of `layerwise sweep` on this model, which says what missing layers cost.", metavar="RUN"
     )
     quorum: str | None = option(
-        None, "Least that answers: layers, as 8, or nats, as '0.5 nats'; by default half of the layers.",
-        metavar="QUORUM", setting=True,
-    )  # fmt: skip
+        None,
+        "Least that answers: layers, as 8, or nats, as '0.5 nats'; by default half of the layers.",
+        metavar="QUORUM",
+        setting=True,
+    )
     on_loss: Literal["keep", "recompute"] = option(
         "keep", "After a lost layer: keep what it left in the caches, or recompute all tokens without it.", setting=True
     )
@@ -79,14 +80,21 @@ class Serving(ResidentOptions, ModelOptions, Action):
         "auto", "Order of the layers; auto is any for a model whose training record says so.", setting=True
     )
     replacement: tuple[str, ...] = option(
-        (), "Model of the same base whose layers replace lost ones; repeat for more.", metavar="MODEL", repeated=True,
+        (),
+        "Model of the same base whose layers replace lost ones; repeat for more.",
+        metavar="MODEL",
+        repeated=True,
         setting=True,
-    )  # fmt: skip
+    )
     deadline: float = option(0.5, "Seconds that every hop has at least.", metavar="SECONDS", least=0.001, setting=True)
     spot_share: float = option(
-        0.01, "Share of the hops that a second node computes too; 0 trusts every node.", metavar="SHARE", least=0,
-        most=1, setting=True,
-    )  # fmt: skip
+        0.01,
+        "Share of the hops that a second node computes too; 0 trusts every node.",
+        metavar="SHARE",
+        least=0,
+        most=1,
+        setting=True,
+    )
     price_latency: float = option(1.0, "Price of a second of a route.", metavar="X", least=0, setting=True)
     price_nats: float = option(
         0.0, "Price of a nat per token that a route costs.", metavar="X", least=0, needs="sweep", setting=True
@@ -106,9 +114,12 @@ class Serving(ResidentOptions, ModelOptions, Action):
         600.0, "Seconds in which a request is answered.", metavar="SECONDS", least=0.1, setting=True
     )
     drain_seconds: float = option(
-        30.0, "Seconds that requests under way have left when the server is stopped.", metavar="SECONDS", least=0,
+        30.0,
+        "Seconds that requests under way have left when the server is stopped.",
+        metavar="SECONDS",
+        least=0,
         setting=True,
-    )  # fmt: skip
+    )
 
     def check(self) -> None:
         """Raise `PlanError` for a plan and `SwarmError` for a quorum that cannot be read."""
@@ -129,10 +140,15 @@ class Serving(ResidentOptions, ModelOptions, Action):
         from layerwise.swarm.serve.settings import ServeSettings, read_tokens
 
         serving = ServeSettings(
-            self.host, self.port, read_tokens(self.token_file, os.environ), self.temperature,
-            most_running=self.most_running, most_queued=self.most_queued, request_seconds=self.request_seconds,
+            self.host,
+            self.port,
+            read_tokens(self.token_file, os.environ),
+            self.temperature,
+            most_running=self.most_running,
+            most_queued=self.most_queued,
+            request_seconds=self.request_seconds,
             drain_seconds=self.drain_seconds,
-        )  # fmt: skip
+        )
 
         def announce(address: str) -> None:
             reporter.result(f"serving {self.model} at {address}/v1; the live page is {address}/swarm; Ctrl-C ends it")
@@ -287,11 +303,17 @@ def table(overview: dict[str, Any], events: int) -> str:
     rows = [("node", "state", "layers", "hops", "failed", "median", "p99", "")]
     rows += [
         (
-            node["name"], node["state"], " ".join(node["layers"]), str(node["hops"]), str(node["failures"]),
-            _milliseconds(node["median"]), _milliseconds(node["p99"]), node["reason"],
+            node["name"],
+            node["state"],
+            " ".join(node["layers"]),
+            str(node["hops"]),
+            str(node["failures"]),
+            _milliseconds(node["median"]),
+            _milliseconds(node["p99"]),
+            node["reason"],
         )
         for node in nodes
-    ]  # fmt: skip
+    ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines += ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     shown = overview["events"][-events:] if events else []

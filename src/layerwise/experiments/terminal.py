@@ -96,9 +96,14 @@ class Terminal:
     def _draw(self, label: str, share: float, seconds_left: float | None) -> None:
         if self._bar is None:
             self._bar = Progress(
-                TextColumn("{task.description}", markup=False), BarColumn(), TextColumn("{task.percentage:>3.0f} %"),
-                TimeElapsedColumn(), _TimeLeft(), console=errors, transient=True,
-            )  # fmt: skip
+                TextColumn("{task.description}", markup=False),
+                BarColumn(),
+                TextColumn("{task.percentage:>3.0f} %"),
+                TimeElapsedColumn(),
+                _TimeLeft(),
+                console=errors,
+                transient=True,
+            )
             self._bar.add_task("", total=1.0)
             self._bar.start()
         (task,) = self._bar.task_ids

@@ -74,12 +74,15 @@ def read_splits(
     if images is None:
         raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
     splits = read_images(
-        images, seed=seed, unreadable=options.on_bad_image, augmentation=augmentation, limit=options.limit,
-        select_on=options.select_on, preprocessing=preprocessing_of(
-            stack.model.config, location, trust_remote_code=stack.source.trust_remote_code
-        ),
+        images,
+        seed=seed,
+        unreadable=options.on_bad_image,
+        augmentation=augmentation,
+        limit=options.limit,
+        select_on=options.select_on,
+        preprocessing=preprocessing_of(stack.model.config, location, trust_remote_code=stack.source.trust_remote_code),
         progress=lambda done, total: reporter.progress("reading images", done / total),
-    )  # fmt: skip
+    )
     for note in check_labels(splits, stack.model.config) if check else ():
         reporter.log(f"note: {note}")
     return splits
@@ -225,9 +228,18 @@ def training_manifest(
 ) -> Manifest:
     """The provenance of trainings from a base of hash `weights`; methods and seeds can be added later."""
     return described(
-        stack, weights, corpus=splits.name, corpus_hash=splits.digest, documents=len(splits.test),
-        tokens=len(splits.test), window=1, families=(FAMILY,), tasks=(), seed=seed, settings=settings,
-    )  # fmt: skip
+        stack,
+        weights,
+        corpus=splits.name,
+        corpus_hash=splits.digest,
+        documents=len(splits.test),
+        tokens=len(splits.test),
+        window=1,
+        families=(FAMILY,),
+        tasks=(),
+        seed=seed,
+        settings=settings,
+    )
 
 
 def manifest_of_trainings(folder: Path) -> Manifest:
@@ -306,9 +318,11 @@ def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Sco
     rows = []
     for (arm, seed), record in records.items():
         layers = refined_at(arm)
-        of: dict[str, Any] = {"arm": arm, "seed": seed} if layers is None else {
-            "arm": RETRAINED, "seed": seed, "condition": f"{layers} layers",
-        }  # fmt: skip
+        of: dict[str, Any] = (
+            {"arm": arm, "seed": seed}
+            if layers is None
+            else {"arm": RETRAINED, "seed": seed, "condition": f"{layers} layers"}
+        )
         taken = {
             "steps": record.steps,
             "epochs": record.epochs,

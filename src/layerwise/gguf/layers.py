@@ -57,10 +57,28 @@ KINDS: Mapping[str, Callable[[int, int], object]] = {
 """Settings that are one number, with the kind that each makes of a layer; 0 makes no difference."""
 
 PERIODS: Mapping[str, int] = {
-    "afmoe": 4, "cohere2": 4, "cohere2moe": 4, "exaone-moe": 4, "exaone4": 4, "gemma-embedding": 6, "gemma2": 2,
-    "gemma3": 6, "gpt-oss": 2, "laguna": 4, "llama4": 4, "mellum": 4, "modern-bert": 3, "olmo2": 4, "plamo3": 8,
-    "qwen35": 4, "qwen35moe": 4, "qwen3next": 4, "qwen4exp": 4, "smallthinker": 4, "smollm3": 4,
-}  # fmt: skip
+    "afmoe": 4,
+    "cohere2": 4,
+    "cohere2moe": 4,
+    "exaone-moe": 4,
+    "exaone4": 4,
+    "gemma-embedding": 6,
+    "gemma2": 2,
+    "gemma3": 6,
+    "gpt-oss": 2,
+    "laguna": 4,
+    "llama4": 4,
+    "mellum": 4,
+    "modern-bert": 3,
+    "olmo2": 4,
+    "plamo3": 8,
+    "qwen35": 4,
+    "qwen35moe": 4,
+    "qwen3next": 4,
+    "qwen4exp": 4,
+    "smallthinker": 4,
+    "smollm3": 4,
+}
 """Architectures of which llama.cpp itself knows that the last of so many layers is of another kind (full attention, or
 no rotary embedding). A pattern in the file does not lift it: releases of llama.cpp differ in whether they read one."""
 
@@ -216,9 +234,10 @@ def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> 
         return
     if not _keeps(order, _kind(architecture, WINDOW_PATTERN), period, period):
         raise _unsupported(
-            file, f"llama.cpp takes one layer in {period} of {architecture} for one of another kind, by its number, "
+            file,
+            f"llama.cpp takes one layer in {period} of {architecture} for one of another kind, by its number, "
             "and the plan puts layers where those of the other kind belong",
-        )  # fmt: skip
+        )
 
 
 def _kind(architecture: str, name: str) -> Callable[[int, int], object]:
@@ -259,8 +278,11 @@ def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
     for new in (own, *range(1, len(order) + 2), 0):
         if _keeps(order, _kind(file.architecture, name), own, new):
             return new
-    raise _unsupported(file, f"{file.architecture}.{name} = {own} says of which kind a layer is by its number, and no "
-                       "number says it of the plan's layers")  # fmt: skip
+    raise _unsupported(
+        file,
+        f"{file.architecture}.{name} = {own} says of which kind a layer is by its number, and no "
+        "number says it of the plan's layers",
+    )
 
 
 def _written(entry: MetadataEntry, value: Any) -> bytes:

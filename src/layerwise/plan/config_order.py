@@ -14,10 +14,18 @@ from typing import Any
 
 COUNTS = frozenset(
     {
-        "num_hidden_layers", "n_layer", "n_layers", "num_layers", "depth", "encoder_layers", "decoder_layers",
-        "num_encoder_layers", "num_decoder_layers", "num_hidden_groups",
+        "num_hidden_layers",
+        "n_layer",
+        "n_layers",
+        "num_layers",
+        "depth",
+        "encoder_layers",
+        "decoder_layers",
+        "num_encoder_layers",
+        "num_decoder_layers",
+        "num_hidden_groups",
     }
-)  # fmt: skip
+)
 """The names under which configurations count their layers."""
 
 OF_THE_HOST = re.compile(

@@ -9,11 +9,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 ARMS: dict[str, int] = {
-    "baseline": 5, "sequential": 6, "layershuffle": 0, "layershuffle-position": 2, "layershuffle-predict": 3,
-    "layershuffle-layerdrop": 8, "layerdrop": 1, "layerdrop-scratch": 7, "draft": 4, "ltg": 5, "elc": 0, "elc-base": 6,
-    "zero": 2, "normalized": 3, "weighted-output": 4, "denseformer": 1, "uniform": 5, "published": 1, "importance": 0,
-    "permuted": 2, "reversed": 3, "random": 4, "stacking": 8, "ramp": 7, "freezing": 6, "lisa": 3, "retrained": 4,
-}  # fmt: skip
+    "baseline": 5,
+    "sequential": 6,
+    "layershuffle": 0,
+    "layershuffle-position": 2,
+    "layershuffle-predict": 3,
+    "layershuffle-layerdrop": 8,
+    "layerdrop": 1,
+    "layerdrop-scratch": 7,
+    "draft": 4,
+    "ltg": 5,
+    "elc": 0,
+    "elc-base": 6,
+    "zero": 2,
+    "normalized": 3,
+    "weighted-output": 4,
+    "denseformer": 1,
+    "uniform": 5,
+    "published": 1,
+    "importance": 0,
+    "permuted": 2,
+    "reversed": 3,
+    "random": 4,
+    "stacking": 8,
+    "ramp": 7,
+    "freezing": 6,
+    "lisa": 3,
+    "retrained": 4,
+}
 """Each arm with its colour among the series; what it is, the glossary says (`page/provenance.md`)."""
 SPARE = (10, 9, 11)  # colours that no known arm has
 

@@ -101,8 +101,11 @@ def _kind(folder: str, run: ReportData) -> str:
 def _names(folders: Sequence[tuple[str, ReportData]]) -> list[str]:
     """The name of each model; with the folder of its run where two models have one name."""
     plain = [model_name(str(data.manifest.get("model") or "unnamed model")) for _, data in folders]
-    known_by = [plain, *(
-        [f"{name} ({of(folder)})" for name, (folder, _) in zip(plain, folders, strict=True)]
-        for of in (lambda folder: PurePath(folder).name, str)
-    )]  # fmt: skip
+    known_by = [
+        plain,
+        *(
+            [f"{name} ({of(folder)})" for name, (folder, _) in zip(plain, folders, strict=True)]
+            for of in (lambda folder: PurePath(folder).name, str)
+        ),
+    ]
     return [next(names[at] for names in known_by if names.count(names[at]) == 1) for at in range(len(plain))]

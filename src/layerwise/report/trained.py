@@ -41,9 +41,16 @@ def suite_name(measure: str) -> str:
 def arms(data: ReportData) -> tuple[str, ...]:
     """The arms whose models were trained or evaluated as they are, in reading order."""
     measures = (
-        vocab.MASKED_LM, vocab.ALPHA, vocab.TRAINING, vocab.UNIFORMITY, vocab.STABILITY, vocab.BABYLM,
-        vocab.ATTRIBUTION, *vocab.FINE_TUNED, *suites(data),
-    )  # fmt: skip
+        vocab.MASKED_LM,
+        vocab.ALPHA,
+        vocab.TRAINING,
+        vocab.UNIFORMITY,
+        vocab.STABILITY,
+        vocab.BABYLM,
+        vocab.ATTRIBUTION,
+        *vocab.FINE_TUNED,
+        *suites(data),
+    )
     return in_reading_order(arm for name in measures for arm in data.rows.where(measure=name, plan=None).axis("arm"))
 
 

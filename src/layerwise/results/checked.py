@@ -34,9 +34,15 @@ _COLUMNS: Mapping[type, tuple[str, ...]] = {
 _LONGEST = 40  # characters of a value in a refusal
 _RESTORE = "Restore it, or choose another folder."
 _WORDS = {
-    "str": "a text", "int": "a whole number", "float": "a number", "bool": "true or false", "null": "null",
-    "bytes": "raw bytes", "array": "a list", "object": "an object",
-}  # fmt: skip
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "null": "null",
+    "bytes": "raw bytes",
+    "array": "a list",
+    "object": "an object",
+}
 _BOUNDS = {">=": "at least", "<=": "at most"}
 _REFUSED = re.compile(r"(?P<why>.*?)(?: - at `(?P<key>key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
 _TYPE = re.compile(r"Expected `(\w+)((?: \| \w+)*)`, got `(\w+)`")

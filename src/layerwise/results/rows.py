@@ -105,9 +105,7 @@ class Score:
         return tuple(getattr(self, name) for name in KEY)
 
 
-KEY = (
-    "claim", "task", "metric", "arm", "seed", "layer", "other", "part", "plan", "condition", "amount", "against",
-)  # fmt: skip
+KEY = ("claim", "task", "metric", "arm", "seed", "layer", "other", "part", "plan", "condition", "amount", "against")
 """The columns that tell one number of a measure from another."""
 
 

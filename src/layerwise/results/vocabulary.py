@@ -36,8 +36,13 @@ percent of perplexity."""
 # Nulls: what a value is compared with, in the column `against`
 
 NO_EFFECT, RANDOM_TWIN, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT = (
-    "no_effect", "random_twin", "shuffled", "shuffled_layers", "permuted_units", "independent",
-)  # fmt: skip
+    "no_effect",
+    "random_twin",
+    "shuffled",
+    "shuffled_layers",
+    "permuted_units",
+    "independent",
+)
 SAME_NORM_RANDOM, P_OVER_N, TWIN, UNIFORM_GUESS = "same_norm_random", "p_over_n", "twin", "uniform"
 
 # Contrasts: of the `claim` that they decide. `condition` is one of several strategies, `against` a milder
@@ -53,12 +58,31 @@ LAYER_AGREEMENT, SPEARMAN, CORRECTED, RELIABILITY = "layer_agreement", "spearman
 # A diagnosis: rows are of a `layer`; `part` is a half of it, or a type of its weights (empty: all types together)
 
 ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUCTURE, PROXIES, AGREEMENT, PRUNING = (
-    "ablation", "verdict", "racing", "deltas", "predictability", "recovery", "manipulation", "structure", "proxies",
-    "agreement", "pruning",
-)  # fmt: skip
+    "ablation",
+    "verdict",
+    "racing",
+    "deltas",
+    "predictability",
+    "recovery",
+    "manipulation",
+    "structure",
+    "proxies",
+    "agreement",
+    "pruning",
+)
 DIAGNOSED = (
-    ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUCTURE, PROXIES, AGREEMENT, PRUNING,
-)  # fmt: skip
+    ABLATION,
+    VERDICT,
+    RACING,
+    DELTAS,
+    PREDICTABILITY,
+    RECOVERY,
+    MANIPULATION,
+    STRUCTURE,
+    PROXIES,
+    AGREEMENT,
+    PRUNING,
+)
 """The measures of a diagnosis, in the order of the report."""
 DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
 """The metrics of verdicts and of a race: what was concluded about a layer."""
@@ -108,8 +132,13 @@ MILLISECONDS, RATIO = "ms", "ratio"
 # Healing: `arm` is a way of training, or one of the models below; the `task` of a `HEALING_TASK` is a benchmark
 
 HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_TASK, HEALING_RATE, HEALING_COST = (
-    "healing", "healing_contrast", "healing_window", "healing_task", "healing_rate", "healing_cost",
-)  # fmt: skip
+    "healing",
+    "healing_contrast",
+    "healing_window",
+    "healing_task",
+    "healing_rate",
+    "healing_cost",
+)
 UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random", "skip-"
 HEALING_LAYER = "healing_layer"
 SENTENCES, KEPT = "sentences", "kept"
@@ -118,8 +147,12 @@ SENTENCES, KEPT = "sentences", "kept"
 KEPT_SHARE = 0.97
 """A model keeps its similarities where the interval of `KEPT` begins no lower."""
 CHOSEN_LAYERS, LAST_LAYERS, FIRST_LAYERS, RANDOM_LAYERS, ALL_LAYERS = (
-    "chosen-layers", "last-layers", "first-layers", "random-layers", "all-layers",
-)  # fmt: skip
+    "chosen-layers",
+    "last-layers",
+    "first-layers",
+    "random-layers",
+    "all-layers",
+)
 """Arms of adapters with as many weights each, in layers that were chosen and in others."""
 BEFORE, HEALED = "before", "healed"
 """Conditions: a model before it is trained, and after."""
@@ -163,15 +196,25 @@ REST = "rest"
 # number of a budget
 
 ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDICT = (
-    "route", "route_seed", "route_curve", "route_plan", "route_share", "route_time", "route_verdict",
-)  # fmt: skip
+    "route",
+    "route_seed",
+    "route_curve",
+    "route_plan",
+    "route_share",
+    "route_time",
+    "route_verdict",
+)
 ROUTER = "router"
 
 # Models that were pre-trained, evaluated, fine-tuned and cut: `arm` is a wiring or a model, `seed` one training of it
 
 MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
-    "masked_lm", "alpha", "seed_agreement", "uniformity", "stability",
-)  # fmt: skip
+    "masked_lm",
+    "alpha",
+    "seed_agreement",
+    "uniformity",
+    "stability",
+)
 EDGES, EDGE_PHENOMENA = "edges", "edge_phenomena"
 OUTPUT, EMBEDDING = "output", 0
 """Of an edge `layer` is the reader and `other` the source: 0 is the embedding, and n + 1 what layer n wrote. What the
@@ -191,8 +234,11 @@ def edge_name(row: Score) -> str:
 
 STUDY, ATTRIBUTION, INITIAL_BIAS, DATA_SHARE = "study", "attribution", "initial_bias", "data_share"
 CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (
-    "convergence", "tuning_convergence", "learning_curve", "babylm",
-)  # fmt: skip
+    "convergence",
+    "tuning_convergence",
+    "learning_curve",
+    "babylm",
+)
 STEPS, SECONDS, TOKENS = "steps", "seconds", "tokens"
 """Conditions: which cost was counted, and what two arms had alike when they were compared."""
 
@@ -226,8 +272,15 @@ BACKBONE, LAYER_WEIGHTS = "ltg", "elc"
 # Trainings in phases: `arm` is a schedule, `condition` one of its phases and `amount` the step that it ends before
 
 SCHEDULE, ACCOUNTING, HELD_OUT, RATES, EPOCHS, NULL, GROWTH, IMPORTANCE = (
-    "schedule", "accounting", "held_out", "rates", "epochs", "null", "growth", "importance",
-)  # fmt: skip
+    "schedule",
+    "accounting",
+    "held_out",
+    "rates",
+    "epochs",
+    "null",
+    "growth",
+    "importance",
+)
 SHARE, PREDICTED, MEASURED = "share", "predicted", "measured"
 EMBEDDING_PART, HEAD_PART = "embedding", "head"
 TOKEN_PAIRS, SINGLE_TOKENS = "token pairs", "single tokens"

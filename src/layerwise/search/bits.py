@@ -193,9 +193,14 @@ def allocate(
     yield SearchStep(BITS, ended)
     others = replace(space, moves=tuple(move for move in space.moves if move != BITS))
     yield from exchanges(
-        evaluator, others, best_of(ended, width), width=width, rounds=rounds, settings=settings,
+        evaluator,
+        others,
+        best_of(ended, width),
+        width=width,
+        rounds=rounds,
+        settings=settings,
         around=allocations.exchanges,
-    )  # fmt: skip
+    )
 
 
 def rule_plans(

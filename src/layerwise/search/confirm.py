@@ -63,10 +63,17 @@ def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) ->
         reach = math.sqrt(2) * (value - low)
         scores.append(
             Score(
-                SEARCH, AGAIN, float(value), float(value - reach), float(value + reach), documents=grid.documents(),
-                tokens=int(tokens.sum()), task=task, plan=plan,
+                SEARCH,
+                AGAIN,
+                float(value),
+                float(value - reach),
+                float(value + reach),
+                documents=grid.documents(),
+                tokens=int(tokens.sum()),
+                task=task,
+                plan=plan,
             )
-        )  # fmt: skip
+        )
     return scores
 
 

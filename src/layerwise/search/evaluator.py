@@ -82,8 +82,11 @@ class GraphEvaluator:
         whole = sum(len(pieces(data, fewest=1)) for data in self.rungs) >= FEWEST_DOCUMENTS
         self._texts = [_Rung.of(data, whole) for data in self.rungs]
         self._ends = np.cumsum([0, *(len(text.cells) for text in self._texts)])
-        self._at = {cell: int(start) + at for start, text in zip(self._ends, self._texts, strict=False)
-                    for at, cell in enumerate(text.cells)}  # fmt: skip
+        self._at = {
+            cell: int(start) + at
+            for start, text in zip(self._ends, self._texts, strict=False)
+            for at, cell in enumerate(text.cells)
+        }
         self._nll: dict[str, Numbers] = {}
         for row in self.known:
             at = self._at.get(self._cell(row)) if row.task.startswith(self.prefix) else None

@@ -85,9 +85,7 @@ def greedy(
                 "moves"
             )
         saved = {each: 1 / (base - space.price(each)) for each in candidates}
-        ended = contest(
-            evaluator, candidates, beam[0], base=space.whole, scale=saved, settings=settings
-        )  # fmt: skip
+        ended = contest(evaluator, candidates, beam[0], base=space.whole, scale=saved, settings=settings)
         yield SearchStep("drop", ended)
         beam = best_of(ended, width)
     yield from exchanges(evaluator, space, beam, width=width, rounds=rounds, settings=settings)

@@ -85,7 +85,7 @@ def cheaper(plan: Plan, moves: Sequence[Move]) -> list[Plan]:
 
 def neighbours(
     plan: Plan, moves: Sequence[Move], depth: int, sources: Sequence[str] = (), longest: int = LONGEST_REPEAT
-) -> list[Plan]:  # fmt: skip
+) -> list[Plan]:
     """Every plan one exchange away: what was left out comes back for something else, or another move is made.
 
     `longest` is how many layers run twice at most.
@@ -183,8 +183,12 @@ def _reorder(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
 
 
 _MOVES: dict[str, Callable[[Sequence[Stage]], Iterator[tuple[Stage, ...]]]] = {
-    "drop": _drop, "halves": _halves, "merge": _merge, "parallel": _parallel, "reorder": _reorder,
-}  # fmt: skip
+    "drop": _drop,
+    "halves": _halves,
+    "merge": _merge,
+    "parallel": _parallel,
+    "reorder": _reorder,
+}
 
 
 def _plain(stage: Stage) -> bool:

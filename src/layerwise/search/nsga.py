@@ -24,9 +24,14 @@ POPULATION = 24
 GENERATIONS = 20
 
 CHOICES: Mapping[Move, tuple[str, ...]] = {
-    "drop": ("none",), "halves": ("attn", "mlp"), "repeat": ("twice",), "damp": ("damped",),
-    "parallel": ("beside",), "merge": ("averaged",), "reorder": ("after",),
-}  # fmt: skip
+    "drop": ("none",),
+    "halves": ("attn", "mlp"),
+    "repeat": ("twice",),
+    "damp": ("damped",),
+    "parallel": ("beside",),
+    "merge": ("averaged",),
+    "reorder": ("after",),
+}
 """What a move lets a layer do, besides to run: the last three take the next layer with them."""
 
 _STAGES: Mapping[str, Callable[[int], tuple[Stage, ...]]] = {

@@ -119,9 +119,16 @@ def load(
         location = location_of(name)
         pooling = pooling_in(Path(location))
         opening = _Opening(
-            location, str(device), str(dtype).removeprefix("torch."), revision, trust_remote_code, adding, layers,
-            resident_layers, device_map,
-        )  # fmt: skip
+            location,
+            str(device),
+            str(dtype).removeprefix("torch."),
+            revision,
+            trust_remote_code,
+            adding,
+            layers,
+            resident_layers,
+            device_map,
+        )
         with without_retries(location):
             module, resident = opening.open()
             tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)
@@ -235,9 +242,13 @@ class _Opening:
             if file is not None:
                 dtype = torch.float32 if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
                 loaded, report, offloaded = load_gguf(
-                    file, partial(self._drawn, kind, config), self.layers, partial(load, dtype=dtype), dtype,
+                    file,
+                    partial(self._drawn, kind, config),
+                    self.layers,
+                    partial(load, dtype=dtype),
+                    dtype,
                     by_layer=self.resident_layers is not None,
-                )  # fmt: skip
+                )
             elif self.device_map is not None:
                 loaded, report = load_spread(self.device_map, load)
             elif quantised:
@@ -302,9 +313,14 @@ class _Opening:
         dtype = "auto" if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
         location = None if "state_dict" in placed else self.location
         return from_pretrained(
-            kind, location, use_safetensors=True, output_loading_info=True, ignore_mismatched_sizes=True, config=config,
+            kind,
+            location,
+            use_safetensors=True,
+            output_loading_info=True,
+            ignore_mismatched_sizes=True,
+            config=config,
             **{"dtype": dtype, **self._options(), **placed},
-        )  # fmt: skip
+        )
 
 
 def _stored(location: str) -> Tensors | None:

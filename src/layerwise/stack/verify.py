@@ -187,9 +187,16 @@ def _generate(stack: Stack, ids: Tensor, mask: Tensor, **options: Any) -> Any:
     config = model.generation_config
     padding = next((i for i in (config.pad_token_id, config.eos_token_id) if isinstance(i, int)), 0)
     return model.generate(
-        input_ids=ids, attention_mask=mask, do_sample=False, max_new_tokens=NEW_TOKENS, min_new_tokens=NEW_TOKENS,
-        pad_token_id=padding, return_dict_in_generate=True, output_logits=True, **options,
-    )  # fmt: skip
+        input_ids=ids,
+        attention_mask=mask,
+        do_sample=False,
+        max_new_tokens=NEW_TOKENS,
+        min_new_tokens=NEW_TOKENS,
+        pad_token_id=padding,
+        return_dict_in_generate=True,
+        output_logits=True,
+        **options,
+    )
 
 
 def _attempt(work: Callable[[], Any]) -> Any:

@@ -118,9 +118,16 @@ class NodeRecord:
         """The node as users see it."""
         names = tuple(layer.name for layer in sorted(self.layers))
         return NodeView(
-            self.name, names, self.state, self.latencies.quantile(0.5), self.latencies.quantile(0.99), self.waiting,
-            self.hops, self.failures, self.reason,
-        )  # fmt: skip
+            self.name,
+            names,
+            self.state,
+            self.latencies.quantile(0.5),
+            self.latencies.quantile(0.99),
+            self.waiting,
+            self.hops,
+            self.failures,
+            self.reason,
+        )
 
 
 class NodeRecords:

@@ -160,10 +160,19 @@ class Swarm:
         requested = set(layers_of(self.plan))
         live = tuple(sorted(layer.number for layer in self._members.live_layers() & requested))
         return Overview(
-            self.name, self.stack.depth, self._members.seconds, tuple(member.view() for member in self._members),
-            running, self._completed, self._refused, self._degraded, self._tokens, live,
-            str(self.quorum), tuple(self._members.events),
-        )  # fmt: skip
+            self.name,
+            self.stack.depth,
+            self._members.seconds,
+            tuple(member.view() for member in self._members),
+            running,
+            self._completed,
+            self._refused,
+            self._degraded,
+            self._tokens,
+            live,
+            str(self.quorum),
+            tuple(self._members.events),
+        )
 
     async def fill(self) -> None:
         """Send every node its layers, and begin to rely on it. Raises `SwarmError` where one cannot take them."""
@@ -260,9 +269,10 @@ class Swarm:
         """The pixel values of one image, as the model's own preprocessing makes them."""
         if self._preprocessing is None:
             self._preprocessing = preprocessing_of(
-                self.stack.model.config, location_of(self.stack.source.name),
+                self.stack.model.config,
+                location_of(self.stack.source.name),
                 trust_remote_code=self.stack.source.trust_remote_code,
-            )  # fmt: skip
+            )
         prepared = self._preprocessing
         return prepared.scaling(prepared.pixels(image)[None])
 

@@ -117,10 +117,17 @@ def common_arguments(folder: Path | str, seed: int, given: Mapping[str, Any], **
     """The arguments of a training into `folder`, quiet and on one device; those `given` win over its `own`."""
     arguments = training_arguments(
         {
-            "output_dir": str(folder), "seed": seed, "report_to": "none", "disable_tqdm": True,
-            "remove_unused_columns": False, "label_names": ["labels"], **input_arguments(given), **own, **given,
+            "output_dir": str(folder),
+            "seed": seed,
+            "report_to": "none",
+            "disable_tqdm": True,
+            "remove_unused_columns": False,
+            "label_names": ["labels"],
+            **input_arguments(given),
+            **own,
+            **given,
         }
-    )  # fmt: skip
+    )
     # One process drives one device: torch's DataParallel would copy blocks away from their plans, and divide batches
     # that are divided already. Use torchrun.
     arguments._n_gpu = min(1, arguments.n_gpu)
@@ -131,9 +138,14 @@ def steps_and_looks(steps: int, evals: int) -> dict[str, Any]:
     """The arguments of so many steps, with `evals` validations and checkpoints on the way, and notes between them."""
     every = max(1, math.ceil(steps / evals))
     return {
-        "max_steps": steps, "logging_steps": max(1, every // 4), "eval_strategy": "steps", "eval_steps": every,
-        "save_strategy": "steps", "save_steps": every, "save_total_limit": 2,
-    }  # fmt: skip
+        "max_steps": steps,
+        "logging_steps": max(1, every // 4),
+        "eval_strategy": "steps",
+        "eval_steps": every,
+        "save_strategy": "steps",
+        "save_steps": every,
+        "save_total_limit": 2,
+    }
 
 
 def with_device(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -213,9 +213,15 @@ def _trained(
     kept = max(scores, key=lambda entry: entry[f"eval_{task.metric}"])  # the first of equals, as the Trainer keeps it
     pace = figures_of(trainer.state.log_history)
     return FineTuningResult(
-        predictions, tuple(example.label for example in task.test), float(kept[f"eval_{task.metric}"]), rate,
-        round(kept["epoch"]), 0.0, curve.points(), pace.get("step_seconds") if settings.evals else None,
-    )  # fmt: skip
+        predictions,
+        tuple(example.label for example in task.test),
+        float(kept[f"eval_{task.metric}"]),
+        rate,
+        round(kept["epoch"]),
+        0.0,
+        curve.points(),
+        pace.get("step_seconds") if settings.evals else None,
+    )
 
 
 def _under(model: Any, plan: Plan | None) -> AbstractContextManager[Any]:
@@ -228,10 +234,13 @@ def _with_head(location: str, task: Task) -> tuple[Any, Any, set[str]]:
     of what was drawn."""
     # One output under the name of a score makes transformers learn it by its squared error.
     model, drawn = classifier(
-        "AutoModelForSequenceClassification", location, task.labels or ("score",),
+        "AutoModelForSequenceClassification",
+        location,
+        task.labels or ("score",),
         "fine-tuning needs a model of text, as a folder or a hub id, whose architecture has a class for sequence "
-        "classification", problem_type="regression" if task.is_regression else "single_label_classification",
-    )  # fmt: skip
+        "classification",
+        problem_type="regression" if task.is_regression else "single_label_classification",
+    )
     tokenizer = load_tokenizer(location)
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:

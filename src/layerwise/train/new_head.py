@@ -31,9 +31,15 @@ def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **o
     }
     try:
         model, report = from_pretrained(
-            auto, location, ignore_mismatched_sizes=True, use_safetensors=True, dtype="float32",
-            output_loading_info=True, **names, **options,
-        )  # fmt: skip
+            auto,
+            location,
+            ignore_mismatched_sizes=True,
+            use_safetensors=True,
+            dtype="float32",
+            output_loading_info=True,
+            **names,
+            **options,
+        )
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{location} cannot be given a head for {len(labels)} class{'es' * (len(labels) != 1)}: "
@@ -48,9 +54,12 @@ def with_new_head(
 ) -> Stack:
     """The image classifier on the checkpoint at `location` with a random head for `classes`; see `classifier`."""
     model, _ = classifier(
-        "AutoModelForImageClassification", location, classes,
-        "a new head needs the checkpoint of an image model, as a folder or a hub id", revision=revision,
-    )  # fmt: skip
+        "AutoModelForImageClassification",
+        location,
+        classes,
+        "a new head needs the checkpoint of an image model, as a folder or a hub id",
+        revision=revision,
+    )
     return load(model, device=device)
 
 

@@ -8,11 +8,27 @@ from collections.abc import Mapping
 from typing import Any
 
 _WITHOUT_BITS = (
-    "use_cpu", "report_to", "run_name", "project", "trackio_space_id", "disable_tqdm", "log_level",
-    "log_level_replica", "log_on_each_node", "logging_dir", "logging_first_step", "logging_steps", "logging_strategy",
-    "dataloader_num_workers", "dataloader_pin_memory", "dataloader_prefetch_factor", "dataloader_persistent_workers",
-    "save_total_limit", "checkpoint_minutes", "peak_flops",
-)  # fmt: skip
+    "use_cpu",
+    "report_to",
+    "run_name",
+    "project",
+    "trackio_space_id",
+    "disable_tqdm",
+    "log_level",
+    "log_level_replica",
+    "log_on_each_node",
+    "logging_dir",
+    "logging_first_step",
+    "logging_steps",
+    "logging_strategy",
+    "dataloader_num_workers",
+    "dataloader_pin_memory",
+    "dataloader_prefetch_factor",
+    "dataloader_persistent_workers",
+    "save_total_limit",
+    "checkpoint_minutes",
+    "peak_flops",
+)
 """Training arguments that change what is reported and kept of a training, and no weight."""
 
 

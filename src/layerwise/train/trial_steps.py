@@ -24,9 +24,12 @@ from torch.utils.data import Subset
 from transformers import TrainerCallback
 
 QUIET: Mapping[str, Any] = {
-    "eval_strategy": "no", "save_strategy": "no", "load_best_model_at_end": False, "report_to": "none",
+    "eval_strategy": "no",
+    "save_strategy": "no",
+    "load_best_model_at_end": False,
+    "report_to": "none",
     "push_to_hub": False,
-}  # fmt: skip
+}
 """The `TrainingArguments` that differ from those of the training: it neither validates, saves nor reports by itself."""
 
 _GOLDEN = (sqrt(5) - 1) / 2

@@ -72,9 +72,13 @@ def test_what_was_shipped_is_frozen() -> None:
 
 
 FAMILIES = [
-    ("json", "json.decoder"), ("decimal", "_pydecimal"), ("io", "_pyio"), ("posixpath", "ntpath"),
-    ("profile", "cProfile"), ("sre_parse", "re._parser"),
-]  # fmt: skip
+    ("json", "json.decoder"),
+    ("decimal", "_pydecimal"),
+    ("io", "_pyio"),
+    ("posixpath", "ntpath"),
+    ("profile", "cProfile"),
+    ("sre_parse", "re._parser"),
+]
 
 
 @pytest.mark.parametrize(("one", "other"), FAMILIES)
@@ -123,8 +127,11 @@ def test_unreadable_files_are_passed_over_and_a_python_without_sources_is_refuse
         (tmp_path / f"{name}.py").write_bytes(content)
     modules = python_stdlib.modules()
     assert {name: python_stdlib._text(name, path, "prose").strip() for name, path in modules.items()} == {
-        "broken": "", "empty": "", "fine": "fine\nFine.", "latin": "",
-    }  # fmt: skip
+        "broken": "",
+        "empty": "",
+        "fine": "fine\nFine.",
+        "latin": "",
+    }
 
 
 def test_the_corpus_has_held_out_text_and_every_skill_scored_on_its_answers() -> None:

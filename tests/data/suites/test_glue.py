@@ -17,9 +17,7 @@ from layerwise.data.suites.classification import Labelled
 from layerwise.data.suites.glue import read_tasks
 from layerwise.errors import DataError
 
-SENTENCES = {
-    "qnli": ("question", "sentence"), "boolq": ("question", "passage"), "mnli-mm": ("premise", "hypothesis"),
-}  # fmt: skip
+SENTENCES = {"qnli": ("question", "sentence"), "boolq": ("question", "passage"), "mnli-mm": ("premise", "hypothesis")}
 
 
 @pytest.mark.parametrize("year", YEARS)

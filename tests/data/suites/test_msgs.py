@@ -15,9 +15,13 @@ from layerwise.errors import DataError
 
 def _row(number: int, condition: str, linguistic: int | None, surface: int | None, **more: Any) -> dict[str, Any]:
     return {
-        "sentence": f"{condition} {number}", "condition": condition, "linguistic_feature_label": linguistic,
-        "surface_feature_label": surface, "UID": "x", **more,
-    }  # fmt: skip
+        "sentence": f"{condition} {number}",
+        "condition": condition,
+        "linguistic_feature_label": linguistic,
+        "surface_feature_label": surface,
+        "UID": "x",
+        **more,
+    }
 
 
 def _write(path: Path, rows: list[dict[str, Any]]) -> None:

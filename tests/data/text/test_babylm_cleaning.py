@@ -72,7 +72,7 @@ CASES = {
         ("= = = Cat = = =\n\nA cat[1]  is\n\nan animal.\n", "\nCat\nA cat is\nan animal.\n"),
         ("[[Category:Cats]]\n[[File:Cat.png]]\nA [[Felis|small cat]].\n", "A Felis.\n"),
     ],
-}  # fmt: skip
+}
 """Lines of each corpus, and what they are to become."""
 
 

@@ -137,7 +137,7 @@ REFUSED: list[tuple[Callable[[Path], Path], str]] = [
     (_file("weights.bin", b"1"), r"no text file: .*\*\.txt, \*\.md, \*\.jsonl"),
     (_parquet, "has the columns id, task, score; its texts should be in one called text"),
     (_file("rows.parquet", b"PAR1 and no more"), "is no parquet file that can be read"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("written", "message"), REFUSED)

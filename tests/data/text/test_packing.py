@@ -31,9 +31,16 @@ def window(number: int, length: int, answer: int = 1) -> Window:
 def tiny_gpt2() -> GPT2LMHeadModel:
     torch.manual_seed(0)
     config = GPT2Config(
-        vocab_size=97, n_positions=128, n_embd=32, n_layer=3, n_head=4, initializer_range=0.2, resid_pdrop=0.0,
-        attn_pdrop=0.0, embd_pdrop=0.0,
-    )  # fmt: skip
+        vocab_size=97,
+        n_positions=128,
+        n_embd=32,
+        n_layer=3,
+        n_head=4,
+        initializer_range=0.2,
+        resid_pdrop=0.0,
+        attn_pdrop=0.0,
+        embd_pdrop=0.0,
+    )
     return GPT2LMHeadModel(config).eval()
 
 

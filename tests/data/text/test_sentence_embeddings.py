@@ -24,8 +24,9 @@ def written(folder: Path, modules: Any, pooling: Any = None) -> Path:
 
 
 def listed(*kinds: str) -> list[dict[str, str]]:
-    return [{"path": "" if not number else f"{number}_{kind}", "type": f"a.b.{kind}"} for number, kind in
-            enumerate(kinds)]  # fmt: skip
+    return [
+        {"path": "" if not number else f"{number}_{kind}", "type": f"a.b.{kind}"} for number, kind in enumerate(kinds)
+    ]
 
 
 def test_a_folder_says_how_it_pools(tmp_path: Path) -> None:

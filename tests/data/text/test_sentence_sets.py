@@ -17,8 +17,12 @@ TOKENIZER = word_tokenizer([*NAMES, "sees", "the", "fox."])
 
 def corpus(documents: int, each: int) -> Corpus:
     """Documents whose sentences have a word of their own, under a heading."""
-    return Corpus.of(["\n".join(["A title", *(f"A {NAMES[number]} sees the fox." for _ in range(each))])
-                      for number in range(documents)])  # fmt: skip
+    return Corpus.of(
+        [
+            "\n".join(["A title", *(f"A {NAMES[number]} sees the fox." for _ in range(each))])
+            for number in range(documents)
+        ]
+    )
 
 
 def owners(documents: int, each: int, limit: int | None = None) -> dict[str, list[int]]:
@@ -55,8 +59,9 @@ def test_a_limit_reads_one_set_of_every_cluster_before_a_second_one() -> None:
     assert sum(map(len, owners(40, 20, 3 * SIZE + 5).values())) == 3 * SIZE
 
 
-@pytest.mark.parametrize(("documents", "each", "limit", "said"), [(2, 8, None, "give a longer text"),
-                                                                  (40, 20, 31, "--tokens 32 or more")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("documents", "each", "limit", "said"), [(2, 8, None, "give a longer text"), (40, 20, 31, "--tokens 32 or more")]
+)
 def test_less_than_a_set_is_refused(documents: int, each: int, limit: int | None, said: str) -> None:
     with pytest.raises(DataError, match=said):
         owners(documents, each, limit)

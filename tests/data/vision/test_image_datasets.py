@@ -126,14 +126,15 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "1 of 20 images of the train split have no label, first row 5",
     ),
     "no images": (
-        lambda: {"train": table(20, 0).remove_columns("picture")}, "no column of images; its columns are kind"
+        lambda: {"train": table(20, 0).remove_columns("picture")},
+        "no column of images; its columns are kind",
     ),
     "no train split": (lambda: {"test": table(20, 0)}, "has no train split; its splits are test"),
     "no answer": (
         lambda: ConnectionError("the hub is out of reach\nand so on"),
         "no folder 'pets' .* nor a dataset .*the hub is out of reach; give --images",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)

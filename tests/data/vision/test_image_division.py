@@ -35,8 +35,14 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "one folder": (),
     "parquet": ("train", "validation"),
 }
-REPORTED = {"train and val": 96, "train and validation": 96, "train and test": 72, "train, val and test": 72,
-            "one folder": 24, "parquet": 96}  # fmt: skip
+REPORTED = {
+    "train and val": 96,
+    "train and validation": 96,
+    "train and test": 72,
+    "train, val and test": 72,
+    "one folder": 24,
+    "parquet": 96,
+}
 
 
 def noise(generator: numpy.random.Generator) -> bytes:

@@ -34,26 +34,35 @@ def model_input(preprocessing: Preprocessing, image: Image.Image) -> torch.Tenso
 SETTINGS: dict[str, dict[str, Any]] = {
     "a number": {"image_processor_type": "ViTImageProcessor", "size": 24},
     "height and width": {"image_processor_type": "ViTImageProcessor", "size": {"height": 20, "width": 28}},
-    "the shorter side": {
-        "image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 30}, "crop_size": 24
-    },
+    "the shorter side": {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 30}, "crop_size": 24},
     "a crop wider than the image": {
-        "image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 20}, "crop_size": 31
+        "image_processor_type": "CLIPImageProcessor",
+        "size": {"shortest_edge": 20},
+        "crop_size": 31,
     },
     "cut from a square": {
-        "image_processor_type": "DeiTImageProcessor", "size": {"height": 32, "width": 32}, "crop_size": 24,
-        "resample": 3, "image_mean": [0.4, 0.5, 0.6], "image_std": [0.2, 0.3, 0.1],
+        "image_processor_type": "DeiTImageProcessor",
+        "size": {"height": 32, "width": 32},
+        "crop_size": 24,
+        "resample": 3,
+        "image_mean": [0.4, 0.5, 0.6],
+        "image_std": [0.2, 0.3, 0.1],
     },
     "neither scaled nor shifted": {
-        "image_processor_type": "ViTImageProcessor", "size": 24, "do_rescale": False, "do_normalize": False
+        "image_processor_type": "ViTImageProcessor",
+        "size": 24,
+        "do_rescale": False,
+        "do_normalize": False,
     },
     "a share of a larger image": {"image_processor_type": "ConvNextImageProcessor", "size": {"shortest_edge": 24}},
     "colours in another order": {
-        "image_processor_type": "MobileViTImageProcessor", "size": {"shortest_edge": 26}, "crop_size": 24
+        "image_processor_type": "MobileViTImageProcessor",
+        "size": {"shortest_edge": 26},
+        "crop_size": 24,
     },
     "a size of its own": {"image_processor_type": "LevitImageProcessor", "size": {"shortest_edge": 24}},
     "an old name": {"feature_extractor_type": "ViTFeatureExtractor", "size": 24, "resample": 0},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SETTINGS)

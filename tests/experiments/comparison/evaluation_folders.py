@@ -50,13 +50,20 @@ def samples_of(values: Mapping[str, Items], task: str = "task", filtered: str = 
         arguments = {"gen_args_0": {"arg_0": prompt, "arg_1": " yes"}, "gen_args_1": {"arg_0": prompt, "arg_1": " no"}}
         lines.append(
             {
-                "doc_id": number, "doc": document, "target": "0", "arguments": arguments,
+                "doc_id": number,
+                "doc": document,
+                "target": "0",
+                "arguments": arguments,
                 "resps": [[["-1.0", "False"]]],
-                "filtered_resps": [["-1.0", "False"]], "filter": filtered, "metrics": list(values),
-                "doc_hash": hashed(json.dumps(document, indent=2)), "prompt_hash": hashed(prompt),
-                "target_hash": hashed("0"), **{name: items[number] for name, items in values.items()},
+                "filtered_resps": [["-1.0", "False"]],
+                "filter": filtered,
+                "metrics": list(values),
+                "doc_hash": hashed(json.dumps(document, indent=2)),
+                "prompt_hash": hashed(prompt),
+                "target_hash": hashed("0"),
+                **{name: items[number] for name, items in values.items()},
             }
-        )  # fmt: skip
+        )
     return lines
 
 
@@ -66,11 +73,22 @@ class Evaluation:
     def __init__(self, tasks: Mapping[str, Mapping[str, Items]], model: str = "base") -> None:
         self.samples = {task: samples_of(values, task) for task, values in tasks.items()}
         self.results: dict[str, Any] = {
-            "results": {}, "group_subtasks": {}, "configs": {}, "versions": {}, "n-shot": {}, "higher_is_better": {},
-            "n-samples": {}, "config": {"model": "hf", "model_args": {"pretrained": model}, "limit": None,
-            "gen_kwargs": None}, "task_hashes": {}, "lm_eval_version": "0.4.13", "system_instruction": None,
-            "chat_template": None, "chat_template_sha": None, "fewshot_as_multiturn": None, "model_name": model,
-        }  # fmt: skip
+            "results": {},
+            "group_subtasks": {},
+            "configs": {},
+            "versions": {},
+            "n-shot": {},
+            "higher_is_better": {},
+            "n-samples": {},
+            "config": {"model": "hf", "model_args": {"pretrained": model}, "limit": None, "gen_kwargs": None},
+            "task_hashes": {},
+            "lm_eval_version": "0.4.13",
+            "system_instruction": None,
+            "chat_template": None,
+            "chat_template_sha": None,
+            "fewshot_as_multiturn": None,
+            "model_name": model,
+        }
         for task, values in tasks.items():
             metrics = [{"metric": name, "aggregation": "mean", "higher_is_better": name not in LESS} for name in values]
             stated = {f"{name},none": AGGREGATES[name](items) for name, items in values.items()}

@@ -24,7 +24,7 @@ def write_run(folder: Path, data: ReportData, model: str) -> Path:
     """A run folder that holds the rows of `data`."""
     manifest = Manifest(
         f"org/{model}", None, f"w-{model}", "float32", "cpu", "held out", "c1", 48, 9000, 256, ("painters",), (), 0
-    )  # fmt: skip
+    )
     with Run.create(folder, manifest) as run:
         run.store.add_plans(data.plans)
         for measure in dict.fromkeys(score.measure for score in data.scores):
@@ -57,9 +57,11 @@ def test_python_has_the_rows_the_claims_a_table_and_the_page(runs: tuple[Path, P
     assert {row.arm for row in result.rows if row.measure == "curve"} == set(MODELS)
     own = [row for row in result.claims if row.condition == "same_function"]
     assert [(row.arm, row.against, row.metric, row.value) for row in own] == [
-        ("small", None, "supported", 1.0), ("medium", None, "supported", 1.0),
-        (None, "every model", "holds", 2.0), (None, "any model", "holds", 2.0),
-    ]  # fmt: skip
+        ("small", None, "supported", 1.0),
+        ("medium", None, "supported", 1.0),
+        (None, "every model", "holds", 2.0),
+        (None, "any model", "holds", 2.0),
+    ]
     table = result.table("layer")
     assert set(table["measure"]) == {"layer"}
     assert len(table[(table.arm == "small") & (table.condition == "skip") & (table.task == "all")]) == DEPTHS["small"]

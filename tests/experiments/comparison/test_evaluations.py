@@ -41,12 +41,32 @@ def test_the_command_prints_a_table_and_writes_a_page(sides: tuple[Path, Path], 
     assert (ended.code, ended.err) == (0, "")
     head, arc, gsm8k, wikitext, *rest = ended.out.splitlines()
     assert head.split() == [
-        "task", "metric", "decision", "difference", "p", "p,", "corrected", "detectable", "documents", "needed", "for",
+        "task",
+        "metric",
+        "decision",
+        "difference",
+        "p",
+        "p,",
+        "corrected",
+        "detectable",
+        "documents",
+        "needed",
+        "for",
         "0.01",
-    ]  # fmt: skip
+    ]
     assert arc.split() == [
-        "arc", "acc", "worse", "−0.0400", "[−0.0595,", "−0.0203]", "<0.001", "<0.001", "0.0324", "1,000", "–",
-    ]  # fmt: skip
+        "arc",
+        "acc",
+        "worse",
+        "−0.0400",
+        "[−0.0595,",
+        "−0.0203]",
+        "<0.001",
+        "<0.001",
+        "0.0324",
+        "1,000",
+        "–",
+    ]
     assert gsm8k.split()[:4] == ["gsm8k", "exact_match", "not", "resolvable"]
     assert wikitext.split()[:3] == ["wikitext", "bits_per_byte", "alike"]
     assert rest[0] == "- Of 3 differences from base: 1 worse, 0 better, 1 alike and 1 not resolvable (±0.01)."
@@ -86,8 +106,11 @@ def test_several_are_compared_with_the_first(sides: tuple[Path, Path], tmp_path:
     third = Evaluation({"arc": OTHER["arc"]}, "third").write(tmp_path / "third")
     result = layerwise.compare(*sides, third)
     assert [(row.arm, row.task) for row in result.rows if row.measure == "paired"] == [
-        ("quantised", "arc"), ("quantised", "gsm8k"), ("quantised", "wikitext"), ("third", "arc"),
-    ]  # fmt: skip
+        ("quantised", "arc"),
+        ("quantised", "gsm8k"),
+        ("quantised", "wikitext"),
+        ("third", "arc"),
+    ]
     assert "third was not evaluated on gsm8k, wikitext" in result.summary
 
 

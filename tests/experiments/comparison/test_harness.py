@@ -60,10 +60,18 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             with stack.under(plan), quietly():
                 model = HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=4)
                 results = lm_eval.simple_evaluate(
-                    model, tasks=NAMES, limit=LIMIT, log_samples=True, evaluation_tracker=tracker, random_seed=0,
+                    model,
+                    tasks=NAMES,
+                    limit=LIMIT,
+                    log_samples=True,
+                    evaluation_tracker=tracker,
+                    random_seed=0,
                     task_manager=TaskManager(include_path=str(root / "tasks"), include_defaults=False),
-                    numpy_random_seed=0, torch_random_seed=0, fewshot_random_seed=0, bootstrap_iters=0,
-                )  # fmt: skip
+                    numpy_random_seed=0,
+                    torch_random_seed=0,
+                    fewshot_random_seed=0,
+                    bootstrap_iters=0,
+                )
                 samples = results.pop("samples")
                 tracker.save_results_aggregated(results, samples)
                 for task, own in samples.items():
@@ -109,9 +117,12 @@ def test_our_folders_have_the_fields_of_lm_eval(folders: dict[str, Path], tmp_pa
 def test_metrics_of_lm_eval_are_known_by_the_scores_that_they_give(folders: dict[str, Path]) -> None:
     both = rows(folders["trained"], folders["shorter"])
     assert {(task, metric) for task, metric in both if task != "all"} == {
-        ("arc_tiny", "acc"), ("arc_tiny", "acc_norm"), ("lambada_tiny", "acc"), ("lambada_tiny", "log perplexity"),
+        ("arc_tiny", "acc"),
+        ("arc_tiny", "acc_norm"),
+        ("lambada_tiny", "acc"),
+        ("lambada_tiny", "log perplexity"),
         *((task, metric) for task, metric in both if task == "gsm8k_tiny"),
-    }  # fmt: skip
+    }
     stated = [EvaluationLog.read(str(folders[name])).tasks["arc_tiny"][0].stated["acc", "none"] for name in PLANS]
     assert both["arc_tiny", "acc"].value == pytest.approx(stated[1] - stated[0])
     assert both["arc_tiny", "acc"].documents == LIMIT
@@ -125,8 +136,11 @@ def test_a_sweep_says_what_lm_eval_says_of_the_same_plans(folders: dict[str, Pat
     for key, row in ours.items():
         if key[0] != "all":
             assert (row.value, row.low, row.high, row.p) == (
-                theirs[key].value, theirs[key].low, theirs[key].high, theirs[key].p,
-            )  # fmt: skip
+                theirs[key].value,
+                theirs[key].low,
+                theirs[key].high,
+                theirs[key].p,
+            )
 
 
 def test_a_sweep_stands_beside_an_evaluation_of_lm_eval(folders: dict[str, Path]) -> None:

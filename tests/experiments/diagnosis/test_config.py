@@ -16,24 +16,36 @@ from layerwise.results.run import MANIFEST
 PLAIN = Diagnosis(model="demo")
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"parts": ("ablaton",)}, "unknown part 'ablaton'.*ablation"),
-    ({"parts": ("pruning", "proxies")}, "add ablation to --parts"),
-    ({"parts": ("pruning",)}, "add proxies and ablation to --parts"),
-    ({"parts": ()}, "--parts names nothing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"parts": ("ablaton",)}, "unknown part 'ablaton'.*ablation"),
+        ({"parts": ("pruning", "proxies")}, "add ablation to --parts"),
+        ({"parts": ("pruning",)}, "add proxies and ablation to --parts"),
+        ({"parts": ()}, "--parts names nothing"),
+    ],
+)
 def test_what_cannot_be_measured_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(MeasureError, match=message):
         Diagnosis(model="demo", **options)
 
 
-@pytest.mark.parametrize(("options", "message"), [
-    ({"all_layers": True, "recovery_layers": (1,)}, "give one of them"),
-    ({"minutes": 3.0, "tokens": 9}, "--minutes and --tokens each say how much text is read; give one of them"),
-    ({"parts": ("deltas",), "curve_tokens": 9}, "--set curve_tokens does nothing here"),
-    ({"parts": ("deltas",), "all_layers": True}, "--all-layers does nothing here: it is read with --parts recovery"),
-    ({"parts": ("deltas",), "recovery_steps": 200}, "--recovery-steps does nothing here: it is read with --parts reco"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"all_layers": True, "recovery_layers": (1,)}, "give one of them"),
+        ({"minutes": 3.0, "tokens": 9}, "--minutes and --tokens each say how much text is read; give one of them"),
+        ({"parts": ("deltas",), "curve_tokens": 9}, "--set curve_tokens does nothing here"),
+        (
+            {"parts": ("deltas",), "all_layers": True},
+            "--all-layers does nothing here: it is read with --parts recovery",
+        ),
+        (
+            {"parts": ("deltas",), "recovery_steps": 200},
+            "--recovery-steps does nothing here: it is read with --parts reco",
+        ),
+    ],
+)
 def test_options_that_nothing_reads_and_values_out_of_bounds_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
         Diagnosis(model="demo", **options)
@@ -47,11 +59,15 @@ def test_a_run_is_no_model(tmp_path: Path) -> None:
 
 def test_every_setting_is_part_of_what_a_run_is() -> None:
     for changed in (
-        replace(PLAIN, parts=("deltas",)), replace(PLAIN, curve_tokens=9), replace(PLAIN, min_effect=0.5),
-        replace(PLAIN, all_layers=True), replace(PLAIN, recovery_steps=200),
-        replace(PLAIN, recovery_layers=(1, 3)), replace(PLAIN, recovery_rate=1e-3),
+        replace(PLAIN, parts=("deltas",)),
+        replace(PLAIN, curve_tokens=9),
+        replace(PLAIN, min_effect=0.5),
+        replace(PLAIN, all_layers=True),
+        replace(PLAIN, recovery_steps=200),
+        replace(PLAIN, recovery_layers=(1, 3)),
+        replace(PLAIN, recovery_rate=1e-3),
         replace(PLAIN, recovery_model_rate=1e-3),
-    ):  # fmt: skip
+    ):
         assert changed.settings() != PLAIN.settings()
 
 

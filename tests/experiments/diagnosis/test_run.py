@@ -31,9 +31,22 @@ from measure.planted_models import own_text, planted
 
 DEPTH = 6
 MEASURES = {
-    "proxies", "structure", "deltas", "predictability", "ablation", "verdict", "racing", "effect", "manipulation",
-    "recovery", "recovery_run", "agreement", "pruning", "part", "contrast",
-}  # fmt: skip
+    "proxies",
+    "structure",
+    "deltas",
+    "predictability",
+    "ablation",
+    "verdict",
+    "racing",
+    "effect",
+    "manipulation",
+    "recovery",
+    "recovery_run",
+    "agreement",
+    "pruning",
+    "part",
+    "contrast",
+}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -124,9 +137,14 @@ def test_the_rows_decide_the_claims_of_their_paper(whole: list[Score]) -> None:
         if claim.verdict != "not measured"
     }
     assert found >= {
-        "Weights oscillate", "The oscillation is universal", "Core layers", "Anti-layers",
-        "Importance spans orders of magnitude", "Redundant layers are redundant together", "Five metrics agree",
-    }  # fmt: skip
+        "Weights oscillate",
+        "The oscillation is universal",
+        "Core layers",
+        "Anti-layers",
+        "Importance spans orders of magnitude",
+        "Redundant layers are redundant together",
+        "Five metrics agree",
+    }
 
 
 BARE = {"predictability", "part"}
@@ -142,8 +160,15 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
     scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
     of_text = [row for row in scores if row.measure not in BARE or row.metric.startswith("predicted_weight_loss")]
     assert {row.measure for row in of_text} == {
-        "proxies", "predictability", "ablation", "verdict", "effect", "manipulation", "pruning", "contrast"
-    }  # fmt: skip
+        "proxies",
+        "predictability",
+        "ablation",
+        "verdict",
+        "effect",
+        "manipulation",
+        "pruning",
+        "contrast",
+    }
     bare = [
         row for row in of_text if row.low is None and row.metric not in ("null_band", "margin", "layers", "singles")
     ]

@@ -136,10 +136,13 @@ def test_a_file_that_is_there_is_kept(run: Path, file: Path) -> None:
     assert file.read_text() == "mine"
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (("--output", "no-such-folder/growth.yaml"), "there is no folder no-such-folder"),
-    (("--output", "growth.yaml", "--phases", "0"), "--phases takes a number from 1"),
-    ((), "--output requires an argument"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--output", "no-such-folder/growth.yaml"), "there is no folder no-such-folder"),
+        (("--output", "growth.yaml", "--phases", "0"), "--phases takes a number from 1"),
+        ((), "--output requires an argument"),
+    ],
+)
 def test_what_cannot_be_is_refused_before_the_run_is_read(arguments: tuple[str, ...], message: str) -> None:
     assert message in refused("train", "schedule", "no-such-run", *arguments)

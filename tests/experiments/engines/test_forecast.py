@@ -70,9 +70,7 @@ def test_costs_are_added_and_the_time_is_divided(monkeypatch: pytest.MonkeyPatch
     assert forecast([]) is None
 
 
-def test_what_has_no_time_is_named_and_the_rest_says_what_it_was_measured_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_what_has_no_time_is_named_and_the_rest_says_what_it_was_measured_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module.time, "perf_counter", lambda: 0.0)
     monkeypatch.setattr(module.os, "getloadavg", lambda: (7.25, 0.0, 0.0), raising=False)
     monkeypatch.setattr(module.os, "cpu_count", lambda: 2)
@@ -214,9 +212,14 @@ def test_trainings_end_alike_with_a_forecast(
     """Two arms, of which one has phases: the same losses, and nothing of the trial in the run folder."""
     config = save_config(tmp_path / "config")
     options: dict[str, Any] = {
-        "schedule": "stacking", "max_length": 16, "batch_size": 4, "steps": 6, "evals": 1, "max_epochs": 100.0,
+        "schedule": "stacking",
+        "max_length": 16,
+        "batch_size": 4,
+        "steps": 6,
+        "evals": 1,
+        "max_epochs": 100.0,
         "device": "cpu",
-    }  # fmt: skip
+    }
     plain = train_growth(config, texts, run=tmp_path / "plain", reporter=Recorder(), **options)
     request.getfixturevalue("everything_is_long")
     told = Recorder()

@@ -20,16 +20,20 @@ from layerwise.experiments.runner import COMPLETE
 from tier import by_tier
 
 TWICE = {
-    "time", "time frontier", "search", "search route", "heal", "robustness rehearse",
-    "train robust", "robustness merge", "sweep", "evaluate",
-}  # fmt: skip
+    "time",
+    "time frontier",
+    "search",
+    "search route",
+    "heal",
+    "robustness rehearse",
+    "train robust",
+    "robustness merge",
+    "sweep",
+    "evaluate",
+}
 """The verbs whose runs are killed a second time as they go on."""
 
-KILLED = [
-    (verb, number)
-    for verb in KINDS
-    for number in range(by_tier(fast=1, nightly=25))
-]  # fmt: skip
+KILLED = [(verb, number) for verb in KINDS for number in range(by_tier(fast=1, nightly=25))]
 """The runs of every verb that are killed: two kills each in CI."""
 
 DERIVED = ("INSERT INTO losses", "INSERT INTO scores", "open ")
@@ -77,9 +81,7 @@ def test_every_clock_that_is_planted_exists(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("verb", "number"), KILLED)
-def test_a_run_that_was_killed_goes_on_to_the_same_rows(
-    verb: str, number: int, folders: Path, tmp_path: Path
-) -> None:  # fmt: skip
+def test_a_run_that_was_killed_goes_on_to_the_same_rows(verb: str, number: int, folders: Path, tmp_path: Path) -> None:
     """Killed at a drawn write, and again as it goes on, where that is not through before: no loss is computed anew."""
     expected, writes = whole(verb, folders)
     chance, run = random.Random(f"{verb}/{number}"), tmp_path / "run"

@@ -67,17 +67,37 @@ def test_a_single_model_gets_a_run_of_its_own(model: Path, tmp_path: Path) -> No
 def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
     run = tmp_path / "run"
     manifest = Manifest(
-        model="m", revision=None, weight_hash="w", dtype="float32", device="cpu", corpus="c", corpus_hash="h",
-        documents=1, tokens=1, window=1, families=("robustness",), tasks=(), seed=0,
-    )  # fmt: skip
+        model="m",
+        revision=None,
+        weight_hash="w",
+        dtype="float32",
+        device="cpu",
+        corpus="c",
+        corpus_hash="h",
+        documents=1,
+        tokens=1,
+        window=1,
+        families=("robustness",),
+        tasks=(),
+        seed=0,
+    )
     with Run.create(run, manifest):
         pass
     for arm in ("elc", "ltg"):
         path = save_llama(run / arm / "seed-0" / "model", depth=2)
         pedigree = TrainingRecord(
-            arm=arm, seed=0, base="b", data="d", data_name="n", recipe={"variant": "plain"}, steps=1, epochs=1.0,
-            examples=1, seconds=1.0, best_step=1,
-        )  # fmt: skip
+            arm=arm,
+            seed=0,
+            base="b",
+            data="d",
+            data_name="n",
+            recipe={"variant": "plain"},
+            steps=1,
+            epochs=1.0,
+            examples=1,
+            seconds=1.0,
+            best_step=1,
+        )
         pedigree.write(path)
     ended = layerwise("evaluate", run, "--limit", "2", "--quiet")
     assert ended.code == 0, ended.err
@@ -171,9 +191,19 @@ def test_options_that_no_suite_reads_are_refused(options: dict[str, Any], messag
 @pytest.mark.slow
 def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model: Path, tmp_path: Path) -> None:
     ended = layerwise(
-        "evaluate", model, "--suite", "msgs-ours", "--tasks", "Control Length", "--limit", "8", "--seeds", "1", "--run",
+        "evaluate",
+        model,
+        "--suite",
+        "msgs-ours",
+        "--tasks",
+        "Control Length",
+        "--limit",
+        "8",
+        "--seeds",
+        "1",
+        "--run",
         tmp_path / "run",
-    )  # fmt: skip
+    )
     assert ended.code == 0, ended.err
     assert "msgs-ours (fine-tuned; beside each score what always giving the commonest answer gives):" in ended.out
     assert "control length tiny             mcc" in ended.out
@@ -200,9 +230,15 @@ def test_defaults_in_the_help_are_those_of_the_code() -> None:
         )
     assert usual.learning_rates == (5e-5,)
     given = Evaluation(
-        model="m", suite=("msgs-ours",), train="head", learning_rate=3e-2, batch_size=16, epochs=3, patience=4,
+        model="m",
+        suite=("msgs-ours",),
+        train="head",
+        learning_rate=3e-2,
+        batch_size=16,
+        epochs=3,
+        patience=4,
         max_length=64,
-    )  # fmt: skip
+    )
     assert FineTuningConfig(**given.changes()) == FineTuningConfig(
         learning_rates=(3e-2,), batch_size=16, epochs=3, patience=4, length=64, train="head"
     )
@@ -232,9 +268,25 @@ def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_tr
     for name in ("rte", "cola"):
         write(tmp_path / "glue", name)
     arguments = (
-        "evaluate", model, "--suite", "glue", "--tasks", "cola,rte", "--data", tmp_path, "--families", "leave_one_out",
-        "--plan", "0 (1|2)*2 3", "--seeds", "1", "--train", "head", "--epochs", "3",
-    )  # fmt: skip
+        "evaluate",
+        model,
+        "--suite",
+        "glue",
+        "--tasks",
+        "cola,rte",
+        "--data",
+        tmp_path,
+        "--families",
+        "leave_one_out",
+        "--plan",
+        "0 (1|2)*2 3",
+        "--seeds",
+        "1",
+        "--train",
+        "head",
+        "--epochs",
+        "3",
+    )
     dry = layerwise(*arguments, "--dry-run")
     assert "plans: 5, each active in fine-tuning and in the test, beside the model as trained" in dry.out
     assert f"{(1 + 5) * 2} fine-tunings" in dry.out

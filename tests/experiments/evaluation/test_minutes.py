@@ -75,7 +75,7 @@ def test_it_ends_before_the_minutes_do_and_uses_most_of_them(clock: Clock, minut
     suites = [suite([9_000, 5_000]), suite([400], "q")]
     limit, text = chosen_limit(
         minutes, clock.open, suites, models=models, began=0.0, temperature=1.0, too_long="refuse"
-    )  # fmt: skip
+    )
     pairs = sum(min(limit, count) for count in (9_000, 5_000, 400))
     end = clock.now + models * (clock.opening + 3 * clock.fixed + clock.each * pairs)
     assert 0.85 * 60 * minutes < end <= 60 * minutes

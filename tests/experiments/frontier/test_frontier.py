@@ -31,9 +31,14 @@ from tiny_tokenizers import ALPHABET, character_tokenizer
 
 DEPTH = 4
 SMALL: dict[str, Any] = {
-    "max_length": 16, "batch_tokens": 256, "tokens": 400, "sizes": 2, "rounds": 12, "context": 8,
+    "max_length": 16,
+    "batch_tokens": 256,
+    "tokens": 400,
+    "sizes": 2,
+    "rounds": 12,
+    "context": 8,
     "reporter": Silent(),
-}  # fmt: skip
+}
 MEASURED = ("frontier", "time", "time_round")
 
 
@@ -94,9 +99,7 @@ def test_every_arm_has_points_losses_times_and_every_parallel_plan_a_verdict(who
     assert all(losses[name].value == losses[f"{name}, fused"].value for name in arms if f"{name}, fused" in arms)
     verdicts = {(row.plan, row.condition) for row in rows if row.metric in ("beaten", "best", "not_resolvable")}
     parallel = {name for name, arm in arms.items() if arm in ("parallel", "parallel, fused")}
-    assert verdicts == {
-        (name, f"{phase}, batch 1, context 8") for name in parallel for phase in ("prefill", "decode")
-    }  # fmt: skip
+    assert verdicts == {(name, f"{phase}, batch 1, context 8") for name in parallel for phase in ("prefill", "decode")}
     assert any(name.endswith(", fused") for name in parallel)
     times = {(row.plan, row.condition.partition(",")[0]): row for row in scores if row.metric == "ms"}
     assert times.keys() >= {(name, phase) for name in arms for phase in ("prefill", "decode")}
@@ -145,9 +148,7 @@ def test_a_healed_model_is_an_arm_of_its_own(
     (size,) = (row for row in result.rows if row.metric == "size" and row.arm == "healed")
     assert (size.plan, size.part, size.value) == ("healed shallow", "checkpoint", 1)
     with Run.open(tmp_path / "run") as opened:
-        losses = {
-            (row.plan, row.task, row.document): row.nll for row in opened.store.losses() if row.window == 0
-        }  # fmt: skip
+        losses = {(row.plan, row.task, row.document): row.nll for row in opened.store.losses() if row.window == 0}
     mine = {key: value for key, value in losses.items() if key[0] == "healed shallow"}
     assert mine
     for (_, task, document), value in mine.items():
@@ -208,9 +209,7 @@ def test_what_cannot_be_fused_is_noted_and_the_rest_is_measured(
     assert any("was not timed with its members as one" in text for text in notes)
 
 
-def test_a_dry_run_says_what_would_be_measured(
-    stack: Stack, corpus: Corpus, monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+def test_a_dry_run_says_what_would_be_measured(stack: Stack, corpus: Corpus, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = {name: value for name, value in SMALL.items() if name != "reporter"}
     outline = outline_of(LatencyFrontier(model="demo", **settings), Inputs(stack, corpus))
     said = "\n".join(outline.says())

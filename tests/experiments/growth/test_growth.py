@@ -30,9 +30,22 @@ STEP_TOKENS = 4 * 16
 def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     folder = tmp_path_factory.mktemp("runs") / "grown"
     ended = layerwise(
-        "train", "growth", "--model", config, "--text", texts, "--schedule", "stacking", "--seeds", "2",
-        "--run", folder, *SHORT[:1], "60", *SHORT[2:],
-    )  # fmt: skip
+        "train",
+        "growth",
+        "--model",
+        config,
+        "--text",
+        texts,
+        "--schedule",
+        "stacking",
+        "--seeds",
+        "2",
+        "--run",
+        folder,
+        *SHORT[:1],
+        "60",
+        *SHORT[2:],
+    )
     assert ended.code == 0, ended.err
     return folder, ended
 
@@ -99,9 +112,24 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
     late = GrowthSchedule("late", DEPTH, (Phase("all", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (3,), embedding=False)))
     write_schedule(late, folder.parent / "late.yaml")
     ended = layerwise(
-        "train", "growth", "--model", config, "--text", texts, "--schedule", folder.parent / "late.yaml",
-        "--match", "tokens", "--seeds", "2", "--run", folder, *SHORT[:1], "60", *SHORT[2:],
-    )  # fmt: skip
+        "train",
+        "growth",
+        "--model",
+        config,
+        "--text",
+        texts,
+        "--schedule",
+        folder.parent / "late.yaml",
+        "--match",
+        "tokens",
+        "--seeds",
+        "2",
+        "--run",
+        folder,
+        *SHORT[:1],
+        "60",
+        *SHORT[2:],
+    )
     assert ended.code == 0, ended.err
     for seed in (0, 1):
         one, other = (record(folder, arm, seed).history[0] for arm in ("uniform", "late"))
@@ -133,8 +161,21 @@ def test_equal_seconds_are_timed_once_and_kept(
     config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "relative_step_times", lambda *_: (0.4, 0.8))
-    once = ("train", "growth", "--model", config, "--text", texts, "--schedule", "stacking", "--match", "seconds",
-            "--run", tmp_path / "run", *SHORT)  # fmt: skip
+    once = (
+        "train",
+        "growth",
+        "--model",
+        config,
+        "--text",
+        texts,
+        "--schedule",
+        "stacking",
+        "--match",
+        "seconds",
+        "--run",
+        tmp_path / "run",
+        *SHORT,
+    )
     assert layerwise(*once).code == 0
     assert record(tmp_path / "run", "stacking").steps == 12, "8 / (0.4 / 3 + 0.8 * 2 / 3)"
     monkeypatch.setattr(module, "relative_step_times", lambda *_: (1.0, 1.0))
@@ -146,9 +187,17 @@ def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, te
     stack = load(checkpoint, device="cpu")
     before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
     result = train_growth(
-        stack, texts, schedule="ramp", steps=8, batch_size=4, max_length=16, evals=1, device="cpu",
-        run=tmp_path / "run", reporter=Silent(),
-    )  # fmt: skip
+        stack,
+        texts,
+        schedule="ramp",
+        steps=8,
+        batch_size=4,
+        max_length=16,
+        evals=1,
+        device="cpu",
+        run=tmp_path / "run",
+        reporter=Silent(),
+    )
     assert list(result.table("held_out").groupby("arm").size().items()) == [("ramp", 2), ("uniform", 2)]
     assert all(weight.equal(before[name]) for name, weight in stack.model.state_dict().items())
 
@@ -157,9 +206,20 @@ def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_pat
     folders = babylm.write(tmp_path, train=40, held_out=20)
     folder = tmp_path / "run"
     ended = layerwise(
-        "train", "growth", "--model", config, "--text", folders["train"], "--validation", folders["dev"], "--schedule",
-        "uniform", *SHORT, "--run", folder,
-    )  # fmt: skip
+        "train",
+        "growth",
+        "--model",
+        config,
+        "--text",
+        folders["train"],
+        "--validation",
+        folders["dev"],
+        "--schedule",
+        "uniform",
+        *SHORT,
+        "--run",
+        folder,
+    )
     assert ended.code == 0, ended.err
     assert "note: one half of dev is looked at on the way, the other half is reported" in ended.err
     tokenizer = load_tokenizer(str(folder / "uniform" / "seed-0" / "model"))
@@ -173,9 +233,21 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
     """Layers 1 and 3 matter by planted verdicts, and they alone learn."""
     run = _diagnosis(tmp_path / "diagnosis", (0.0, 0.4, 0.0, 0.4))
     ended = layerwise(
-        "train", "growth", "--model", config, "--text", texts, "--schedule", "importance", "--importance", run,
-        "--no-baseline", "--run", tmp_path / "run", *SHORT,
-    )  # fmt: skip
+        "train",
+        "growth",
+        "--model",
+        config,
+        "--text",
+        texts,
+        "--schedule",
+        "importance",
+        "--importance",
+        run,
+        "--no-baseline",
+        "--run",
+        tmp_path / "run",
+        *SHORT,
+    )
     assert ended.code == 0, ended.err
     schedule = record(tmp_path / "run", "importance").recipe["options"]["schedule"]
     assert [phase["trains"] for phase in schedule["phases"]] == ["1 3"]

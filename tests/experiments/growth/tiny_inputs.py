@@ -24,9 +24,15 @@ def save_documents(folder: Path) -> Path:
 def save_config(folder: Path, *, tied: bool = False) -> Path:
     """The configuration of a Llama of four layers, without weights and without a tokenizer."""
     config = LlamaConfig(
-        vocab_size=280, hidden_size=16, intermediate_size=24, num_hidden_layers=DEPTH, num_attention_heads=2,
-        max_position_embeddings=64, use_cache=False, tie_word_embeddings=tied,
-    )  # fmt: skip
+        vocab_size=280,
+        hidden_size=16,
+        intermediate_size=24,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=2,
+        max_position_embeddings=64,
+        use_cache=False,
+        tie_word_embeddings=tied,
+    )
     config.save_pretrained(folder)
     return folder
 

@@ -153,8 +153,9 @@ def test_what_leaves_nothing_to_chance_keeps_it_too(arm: str, budget: int) -> No
 @settings(max_examples=by_tier(fast=12, nightly=50), deadline=None)
 @given(
     effects=st.lists(st.floats(0.0, 1.0), min_size=4, max_size=4).filter(lambda each: max(each) > 0.02),
-    head=st.floats(0.0, 9.0), budget=st.integers(20, 300),
-)  # fmt: skip
+    head=st.floats(0.0, 9.0),
+    budget=st.integers(20, 300),
+)
 def test_no_schedule_by_importance_takes_more_steps_than_were_reckoned_with(
     effects: list[float], head: float, budget: int
 ) -> None:

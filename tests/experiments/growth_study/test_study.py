@@ -24,9 +24,20 @@ from layerwise.results.training_record import FILE
 def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, texts: Path, tmp_path: Path) -> None:
     """The published arm, its smaller budget, two warm-ups of each side: what the claims of growth are decided by."""
     result = train_growth_study(
-        str(config), texts, arms=("published",), learning_rates=(1e-3,), warmups=(0.2,), seeds=2, steps=20,
-        batch_size=4, max_length=16, evals=2, device="cpu", run=tmp_path / "run", reporter=Silent(),
-    )  # fmt: skip
+        str(config),
+        texts,
+        arms=("published",),
+        learning_rates=(1e-3,),
+        warmups=(0.2,),
+        seeds=2,
+        steps=20,
+        batch_size=4,
+        max_length=16,
+        evals=2,
+        device="cpu",
+        run=tmp_path / "run",
+        reporter=Silent(),
+    )
     rows = {(row.arm, row.amount, row.condition, row.metric) for row in result.rows if row.measure == "growth"}
     assert ("published", None, "flops", "difference") in rows
     for cost in ("flops", "tokens", "seconds"):
@@ -85,9 +96,26 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study_run, "measured_importance", lambda *args, **options: found)
 
 
-STUDY = ("train", "growth-study", "--batch-size", "4", "--max-length", "16", "--set", "evals=1",
-         "--device", "cpu", "--learning-rates", "1e-3,4e-3", "--set", "warmups=0.05", "--set", "sweep_seeds=2",
-         "--seeds", "2")  # fmt: skip
+STUDY = (
+    "train",
+    "growth-study",
+    "--batch-size",
+    "4",
+    "--max-length",
+    "16",
+    "--set",
+    "evals=1",
+    "--device",
+    "cpu",
+    "--learning-rates",
+    "1e-3,4e-3",
+    "--set",
+    "warmups=0.05",
+    "--set",
+    "sweep_seeds=2",
+    "--seeds",
+    "2",
+)
 
 
 @pytest.mark.nightly
@@ -142,9 +170,21 @@ def test_a_trained_model_is_taken_to_a_new_domain_without_stacking(
 ) -> None:
     folder = tmp_path / "study"
     ended = layerwise(
-        *STUDY[:-3], "sweep_seeds=1", "--seeds", "1", "--steps", "16", "--model", checkpoint, "--text", texts,
-        "--run", folder, "--arms", "importance,permuted,stacking",
-    )  # fmt: skip
+        *STUDY[:-3],
+        "sweep_seeds=1",
+        "--seeds",
+        "1",
+        "--steps",
+        "16",
+        "--model",
+        checkpoint,
+        "--text",
+        texts,
+        "--run",
+        folder,
+        "--arms",
+        "importance,permuted,stacking",
+    )
     assert ended.code == 0, ended.err
     assert "stacking is left out: its layers would grow in over weights that are trained already" in ended.err
     assert "from its own weights" in ended.err
@@ -160,10 +200,31 @@ def test_a_study_without_importance_goes_on_without_its_controls(config: Path, t
     """After a step or two of training no layer has an effect of a tenth of a nat that could be detected."""
     folder = tmp_path / "study"
     ended = layerwise(
-        "train", "growth-study", "--model", config, "--text", texts, "--run", folder, "--steps", "8",
-        "--batch-size", "4", "--max-length", "16", "--set", "evals=1", "--device", "cpu", "--learning-rates", "1e-6",
-        "--seeds", "1", "--arms", "importance,permuted,ramp",
-    )  # fmt: skip
+        "train",
+        "growth-study",
+        "--model",
+        config,
+        "--text",
+        texts,
+        "--run",
+        folder,
+        "--steps",
+        "8",
+        "--batch-size",
+        "4",
+        "--max-length",
+        "16",
+        "--set",
+        "evals=1",
+        "--device",
+        "cpu",
+        "--learning-rates",
+        "1e-6",
+        "--seeds",
+        "1",
+        "--arms",
+        "importance,permuted,ramp",
+    )
     assert ended.code == 0, ended.err
     assert "importance and its controls are left out: no layer has an effect" in ended.err
     assert not (folder / "importance").exists()
@@ -178,9 +239,31 @@ def test_importance_is_measured_again_where_another_rate_is_the_best(
     asked: list[object] = []
     monkeypatch.setattr(study_run, "measured_importance", lambda *args, **options: asked.append(args) or found)
     folder = tmp_path / "study"
-    once = ("train", "growth-study", "--model", config, "--text", texts, "--run", folder, "--steps", "16",
-            "--batch-size", "4", "--max-length", "16", "--set", "evals=1", "--device", "cpu", "--seeds", "1",
-            "--arms", "importance", "--learning-rates")  # fmt: skip
+    once = (
+        "train",
+        "growth-study",
+        "--model",
+        config,
+        "--text",
+        texts,
+        "--run",
+        folder,
+        "--steps",
+        "16",
+        "--batch-size",
+        "4",
+        "--max-length",
+        "16",
+        "--set",
+        "evals=1",
+        "--device",
+        "cpu",
+        "--seeds",
+        "1",
+        "--arms",
+        "importance",
+        "--learning-rates",
+    )
     for rate, times in (("1e-3", 1), ("1e-3", 1), ("4e-3", 2)):
         if times == 2:  # as a study that was stopped before its arms
             for path in filter(Path.is_dir, (*folder.glob("importance*"), *folder.glob("uniform*"))):

@@ -30,11 +30,13 @@ def answered(right: int, first: int = 0) -> Survey:
 def rows_of(seeds: int = 2, **right: Survey) -> list[Score]:
     trainings = Trainings(Plan.parse("0-1 4-5"), 6, ARMS, seeds, {}, {})
     surveys = {
-        "untouched": answered(30), "pruned": answered(10), "skip-1 before": answered(20),
+        "untouched": answered(30),
+        "pruned": answered(10),
+        "skip-1 before": answered(20),
         **{f"random before/{seed}": answered(5) for seed in range(seeds)},
         **{f"{arm.name}/{seed}": answered(25 + seed) for arm in ARMS for seed in range(seeds)},
         **{name.replace("_", "/"): survey for name, survey in right.items()},
-    }  # fmt: skip
+    }
     return list(benchmark_rows(trainings, surveys, {"quiz": 0.25}))
 
 
@@ -51,9 +53,7 @@ def test_shares_and_paired_differences_are_those_of_the_questions() -> None:
     assert one(rows, metric="accuracy", arm="untouched").value == pytest.approx(30 / 40)
     pruned = one(rows, metric="difference", arm="pruned", against="untouched")
     expected = paired_proportions(0, 20, QUESTIONS)
-    assert (pruned.value, pruned.low, pruned.high) == pytest.approx(
-        (-0.5, float(expected.low), float(expected.high))
-    )  # fmt: skip
+    assert (pruned.value, pruned.low, pruned.high) == pytest.approx((-0.5, float(expected.low), float(expected.high)))
     assert one(rows, metric="accuracy", arm="lora", seed=1).low == pytest.approx(float(wilson(26, QUESTIONS).low))
     assert one(rows, metric="accuracy", arm="lora").value == pytest.approx(25.5 / 40)
     assert one(rows, metric="difference", arm="lora", against="untouched").value == pytest.approx(-4.5 / 40)

@@ -35,9 +35,21 @@ def healed(inputs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
     model, texts = inputs
     folder = tmp_path_factory.mktemp("runs") / "run"
     ended = layerwise(
-        "heal", model, "--plan", "0 2-3", "--text", texts, *SHORT, *ONE_RATE, "--compare", "tail-labels",
-        "--windows", "1", "--run", folder,
-    )  # fmt: skip
+        "heal",
+        model,
+        "--plan",
+        "0 2-3",
+        "--text",
+        texts,
+        *SHORT,
+        *ONE_RATE,
+        "--compare",
+        "tail-labels",
+        "--windows",
+        "1",
+        "--run",
+        folder,
+    )
     assert ended.code == 0, ended.err
     return folder, ended
 
@@ -77,9 +89,21 @@ def test_the_checkpoint_is_the_adapters_on_the_base_under_the_plan(
 @pytest.mark.slow
 def test_rates_are_swept_beyond_an_end_and_the_sweep_says_so(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     result = library.heal(
-        inputs[0], inputs[1], plan="0 2-3", method="tail", teacher="none", learning_rates=(1e-3, 2e-3), steps=1,
-        seeds=1, evals=1, batch_size=4, max_length=24, controls=(), run=tmp_path, reporter=Silent(),
-    )  # fmt: skip
+        inputs[0],
+        inputs[1],
+        plan="0 2-3",
+        method="tail",
+        teacher="none",
+        learning_rates=(1e-3, 2e-3),
+        steps=1,
+        seeds=1,
+        evals=1,
+        batch_size=4,
+        max_length=24,
+        controls=(),
+        run=tmp_path,
+        reporter=Silent(),
+    )
     tried = {row.amount for row in result.rows if row.metric == "validation_nll"}
     assert {1e-3, 2e-3} < tried
     assert [row.amount for row in result.rows if row.metric.startswith("chosen")]
@@ -89,9 +113,26 @@ def test_rates_are_swept_beyond_an_end_and_the_sweep_says_so(inputs: tuple[Path,
 def test_vision_models_are_healed(tmp_path: Path) -> None:
     vit = save_vit(tmp_path / "vit")
     ended = layerwise(
-        "heal", vit, "--plan", "0 2", "--images", "digits", "--limit", "20", "--steps", "2", "--batch-size", "10",
-        "--seeds", "1", *ONE_RATE, "--set", "hidden=cosine", "--run", tmp_path / "run",
-    )  # fmt: skip
+        "heal",
+        vit,
+        "--plan",
+        "0 2",
+        "--images",
+        "digits",
+        "--limit",
+        "20",
+        "--steps",
+        "2",
+        "--batch-size",
+        "10",
+        "--seeds",
+        "1",
+        *ONE_RATE,
+        "--set",
+        "hidden=cosine",
+        "--run",
+        tmp_path / "run",
+    )
     assert ended.code == 0, ended.err
     assert AutoModelForImageClassification.from_pretrained(tmp_path / "run" / "model").config.num_hidden_layers == 2
 
@@ -115,9 +156,19 @@ def test_models_that_fill_in_tokens_are_healed(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_groups_are_healed_and_no_checkpoint_is_written(inputs: tuple[Path, Path], tmp_path: Path) -> None:
     ended = layerwise(
-        "heal", inputs[0], "--plan", "0 (1|2) 3", "--text", inputs[1], *SHORT, *ONE_RATE, "--controls", "", "--run",
+        "heal",
+        inputs[0],
+        "--plan",
+        "0 (1|2) 3",
+        "--text",
+        inputs[1],
+        *SHORT,
+        *ONE_RATE,
+        "--controls",
+        "",
+        "--run",
         tmp_path / "run",
-    )  # fmt: skip
+    )
     assert ended.code == 0, ended.err
     assert "no " in ended.err
     assert "a checkpoint runs its layers one after another" in ended.err

@@ -135,7 +135,7 @@ def test_layers_of_a_run_are_those_that_cost_most(tmp_path: Path) -> None:
     other = stored_run(tmp_path / "other", model, texts, "sweep", "--families", "swap_adjacent", "--max-length", "24")
     diagnosis = stored_run(
         tmp_path / "diagnosis", model, texts, "diagnose", "--parts", "ablation", "--max-length", "24"
-    )  # fmt: skip
+    )
     with Run.open(sweep) as run:
         rows = Rows(run.store.scores("effect", metric="delta_nll"))
     costs = {row.plan: row.value for row in rows.where(task=rows.axis("task")[0])}
@@ -153,16 +153,33 @@ def test_adapters_are_in_the_chosen_layers_which_are_those_that_peft_takes(tmp_p
     """Fine-tuning, without a layer left out: no control, and the gain is over the untouched model."""
     model, texts = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts", count=90, characters=60)
     result = library.heal(
-        model, texts, plan="0-3", teacher="none", method="lora:0,2", rank=4, learning_rates=(1e-2,), steps=2, seeds=2,
-        evals=1, batch_size=4, max_length=24, run=tmp_path / "run", reporter=Silent(),
-    )  # fmt: skip
+        model,
+        texts,
+        plan="0-3",
+        teacher="none",
+        method="lora:0,2",
+        rank=4,
+        learning_rates=(1e-2,),
+        steps=2,
+        seeds=2,
+        evals=1,
+        batch_size=4,
+        max_length=24,
+        run=tmp_path / "run",
+        reporter=Silent(),
+    )
     layers = [row for row in result.rows if row.measure == "healing_layer"]
     assert {(row.arm, row.value) for row in layers if row.arm in ("chosen-layers", "all-layers")} == {
-        ("chosen-layers", 4.0), ("all-layers", 2.0),
-    }  # fmt: skip
+        ("chosen-layers", 4.0),
+        ("all-layers", 2.0),
+    }
     assert {row.arm for row in result.rows if row.measure == "healing" and row.metric == "regained"} == {
-        "chosen-layers", "last-layers", "first-layers", "random-layers", "all-layers",
-    }  # fmt: skip
+        "chosen-layers",
+        "last-layers",
+        "first-layers",
+        "random-layers",
+        "all-layers",
+    }
     weights = [row.value for row in result.rows if row.metric == "learning_weights"]
     assert len(set(weights)) == 1
     names = {name.split(".lora_")[0] for name in load_file(tmp_path / "run" / "adapter" / "adapter_model.safetensors")}

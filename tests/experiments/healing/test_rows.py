@@ -70,8 +70,13 @@ class Planted:
     """Losses by the name of a model, on one text."""
 
     LOSSES: ClassVar = {
-        "untouched": 2.0, "pruned": 3.0, "lora/0": 2.6, "random before/0": 6.0, "random/0": 3.2, "whole/0": 1.9,
-    }  # fmt: skip
+        "untouched": 2.0,
+        "pruned": 3.0,
+        "lora/0": 2.6,
+        "random before/0": 6.0,
+        "random/0": 3.2,
+        "whole/0": 1.9,
+    }
 
     def nll(self, name: str, task: str) -> float:
         return self.LOSSES[name]

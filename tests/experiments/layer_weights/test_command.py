@@ -43,9 +43,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "model"
     torch.manual_seed(0)
     config = ViTConfig(
-        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=DEPTH,
-        num_attention_heads=2, num_labels=10, initializer_range=0.3,
-    )  # fmt: skip
+        image_size=8,
+        patch_size=4,
+        num_channels=1,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=2,
+        num_labels=10,
+        initializer_range=0.3,
+    )
     vit = ViTForImageClassification(config)
     chosen = recipe("wiring-identity", Options(Settings()), DEPTH)
     found = layer_mixing.attach(load(vit), chosen.variant)
@@ -163,9 +170,13 @@ def elc(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     tokenizer = train_wordpiece(texts, minimum_frequency=2)
     torch.manual_seed(0)
     config = ElcConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=DEPTH, num_attention_heads=2,
-        intermediate_size=24, max_position_embeddings=128,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=128,
+    )
     ElcForMaskedLM(config).save_pretrained(home / "model")
     tokenizer.save_pretrained(home / "model")
     return home / "model", home / "text"
@@ -222,17 +233,30 @@ def test_edges_are_cut_for_every_phenomenon_of_pairs_and_of_mixed_signals(
     monkeypatch.setattr(phenomena, "FINE_TUNING", replace(phenomena.FINE_TUNING, epochs=1, training_limit=16))
     tasks = "control main_verb,control length"
     ended = layerwise(
-        "diagnose", "layer-weights", model, "--suite", "pairs,msgs-ours", "--tasks", tasks, "--limit", "16",
-        "--set", f"removal={removal}", "--run", tmp_path / "run",
-    )  # fmt: skip
+        "diagnose",
+        "layer-weights",
+        model,
+        "--suite",
+        "pairs,msgs-ours",
+        "--tasks",
+        tasks,
+        "--limit",
+        "16",
+        "--set",
+        f"removal={removal}",
+        "--run",
+        tmp_path / "run",
+    )
     assert ended.code == 0, ended.err
     with Run.open(tmp_path / "run") as run:
         rows = run.store.scores("edge_phenomena")
     effects = [row for row in rows if row.metric == "effect"]
     assert {(row.condition, row.task) for row in effects} == {
-        ("pairs", "subject_verb_agreement"), ("pairs", "indefinite_article"), ("msgs-ours", "main_verb"),
+        ("pairs", "subject_verb_agreement"),
+        ("pairs", "indefinite_article"),
+        ("msgs-ours", "main_verb"),
         ("msgs-ours", "length"),
-    }  # fmt: skip
+    }
     assert {named(row) for row in effects} == {"1<-0", "1<-1", "2<-0", "2<-1", "2<-2"}
     assert all(row.documents == 8 and row.p is not None for row in effects)
     assert {named(row) for row in rows if row.metric == "contrast"} == {named(row) for row in effects}

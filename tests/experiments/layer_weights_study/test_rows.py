@@ -99,8 +99,10 @@ def test_learned_weights_are_judged_against_the_same_unlearned() -> None:
         models("masked_lm", "all", "nll", ltg=LTG, elc=[x - 0.1 for x in LTG], elc_frozen=[x + 0.2 for x in LTG])
     )
     assert {name: round(row.value, 6) for (name, *_), row in rows.items()} == {
-        "elc - ltg": -0.1, "elc-frozen - ltg": 0.2, "elc - elc-frozen": -0.3,
-    }  # fmt: skip
+        "elc - ltg": -0.1,
+        "elc-frozen - ltg": 0.2,
+        "elc - elc-frozen": -0.3,
+    }
     own = rows["elc - elc-frozen", "masked_lm", "tokens"]
     assert own.p_adjusted == own.p, "it is a question of its own"
 

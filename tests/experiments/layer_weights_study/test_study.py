@@ -115,9 +115,19 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
     assert "elc against ltg" in ended.out or "elc worth it against ltg" in ended.out
 
     result = train_elc_study(
-        texts, steps=2, batch_size=8, seeds=2, bias=(0, 1, 2), shares=("1/2", "1"), device="cpu", run=folder,
-        glue=folder.parent / "glue", glue_epochs=1, tuning_evals=2, reporter=Silent(),
-    )  # fmt: skip
+        texts,
+        steps=2,
+        batch_size=8,
+        seeds=2,
+        bias=(0, 1, 2),
+        shares=("1/2", "1"),
+        device="cpu",
+        run=folder,
+        glue=folder.parent / "glue",
+        glue_epochs=1,
+        tuning_evals=2,
+        reporter=Silent(),
+    )
     assert len(result.table("study")) == len(rows)
     assert result.summary == "\n".join(ended.out.splitlines()[:-1])
 

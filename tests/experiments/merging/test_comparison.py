@@ -45,9 +45,16 @@ SPLITS = Splits("noise", "d", images(8, 0), images(40, 1), images(60, 2), tuple(
 def model(seed: int) -> Stack:
     torch.manual_seed(seed)
     config = ViTConfig(
-        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=DEPTH,
-        num_attention_heads=2, num_labels=CLASSES, initializer_range=0.3,
-    )  # fmt: skip
+        image_size=8,
+        patch_size=4,
+        num_channels=1,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=2,
+        num_labels=CLASSES,
+        initializer_range=0.3,
+    )
     return load(ViTForImageClassification(config).eval())
 
 

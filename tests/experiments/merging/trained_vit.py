@@ -18,9 +18,16 @@ def save_vit(
     """A model of digits with random weights; with an `arm` also the record of a trained one."""
     torch.manual_seed(seed)
     config = ViTConfig(
-        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=depth,
-        num_attention_heads=2, num_labels=10, initializer_range=0.3,
-    )  # fmt: skip
+        image_size=8,
+        patch_size=4,
+        num_channels=1,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=depth,
+        num_attention_heads=2,
+        num_labels=10,
+        initializer_range=0.3,
+    )
     ViTForImageClassification(config).save_pretrained(folder)
     if arm is not None:
         recipe = {"variant": "plain"}

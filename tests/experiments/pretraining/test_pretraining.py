@@ -111,9 +111,22 @@ def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> 
     root = tmp_path_factory.mktemp("babylm")
     folders = babylm.write(root, "2023", train=120, held_out=40)
     ended = layerwise(
-        "train", "elc", "--text", folders["train"], "--validation", folders["dev"], "--test", folders["test"],
-        "--variants", "elc", "--set", "vocabulary=300", *SHORT, "--run", root / "run",
-    )  # fmt: skip
+        "train",
+        "elc",
+        "--text",
+        folders["train"],
+        "--validation",
+        folders["dev"],
+        "--test",
+        folders["test"],
+        "--variants",
+        "elc",
+        "--set",
+        "vocabulary=300",
+        *SHORT,
+        "--run",
+        root / "run",
+    )
     assert ended.code == 0, ended.err
     return folders, root / "run", ended
 

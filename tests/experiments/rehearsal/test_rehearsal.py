@@ -80,9 +80,17 @@ def test_differences_are_paired_by_draw() -> None:
 @pytest.mark.slow
 def test_a_decoder_from_end_to_end(tmp_path: Path) -> None:
     config = Rehearsal(
-        model="demo", run=tmp_path / "run", nodes=4, kill="0-100%", draws=2, requests=4, streams=2, new_tokens=3,
-        hop_seconds=0.001, layer_seconds=0.001,
-    )  # fmt: skip
+        model="demo",
+        run=tmp_path / "run",
+        nodes=4,
+        kill="0-100%",
+        draws=2,
+        requests=4,
+        streams=2,
+        new_tokens=3,
+        hop_seconds=0.001,
+        layer_seconds=0.001,
+    )
     perform(config)
     with Run.open(tmp_path / "run") as run:
         stored = Rows(run.store.scores("rehearsal"))
@@ -103,9 +111,18 @@ def test_a_decoder_from_end_to_end(tmp_path: Path) -> None:
 def test_on_ray_processes_are_killed_and_every_request_is_answered(tmp_path: Path) -> None:
     pytest.importorskip("ray")
     config = Rehearsal(
-        model="demo", run=tmp_path / "run", nodes=2, kill="1", draws=1, requests=4, streams=2, new_tokens=3,
-        hop_seconds=0.001, layer_seconds=0.001, ray="local",
-    )  # fmt: skip
+        model="demo",
+        run=tmp_path / "run",
+        nodes=2,
+        kill="1",
+        draws=1,
+        requests=4,
+        streams=2,
+        new_tokens=3,
+        hop_seconds=0.001,
+        layer_seconds=0.001,
+        ray="local",
+    )
     perform(config)
     with Run.open(tmp_path / "run") as run:
         stored = Rows(run.store.scores("rehearsal"))

@@ -38,9 +38,22 @@ SPLITS = digits(limit=30)
 DEPTH = 3
 QUESTIONS = EvaluationGrid(orders=3, draws=3)
 MANIFEST = Manifest(
-    model="m", revision=None, weight_hash="w", dtype="float32", device="cpu", corpus="digits", corpus_hash="c",
-    documents=30, tokens=30, window=1, families=("robustness",), tasks=(), seed=0, layers="l", command=(),
-)  # fmt: skip
+    model="m",
+    revision=None,
+    weight_hash="w",
+    dtype="float32",
+    device="cpu",
+    corpus="digits",
+    corpus_hash="c",
+    documents=30,
+    tokens=30,
+    window=1,
+    families=("robustness",),
+    tasks=(),
+    seed=0,
+    layers="l",
+    command=(),
+)
 
 
 pytestmark = pytest.mark.usefixtures("flat")
@@ -251,12 +264,20 @@ def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
     ask(*(f"{arm}/{seed}" for arm in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
     found = {(row.claim, row.task, row.metric): row for row in scores(run, "contrast")}
     assert {(claim, metric) for claim, _, metric in found} == {
-        ("merging", "loss"), ("trained_order", "cost"), ("trained_order", "gain_above@baseline"),
-        ("collapse", "random_order"), ("collapse", "in_order"), ("position_informed", "gain"),
+        ("merging", "loss"),
+        ("trained_order", "cost"),
+        ("trained_order", "gain_above@baseline"),
+        ("collapse", "random_order"),
+        ("collapse", "in_order"),
+        ("position_informed", "gain"),
         ("position_informed", "random_order"),
-        ("positions", "short"), ("positions", "short@baseline"),
-    } | ({("pruning", "lost"), ("pruning", "lost@baseline"), ("pruning", "spared_above@baseline")}
-         if ("pruning", "all", "lost") in found else set())  # fmt: skip
+        ("positions", "short"),
+        ("positions", "short@baseline"),
+    } | (
+        {("pruning", "lost"), ("pruning", "lost@baseline"), ("pruning", "spared_above@baseline")}
+        if ("pruning", "all", "lost") in found
+        else set()
+    )
     robust = scores(run, "robustness")
     known = scores(run, "position").value(seed=None, other=None, against=None)
     assert found["positions", "all", "short"].value == pytest.approx(0.9999 - (known or 0))
@@ -271,8 +292,10 @@ def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_p
     ask("layershuffle-predict/0", "baseline/0", "layerdrop/0")
     kept = {path.parent.name: Survey.read(path) for path in tmp_path.glob("*/survey-*.npz")}
     assert {name: (bool(survey.positions), bool(survey.probed)) for name, survey in kept.items()} == {
-        "layershuffle-predict-0": (True, False), "baseline-0": (False, True), "layerdrop-0": (False, False),
-    }  # fmt: skip
+        "layershuffle-predict-0": (True, False),
+        "baseline-0": (False, True),
+        "layerdrop-0": (False, False),
+    }
     assert kept["baseline-0"].probed[0].shape == (2, 3)
     assert kept["baseline-0"].probed[0][1].tolist() == [10, 10, 10]
 
@@ -283,9 +306,15 @@ def test_rows_of_a_training() -> None:
     rows = training_rows({("sequential", 1): pedigree, ("retrained-6", 0): pedigree})
     own = [row for row in rows if (row.arm, row.seed, row.condition) == ("sequential", 1, None)]
     assert {(row.metric, row.amount): row.value for row in own} == {
-        ("steps", None): 10, ("epochs", None): 2.5, ("examples", None): 320, ("seconds", None): 61.5,
-        ("best_step", None): 10, ("train_loss", 5): 2.0, ("train_loss", 10): 1.5, ("validation_loss", 10): 1.7,
-    }  # fmt: skip
+        ("steps", None): 10,
+        ("epochs", None): 2.5,
+        ("examples", None): 320,
+        ("seconds", None): 61.5,
+        ("best_step", None): 10,
+        ("train_loss", 5): 2.0,
+        ("train_loss", 10): 1.5,
+        ("validation_loss", 10): 1.7,
+    }
     assert {(row.arm, row.seed, row.condition) for row in rows if row not in own} == {("retrained", 0, "6 layers")}
 
 

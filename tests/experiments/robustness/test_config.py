@@ -61,15 +61,31 @@ def test_a_draft_has_a_plan_and_a_weight_and_other_runs_keep_their_names() -> No
 
 def test_an_option_replaces_a_setting_of_the_recipe() -> None:
     config = training(
-        "layershuffle-layerdrop", batch_size=8, gradient_accumulation=2, learning_rate=0.5, epochs=3.0, evals=4,
-        lr_schedule="cosine", augmentation="crop", precision="bfloat16", drop_rate=0.5, max_shift=2,
+        "layershuffle-layerdrop",
+        batch_size=8,
+        gradient_accumulation=2,
+        learning_rate=0.5,
+        epochs=3.0,
+        evals=4,
+        lr_schedule="cosine",
+        augmentation="crop",
+        precision="bfloat16",
+        drop_rate=0.5,
+        max_shift=2,
         drop_sync="per-rank",
-    )  # fmt: skip
+    )
     _, recipe = config.recipes(Settings(weight_decay=0.25), 12)
     assert recipe.settings == Settings(
-        epochs=3.0, batch_size=8, gradient_accumulation_steps=2, learning_rate=0.5, schedule="cosine",
-        augmentation="crop", precision="bfloat16", evals=4, weight_decay=0.25,
-    )  # fmt: skip
+        epochs=3.0,
+        batch_size=8,
+        gradient_accumulation_steps=2,
+        learning_rate=0.5,
+        schedule="cosine",
+        augmentation="crop",
+        precision="bfloat16",
+        evals=4,
+        weight_decay=0.25,
+    )
     assert (recipe.ranks, recipe.sampler) == ("per-rank", Drop(0.5, of=Shuffle(2)))
 
 

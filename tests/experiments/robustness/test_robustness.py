@@ -42,9 +42,21 @@ def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs") / "trained"
     methods = "layershuffle-predict,layershuffle-position"
     ended = layerwise(
-        "train", "robust", methods, "--model", vit, *DIGITS, "--epochs", "1", "--batch-size", "10",
-        "--seeds", "2", "--run", folder,
-    )  # fmt: skip
+        "train",
+        "robust",
+        methods,
+        "--model",
+        vit,
+        *DIGITS,
+        "--epochs",
+        "1",
+        "--batch-size",
+        "10",
+        "--seeds",
+        "2",
+        "--run",
+        folder,
+    )
     assert ended.code == 0, ended.err
     return folder
 
@@ -77,8 +89,16 @@ def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
     assert sorted(line.split()[0] for line in ended.out.splitlines()[2:5]) == arms
     found = scores(trained)
     assert {row.measure for row in found} >= {
-        "robustness", "orders", "identity", "position", "branches", "contribution", "embedding", "merging", "training",
-    }  # fmt: skip
+        "robustness",
+        "orders",
+        "identity",
+        "position",
+        "branches",
+        "contribution",
+        "embedding",
+        "merging",
+        "training",
+    }
     even = {
         row.amount for row in found if (row.measure, row.part, row.condition) == ("robustness", "even", "sequential")
     }
@@ -137,9 +157,21 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
     text = ("--text", save_texts(tmp_path / "texts"), "--max-length", "18")
     run = tmp_path / "run"
     trained = layerwise(
-        "train", "robust", "layershuffle", "--model", model, *text, "--epochs", "1", "--batch-size", "8",
-        "--seeds", "1", "--run", run,
-    )  # fmt: skip
+        "train",
+        "robust",
+        "layershuffle",
+        "--model",
+        model,
+        *text,
+        "--epochs",
+        "1",
+        "--batch-size",
+        "8",
+        "--seeds",
+        "1",
+        "--run",
+        run,
+    )
     assert trained.code == 0, trained.err
     assert "nats per token, lower is better" in trained.out.splitlines()[0]
     path = run / "layershuffle" / "seed-0" / "model"

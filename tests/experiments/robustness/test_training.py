@@ -78,8 +78,11 @@ def test_models_are_ordinary_folders_and_the_report_is_whole(trained: tuple[Path
             assert (pedigree.arm, pedigree.seed, pedigree.steps) == (arm, seed, 2)
     with Run.open(folder) as run:
         assert {f"{row.arm}/{row.seed}" for row in run.store.scores("training")} == {
-            "baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1",
-        }  # fmt: skip
+            "baseline/0",
+            "baseline/1",
+            "layershuffle/0",
+            "layershuffle/1",
+        }
 
 
 def test_a_method_is_added_to_what_is_there(trained: tuple[Path, Ended], vit: Path) -> None:
@@ -109,9 +112,11 @@ def test_without_a_folder_a_run_is_named_by_its_recipe_too(
     command = ("--model", vit, *DIGITS, "--seeds", "1", "--no-baseline", "--quiet")
     runs = []
     for method, more in (
-        ("baseline", ()), ("sequential", ()), ("baseline", ("--learning-rate", "0.1")),
+        ("baseline", ()),
+        ("sequential", ()),
+        ("baseline", ("--learning-rate", "0.1")),
         ("baseline", ("--set", "dataloader_num_workers=0")),
-    ):  # fmt: skip
+    ):
         ended = layerwise("train", "robust", method, *command, *more)
         assert ended.code == 0, ended.err
         runs.append(ended.out.splitlines()[-1])
@@ -147,8 +152,23 @@ def test_settings_that_no_training_can_have(vit: Path, tmp_path: Path, option: s
 
 
 def test_labels_that_do_not_fit_the_head(vit: Path, images: Path, tmp_path: Path) -> None:
-    command = ("train", "robust", "baseline", "--model", vit, "--images", images, "--run", tmp_path / "run",
-               "--epochs", "1", "--seeds", "1", "--batch-size", "10")  # fmt: skip
+    command = (
+        "train",
+        "robust",
+        "baseline",
+        "--model",
+        vit,
+        "--images",
+        images,
+        "--run",
+        tmp_path / "run",
+        "--epochs",
+        "1",
+        "--seeds",
+        "1",
+        "--batch-size",
+        "10",
+    )
     message = refused(*command)
     assert "has 2 classes (circle, square), but the model's head has 10 outputs" in message
     assert "--new-head" in message
@@ -162,8 +182,23 @@ def test_images_that_cannot_be_read(tmp_path: Path) -> None:
     vit = save_vit(tmp_path / "vit", classes=2)
     images = save_images(tmp_path / "shapes")
     (images / "circle" / "05.png").write_bytes(b"no image")
-    command = ("train", "robust", "baseline", "--model", vit, "--images", images, "--run", tmp_path / "run",
-               "--epochs", "1", "--seeds", "1", "--batch-size", "10")  # fmt: skip
+    command = (
+        "train",
+        "robust",
+        "baseline",
+        "--model",
+        vit,
+        "--images",
+        images,
+        "--run",
+        tmp_path / "run",
+        "--epochs",
+        "1",
+        "--seeds",
+        "1",
+        "--batch-size",
+        "10",
+    )
     message = refused(*command)
     assert "05.png" in message
     assert "skip" in message
@@ -217,9 +252,15 @@ def test_an_opened_model_is_trained_and_stays_as_it_is(vit: Path, tmp_path: Path
     stack = library.load(vit)
     before = weight_hash(stack.model)
     library.train.robust(
-        stack, methods="baseline", images="digits", limit=20, batch_size=10, seeds=1, run=tmp_path / "run",
+        stack,
+        methods="baseline",
+        images="digits",
+        limit=20,
+        batch_size=10,
+        seeds=1,
+        run=tmp_path / "run",
         reporter=Silent(),
-    )  # fmt: skip
+    )
     assert weight_hash(stack.model) == before
     pedigree = TrainingRecord.read(tmp_path / "run/baseline/seed-0/model")
     assert pedigree is not None

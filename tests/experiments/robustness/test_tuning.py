@@ -77,15 +77,21 @@ def test_the_planted_point_is_chosen(rate: float, batch: int) -> None:
 
 def test_every_method_is_tried_at_the_same_points_and_chooses_for_itself() -> None:
     tuned, _, tried = tune(
-        lambda arm, rate, batch: bowl(3e-4, 640 if arm == "layerdrop" else 128)(arm, rate, batch), (1e-4, 3e-4, 1e-3),
-        (128, 640), "layershuffle", "layerdrop",
-    )  # fmt: skip
+        lambda arm, rate, batch: bowl(3e-4, 640 if arm == "layerdrop" else 128)(arm, rate, batch),
+        (1e-4, 3e-4, 1e-3),
+        (128, 640),
+        "layershuffle",
+        "layerdrop",
+    )
     assert {arm: each.batch_size for arm, each in tuned.items()} == {"layershuffle": 128, "layerdrop": 640}
     points = {
-        arm: {(each.recipe.settings.learning_rate, each.recipe.settings.batch_size) for each in tried
-              if each.recipe.arm == arm}
+        arm: {
+            (each.recipe.settings.learning_rate, each.recipe.settings.batch_size)
+            for each in tried
+            if each.recipe.arm == arm
+        }
         for arm in tuned
-    }  # fmt: skip
+    }
     assert points["layershuffle"] == points["layerdrop"]
     assert {each.seed for each in tried} == {1000}
     assert all(each.folder.startswith("pilot/") for each in tried)
@@ -103,8 +109,9 @@ def test_a_rate_at_an_end_is_looked_beyond_and_is_called_not_tuned_where_it_stay
 def test_one_rate_alone_is_not_swept() -> None:
     _, _, tried = tune(bowl(1e-3, 640), (1e-4,), (128, 640))
     assert [(each.recipe.settings.learning_rate, each.recipe.settings.batch_size) for each in tried] == [
-        (1e-4, 128), (1e-4, 640),
-    ]  # fmt: skip
+        (1e-4, 128),
+        (1e-4, 640),
+    ]
 
 
 @dataclass(frozen=True)

@@ -185,9 +185,7 @@ def test_a_generation_of_optuna_is_one_graph(stack: Stack, corpus: Corpus, tmp_p
 
 
 @pytest.mark.parametrize("method", first_fast(["evolve", "greedy"]))
-def test_layers_of_another_model_are_among_the_moves(
-    stack: Stack, corpus: Corpus, tmp_path: Path, method: str
-) -> None:  # fmt: skip
+def test_layers_of_another_model_are_among_the_moves(stack: Stack, corpus: Corpus, tmp_path: Path, method: str) -> None:
     other = tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET), seed=3)
     other.save_pretrained(tmp_path / "other")
     result = layerwise.search(

@@ -75,11 +75,18 @@ def theirs(stack: Stack, tasks: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     tracker = EvaluationTracker(output_path=str(tmp_path / "theirs"))
     with stack.under(PLAN), quietly():
         found = lm_eval.simple_evaluate(
-            HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=4), tasks=NAMES,
-            task_manager=TaskManager(include_path=str(tasks), include_defaults=False), limit=LIMIT, log_samples=True,
-            random_seed=0, numpy_random_seed=0, torch_random_seed=0, fewshot_random_seed=0, bootstrap_iters=1000,
+            HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=4),
+            tasks=NAMES,
+            task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
+            limit=LIMIT,
+            log_samples=True,
+            random_seed=0,
+            numpy_random_seed=0,
+            torch_random_seed=0,
+            fewshot_random_seed=0,
+            bootstrap_iters=1000,
             evaluation_tracker=tracker,
-        )  # fmt: skip
+        )
         tracker.save_results_aggregated(found, found.pop("samples"))
     (file,) = (tmp_path / "theirs").rglob("results_*.json")
     content: dict[str, Any] = json.loads(file.read_text())
@@ -88,9 +95,20 @@ def theirs(stack: Stack, tasks: Path, tmp_path: Path, monkeypatch: pytest.Monkey
 
 MODEL = ("model_num_parameters", "model_dtype", "model_revision", "model_sha")
 EQUAL = (
-    "group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples", "task_hashes", "transformers_version",
-    "lm_eval_version", "max_length", "eot_token_id", "model_source", "chat_template", "system_instruction",
-)  # fmt: skip
+    "group_subtasks",
+    "versions",
+    "n-shot",
+    "higher_is_better",
+    "n-samples",
+    "task_hashes",
+    "transformers_version",
+    "lm_eval_version",
+    "max_length",
+    "eot_token_id",
+    "model_source",
+    "chat_template",
+    "system_instruction",
+)
 TOLERANCE = 1e-4
 """Perplexities are exponentials of sums in float32 over a few dozen tokens."""
 

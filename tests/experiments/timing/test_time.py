@@ -71,8 +71,13 @@ def test_rows_provenance_and_a_report(timed: tuple[Path, Ended]) -> None:
     stored = rows(folder)
     assert {row.condition for row in stored} == {f"{phase}, batch 1, context 6" for phase in ("prefill", "decode")}
     assert list(dict.fromkeys(row.plan for row in stored)) == [
-        "0-3", "0 (1|2) 3", "0 1 3", "0-3, fused", "0 (1|2) 3, fused", "0 1 3, fused",
-    ]  # fmt: skip
+        "0-3",
+        "0 (1|2) 3",
+        "0 1 3",
+        "0-3, fused",
+        "0 (1|2) 3, fused",
+        "0 1 3, fused",
+    ]
     values = {(row.plan, row.metric): row.value for row in stored}
     assert values["0 1 3", "ms"] == pytest.approx(3)
     assert values["0 1 3", "ratio"] == pytest.approx(3 / 4)
@@ -105,15 +110,13 @@ def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
 @pytest.mark.usefixtures("timed")
 def test_times_of_another_machine_are_not_added(
     command: tuple[str | Path, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:  # fmt: skip
+) -> None:
     monkeypatch.setattr(timing, "hardware", lambda device: {"processor": "another"})
     assert "its machine is" in refused(*command)
 
 
 def test_a_single_plan_is_compared_with_the_model_as_trained(model: Path, tmp_path: Path, steps: list[int]) -> None:
-    result = package.time(
-        model, plans="0 1 3", rounds=LEAST_ROUNDS, context=6, run=tmp_path / "run", reporter=Silent()
-    )  # fmt: skip
+    result = package.time(model, plans="0 1 3", rounds=LEAST_ROUNDS, context=6, run=tmp_path / "run", reporter=Silent())
     assert list(dict.fromkeys(row.plan for row in result.table("time").itertuples())) == ["0-3", "0 1 3"]
 
 

@@ -38,9 +38,16 @@ def collate(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 def vit() -> Stack:
     torch.manual_seed(0)
     config = ViTConfig(
-        image_size=8, patch_size=4, num_channels=1, hidden_size=16, intermediate_size=32, num_hidden_layers=DEPTH,
-        num_attention_heads=2, num_labels=4, initializer_range=0.3,
-    )  # fmt: skip
+        image_size=8,
+        patch_size=4,
+        num_channels=1,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=2,
+        num_labels=4,
+        initializer_range=0.3,
+    )
     return load(ViTForImageClassification(config).eval())
 
 
@@ -166,12 +173,16 @@ def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch)
                 block = stack.block(layer)
                 attention = block.attention
                 query, key = (
-                    linear(block.layernorm_before(state)).view(len(PIXELS), 5, 2, 8).transpose(1, 2)
-                    for linear in (attention.attention.query, attention.attention.key)
-                ) if hasattr(attention, "attention") else (
-                    linear(block.layernorm_before(state)).view(len(PIXELS), 5, 2, 8).transpose(1, 2)
-                    for linear in (attention.q_proj, attention.k_proj)
-                )  # fmt: skip
+                    (
+                        linear(block.layernorm_before(state)).view(len(PIXELS), 5, 2, 8).transpose(1, 2)
+                        for linear in (attention.attention.query, attention.attention.key)
+                    )
+                    if hasattr(attention, "attention")
+                    else (
+                        linear(block.layernorm_before(state)).view(len(PIXELS), 5, 2, 8).transpose(1, 2)
+                        for linear in (attention.q_proj, attention.k_proj)
+                    )
+                )
                 weights = (query @ key.transpose(2, 3) / math.sqrt(8)).softmax(dim=-1)
                 entropy = -(weights * weights.log()).sum(dim=-1).mean() / math.log(5)
                 assert found[layer, position, "entropy", None] == pytest.approx(float(entropy), rel=1e-4)

@@ -127,8 +127,10 @@ def test_planted_zones_are_rows_with_their_borders_counted_from_one() -> None:
     states = planted(zoned(np.random.default_rng(0), (3, 6, 3)))
     rows = {(row.metric, row.layer): row for row in zone_rows(states, Plan.identity(12))}
     assert {name: rows[name].value for name in (("zones", None), ("border", 4), ("border", 10))} == {
-        ("zones", None): 3, ("border", 4): 4, ("border", 10): 10,
-    }  # fmt: skip
+        ("zones", None): 3,
+        ("border", 4): 4,
+        ("border", 10): 10,
+    }
     assert (rows["contrast", 4].low or 0.0) > 0.1
     assert 0.01 < rows["p", None].value <= 1
 

@@ -118,9 +118,8 @@ def test_every_state_has_its_nulls(demo: Stack, rows: list[Score]) -> None:
 def test_the_order_of_words_is_not_in_a_bag_of_embeddings(rows: list[Score]) -> None:
     """Both sentences of a pair have the same words; before the first layer only capitals can tell them apart."""
     (row,) = (
-        row for row in rows
-        if (row.metric, row.task, row.layer, row.against) == ("accuracy", "grammaticality", 0, None)
-    )  # fmt: skip
+        row for row in rows if (row.metric, row.task, row.layer, row.against) == ("accuracy", "grammaticality", 0, None)
+    )
     assert row.value == pytest.approx(0.5, abs=0.15)
 
 
@@ -132,7 +131,8 @@ def test_a_layer_that_does_nothing_changes_nothing_that_is_read(few: ProbedText)
             if name.endswith(("o_proj.weight", "down_proj.weight")):
                 weight.zero_()
     own = {
-        row.layer: row.value for row in probing(stack, few)
+        row.layer: row.value
+        for row in probing(stack, few)
         if (row.metric, row.task, row.against) == ("accuracy", "length", None)
-    }  # fmt: skip
+    }
     assert own[4] == own[5]

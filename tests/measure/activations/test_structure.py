@@ -72,9 +72,14 @@ def test_a_planted_identity_layer_adds_nothing() -> None:
 def test_parallel_branches_join_one_after_the_other() -> None:
     torch.manual_seed(0)
     config = GPTNeoXConfig(
-        vocab_size=97, hidden_size=32, num_hidden_layers=4, num_attention_heads=4, intermediate_size=64,
-        initializer_range=0.2, use_parallel_residual=True,
-    )  # fmt: skip
+        vocab_size=97,
+        hidden_size=32,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        intermediate_size=64,
+        initializer_range=0.2,
+        use_parallel_residual=True,
+    )
     stack = load(GPTNeoXForCausalLM(config).eval())
     found = by_layer(output_ratios(stack, reading(), split(stack, reading())), "output_ratio")
     block, sums, tokens = stack.model.gpt_neox.layers[0], [0.0, 0.0], 0

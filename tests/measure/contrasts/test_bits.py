@@ -28,9 +28,11 @@ TOKENS = 10
 def members(depth: int, seeds: int = 2) -> tuple[Member, ...]:
     """The model as trained, and all three families."""
     return (
-        Member(Plan.identity(depth), "identity", "identity", 0), *families.bits(depth, TYPES),
-        *families.bits_noise(depth, TYPES, range(seeds)), *families.bits_left_out(depth),
-    )  # fmt: skip
+        Member(Plan.identity(depth), "identity", "identity", 0),
+        *families.bits(depth, TYPES),
+        *families.bits_noise(depth, TYPES, range(seeds)),
+        *families.bits_left_out(depth),
+    )
 
 
 def losses(nll: Mapping[str, np.ndarray]) -> list[Loss]:

@@ -21,10 +21,13 @@ DEPTH, UNITS = 30, 40
 
 def members(depth: int = DEPTH) -> tuple[Member, ...]:
     return (
-        Member(Plan.identity(depth), "identity", "identity", 0), *families.leave_one_out(depth),
-        *families.swap_adjacent(depth), *families.bits(depth, ("Q4_0",)), *families.bits_left_out(depth),
+        Member(Plan.identity(depth), "identity", "identity", 0),
+        *families.leave_one_out(depth),
+        *families.swap_adjacent(depth),
+        *families.bits(depth, ("Q4_0",)),
+        *families.bits_left_out(depth),
         *families.repeat_blocks(depth),
-    )  # fmt: skip
+    )
 
 
 def measured(costs: dict[str, Numbers], noise: float, seed: int, depth: int = DEPTH) -> Rows:

@@ -121,12 +121,14 @@ def test_the_interval_of_a_difference_is_over_seeds_and_batches() -> None:
         3, "round-robin", 1, "sequential"
     ]
     torn, blocks = (
-        np.array([
-            np.mean([of.outcomes[f"nodes 3 {layout} without {node} sequential"].nll for node in range(3)], axis=0)
-            for of in surveys.values()
-        ])
+        np.array(
+            [
+                np.mean([of.outcomes[f"nodes 3 {layout} without {node} sequential"].nll for node in range(3)], axis=0)
+                for of in surveys.values()
+            ]
+        )
         for layout in ("round-robin", "blocks")
-    )  # fmt: skip
+    )
     each = torn - blocks
     pulls = (each - each.mean(axis=1, keepdims=True)).reshape(2, -1, BATCH).sum(axis=2) / each.shape[1]
     expected = over_trainings(each.mean(axis=1), pulls, 64)

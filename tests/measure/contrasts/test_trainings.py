@@ -69,9 +69,7 @@ def test_as_many_seeds_as_are_needed_resolve_an_effect_and_one_less_does_not() -
     estimate = over_trainings([0.1, 0.2, 0.6], np.zeros((3, 16)), 16)
     count, text = estimate.needed(0.2) or (0, 0.0)
     (variance, _), _ = ((term.variance, term.degrees) for term in estimate.terms)
-    mde = {
-        seeds: replace(estimate, terms=(Term(variance * 3 / seeds, seeds - 1),)).mde for seeds in (count - 1, count)
-    }  # fmt: skip
+    mde = {seeds: replace(estimate, terms=(Term(variance * 3 / seeds, seeds - 1),)).mde for seeds in (count - 1, count)}
     assert mde[count] <= 0.2 < mde[count - 1]
     assert text == 1
     assert (estimate.needed(0.2, comparisons=4) or (0, 0.0))[0] > count
@@ -96,15 +94,25 @@ def test_too_few_have_no_interval(seeds: int, units: int) -> None:
 def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None:
     draw = np.random.default_rng(2)
     mask = np.repeat([0.0, 1.0], [4, 28])  # the first batch happened to be in its own order
-    hits = {(arm, task): (draw.random((2, 32)) < 0.6).astype(float) for arm in ("baseline", "layershuffle")
-            for task in ("sequential", "random", *(f"kept {kept} even sequential" for kept in (3, 2)))}  # fmt: skip
-    arms = {
-        arm: {seed: Survey(4, {
-            task: outcome(values[seed], mask if task == "random" else None)
-            for (owner, task), values in hits.items() if owner == arm
-        }) for seed in range(2)}
+    hits = {
+        (arm, task): (draw.random((2, 32)) < 0.6).astype(float)
         for arm in ("baseline", "layershuffle")
-    }  # fmt: skip
+        for task in ("sequential", "random", *(f"kept {kept} even sequential" for kept in (3, 2)))
+    }
+    arms = {
+        arm: {
+            seed: Survey(
+                4,
+                {
+                    task: outcome(values[seed], mask if task == "random" else None)
+                    for (owner, task), values in hits.items()
+                    if owner == arm
+                },
+            )
+            for seed in range(2)
+        }
+        for arm in ("baseline", "layershuffle")
+    }
     found = {(row.claim, row.metric): row.value for row in shuffled(arms, chance=CHANCE, batch=4)}
     ordered, free = hits["baseline", "sequential"][:, 4:], hits["layershuffle", "random"][:, 4:]
     assert found["trained_order", "cost"] == pytest.approx(ordered.mean() - free.mean())

@@ -133,11 +133,19 @@ def mixture(name: str) -> Stack:
     """The tiny model of a type; tests that change it ask for one of their own with `mixture.__wrapped__`."""
     torch.manual_seed(0)
     settings = {
-        "vocab_size": WORDS, "hidden_size": WIDTH, "num_hidden_layers": 2, "num_attention_heads": HEADS,
-        "num_key_value_heads": KEY_HEADS, "head_dim": HEAD_WIDTH, "num_experts_per_tok": CHOSEN,
-        "max_position_embeddings": 4096, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
+        "vocab_size": WORDS,
+        "hidden_size": WIDTH,
+        "num_hidden_layers": 2,
+        "num_attention_heads": HEADS,
+        "num_key_value_heads": KEY_HEADS,
+        "head_dim": HEAD_WIDTH,
+        "num_experts_per_tok": CHOSEN,
+        "max_position_embeddings": 4096,
+        "pad_token_id": 0,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
         **MIXTURES[name][0],
-    }  # fmt: skip
+    }
     return load(getattr(transformers, f"{name}ForCausalLM")(getattr(transformers, f"{name}Config")(**settings)))
 
 

@@ -53,9 +53,7 @@ def study(
     for _ in range(rounds):
         machine = draw.lognormal(0, 0.2)
         times.append({(plan, DECODE): ms * machine * draw.lognormal(0, pace) for plan, (ms, _) in truth.items()})
-    points = [
-        LatencyPoint(plan, "parallel" if plan in parallel else ARMS.get(plan, "skip"), plan) for plan in truth
-    ]  # fmt: skip
+    points = [LatencyPoint(plan, "parallel" if plan in parallel else ARMS.get(plan, "skip"), plan) for plan in truth]
     return verdict_rows(points, losses, chosen_on, times, [DECODE], seed=seed)
 
 
@@ -94,9 +92,7 @@ def test_no_more_than_one_study_in_twenty_says_what_is_not_so() -> None:
 
 
 @pytest.mark.simulated
-@pytest.mark.parametrize(
-    ("planted", "verdict"), [((7.0, 0.03), BEST), ((7.3, 0.2), BEATEN)], ids=["best", "beaten"]
-)  # fmt: skip
+@pytest.mark.parametrize(("planted", "verdict"), [((7.0, 0.03), BEST), ((7.3, 0.2), BEATEN)], ids=["best", "beaten"])
 def test_what_is_so_is_found_in_nine_of_ten_studies(planted: tuple[float, float], verdict: str) -> None:
     runs = by_tier(fast=6, nightly=100)
     said = Counter(verdicts(study({"(0|1) 2-7": planted}, seed))["(0|1) 2-7"] for seed in range(runs))

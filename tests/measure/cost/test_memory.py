@@ -42,10 +42,17 @@ def test_layers_that_read_all_before_them_keep_all_states(variant: str, states: 
     """A plain layer has its input and its output; one that mixes, all outputs and the embedding."""
     model = ElcForMaskedLM(
         ElcConfig(
-            vocab_size=64, hidden_size=WIDTH, intermediate_size=32, num_hidden_layers=DEPTH, num_attention_heads=2,
-            variant=variant, negligible=0.0, max_position_embeddings=16, position_buckets=4,
+            vocab_size=64,
+            hidden_size=WIDTH,
+            intermediate_size=32,
+            num_hidden_layers=DEPTH,
+            num_attention_heads=2,
+            variant=variant,
+            negligible=0.0,
+            max_position_embeddings=16,
+            position_buckets=4,
         )
-    )  # fmt: skip
+    )
     for layer in model.encoder.layers if variant != "ltg" else ():
         nn.init.uniform_(layer.layer_weights.scalars)  # of denseformer all but the last begin at 0, and are not read
     ids = torch.zeros(BATCH, LENGTH, dtype=torch.long)

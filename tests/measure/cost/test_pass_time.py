@@ -43,10 +43,8 @@ def test_two_rows_for_each_plan(phase: Phase) -> None:
     stack = load(tiny_llama().eval())
     rows = time_rows(stack, PLANS, Setting(phase, 2, 4), rounds=LEAST_ROUNDS)
     assert [(row.plan, row.metric) for row in rows] == [
-        (subject, metric)
-        for subject in ("0-5", "0 (1|2) 5", "0 (1|2) 5, fused")
-        for metric in ("ms", "ratio")
-    ]  # fmt: skip
+        (subject, metric) for subject in ("0-5", "0 (1|2) 5", "0 (1|2) 5, fused") for metric in ("ms", "ratio")
+    ]
     for row in rows:
         assert row.low is not None
         assert row.high is not None

@@ -66,9 +66,14 @@ def test_attributions_of_an_encoder_sum_to_the_difference_of_its_logits() -> Non
     torch.manual_seed(0)
     tokenizer = word_tokenizer(WORDS)
     config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2,
-        max_position_embeddings=32, initializer_range=0.5,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        max_position_embeddings=32,
+        initializer_range=0.5,
+    )
     model = BertForSequenceClassification(config)
     shares = feature_shares(model, tokenizer, [*TEXTS, MarkedText("dog", (), ())], 16)
     assert shares.gap <= TOLERANCE

@@ -60,9 +60,11 @@ def test_every_gate_equals_a_central_finite_difference(gate: Gate) -> None:
 def test_the_gradient_of_the_weights_is_the_models_own() -> None:
     model = STACK.model
     loss = torch.nn.functional.cross_entropy(
-        model(**BATCH.inputs, use_cache=False).logits.flatten(0, 1), BATCH.targets.flatten(), ignore_index=-100,
+        model(**BATCH.inputs, use_cache=False).logits.flatten(0, 1),
+        BATCH.targets.flatten(),
+        ignore_index=-100,
         reduction="sum",
-    )  # fmt: skip
+    )
     blocks = STACK.model.model.layers
     names = [(layer, name) for layer, block in enumerate(blocks) for name, _ in block.named_parameters()]
     expected = torch.autograd.grad(loss, [dict(blocks[layer].named_parameters())[name] for layer, name in names])

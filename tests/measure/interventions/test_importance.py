@@ -27,8 +27,10 @@ def row(measure: str, layer: int, metric: str, value: float, **columns: Any) -> 
     return Score(measure, metric, value, value - 0.1, value + 0.1, layer=layer, **columns)
 
 
-VERDICTS = [row("verdict", layer, metric, value) for layer, (metric, value) in enumerate(
-    (("matters", 0.5), ("no_effect", 0.0), ("harmful", -0.4)))]  # fmt: skip
+VERDICTS = [
+    row("verdict", layer, metric, value)
+    for layer, (metric, value) in enumerate((("matters", 0.5), ("no_effect", 0.0), ("harmful", -0.4)))
+]
 RACE = [*(row("racing", layer, "matters", 1.0) for layer in range(3)), Score("racing", "looks", 2.0)]
 SKIPS = [
     Score("ablation", "nll", 2.0),
@@ -42,8 +44,10 @@ SKIPS = [
 
 def test_the_best_intervals_are_taken() -> None:
     assert importance_of([*SKIPS, *RACE, *VERDICTS]) == (
-        Importance(0.5, 0.4, 0.6), Importance(0.0, -0.1, 0.1), Importance(-0.4, -0.5, -0.30000000000000004)
-    )  # fmt: skip
+        Importance(0.5, 0.4, 0.6),
+        Importance(0.0, -0.1, 0.1),
+        Importance(-0.4, -0.5, -0.30000000000000004),
+    )
     assert [each.value for each in importance_of([*SKIPS, *RACE])] == [1.0] * 3
     assert [each.value for each in importance_of(SKIPS)] == [2.0] * 3
     assert [source_of(rows) for rows in ([*SKIPS, *VERDICTS], [*SKIPS, *RACE], SKIPS, [])] == [*SOURCES, None]

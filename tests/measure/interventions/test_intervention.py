@@ -176,10 +176,10 @@ def test_a_broken_model_is_named_with_its_layer(reading: EvalData) -> None:
         intervention_losses(stack, [skip(5)], reading)
 
 
-@pytest.mark.parametrize(("chosen", "message"), [
-    ([skip(1), skip(1)], "2 interventions are called '1=skip'"),
-    ([skip(DEPTH)], "layers 0 to 5"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("chosen", "message"),
+    [([skip(1), skip(1)], "2 interventions are called '1=skip'"), ([skip(DEPTH)], "layers 0 to 5")],
+)
 def test_what_cannot_be_asked_is_refused(
     stack: Stack, reading: EvalData, chosen: Sequence[Intervention], message: str
 ) -> None:

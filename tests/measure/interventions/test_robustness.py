@@ -21,7 +21,7 @@ def outcome(hits: list[int], nll: list[float] | None = None, scored: list[int] |
     count = len(hits)
     return Predictions(
         np.array(hits, float), None, np.array(nll or [0.5] * count), np.array(scored or [1] * count, float)
-    )  # fmt: skip
+    )
 
 
 def images(share: float, count: int = 40) -> Predictions:
@@ -51,8 +51,11 @@ ARMS = {
 def test_the_model_and_its_null() -> None:
     found = rows_of(ARMS)
     assert {(row.metric, row.against): row.value for row in found.where(arm=None)} == {
-        ("depth", None): 4, ("classes", None): 10, ("accuracy", "chance"): 0.1, ("leads", None): 1.0,
-    }  # fmt: skip
+        ("depth", None): 4,
+        ("classes", None): 10,
+        ("accuracy", "chance"): 0.1,
+        ("leads", None): 1.0,
+    }
     assert rows_of(ARMS, "nll").value(metric="leads") == 0
 
 
@@ -121,10 +124,12 @@ def test_differences_are_paired_by_seed_and_by_image() -> None:
     found = rows_of(ARMS)
     for metric, part in (("accuracy", "hits"), ("nll", "nll")):
         gaps = [
-            (getattr(ARMS["layershuffle"][seed].outcomes["random"], part)
-             - getattr(ARMS["baseline"][seed].outcomes["random"], part)).mean()
+            (
+                getattr(ARMS["layershuffle"][seed].outcomes["random"], part)
+                - getattr(ARMS["baseline"][seed].outcomes["random"], part)
+            ).mean()
             for seed in range(3)
-        ]  # fmt: skip
+        ]
         row = one(found, "layershuffle", "random", f"{metric}_above", against="baseline")
         alone = [
             paired([(ARMS["layershuffle"][seed].outcomes["random"], ARMS["baseline"][seed].outcomes["random"])], part)
@@ -169,7 +174,7 @@ def test_draws_of_the_original_order_count_for_nothing() -> None:
 SPLITS = splits(48)
 SURVEYED = survey(
     classifier([Idle(), Idle(), Reader(), Idle()]), SPLITS.test, SPLITS.collate, EvaluationGrid(orders=3, draws=8)
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -206,9 +211,12 @@ def test_original_orders_are_added_up_over_seeds() -> None:
     other = Survey(3, {}, {}, {"random": Identical(10, 4, 0.9)})
     found = {(row.part, row.amount, row.metric): row.value for row in identity({"vit": {0: once, 1: other}})}
     assert found == {
-        (None, None, "draws"): 20, (None, None, "identical"): 6, (None, None, "accuracy"): pytest.approx(0.7),
-        ("even", 2, "draws"): 10, ("even", 2, "identical"): 0,
-    }  # fmt: skip
+        (None, None, "draws"): 20,
+        (None, None, "identical"): 6,
+        (None, None, "accuracy"): pytest.approx(0.7),
+        ("even", 2, "draws"): 10,
+        ("even", 2, "identical"): 0,
+    }
 
 
 def test_every_condition_of_a_survey_has_columns_of_its_own() -> None:
@@ -218,5 +226,9 @@ def test_every_condition_of_a_survey_has_columns_of_its_own() -> None:
     assert len(set(columns)) == len(named) > 100
     assert {dict(each).get("layer", 0) for each in columns} == set(range(6))
     assert dict(named["nodes 3 blocks without 1 random"].columns(6)) == {
-        "condition": "random", "part": "blocks", "other": 3, "amount": 1.0, "layer": 2,
-    }  # fmt: skip
+        "condition": "random",
+        "part": "blocks",
+        "other": 3,
+        "amount": 1.0,
+        "layer": 2,
+    }

@@ -45,8 +45,7 @@ def test_numbers_of_layers_that_are_asked_for() -> None:
     names = [
         condition.name for condition in conditions(4, EvaluationGrid(kept=(9, 2, 1), rules=("last",), layers=False))
     ]
-    assert names == ["sequential", "random", "kept 2 last sequential", "kept 2 last random",
-                     "kept 1 last sequential"]  # fmt: skip
+    assert names == ["sequential", "random", "kept 2 last sequential", "kept 2 last random", "kept 1 last sequential"]
 
 
 def test_a_model_of_one_layer_survives_nothing() -> None:

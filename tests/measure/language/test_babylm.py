@@ -53,8 +53,11 @@ def test_a_whole_run_has_every_file_and_arms_have_means() -> None:
     assert {part: rows["elc/0", part, "files"] for part in FILES} == FILES
     assert rows["elc/0", "all", "aggregate"] == pytest.approx(65.89)
     assert rows["elc", "all", "aggregate"] == pytest.approx(65.39)
-    arm = next(row for row in babylm_rows([*whole("a", 0, 0.5, 0.5, 0.1), *whole("a", 1, 0.6, 0.5, 0.1)], OF)
-               if (named(row), row.metric) == ("a", "aggregate"))  # fmt: skip
+    arm = next(
+        row
+        for row in babylm_rows([*whole("a", 0, 0.5, 0.5, 0.1), *whole("a", 1, 0.6, 0.5, 0.1)], OF)
+        if (named(row), row.metric) == ("a", "aggregate")
+    )
     assert arm.low is not None
     assert arm.measure == BABYLM
 

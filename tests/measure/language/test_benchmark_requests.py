@@ -193,9 +193,13 @@ def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests,
 
 def test_guessing_scores_one_of_the_choices(requests: BenchmarkRequests) -> None:
     assert requests.chance == {
-        "arc_tiny": pytest.approx(1 / 3), "hellaswag_tiny": 0.25, "winogrande_tiny": 0.5, "lambada_tiny": 0.0,
-        "gsm8k_tiny": 0.0, "texts_tiny": 0.0,
-    }  # fmt: skip
+        "arc_tiny": pytest.approx(1 / 3),
+        "hellaswag_tiny": 0.25,
+        "winogrande_tiny": 0.5,
+        "lambada_tiny": 0.0,
+        "gsm8k_tiny": 0.0,
+        "texts_tiny": 0.0,
+    }
     task = requests.benchmarks.loaded["tasks"]["winogrande_tiny"]
     assert chance_of("hellaswag", task) == 0.25  # what is known goes before what is counted
 

@@ -59,8 +59,11 @@ def test_prompts_are_continued_under_every_plan_once_and_what_is_finished_is_lef
     wanted = [Plan.identity(DEPTH), Plan.parse("0 2 1 3")]
     every = list(continuations(stack(), wanted, ["ab", "cd", "ab"], NEW))
     assert [(each.prompt, each.plan) for each in every] == [
-        ("ab", "0-3"), ("ab", "0 2 1 3"), ("cd", "0-3"), ("cd", "0 2 1 3"),
-    ]  # fmt: skip
+        ("ab", "0-3"),
+        ("ab", "0 2 1 3"),
+        ("cd", "0-3"),
+        ("cd", "0 2 1 3"),
+    ]
     assert all(each.same == each.tokens for each in every if each.plan == "0-3")
     finished = [(each.plan, each.prompt) for each in every[:3]]
     assert list(continuations(stack(), wanted, ["ab", "cd"], NEW, finished=finished)) == every[3:]

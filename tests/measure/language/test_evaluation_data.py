@@ -93,9 +93,13 @@ def test_a_masked_language_model_is_told_by_the_tokens_that_it_is_scored_on() ->
     tokenizer = word_tokenizer(["b", "c"])
     torch.manual_seed(0)
     config = BertConfig(
-        vocab_size=len(tokenizer), hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=24,
+        vocab_size=len(tokenizer),
+        hidden_size=16,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=24,
         max_position_embeddings=64,
-    )  # fmt: skip
+    )
     stack = load(BertForMaskedLM(config), tokenizer=tokenizer)
     corpus = Corpus("words", tuple(Document(f"d{n}", "b c " * 100, task="text") for n in range(10)))
     for asked in (None, 60):

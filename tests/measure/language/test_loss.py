@@ -66,9 +66,15 @@ def test_the_head_of_a_llama_acts_by_token_and_that_of_a_vision_model_does_not()
 def vision_stack() -> Stack:
     torch.manual_seed(0)
     config = ViTConfig(
-        hidden_size=16, num_hidden_layers=4, num_attention_heads=2, intermediate_size=32, image_size=8, patch_size=4,
-        num_labels=5, initializer_range=0.3,
-    )  # fmt: skip
+        hidden_size=16,
+        num_hidden_layers=4,
+        num_attention_heads=2,
+        intermediate_size=32,
+        image_size=8,
+        patch_size=4,
+        num_labels=5,
+        initializer_range=0.3,
+    )
     return load(ViTForImageClassification(config).eval())
 
 

@@ -37,10 +37,15 @@ def knowing(liking: dict[str, float], words: list[str] = WORDS) -> tuple[BertFor
     tokenizer = word_tokenizer(words)
     model = BertForMaskedLM(
         BertConfig(
-            vocab_size=len(tokenizer), hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8,
-            max_position_embeddings=16, tie_word_embeddings=False,
+            vocab_size=len(tokenizer),
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=8,
+            max_position_embeddings=16,
+            tie_word_embeddings=False,
         )
-    ).eval()  # fmt: skip
+    ).eval()
     vocabulary = tokenizer.get_vocab()
     with torch.no_grad():
         model.cls.predictions.decoder.weight.zero_()
@@ -89,9 +94,15 @@ def test_paradigms_that_are_there_are_not_judged_again() -> None:
     known = {"a": ParadigmResult("a", "a", right=0, tied=0, wrong=1)}
     told: list[tuple[str, float]] = []
     rows = evaluate_pairs(
-        model, speaker.tokenizer, pairs, arm="x", seed=0, done=known, keep=kept.append,
+        model,
+        speaker.tokenizer,
+        pairs,
+        arm="x",
+        seed=0,
+        done=known,
+        keep=kept.append,
         progress=lambda name, share: told.append((name, share)),
-    )  # fmt: skip
+    )
     assert kept == [ParadigmResult("b", "b", right=1, tied=0, wrong=0)]
     assert told[-1] == ("b", 1.0)
     values = {(row.condition, row.task): row.value for row in rows if row.metric == "accuracy"}

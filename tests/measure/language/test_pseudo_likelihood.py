@@ -41,9 +41,13 @@ TEXTS = [
     "unheard of",
 ]
 SMALL: dict[str, Any] = {
-    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
-    "initializer_range": 0.5, "pad_token_id": 0,
-}  # fmt: skip
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "initializer_range": 0.5,
+    "pad_token_id": 0,
+}
 
 
 def model_of(kind: str, vocabulary: int) -> nn.Module:

@@ -81,8 +81,11 @@ def test_a_sweep_compares_the_embeddings_of_a_plan_with_those_of_the_model(
     by_hand = [torch.stack([embedded(layers, window.ids) for window in first]) for layers in ([0, 3], [0, 1, 2, 3])]
     expected = 1 - spearmanr(*(cosines(each)[UPPER] for each in by_hand)).statistic
     chosen = {window.index for window in first}
-    losses = [row.nll for row in rows if row.plan == "0 3" and (row.document, row.window) in
-              {(first[0].document, index) for index in chosen}]  # fmt: skip
+    losses = [
+        row.nll
+        for row in rows
+        if row.plan == "0 3" and (row.document, row.window) in {(first[0].document, index) for index in chosen}
+    ]
     assert np.mean(losses) == pytest.approx(expected, abs=1e-4)
     assert all(row.nll == 0 for row in rows if row.plan == "0-3")
 

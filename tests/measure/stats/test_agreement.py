@@ -128,8 +128,9 @@ def test_rankings_are_read_from_their_rows() -> None:
 def test_pairs_are_over_four_shared_layers_that_vary(others: list[Score], value: float | None) -> None:
     found = table(agreement([*rows("ablation", "skip", VALUES), *others]), "spearman")
     assert {name: row.value for name, row in found.items()} == {
-        "random_score": 0.0, **({} if value is None else {"taylor": value})
-    }  # fmt: skip
+        "random_score": 0.0,
+        **({} if value is None else {"taylor": value}),
+    }
 
 
 def losses(noise: float, documents: int = 40, depth: int = 8) -> list[Loss]:

@@ -94,7 +94,7 @@ MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
 
 SECONDS_LONG = frozenset(
     {"proxies", "activations", "predictability", "ablation", "manipulation", "recovery", "by_position"}
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(
@@ -140,10 +140,13 @@ def test_the_pretended_device_refuses_what_the_real_one_does() -> None:
         there = torch.ones(2, device=device)
         assert isinstance(there + 1, Narrow)
         for widening in (
-            lambda: there.double(), lambda: there.to(torch.float64), lambda: there.to("cpu", torch.float64),
-            lambda: there.sum(dtype=torch.float64), lambda: torch.zeros(2, dtype=torch.float64, device=device),
+            lambda: there.double(),
+            lambda: there.to(torch.float64),
+            lambda: there.to("cpu", torch.float64),
+            lambda: there.sum(dtype=torch.float64),
+            lambda: torch.zeros(2, dtype=torch.float64, device=device),
             there.numpy,
-        ):  # fmt: skip
+        ):
             with pytest.raises(TypeError):
                 widening()
         with pytest.raises(RuntimeError, match="same device"):
@@ -156,7 +159,5 @@ def test_no_other_module_widens_a_tensor_by_itself() -> None:
     import layerwise
 
     home = Path(layerwise.__file__).parent
-    found = {
-        str(path.relative_to(home)) for path in home.rglob("*.py") if ".double()" in path.read_text()
-    }  # fmt: skip
+    found = {str(path.relative_to(home)) for path in home.rglob("*.py") if ".double()" in path.read_text()}
     assert found == {"measure/stats/float64.py"}

@@ -124,10 +124,12 @@ def bits_per_byte(draw: np.random.Generator) -> tuple[object, object]:
 
 
 WORLDS: dict[str, tuple[Drawn, object, float]] = {
-    "accuracy": (accuracy, MEAN, 0.05), "normalised accuracy": (normalised, MEAN, 0.0),
-    "F1 of answers": (answer_f1, MEAN, math.nan), "F1": (corpus_f1, F1, math.nan),
+    "accuracy": (accuracy, MEAN, 0.05),
+    "normalised accuracy": (normalised, MEAN, 0.0),
+    "F1 of answers": (answer_f1, MEAN, math.nan),
+    "F1": (corpus_f1, F1, math.nan),
     "bits per byte": (bits_per_byte, BITS, 0.01 / math.log(2)),
-}  # fmt: skip
+}
 
 
 def truth(world: str) -> float:
@@ -156,10 +158,14 @@ def test_intervals_cover(world: str) -> None:
 @pytest.mark.parametrize(
     ("value", "p", "decision"),
     [
-        (-0.03, 0.049, "worse"), (-0.03, 0.051, "not_resolvable"), (0.03, 0.049, "better"),
-        (-0.0078, 0.001, "alike"), (-0.0080, 0.3, "not_resolvable"), (0.0078, 0.9, "alike"),
+        (-0.03, 0.049, "worse"),
+        (-0.03, 0.051, "not_resolvable"),
+        (0.03, 0.049, "better"),
+        (-0.0078, 0.001, "alike"),
+        (-0.0080, 0.3, "not_resolvable"),
+        (0.0078, 0.9, "alike"),
     ],
-)  # fmt: skip
+)
 def test_decisions_at_their_bars(value: float, p: float, decision: str) -> None:
     """Of two comparisons an interval at 97.5 % reaches 2.24 standard errors, .0021 here: .0079 is the bar."""
     own, estimate = pair([1], [1]), Estimate(value, 0.0, 0.0, 0.0021 / 2.2414, 1e9)
@@ -209,8 +215,13 @@ def test_all_differences_are_corrected_together() -> None:
 def test_too_few_documents_have_a_difference_and_nothing_else() -> None:
     (row, loss, *scores) = paired_rows([pair([1, 0, 1], [1, 1, 1])], 0.01, 0.02)
     assert (row.value, row.low, row.p, row.p_adjusted, row.mde, row.condition) == (
-        pytest.approx(1 / 3), None, None, None, None, "not_resolvable",
-    )  # fmt: skip
+        pytest.approx(1 / 3),
+        None,
+        None,
+        None,
+        None,
+        "not_resolvable",
+    )
     assert (loss.condition, loss.high) == ("not_resolvable", None)
     assert [(score.arm, score.low) for score in scores] == [("A", None), ("B", None)]
 

@@ -154,10 +154,17 @@ def test_few_documents_are_judged_but_never_harmful() -> None:
     assert Counter(score.metric for score in judged(model).values()) == {"unresolved": 1, "matters": 3}
 
 
-@pytest.mark.parametrize(("low", "high", "word"), [
-    (-0.2, -0.1, None), (-0.009, 0.009, "no_effect"), (0.001, 0.009, "no_effect"), (0.1, 0.2, "matters"),
-    (-0.2, 0.2, None), (-0.001, 0.02, None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("low", "high", "word"),
+    [
+        (-0.2, -0.1, None),
+        (-0.009, 0.009, "no_effect"),
+        (0.001, 0.009, "no_effect"),
+        (0.1, 0.2, "matters"),
+        (-0.2, 0.2, None),
+        (-0.001, 0.02, None),
+    ],
+)
 def test_what_an_interval_settles(low: float, high: float, word: str | None) -> None:
     assert VerdictCriterion().settles(Estimate((low + high) / 2, low, high, 0.01, 50)) == word
 

@@ -166,8 +166,11 @@ def test_agreement_rows_name_statistic_null_and_p() -> None:
     scores = seed_agreement_scores("elc", weights, initial=softmaxed(biased()))
     rows = {(row.metric, row.condition, row.against): row for row in scores}
     assert {key[:2] for key in rows} == {
-        ("correlation", None), ("correlation", "beyond the start"), ("contrast", None), ("contrast", "beyond distance"),
-    }  # fmt: skip
+        ("correlation", None),
+        ("correlation", "beyond the start"),
+        ("contrast", None),
+        ("contrast", "beyond distance"),
+    }
     for (metric, condition, against), row in rows.items():
         if against == "shuffled":
             assert row.low <= row.value <= row.high

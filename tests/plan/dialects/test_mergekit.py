@@ -184,10 +184,16 @@ def test_runs_of_layers_that_go_up_become_slices_and_the_rest_slices_of_one() ->
 def test_names_become_anchors_and_the_first_model_stays_the_one_around_the_layers() -> None:
     text = write_mergekit("b:0-3 a:4-7", {"a": "./one", "b": "two words"})
     assert [line.strip() for line in text.splitlines()[2:]] == [
-        "- sources:", "- model: &a ./one", "layer_range: [0, 0]",
-        "- sources:", '- model: &b "two words"', "layer_range: [0, 4]",
-        "- sources:", "- model: ./one", "layer_range: [4, 8]",
-    ]  # fmt: skip
+        "- sources:",
+        "- model: &a ./one",
+        "layer_range: [0, 0]",
+        "- sources:",
+        '- model: &b "two words"',
+        "layer_range: [0, 4]",
+        "- sources:",
+        "- model: ./one",
+        "layer_range: [4, 8]",
+    ]
 
 
 @pytest.mark.parametrize(

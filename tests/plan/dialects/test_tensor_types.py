@@ -52,7 +52,7 @@ def test_every_layer_gets_its_type_and_no_other(types: list[str]) -> None:
         ("a:0 Q4_0:1", "leaves the layers in their order"),
         ("0 Q4_0-noise3:1", "layer 1 has noise in the place of one"),
     ],
-)  # fmt: skip
+)
 def test_what_such_a_file_cannot_say_is_refused(plan: str, words: str) -> None:
     with pytest.raises(PlanError) as refused:
         write_tensor_types(plan)

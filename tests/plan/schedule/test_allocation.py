@@ -21,9 +21,11 @@ from layerwise.plan.schedule.allocation import (
 )
 
 STRONG, WEAK, NOTHING, HARMFUL = (
-    Importance(0.4, 0.3, 0.5), Importance(0.1, 0.05, 0.15), Importance(0.002, -0.004, 0.008),
+    Importance(0.4, 0.3, 0.5),
+    Importance(0.1, 0.05, 0.15),
+    Importance(0.002, -0.004, 0.008),
     Importance(-0.2, -0.3, -0.1),
-)  # fmt: skip
+)
 UNRESOLVED, LARGE = Importance(-0.02, -0.14, 0.1), Importance(1.25, -0.28, 2.79)
 
 effects = st.builds(
@@ -152,12 +154,14 @@ def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> 
     told = explain_allocation(found).splitlines()[1:7]
     assert "+1.2500 [-0.2800, +2.7900]" in told[2]
     assert [line.partition("  1.000  ")[2] for line in (told[0], told[2])] == [
-        "in all of the steps", "in all of the steps: not resolved whether it matters",
-    ]  # fmt: skip
+        "in all of the steps",
+        "in all of the steps: not resolved whether it matters",
+    ]
     assert told[3].endswith("0.000  in the last 1/4 of the steps: not resolved whether it matters")
     assert [line.partition("never: ")[2] for line in told[4:]] == [
-        "an effect above 0.01 nats is excluded", "the effect lies below 0",
-    ]  # fmt: skip
+        "an effect above 0.01 nats is excluded",
+        "the effect lies below 0",
+    ]
 
 
 def test_a_spend_that_nothing_is_left_for_is_not_spent() -> None:
@@ -191,18 +195,21 @@ def test_an_exaggeration_is_called_one() -> None:
     assert "above 1, differences are exaggerated" in explain_allocation(found)
 
 
-@pytest.mark.parametrize(("importance", "terms", "message"), [
-    ([], {}, "the importance of no layer"),
-    ([UNRESOLVED, HARMFUL], {}, "the largest is that of layer 0, -0.0200 [-0.1400, +0.1000]"),
-    ([WEAK], {"min_effect": 0.2}, "no layer has an effect above 0.2 nats"),
-    ([STRONG, WEAK], {"max_share": 0.5}, "the least that is possible is 0.625: 2 layers of 2"),
-    ([STRONG, STRONG], {"max_share": 0.9}, "the least that is possible is 1:"),
-    ([STRONG], {"max_share": 0.0}, "--max-share is a share"),
-    ([STRONG], {"max_share": 1.1}, "--max-share is a share"),
-    ([STRONG], {"min_effect": 0.0}, "--min-effect is an effect"),
-    ([STRONG], {"phases": 0}, "--phases are equal parts"),
-    ([STRONG], {"phases": 2.5}, "--phases are equal parts"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("importance", "terms", "message"),
+    [
+        ([], {}, "the importance of no layer"),
+        ([UNRESOLVED, HARMFUL], {}, "the largest is that of layer 0, -0.0200 [-0.1400, +0.1000]"),
+        ([WEAK], {"min_effect": 0.2}, "no layer has an effect above 0.2 nats"),
+        ([STRONG, WEAK], {"max_share": 0.5}, "the least that is possible is 0.625: 2 layers of 2"),
+        ([STRONG, STRONG], {"max_share": 0.9}, "the least that is possible is 1:"),
+        ([STRONG], {"max_share": 0.0}, "--max-share is a share"),
+        ([STRONG], {"max_share": 1.1}, "--max-share is a share"),
+        ([STRONG], {"min_effect": 0.0}, "--min-effect is an effect"),
+        ([STRONG], {"phases": 0}, "--phases are equal parts"),
+        ([STRONG], {"phases": 2.5}, "--phases are equal parts"),
+    ],
+)
 def test_what_no_allocation_is_made_from_is_refused(
     importance: list[Importance], terms: dict[str, float], message: str
 ) -> None:

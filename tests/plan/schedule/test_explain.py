@@ -57,14 +57,15 @@ def test_ten_phases_one_column_each() -> None:
 
 def test_every_field_is_told() -> None:
     schedule = GrowthSchedule(
-        "all there is", 6,
+        "all there is",
+        6,
         (
             Phase("low", 0.25, (0, 1), present=(0, 1, 3), head=False, rate=2, shape="linear", warmup=0.1),
             Phase("top", 0.25, (4,), embedding=False, cached=True, optimizer="drop", redraw=(5,)),
             Phase("drawn", 0.25, (0, 1, 2), sample=1, every=20, copies=((4, 0), (5, 1)), scale=((2, 0.9), (3, 0.5))),
             Phase("dropped", 0.25, tuple(range(6)), drop=(0.0, 0.5), shape="constant"),
         ),
-    )  # fmt: skip
+    )
     assert explain(schedule).splitlines() == [
         "all there is, for 6 layers:",
         "low, 25 % of the steps: layers 0, 1 and the embedding learn, at 2 x the learning rate, in a line down to 0, "

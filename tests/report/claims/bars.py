@@ -96,13 +96,18 @@ class Case:
 
 
 def varied(
-    key: str, base: Rows, metric: str, where: Where, verdicts: Mapping[str, str], more: Iterable[Score] = (),
+    key: str,
+    base: Rows,
+    metric: str,
+    where: Where,
+    verdicts: Mapping[str, str],
+    more: Iterable[Score] = (),
     **columns: Any,
-) -> Iterable[Case]:  # fmt: skip
+) -> Iterable[Case]:
     """The claim with one of its rows at every interval of `where`; `verdicts` has the verdict for each position."""
     yield from each(
         key, metric, where, verdicts, lambda ends: (*planted(key, {**base, metric: ends}, **columns), *more)
-    )  # fmt: skip
+    )
 
 
 def each(

@@ -72,9 +72,14 @@ def share(counts: Counter[Verdict], *verdicts: str) -> float:
 
 
 def ends(
-    rule: Rule, truth: Truth, depth: int, right: str | None, wrong: Iterable[str],
-    least: float = POWER, runs: int = RUNS,
-) -> None:  # fmt: skip
+    rule: Rule,
+    truth: Truth,
+    depth: int,
+    right: str | None,
+    wrong: Iterable[str],
+    least: float = POWER,
+    runs: int = RUNS,
+) -> None:
     """Assert that `right`, if any, ends `least` of the runs or more, and each of `wrong` at most 5 % of them.
 
     Of several verdicts in one string, all together may be 5 %.
@@ -112,9 +117,7 @@ def simulated(
         answers = sorted(ANSWERS - {right})
         return wrong or ((", ".join(answers),) if together else answers)
 
-    return _test(
-        table, lambda rule, truth, right: ends(rule, truth, depth, right, other(right), least, runs), nightly
-    )  # fmt: skip
+    return _test(table, lambda rule, truth, right: ends(rule, truth, depth, right, other(right), least, runs), nightly)
 
 
 def found(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:

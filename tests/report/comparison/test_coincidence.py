@@ -107,8 +107,10 @@ def test_the_pair_that_differs_is_named() -> None:
     every, *pairs = found(WORLDS["one of three differs"][1], 0, **MUCH)
     assert (every.metric, every.value, every.arm, every.against) == ("differ", 3.0, None, None)
     assert [(row.arm, row.against, row.metric) for row in pairs] == [
-        ("m8", "m12", "coincide"), ("m8", "m20", "differ"), ("m12", "m20", "differ"),
-    ]  # fmt: skip
+        ("m8", "m12", "coincide"),
+        ("m8", "m20", "differ"),
+        ("m12", "m20", "differ"),
+    ]
     assert pairs[1].high is not None
     assert pairs[1].high < -MARGIN
 

@@ -103,8 +103,9 @@ EXACT = [  # rows of each run, the model of each, standing, where it holds, wher
 ]
 
 
-@pytest.mark.parametrize(("rows", "models", "over", "holds", "not_"), [case[1:] for case in EXACT],
-                         ids=[case[0] for case in EXACT])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "models", "over", "holds", "not_"), [case[1:] for case in EXACT], ids=[case[0] for case in EXACT]
+)
 def test_what_is_said_over_models(
     rows: list[list[Score]], models: str, over: tuple[str, str], holds: str, not_: str
 ) -> None:

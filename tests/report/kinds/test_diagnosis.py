@@ -57,9 +57,11 @@ def test_what_follows_is_a_plan_to_be_measured_or_more_text() -> None:
 
 def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() -> None:
     given = (
-        row("verdict", "no_effect", 0.0, layer=1), row("racing", "matters", 0.1, layer=1),
-        row("racing", "matters", 1.0, layer=0), row("racing", "matters", float("inf"), layer=2),
-    )  # fmt: skip
+        row("verdict", "no_effect", 0.0, layer=1),
+        row("racing", "matters", 0.1, layer=1),
+        row("racing", "matters", 1.0, layer=0),
+        row("racing", "matters", float("inf"), layer=2),
+    )
     rows = ReportData({}, (), given).rows
     assert {layer: each.metric for layer, each in concluded(rows).items()} == {0: "matters", 1: "no_effect"}
     assert in_words(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
@@ -113,9 +115,11 @@ def recommended(**correlations: tuple[float, float | None, float]) -> str:
 
 def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> None:
     text = recommended(
-        gate_gradient=(-0.15, -0.7, 0.6), taylor=(0.7, 0.2, 0.01), gate_sensitivity=(0.74, 0.3, 0.004),
+        gate_gradient=(-0.15, -0.7, 0.6),
+        taylor=(0.7, 0.2, 0.01),
+        gate_sensitivity=(0.74, 0.3, 0.004),
         block_influence=(0.5, 0.1, 0.03),
-    )  # fmt: skip
+    )
     assert text.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (Spearman's")
     assert "also in agreement: taylor 0.700" in text
     # A p of 0.03 is not below 0.05 / 2, which Holm's correction asks of the third of four.

@@ -44,9 +44,19 @@ def test_what_is_not_resolvable_is_named_with_what_would_resolve_it() -> None:
 
     def of(rival: str, value: float, p: float) -> str:
         changed = Score(
-            "frontier", "above_closest", value, value - 0.05, value + 0.05, p / 2, p_adjusted=p, mde=0.1, tokens=1000,
-            plan=FUSED, condition=DECODE, against=rival,
-        )  # fmt: skip
+            "frontier",
+            "above_closest",
+            value,
+            value - 0.05,
+            value + 0.05,
+            p / 2,
+            p_adjusted=p,
+            mde=0.1,
+            tokens=1000,
+            plan=FUSED,
+            condition=DECODE,
+            against=rival,
+        )
         rows = (changed if row.key[:-1] == changed.key[:-1] else row for row in unresolved.scores)
         return list(every_verdict(replace(unresolved, scores=tuple(rows))))[1]
 

@@ -39,9 +39,19 @@ def difference(
     """A difference of two arms, distinguished from zero exactly when its interval leaves zero out."""
     p = 0.01 if abs(value) > half else 0.4
     return Score(
-        "growth", "difference", value, value - half, value + half, p, p_adjusted=p, mde=1.25 * half, arm=arm,
-        against=against, condition=terms, amount=share,
-    )  # fmt: skip
+        "growth",
+        "difference",
+        value,
+        value - half,
+        value + half,
+        p,
+        p_adjusted=p,
+        mde=1.25 * half,
+        arm=arm,
+        against=against,
+        condition=terms,
+        amount=share,
+    )
 
 
 def held_out(arm: str, value: float = 4.0, half: float | None = None, seed: int | None = 0) -> Score:
@@ -69,8 +79,10 @@ def answers(data: ReportData) -> dict[str, str]:
 
 
 def bare(*others: str) -> list[Score]:
-    return [replace(difference("importance", other, -0.5, 0.1), low=None, high=None, p=None, p_adjusted=None)
-            for other in others]  # fmt: skip
+    return [
+        replace(difference("importance", other, -0.5, 0.1), low=None, high=None, p=None, p_adjusted=None)
+        for other in others
+    ]
 
 
 CORRECTED = replace(difference("importance", "uniform", *BETTER), p=0.03, p_adjusted=0.2)
@@ -85,22 +97,32 @@ VERDICTS: list[tuple[ReportData, str, str]] = [
     *(
         (planned_study(uniform, **dict(zip((*BOTH, "random"), controls, strict=False))), f"so {words}.", state)
         for uniform, state, controls, words in (
-            (BETTER, "resolved", (BETTER, BETTER), MATTERS), (BETTER, "resolved", (OPEN, BETTER), NOT_SHOWN),
-            (BETTER, "resolved", (BETTER, OPEN), NOT_SHOWN), (BETTER, "resolved", (BETTER, BETTER, OPEN), NOT_SHOWN),
-            (BETTER, "resolved", (WORSE, BETTER), WRONG_ROLES), (OPEN, "unresolved", (OPEN, OPEN), NOTHING),
-            (WORSE, "resolved", (OPEN, BETTER), NOTHING), (OPEN, "unresolved", (WORSE, WORSE), WRONG_ROLES),
-            (OPEN, "unresolved", (BETTER, BETTER),
-             f"{MATTERS}, though that does not make it better than uniform training"),
+            (BETTER, "resolved", (BETTER, BETTER), MATTERS),
+            (BETTER, "resolved", (OPEN, BETTER), NOT_SHOWN),
+            (BETTER, "resolved", (BETTER, OPEN), NOT_SHOWN),
+            (BETTER, "resolved", (BETTER, BETTER, OPEN), NOT_SHOWN),
+            (BETTER, "resolved", (WORSE, BETTER), WRONG_ROLES),
+            (OPEN, "unresolved", (OPEN, OPEN), NOTHING),
+            (WORSE, "resolved", (OPEN, BETTER), NOTHING),
+            (OPEN, "unresolved", (WORSE, WORSE), WRONG_ROLES),
+            (
+                OPEN,
+                "unresolved",
+                (BETTER, BETTER),
+                f"{MATTERS}, though that does not make it better than uniform training",
+            ),
         )
     ),
     (
-        planned_study(BETTER, reversed=BETTER), f"so {MATTERS}, as far as reversed can decide without permuted.",
+        planned_study(BETTER, reversed=BETTER),
+        f"so {MATTERS}, as far as reversed can decide without permuted.",
         "resolved",
     ),
     (planned_study(BETTER), "no permuted or reversed control, so nothing is known of layer roles.", "resolved"),
     # what was not tuned, and what has not learned
     (
-        planned_study(BETTER, swept=False), "; no learning rate was tuned, and another might turn this round.",
+        planned_study(BETTER, swept=False),
+        "; no learning rate was tuned, and another might turn this round.",
         "resolved",
     ),
     (of(*NOT_LEARNED), "to beat a table of token pairs, so this says nothing of layers.", "resolved"),
@@ -108,10 +130,11 @@ VERDICTS: list[tuple[ReportData, str, str]] = [
     (
         of(held_out("importance"), held_out("uniform"), *bare("uniform", "permuted")),
         "differs from uniform training by −0.500 nats per token, without an interval, over 1 seed; the schedule is not"
-        " distinguished, for want of an interval, from itself", "described",
+        " distinguished, for want of an interval, from itself",
+        "described",
     ),
     (of(CORRECTED), "is resolvable among so many arms (adjusted p 0.20): −0.0500 [", "unresolved"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("data", "words", "state"), VERDICTS)
@@ -184,7 +207,8 @@ ANSWERS: list[tuple[list[Score], str, str]] = [
     ([*TRIED, *AFTER], TUNED, "(validation loss 3.68 in the sweep, 3.81 to 3.97 afterwards)"),
     (WIDE, TUNED, "Several seeds chose."),
     (
-        [*LOSSES, rate("a", 0.2, "chosen"), rate("a", 0.3, "chosen", 0.0)], TUNED,
+        [*LOSSES, rate("a", 0.2, "chosen"), rate("a", 0.3, "chosen", 0.0)],
+        TUNED,
         "a took 0.2 of 0.1, 0.2 and 0.3, which had not the least loss.",
     ),
     (LOSSES, TUNED, "none is marked as chosen"),
@@ -192,7 +216,7 @@ ANSWERS: list[tuple[list[Score], str, str]] = [
     (DEAR, COSTS, "beyond the 1 % allowed: not all arms have had one budget."),
     (phased(0.96), COSTS, "+20.0 % at most (a, late), 1 of 2 phases beyond 15"),
     (phased(0.92), COSTS, "+15.0 % at most (a, late), all 2 phases"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("rows", "question", "words"), ANSWERS)
@@ -234,10 +258,12 @@ def test_the_row_of_an_arm_comes_before_the_mean_of_its_seeds() -> None:
 
 def test_losses_are_those_of_validation_and_else_of_training() -> None:
     noted = {("a", 5.0, "train"): 9.0, ("a", 10.0, "validation"): 4.0, ("b", 20.0, "train"): 8.0}
-    data = of(*(
-        Score("training", f"{kind}_loss", loss, arm=arm, seed=0, amount=step)
-        for (arm, step, kind), loss in noted.items()
-    ))  # fmt: skip
+    data = of(
+        *(
+            Score("training", f"{kind}_loss", loss, arm=arm, seed=0, amount=step)
+            for (arm, step, kind), loss in noted.items()
+        )
+    )
     assert [growth.losses(data, Training(arm), 0) for arm in "abc"] == [{10: 4.0}, {20: 8.0}, {}]
 
 

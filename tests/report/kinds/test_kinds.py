@@ -35,12 +35,14 @@ each_run = pytest.mark.parametrize(
     ("kind", "name"),
     [
         pytest.param(
-            kind, name, id=f"{kind.name}-{name}",
+            kind,
+            name,
+            id=f"{kind.name}-{name}",
             marks=() if name in PLANTED or not set(OF_KIND[kind.name]) & set(PLANTED) else pytest.mark.nightly,
         )
         for kind, name in RUNS
     ],
-)  # fmt: skip
+)
 """Every kind with every run that has its rows; what is neither planted nor the only one is nightly."""
 UNSPOKEN = re.compile(r"(?<!\w)(nan|inf|None|NaN|not finite)(?!\w)|[{}]")
 """What no reader should meet: a number that is none, or a field that nobody filled."""

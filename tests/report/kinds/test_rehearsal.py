@@ -12,9 +12,7 @@ from tools.golden.outputs import stored
 RUN = stored("rehearsal-images")
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "words"), [(0.05, 0.15, "above"), (-0.15, -0.05, "below"), (-0.01, 0.15, "")]
-)  # fmt: skip
+@pytest.mark.parametrize(("low", "high", "words"), [(0.05, 0.15, "above"), (-0.15, -0.05, "below"), (-0.01, 0.15, "")])
 def test_an_arm_differs_from_the_baseline_only_where_the_interval_says_so(low: float, high: float, words: str) -> None:
     rows = (
         replace(row, value=(low + high) / 2, low=low, high=high) if row.metric == "accuracy_above" else row

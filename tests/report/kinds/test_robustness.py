@@ -47,12 +47,16 @@ def one_condition(value: float, half: float, *, language: bool = False) -> Cell:
     ("value", "half", "language", "fate", "at_chance"),
     [
         (0.8, 0.01, False, "survives", False),
-        (0.8, 0.099, False, "survives", False), (0.8, 0.101, False, "in part", False),
-        (0.2, 0.099, False, "lost", False), (0.2, 0.101, False, "in part", True),
+        (0.8, 0.099, False, "survives", False),
+        (0.8, 0.101, False, "in part", False),
+        (0.2, 0.099, False, "lost", False),
+        (0.2, 0.101, False, "in part", True),
         (0.12, 0.03, False, "lost", True),
-        (1.05, 0.02, True, "survives", False), (5.0, 0.02, True, "lost", False), (6.9, 0.1, True, "lost", True),
+        (1.05, 0.02, True, "survives", False),
+        (5.0, 0.02, True, "lost", False),
+        (6.9, 0.1, True, "lost", True),
     ],
-)  # fmt: skip
+)
 def test_words_follow_the_ends_of_the_interval_and_of_a_loss_less_is_more(
     value: float, half: float, language: bool, fate: str, at_chance: bool
 ) -> None:
@@ -106,9 +110,13 @@ def test_the_chance_of_a_language_model_is_a_uniform_guess_where_its_size_is_kno
 def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
     """Neither by chance nor by training anew, and with its whole interval."""
     values = {
-        ("a", "first", 3.0): 0.9, ("a", "last", 2.0): 0.9, ("b", "even", 3.0): 0.9, ("b", "even", 2.0): 0.75,
-        ("a", "random", 1.0): 0.9, ("retrained", "even", 1.0): 0.9,
-    }  # fmt: skip
+        ("a", "first", 3.0): 0.9,
+        ("a", "last", 2.0): 0.9,
+        ("b", "even", 3.0): 0.9,
+        ("b", "even", 2.0): 0.75,
+        ("a", "random", 1.0): 0.9,
+        ("retrained", "even", 1.0): 0.9,
+    }
     shared = {"condition": "sequential"}
     rows = [row("robustness", "accuracy", 0.9, 0.05, arm="a", **shared)]
     rows += [
@@ -124,10 +132,13 @@ def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
 @pytest.mark.parametrize(
     ("low", "high", "words"),
     [
-        (-0.019, 0.019, "as much as"), (-0.021, 0.019, "more or less than"), (-0.019, 0.021, "more or less than"),
-        (0.001, 0.021, "more than"), (-0.021, -0.001, "less than"),
+        (-0.019, 0.019, "as much as"),
+        (-0.021, 0.019, "more or less than"),
+        (-0.019, 0.021, "more or less than"),
+        (0.001, 0.021, "more than"),
+        (-0.021, -0.001, "less than"),
     ],
-)  # fmt: skip
+)
 def test_the_loss_of_nodes_is_judged_by_its_intervals(low: float, high: float, words: str) -> None:
     lost: dict[str, object] = {"arm": "a", "part": "blocks", "other": 4, "amount": 1.0, "condition": "random"}
     beside = row("nodes", "accuracy_lost_above", (low + high) / 2, (high - low) / 2, **lost, against="scattered")

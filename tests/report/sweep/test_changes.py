@@ -40,8 +40,12 @@ def test_every_family_that_drops_one_layer_counts() -> None:
 
 def test_every_neighbouring_pair_is_found_and_nothing_else() -> None:
     assert found(SWAPPED, "swap_adjacent", "leave_one_out") == {
-        (0, 1): "1 0 2-5", (1, 2): "0 2 1 3-5", (2, 3): "0 1 3 2 4 5", (3, 4): "0-2 4 3 5", (4, 5): "0-3 5 4",
-    }  # fmt: skip
+        (0, 1): "1 0 2-5",
+        (1, 2): "0 2 1 3-5",
+        (2, 3): "0 1 3 2 4 5",
+        (3, 4): "0-2 4 3 5",
+        (4, 5): "0-3 5 4",
+    }
     assert found(SWAPPED, "leave_one_out", "repeat_blocks") == {}
 
 

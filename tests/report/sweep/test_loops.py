@@ -27,8 +27,10 @@ def changed(metric: str, **values: float | None) -> ReportData:
 
 def test_the_best_number_of_each_window_is_that_of_the_least_effect_with_the_interval_of_the_contrast() -> None:
     rows = Rows(best(RUN)).where(task="all", against=None)
-    loops, gains = ({row.amount: (row.value, row.low, row.high) for row in rows.where(part=part)}
-                    for part in ("looped", "gain_sweep"))  # fmt: skip
+    loops, gains = (
+        {row.amount: (row.value, row.low, row.high) for row in rows.where(part=part)}
+        for part in ("looped", "gain_sweep")
+    )
     assert loops == {width: (width - 1, width - 2, width) for width in WIDTHS}
     assert gains == {width: (half := (width + 1) // 2, half - 1, half + 1) for width in WIDTHS}
     assert {row.low for row in Rows(best(RUN)).where(task="text")} == {None}

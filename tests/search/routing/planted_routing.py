@@ -10,9 +10,11 @@ from layerwise.results.vocabulary import MILLISECONDS, ROUTE_TIME, ROUTER
 from layerwise.search.routing.router import RoutingTable
 
 TIMES = [
-    Score(ROUTE_TIME, MILLISECONDS, 0.5, 0.4, 0.6, arm=ROUTER), Score(ROUTE_TIME, "layer_ms", 1.0),
-    Score(ROUTE_TIME, "layers", 0.5, arm=ROUTER), Score(ROUTE_TIME, "tokens", 9.0, arm=ROUTER),
-]  # fmt: skip
+    Score(ROUTE_TIME, MILLISECONDS, 0.5, 0.4, 0.6, arm=ROUTER),
+    Score(ROUTE_TIME, "layer_ms", 1.0),
+    Score(ROUTE_TIME, "layers", 0.5, arm=ROUTER),
+    Score(ROUTE_TIME, "tokens", 9.0, arm=ROUTER),
+]
 """What `router_time` measures where half a layer's time chooses a plan: a busy machine decides nothing."""
 
 PLANS = tuple(map(Plan.parse, ("0-3 8-11", "0-2 6-11", "0 1 3-11", "0-2 4-11", "0-11")))

@@ -187,8 +187,10 @@ def test_decisions_follow_the_rule() -> None:
     margin, limit, *verdicts = verdict_rows(Rows(rows), "accuracy", MARGIN, LIMIT)
     assert (margin.value, limit.value, margin.condition) == (MARGIN, LIMIT, "accuracy")
     assert [(row.condition, row.task, row.metric) for row in verdicts] == [
-        (None, "a", "unresolved"), (None, "b", "unresolved"), ("a", "b", "above"),
-    ]  # fmt: skip
+        (None, "a", "unresolved"),
+        (None, "b", "unresolved"),
+        ("a", "b", "above"),
+    ]
     assert [row.p_adjusted for row in verdicts] == pytest.approx([0.06, 0.06, 0.03])
 
 

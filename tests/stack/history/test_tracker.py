@@ -40,10 +40,14 @@ def elc(variant: str) -> ElcForMaskedLM:
     torch.manual_seed(0)
     model = ElcForMaskedLM(
         ElcConfig(
-            variant=variant, vocab_size=61, hidden_size=32, intermediate_size=64, num_hidden_layers=DEPTH,
+            variant=variant,
+            vocab_size=61,
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=DEPTH,
             num_attention_heads=2,
         )
-    ).eval()  # fmt: skip
+    ).eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("scalars"):

@@ -161,9 +161,17 @@ def sweep_with(folder: Path, resident: int) -> None:
 def test_a_process_holds_no_more_layers_than_said(tmp_path: Path) -> None:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=97, hidden_size=WIDTH, intermediate_size=3 * WIDTH, num_hidden_layers=DEPTH, num_attention_heads=8,
-        num_key_value_heads=8, max_position_embeddings=64, bos_token_id=1, eos_token_id=2, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=97,
+        hidden_size=WIDTH,
+        intermediate_size=3 * WIDTH,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=8,
+        num_key_value_heads=8,
+        max_position_embeddings=64,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
     LlamaForCausalLM(config).save_pretrained(tmp_path)
     peaks, rows = [], []
     for resident in (0, RESIDENT):

@@ -45,15 +45,35 @@ def test_a_sweep_that_is_ended_leaves_no_process_and_is_gone_on_with(tmp_path: P
     """Ray's own agents notice within a minute that the process which started them was killed."""
     model, texts, folder = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts", count=30), tmp_path / "run"
     sweep = Sweep(
-        model=str(model), text=texts, families=("leave_one_out", "every_window", "painters"), similarity=False,
+        model=str(model),
+        text=texts,
+        families=("leave_one_out", "every_window", "painters"),
+        similarity=False,
         batch_tokens=64,
-    )  # fmt: skip
-    command = [sys.executable, "-m", "layerwise", "sweep", model, "--text", texts, "--no-similarity", "--families",
-               ",".join(sweep.families), "--batch-tokens", "64", "--run", folder]  # fmt: skip
+    )
+    command = [
+        sys.executable,
+        "-m",
+        "layerwise",
+        "sweep",
+        model,
+        "--text",
+        texts,
+        "--no-similarity",
+        "--families",
+        ",".join(sweep.families),
+        "--batch-tokens",
+        "64",
+        "--run",
+        folder,
+    ]
     driver = subprocess.Popen(
         [*map(str, command), "--ray", "local", "--workers", "2"],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=threaded(), start_new_session=True,
-    )  # fmt: skip
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        env=threaded(),
+        start_new_session=True,
+    )
     while driver.poll() is None and stored(folder) <= 50:
         time.sleep(0.1)
     family = descendants(driver.pid)

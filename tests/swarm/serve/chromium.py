@@ -95,14 +95,26 @@ def opened(folder: Path) -> Iterator[Page]:
         os.dup2(kept, 4)
 
     command = [
-        str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
-        "--no-first-run", "--disable-background-networking", "--remote-debugging-pipe",
+        str(BROWSER),
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+        "--no-first-run",
+        "--disable-background-networking",
+        "--remote-debugging-pipe",
         f"--user-data-dir={folder / 'profile'}",
-    ]  # fmt: skip
+    ]
     browser = subprocess.Popen(
-        command, preexec_fn=pipes, pass_fds=(3, 4), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL, env={**os.environ, "HOME": str(folder)},
-    )  # fmt: skip
+        command,
+        preexec_fn=pipes,
+        pass_fds=(3, 4),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "HOME": str(folder)},
+    )
     os.close(child_in)
     os.close(child_out)
     try:

@@ -145,13 +145,21 @@ class FakeSwarm:
 
     def overview(self) -> Overview:
         live = {int(layer) for node in self.nodes if node.state == "live" for layer in node.layers}
-        running = tuple(
-            RequestView(request, tokens, "0-11", ()) for request, tokens in list(self.running.items())
-        )  # fmt: skip
+        running = tuple(RequestView(request, tokens, "0-11", ()) for request, tokens in list(self.running.items()))
         return Overview(
-            self.name, DEPTH, self.seconds, self.nodes, running, self.completed, self.refused, self.degraded, self.made,
-            tuple(sorted(live)), "at least 8 of 12 layers", tuple(self.events),
-        )  # fmt: skip
+            self.name,
+            DEPTH,
+            self.seconds,
+            self.nodes,
+            running,
+            self.completed,
+            self.refused,
+            self.degraded,
+            self.made,
+            tuple(sorted(live)),
+            "at least 8 of 12 layers",
+            tuple(self.events),
+        )
 
     async def ready(self) -> tuple[bool, str]:
         self.checks += 1

@@ -87,10 +87,24 @@ def test_a_completion_is_whole_and_says_what_ran() -> None:
 def test_every_option_arrives() -> None:
     service = FakeSwarm()
     body = {
-        "prompt": "a", "max_tokens": 30, "temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_tokens": 2, "seed": 7,
-        "repetition_penalty": 1.1, "min_p": 0.05, "stop": ["αβ", "x"], "n": 1, "echo": False, "logprobs": None,
-        "best_of": 1, "presence_penalty": 0.0, "logit_bias": None, "user": "ada",
-    }  # fmt: skip
+        "prompt": "a",
+        "max_tokens": 30,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 5,
+        "min_tokens": 2,
+        "seed": 7,
+        "repetition_penalty": 1.1,
+        "min_p": 0.05,
+        "stop": ["αβ", "x"],
+        "n": 1,
+        "echo": False,
+        "logprobs": None,
+        "best_of": 1,
+        "presence_penalty": 0.0,
+        "logit_bias": None,
+        "user": "ada",
+    }
     status, answer = post(service, body)
     assert (status, answer["choices"][0]["text"]) == (200, "The swarm goes on: ")
     assert answer["choices"][0]["finish_reason"] == "stop"

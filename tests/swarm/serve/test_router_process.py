@@ -213,8 +213,9 @@ def test_an_answer_is_gone_on_with_where_the_cluster_has_ended_and_the_router_ha
 def test_errors_of_the_swarm_are_its_own() -> None:
     async def main() -> None:
         async with behind(FakeSwarm(failures={2: BelowQuorum("3 layers are left")}, is_ready=(False, "no"))) as (
-            service, _,
-        ):  # fmt: skip
+            service,
+            _,
+        ):
             with pytest.raises(BelowQuorum, match="3 layers are left"):
                 await written(service, Decoding(4))
             assert await service.ready() == (False, "no")

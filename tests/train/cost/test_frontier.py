@@ -82,11 +82,16 @@ def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
     jitter = {0: 0.001, 1: -0.001, 2: 0.0}
     for cost, length in lengths.items():
         arm = {
-            seed: CostPoint(law(seed, length) + effect + jitter[seed], {
-                "tokens": 1.4e6, "flops": 1e9, "seconds": 60 * 0.9,
-            })
+            seed: CostPoint(
+                law(seed, length) + effect + jitter[seed],
+                {
+                    "tokens": 1.4e6,
+                    "flops": 1e9,
+                    "seconds": 60 * 0.9,
+                },
+            )
             for seed in INTERCEPTS
-        }  # fmt: skip
+        }
         found = against(arm, reference(), cost)
         assert found is not None
         assert found.value == pytest.approx(effect, abs=1e-9)

@@ -22,8 +22,9 @@ from train.tiny_models import plan_trainer, tiny_digits, tiny_llama, tiny_text, 
 PLAN = Plan.parse("0 2-3")
 DEPTH = 4
 KINDS: dict[str, tuple[Callable[[int], PreTrainedModel], Splits]] = {
-    "llama": (tiny_llama, tiny_text(longest=9)), "vit": (tiny_vit, tiny_digits()),
-}  # fmt: skip
+    "llama": (tiny_llama, tiny_text(longest=9)),
+    "vit": (tiny_vit, tiny_digits()),
+}
 
 
 def opened(kind: str) -> Stack:

@@ -71,8 +71,10 @@ def test_a_step_learns_the_divergence_from_the_whole_model_before_healing(
         torch.testing.assert_close(
             gradient if gradient is not None else torch.zeros(()),
             by_hand if by_hand is not None else torch.zeros_like(gradient) if gradient is not None else torch.zeros(()),
-            rtol=1e-4, atol=1e-6, msg=name,
-        )  # fmt: skip
+            rtol=1e-4,
+            atol=1e-6,
+            msg=name,
+        )
 
 
 @EVERY
@@ -201,10 +203,14 @@ def test_sentences_learn_the_embeddings_of_the_whole_model_and_are_validated_by_
         torch.testing.assert_close(batch["labels"], embedded(whole, Plan.identity(DEPTH)))
         expected = 1 - (embedded(twin, PLAN) * batch["labels"]).sum(-1).mean()
         if hidden == "cosine":
-            student, teacher = (list(each.states(plan, each.capture(**inputs)))[1:] for each, plan in
-                                ((twin, PLAN), (whole, Plan.identity(DEPTH))))  # fmt: skip
-            cosines = [torch.cosine_similarity(state, teacher[layer], dim=-1)[inputs["attention_mask"] > 0].mean()
-                       for state, layer in zip(student, PLAN.layers(), strict=True)]  # fmt: skip
+            student, teacher = (
+                list(each.states(plan, each.capture(**inputs)))[1:]
+                for each, plan in ((twin, PLAN), (whole, Plan.identity(DEPTH)))
+            )
+            cosines = [
+                torch.cosine_similarity(state, teacher[layer], dim=-1)[inputs["attention_mask"] > 0].mean()
+                for state, layer in zip(student, PLAN.layers(), strict=True)
+            ]
             expected += 1 - torch.stack(cosines).mean()
     assert trainer.evaluate()["eval_loss"] == pytest.approx(
         evaluate(twin, PLAN, splits.validation, splits.collate).mean_nll, abs=1e-4

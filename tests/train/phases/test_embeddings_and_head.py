@@ -32,20 +32,27 @@ FINAL = ["model.norm.weight"]
         (tiny_llama(), tiny_text(), WORDS, [*FINAL, "lm_head.weight"], []),
         (tied_llama(), tiny_text(), WORDS, [*WORDS, *FINAL], WORDS),
         (
-            gpt2(), tiny_text(), ["transformer.wte.weight", "transformer.wpe.weight"],
-            ["transformer.wte.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"], ["transformer.wte.weight"],
+            gpt2(),
+            tiny_text(),
+            ["transformer.wte.weight", "transformer.wpe.weight"],
+            ["transformer.wte.weight", "transformer.ln_f.weight", "transformer.ln_f.bias"],
+            ["transformer.wte.weight"],
         ),
         (
-            tiny_vit(), tiny_digits(),
+            tiny_vit(),
+            tiny_digits(),
             [
-                "vit.embeddings.cls_token", "vit.embeddings.position_embeddings",
-                "vit.embeddings.patch_embeddings.projection.weight", "vit.embeddings.patch_embeddings.projection.bias",
+                "vit.embeddings.cls_token",
+                "vit.embeddings.position_embeddings",
+                "vit.embeddings.patch_embeddings.projection.weight",
+                "vit.embeddings.patch_embeddings.projection.bias",
             ],
-            ["vit.layernorm.weight", "vit.layernorm.bias", "classifier.weight", "classifier.bias"], [],
+            ["vit.layernorm.weight", "vit.layernorm.bias", "classifier.weight", "classifier.bias"],
+            [],
         ),
     ],
     ids=["llama", "tied llama", "gpt2", "vit"],
-)  # fmt: skip
+)
 def test_weights_before_and_behind_the_layers(
     model: PreTrainedModel, splits: Any, before: list[str], behind: list[str], tied: list[str]
 ) -> None:

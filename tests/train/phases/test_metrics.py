@@ -83,9 +83,15 @@ def test_schedules_are_told_part_by_part_as_shares_of_their_full_cost() -> None:
     }
     third, two = pytest.approx(1 / 3), pytest.approx(2 / 3)
     assert rows == {
-        ("top", 2, 0): third, ("top", 2, 1): 1.0, ("top", 2, "embedding"): third, ("top", 2, "head"): two,
-        ("all", 8, 0): 1.0, ("all", 8, 1): 1.0, ("all", 8, "embedding"): 1.0, ("all", 8, "head"): 1.0,
-    }  # fmt: skip
+        ("top", 2, 0): third,
+        ("top", 2, 1): 1.0,
+        ("top", 2, "embedding"): third,
+        ("top", 2, "head"): two,
+        ("all", 8, 0): 1.0,
+        ("all", 8, 1): 1.0,
+        ("all", 8, "embedding"): 1.0,
+        ("all", 8, "head"): 1.0,
+    }
 
 
 def test_steps_are_accounted_for_against_uniforms() -> None:
@@ -99,9 +105,20 @@ def test_steps_are_accounted_for_against_uniforms() -> None:
 
 def pedigree(seed: int = 0, history: tuple[LogEntry, ...] = (), **figures: float) -> TrainingRecord:
     return TrainingRecord(
-        "halves", seed, "base", "data", "text", {}, steps=8, epochs=1.0, examples=64, seconds=9.0, best_step=8,
-        history=history, figures=figures,
-    )  # fmt: skip
+        "halves",
+        seed,
+        "base",
+        "data",
+        "text",
+        {},
+        steps=8,
+        epochs=1.0,
+        examples=64,
+        seconds=9.0,
+        best_step=8,
+        history=history,
+        figures=figures,
+    )
 
 
 def test_seconds_are_those_of_steps_by_their_median_over_trainings() -> None:
@@ -129,9 +146,10 @@ def test_the_sweep_is_told_with_the_rate_that_was_chosen() -> None:
         (row.condition, row.amount, row.metric): row for row in rate_rows("uniform", {2e-3: (4.1, 3.9), 1e-3: (4.5,)})
     }
     assert {key: row.value for key, row in rows.items()} == {
-        ("learning_rate", 1e-3, "nll"): 4.5, ("learning_rate", 2e-3, "nll"): 4.0,
+        ("learning_rate", 1e-3, "nll"): 4.5,
+        ("learning_rate", 2e-3, "nll"): 4.0,
         ("learning_rate", 2e-3, "chosen"): 1.0,
-    }  # fmt: skip
+    }
     assert rows["learning_rate", 1e-3, "nll"].low is None, "one seed has no interval"
     assert rows["learning_rate", 2e-3, "nll"].low < 3.9
     assert best_rate({2e-3: 4.0, 1e-3: 4.0}) == 1e-3
@@ -146,9 +164,7 @@ def test_a_rate_is_judged_by_the_validation_at_the_end() -> None:
 
 def test_arms_are_told_by_the_mean_over_their_seeds() -> None:
     def row(arm: str, seed: int, value: float) -> Score:
-        return Score(
-            "held_out", "nll", value, value - 1, value + 1, documents=5, tokens=50, arm=arm, seed=seed
-        )  # fmt: skip
+        return Score("held_out", "nll", value, value - 1, value + 1, documents=5, tokens=50, arm=arm, seed=seed)
 
     rows = [row("a", 0, 1.0), row("b", 0, 5.0), row("a", 1, 3.0)]
     mean, single = arm_rows([*rows, Score("held_out", "nll", 9.0, arm="a")])

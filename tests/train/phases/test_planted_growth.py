@@ -52,10 +52,19 @@ MARGIN = 0.005
 def planted() -> Stack:
     """A model with new random weights, the branch outputs of its middle block fixed at zero."""
     config = LlamaConfig(
-        vocab_size=3 + len(ALPHABET), hidden_size=32, intermediate_size=64, num_hidden_layers=DEPTH,
-        num_attention_heads=2, num_key_value_heads=2, max_position_embeddings=32, initializer_range=0.3,
-        use_cache=False, bos_token_id=1, eos_token_id=2, pad_token_id=2,
-    )  # fmt: skip
+        vocab_size=3 + len(ALPHABET),
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=DEPTH,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=32,
+        initializer_range=0.3,
+        use_cache=False,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=2,
+    )
     model = LlamaForCausalLM(config)
     for weight in _outputs(model):
         torch.nn.init.zeros_(weight)

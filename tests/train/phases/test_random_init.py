@@ -19,8 +19,14 @@ SPELLER: PreTrainedTokenizerBase = train_bytepair(["the cat saw the dog"] * 9, 2
 
 
 def config(**changes: Any) -> LlamaConfig:
-    own = {"vocab_size": 270, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 3,
-           "num_attention_heads": 2, "max_position_embeddings": 32}  # fmt: skip
+    own = {
+        "vocab_size": 270,
+        "hidden_size": 16,
+        "intermediate_size": 24,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "max_position_embeddings": 32,
+    }
     return LlamaConfig(**{**own, **changes})
 
 

@@ -43,19 +43,20 @@ STEPS = 12
 QUIET: dict[str, Any] = {"use_cpu": True}
 SETTINGS = Settings(
     epochs=4, batch_size=8, evals=1, learning_rate=1e-2, schedule="cosine", warmup=0.2, weight_decay=0.1
-)  # fmt: skip
+)
 COST = ModelCost((3.0, 3.0, 3.0), embedding=0.0, head=1.0)
 ALL = (0, 1, 2)
 EVERYTHING = GrowthSchedule("everything", DEPTH, (Phase("all", 1.0, ALL),))
 EVENTFUL = GrowthSchedule(
-    "eventful", DEPTH,
+    "eventful",
+    DEPTH,
     (
         Phase("core", 0.25, (1,), embedding=False, head=False, present=(0, 1), shape="linear", warmup=0.4),
         Phase("stack", 0.25, ALL, copies=((2, 1),), drop=(0.1, 0.6), redraw=(0,), scale=((1, 0.5),), rate=0.5),
         Phase("drawn", 0.25, ALL, sample=1, every=2, head=False, optimizer="drop"),
         Phase("top", 0.25, (1, 2), embedding=False, cached=True, shape="cosine", optimizer="drop"),
     ),
-)  # fmt: skip
+)
 """Every field of a phase, in four phases of three steps."""
 
 
@@ -137,14 +138,19 @@ def recipe_of(schedule: GrowthSchedule, settings: Settings = SETTINGS, steps: in
 
 
 def run(
-    schedule: GrowthSchedule, folder: Path, seen: Seen | None = None, *, settings: Settings = SETTINGS,
-    make: Callable[[], PreTrainedModel] = tiny_llama, splits: Splits | None = None, **options: Any,
-) -> TrainingRecord:  # fmt: skip
+    schedule: GrowthSchedule,
+    folder: Path,
+    seen: Seen | None = None,
+    *,
+    settings: Settings = SETTINGS,
+    make: Callable[[], PreTrainedModel] = tiny_llama,
+    splits: Splits | None = None,
+    **options: Any,
+) -> TrainingRecord:
     with watched(seen or Seen()):
         return train(
-            base(make), splits or tiny_text(), recipe_of(schedule, settings), 1, folder,
-            arguments={**QUIET, **options},
-        )  # fmt: skip
+            base(make), splits or tiny_text(), recipe_of(schedule, settings), 1, folder, arguments={**QUIET, **options}
+        )
 
 
 # -- exactness --------------------------------------------------------------------------------------------------------
@@ -158,12 +164,13 @@ def run(
             "llama accumulated": (tiny_llama, tiny_text(), replace(SETTINGS, gradient_accumulation_steps=2, evals=3)),
             "vit with dropout": (vit_with_dropout, tiny_digits("crop"), replace(SETTINGS, augmentation="crop")),
             "llama in half precision": (
-                tiny_llama, tiny_text(shortest=2),
+                tiny_llama,
+                tiny_text(shortest=2),
                 replace(SETTINGS, schedule="linear", precision="bfloat16", gradient_checkpointing=True),
             ),
         }.items()
     ],
-)  # fmt: skip
+)
 def test_one_phase_that_trains_everything_has_the_losses_of_the_plain_trainer_to_the_bit(
     make: Callable[[], PreTrainedModel], splits: Splits, settings: Settings, tmp_path: Path
 ) -> None:
@@ -205,14 +212,15 @@ def test_what_rests_is_unchanged_to_the_bit_and_what_learns_is_not(
 ) -> None:
     """With weight decay, moments kept from before, and layers that learn, rest, and learn again."""
     schedule = GrowthSchedule(
-        "waves", DEPTH,
+        "waves",
+        DEPTH,
         (
             Phase("all", 0.25, ALL),
             Phase("middle", 0.25, (1,), embedding=False, head=False),
             Phase("drawn", 0.25, ALL, sample=1, every=2),
             Phase("around", 0.25, (), embedding=True, head=False),
         ),
-    )  # fmt: skip
+    )
     seen = Seen()
     settings = replace(SETTINGS, gradient_accumulation_steps=2, warmup=0.0, schedule="constant")
     with watched(seen):
@@ -468,18 +476,22 @@ def unlike_llama() -> PreTrainedModel:
 
 REFUSED: dict[str, tuple[tuple[Phase, ...], Callable[[], PreTrainedModel], str]] = {
     "tied": (
-        (Phase("all", 0.5, ALL), Phase("upper", 0.5, (2,), embedding=False)), tied_llama,
+        (Phase("all", 0.5, ALL), Phase("upper", 0.5, (2,), embedding=False)),
+        tied_llama,
         r"phase upper: the head learns and the embedding does not, but in .* they share model.embed_tokens.weight; "
         "train both or neither",
     ),
     "tied the other way": (
-        (Phase("lower", 1.0, (0,), head=False),), tied_llama, "phase lower: the embedding learns and the head does not",
+        (Phase("lower", 1.0, (0,), head=False),),
+        tied_llama,
+        "phase lower: the embedding learns and the head does not",
     ),
     "unlike layers": (
-        (Phase("half", 0.5, (0, 1), present=(0, 1)), Phase("all", 0.5, ALL, copies=((2, 1),))), unlike_llama,
+        (Phase("half", 0.5, (0, 1), present=(0, 1)), Phase("all", 0.5, ALL, copies=((2, 1),))),
+        unlike_llama,
         "phase all: layer 2 is not built as layer 1 is, and cannot take its weights",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -16,8 +16,10 @@ SHORT, LONG = CurriculumPhase(128, 8, 0, 9, segments=20), CurriculumPhase(512, 2
 
 
 def test_length_and_number_change_at_the_exact_step() -> None:
-    found = [(len(batch), {draw.length for draw in batch}, {draw.step for draw in batch})
-             for batch in Batches((SHORT, LONG), seed=0)]  # fmt: skip
+    found = [
+        (len(batch), {draw.length for draw in batch}, {draw.step for draw in batch})
+        for batch in Batches((SHORT, LONG), seed=0)
+    ]
     assert found == [*((8, {128}, {step}) for step in range(9)), (2, {512}, {9})]
     assert len(Batches((SHORT, LONG), seed=0)) == 10
 

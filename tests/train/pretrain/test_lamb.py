@@ -23,9 +23,12 @@ def small(variant: str) -> ElcForMaskedLM:
 
 
 MATRICES = {
-    "attention.query_key.weight", "attention.value.weight", "attention.projection.weight", "feed_forward.up.weight",
+    "attention.query_key.weight",
+    "attention.value.weight",
+    "attention.projection.weight",
+    "feed_forward.up.weight",
     "feed_forward.down.weight",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("variant", ["ltg", "elc", "weighted-output", "denseformer"])
@@ -34,8 +37,9 @@ def test_matrices_decay_and_nothing_else_does(variant: str) -> None:
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     decaying, plain = parameter_groups(model.named_parameters(), 0.4)
     assert {names[id(parameter)] for parameter in decaying["params"]} == {
-        "head.dense.weight", *(f"encoder.layers.{layer}.{name}" for layer in range(2) for name in MATRICES),
-    }  # fmt: skip
+        "head.dense.weight",
+        *(f"encoder.layers.{layer}.{name}" for layer in range(2) for name in MATRICES),
+    }
     assert (decaying["weight_decay"], decaying["trust_ratio"]) == (0.4, True)
     assert (plain["weight_decay"], plain["trust_ratio"]) == (0.0, False)
     assert len(decaying["params"]) + len(plain["params"]) == len(names)

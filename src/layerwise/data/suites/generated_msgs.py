@@ -171,9 +171,16 @@ def _task(name: str, sizes: Sizes, seed: int) -> Task:
     ambiguous = kind == "ambiguous"
     condition = "the features agree in training and differ in the test set" if ambiguous else "one feature"
     return Task(
-        GENERATED_MSGS, name, LABELS, "mcc", rows(sizes.train, 0, True), rows(sizes.selection, 0, True),
-        rows(sizes.test, 1, not ambiguous), f"generated (seed {seed}); {condition}", ("accuracy",),
-    )  # fmt: skip
+        GENERATED_MSGS,
+        name,
+        LABELS,
+        "mcc",
+        rows(sizes.train, 0, True),
+        rows(sizes.selection, 0, True),
+        rows(sizes.test, 1, not ambiguous),
+        f"generated (seed {seed}); {condition}",
+        ("accuracy",),
+    )
 
 
 def _fresh(

@@ -165,11 +165,12 @@ def _extent(pairs: Sequence[MinimalPair], paradigms: int) -> str:
 
 def _pair(record: FileRecord, table: str) -> MinimalPair:
     return MinimalPair(
-        record.text(GOOD), record.text(BAD),
+        record.text(GOOD),
+        record.text(BAD),
         paradigm=record.text("UID") if "UID" in record.columns else table,
         term=record.text("linguistics_term") if "linguistics_term" in record.columns else "",
         field=record.text("field") if "field" in record.columns else "",
-    )  # fmt: skip
+    )
 
 
 def _worlds(record: FileRecord) -> Iterator[MinimalPair]:
@@ -180,9 +181,14 @@ def _worlds(record: FileRecord) -> Iterator[MinimalPair]:
         target = record.text(column)
         own, other = contexts[index], contexts[1 - index]
         yield MinimalPair(
-            f"{own} {target}", f"{other} {target}", paradigm=domain, term=domain, field="world knowledge",
-            good_start=len(own) + 1, bad_start=len(other) + 1,
-        )  # fmt: skip
+            f"{own} {target}",
+            f"{other} {target}",
+            paradigm=domain,
+            term=domain,
+            field="world knowledge",
+            good_start=len(own) + 1,
+            bad_start=len(other) + 1,
+        )
 
 
 def _stem(name: str) -> str:

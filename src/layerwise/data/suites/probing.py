@@ -92,22 +92,40 @@ def probed_text(seed: int = 0, frequency: Callable[[str], float] | None = None, 
     features = [
         ProbedFeature("length", "surface", _by_median(good, len)),
         ProbedFeature("position", "surface", tuple(_positions(good))),
-        ProbedFeature("capitalisation", "surface", tuple(
-            ProbedUnit(number, 0, words[0][0].isupper(), str(number)) for number, words in enumerate(good)
-        )),
-        ProbedFeature("part_of_speech", "linguistic", tuple(
-            ProbedUnit(number, at, word in _VERBS, _CONTENT[word])
-            for number, at, word in _content(good) if word in _VERBS or word in _NOUNS
-        )),
-        ProbedFeature("number", "linguistic", tuple(
-            ProbedUnit(number, len(words) - 1, words[1] in _PLURAL, str(number))
-            for number, (words, (name, _)) in enumerate(zip(good, drawn, strict=True)) if name in _AGREEING
-        )),
-        ProbedFeature("grammaticality", "linguistic", tuple(
-            ProbedUnit(number + (0 if label else len(good)), None, label, str(number))
-            for number, (name, _) in enumerate(drawn) if name in _ORDERED for label in (True, False)
-        )),
-    ]  # fmt: skip
+        ProbedFeature(
+            "capitalisation",
+            "surface",
+            tuple(ProbedUnit(number, 0, words[0][0].isupper(), str(number)) for number, words in enumerate(good)),
+        ),
+        ProbedFeature(
+            "part_of_speech",
+            "linguistic",
+            tuple(
+                ProbedUnit(number, at, word in _VERBS, _CONTENT[word])
+                for number, at, word in _content(good)
+                if word in _VERBS or word in _NOUNS
+            ),
+        ),
+        ProbedFeature(
+            "number",
+            "linguistic",
+            tuple(
+                ProbedUnit(number, len(words) - 1, words[1] in _PLURAL, str(number))
+                for number, (words, (name, _)) in enumerate(zip(good, drawn, strict=True))
+                if name in _AGREEING
+            ),
+        ),
+        ProbedFeature(
+            "grammaticality",
+            "linguistic",
+            tuple(
+                ProbedUnit(number + (0 if label else len(good)), None, label, str(number))
+                for number, (name, _) in enumerate(drawn)
+                if name in _ORDERED
+                for label in (True, False)
+            ),
+        ),
+    ]
     if frequency is not None:
         features.insert(1, ProbedFeature("frequency", "surface", _by_median(good, frequency)))
     return ProbedText((*good, *bad), tuple(_balanced(each, seed) for each in features))

@@ -47,9 +47,17 @@ Cleaner = Callable[[Iterable[str]], Iterator[str]]
 """From the lines of a document as they are in the file to those of the cleaned one."""
 
 _TREEBANK = {
-    "-LRB-": "(", "-LCB-": "{", "-LSB-": "[", "-RRB-": ")", "-RCB-": "}", "-RSB-": "]",
-    "`` ": '"', "``": '"', " ''": '"', "''": '"',
-}  # fmt: skip
+    "-LRB-": "(",
+    "-LCB-": "{",
+    "-LSB-": "[",
+    "-RRB-": ")",
+    "-RCB-": "}",
+    "-RSB-": "]",
+    "`` ": '"',
+    "``": '"',
+    " ''": '"',
+    "''": '"',
+}
 _BRACKETS = {"(": ")", "[": "]", "{": "}"}
 _ENTITIES = {"&gt;": ">", "&lt;": "<", "&amp;": "&"}
 _STAGES = 3
@@ -60,9 +68,13 @@ _LINK = re.compile(r"\[\[([^\[\]|]*)\|[^\[\]]*\]\]")
 _HEADING = re.compile(r"^= = = (?P<title>.*?)(?: = = =)?$")
 _NO_ARTICLE = ("[[Category:", "[[File:")
 _STUB = (
-    "is a commune. It is", "is a commune found", "is a city in", "is a village in", "is a municipality in",
+    "is a commune. It is",
+    "is a commune found",
+    "is a city in",
+    "is a village in",
+    "is a municipality in",
     "is a town in",
-)  # fmt: skip
+)
 _STUB_LENGTH = 128
 _CHILD_NOTATION = re.compile(r"^\*[A-Z0-9]{2,4}:|\[[^\]]*\]+|&=\S+")
 _CALLER = re.compile(r"^[A-Z]{1,2}:(?: |$)")

@@ -101,9 +101,15 @@ def masked_splits_of(
     """
     mask = masking_id(tokenizer)
     return _cut(
-        tokenizer, name, parts, lambda split, cut: MaskedWindows(cut, mask, redrawn=split == "train"),
-        length=length, positions=positions, seed=seed, objective="masked_token",
-    )  # fmt: skip
+        tokenizer,
+        name,
+        parts,
+        lambda split, cut: MaskedWindows(cut, mask, redrawn=split == "train"),
+        length=length,
+        positions=positions,
+        seed=seed,
+        objective="masked_token",
+    )
 
 
 def _cut(

@@ -71,8 +71,9 @@ def _clusters(corpus: Corpus, seed: int) -> Iterator[list[Set]]:
         if len(texts) < FEWEST_CLUSTERS * DOCUMENTS:
             texts = [
                 (f"{name}, from sentence {start}", every[start : start + SIZE // DOCUMENTS])
-                for name, every in texts for start in range(0, len(every), SIZE // DOCUMENTS)
-            ]  # fmt: skip
+                for name, every in texts
+                for start in range(0, len(every), SIZE // DOCUMENTS)
+            ]
         order = random.Random(f"{seed}/{task}").sample(texts, len(texts))
         members: list[tuple[str, Sequence[str]]] = []
         for each in order:

@@ -221,9 +221,7 @@ class HubText:
             )
         parts = match.groupdict()
         limit = None if parts["limit"] is None else int(parts["limit"])
-        return cls(
-            parts["name"], parts["revision"], parts["configuration"] or None, parts["split"] or "train", limit
-        )  # fmt: skip
+        return cls(parts["name"], parts["revision"], parts["configuration"] or None, parts["split"] or "train", limit)
 
     def documents(self, task: str) -> Iterator[Document]:
         """Its documents, whose ids end in the number of the row. Raises `DataError` where it cannot be read."""

@@ -189,13 +189,22 @@ def encoded(
     apart, and wrap neither.
     """
     if any(start for _, start in texts) and not tokenizer.is_fast:
-        halves = [[tokenizer(half, add_special_tokens=False, verbose=False)["input_ids"] if half else []
-                   for half in (text[:start], text[start:])] for text, start in texts]  # fmt: skip
+        halves = [
+            [
+                tokenizer(half, add_special_tokens=False, verbose=False)["input_ids"] if half else []
+                for half in (text[:start], text[start:])
+            ]
+            for text, start in texts
+        ]
         return [((*before, *after), tuple(range(len(before), len(before) + len(after)))) for before, after in halves]
     encoding = tokenizer(
-        [text for text, _ in texts], add_special_tokens=wrapped, return_special_tokens_mask=wrapped,
-        return_offsets_mapping=any(start for _, start in texts), return_attention_mask=False, verbose=False,
-    )  # fmt: skip
+        [text for text, _ in texts],
+        add_special_tokens=wrapped,
+        return_special_tokens_mask=wrapped,
+        return_offsets_mapping=any(start for _, start in texts),
+        return_attention_mask=False,
+        verbose=False,
+    )
     rows = []
     for row, (ids, (_, start)) in enumerate(zip(encoding["input_ids"], texts, strict=True)):
         own: Sequence[int] = range(len(ids))

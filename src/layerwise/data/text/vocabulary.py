@@ -26,16 +26,20 @@ from layerwise.data.text.word_table import counted_words
 from layerwise.errors import DataError
 
 UNKNOWN, START, END, PADDING, MASK, PARAGRAPH, TAB = SPECIALS = (
-    "[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "[PAR]", "[TAB]",
-)  # fmt: skip
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[PAD]",
+    "[MASK]",
+    "[PAR]",
+    "[TAB]",
+)
 """The tokens that stand for no text, by their ids from 0 on. `[PAR]` ends a paragraph, `[TAB]` is a tab."""
 
 END_OF_TEXT, FILLING = PAIR_SPECIALS = ("<|endoftext|>", "<|pad|>")
 """Those of a tokenizer of byte pairs."""
 
-NEEDED: Mapping[str, str] = {
-    "cls_token": START, "sep_token": END, "pad_token": PADDING, "mask_token": MASK,
-}  # fmt: skip
+NEEDED: Mapping[str, str] = {"cls_token": START, "sep_token": END, "pad_token": PADDING, "mask_token": MASK}
 """What pretraining needs of a tokenizer, by transformers' name for it, and how the token is usually written."""
 
 LARGEST = 16_384
@@ -85,14 +89,21 @@ def train_bytepair(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizer
     if not any(texts):
         raise DataError("a vocabulary is learned from a text, and these texts are empty: give at least one sentence")
     trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary, min_frequency=_TWICE, show_progress=False, special_tokens=list(PAIR_SPECIALS),
+        vocab_size=vocabulary,
+        min_frequency=_TWICE,
+        show_progress=False,
+        special_tokens=list(PAIR_SPECIALS),
         initial_alphabet=list(_BYTES),
-    )  # fmt: skip
+    )
     core.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
-        tokenizer_object=core, bos_token=END_OF_TEXT, eos_token=END_OF_TEXT, pad_token=FILLING,
-        model_input_names=["input_ids", "attention_mask"], clean_up_tokenization_spaces=False,
-    )  # fmt: skip
+        tokenizer_object=core,
+        bos_token=END_OF_TEXT,
+        eos_token=END_OF_TEXT,
+        pad_token=FILLING,
+        model_input_names=["input_ids", "attention_mask"],
+        clean_up_tokenization_spaces=False,
+    )
 
 
 def suited_vocabulary(pieces: list[str], words: Mapping[str, int]) -> int:
@@ -160,9 +171,13 @@ def _learned(words: Mapping[str, int], size: int, minimum_frequency: int) -> lis
     # The words are cut already. A repeated word must count as often as it occurs, so each is written that often.
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     trainer = trainers.WordPieceTrainer(
-        vocab_size=size, min_frequency=minimum_frequency, continuing_subword_prefix="", show_progress=False,
-        special_tokens=list(SPECIALS), initial_alphabet=list(_BYTES),
-    )  # fmt: skip
+        vocab_size=size,
+        min_frequency=minimum_frequency,
+        continuing_subword_prefix="",
+        show_progress=False,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=list(_BYTES),
+    )
     lines = ("\n".join([word] * count) for word, count in sorted(words.items()))
     learner.train_from_iterator(lines, trainer)
     vocabulary: dict[str, int] = learner.get_vocab()
@@ -197,8 +212,12 @@ def _fast(pieces: list[str]) -> PreTrainedTokenizerFast:
     )
     return PreTrainedTokenizerFast(
         tokenizer_object=core,
-        unk_token=UNKNOWN, cls_token=START, sep_token=END, pad_token=PADDING, mask_token=MASK,
+        unk_token=UNKNOWN,
+        cls_token=START,
+        sep_token=END,
+        pad_token=PADDING,
+        mask_token=MASK,
         extra_special_tokens=[PARAGRAPH, TAB],
         model_input_names=["input_ids", "attention_mask"],
         clean_up_tokenization_spaces=False,
-    )  # fmt: skip
+    )

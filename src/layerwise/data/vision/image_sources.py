@@ -37,10 +37,16 @@ _DEEP = re.compile(r"^(?!BGR).*;(12|16|32)")
 
 SPLIT_NAMES: Mapping[str, str] = MappingProxyType(
     {
-        "train": "train", "training": "train", "test": "test", "testing": "test",
-        "validation": "validation", "valid": "validation", "val": "validation", "dev": "validation",
+        "train": "train",
+        "training": "train",
+        "test": "test",
+        "testing": "test",
+        "validation": "validation",
+        "valid": "validation",
+        "val": "validation",
+        "dev": "validation",
     }
-)  # fmt: skip
+)
 """What folders and datasets call the splits, and what layerwise calls them."""
 
 

@@ -88,9 +88,16 @@ def read_images(
         for picture in left[split]
     )
     splits = Splits(
-        listed.name, digest(rows), examples["train"], examples["validation"], examples["test"],
-        classes=listed.classes, skipped=skipped, copies=copies, origin=division.origin,
-    )  # fmt: skip
+        listed.name,
+        digest(rows),
+        examples["train"],
+        examples["validation"],
+        examples["test"],
+        classes=listed.classes,
+        skipped=skipped,
+        copies=copies,
+        origin=division.origin,
+    )
     return splits if selected_apart else selecting_on_reported(splits)
 
 

@@ -180,9 +180,12 @@ def _files_of(stack: Stack) -> dict[str, Plain]:
             stack.tokenizer.save_pretrained(folder)
         files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
     return {
-        "files": files, "name": stack.source.name, "layers": stack.path, "tokenizer": stack.tokenizer is not None,
+        "files": files,
+        "name": stack.source.name,
+        "layers": stack.path,
+        "tokenizer": stack.tokenizer is not None,
         "tensors": tensor_hash(model),
-    }  # fmt: skip
+    }
 
 
 def _opened(described: Plain, config: Any) -> Stack | None:

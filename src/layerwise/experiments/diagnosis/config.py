@@ -25,9 +25,19 @@ from layerwise.plan.schedule.allocation import MIN_EFFECT
 from layerwise.results.run import is_run
 
 PARTS = (
-    "proxies", "structure", "deltas", "predictability", "ablation", "racing", "order", "manipulation", "recovery",
-    "agreement", "pruning", "probing",
-)  # fmt: skip
+    "proxies",
+    "structure",
+    "deltas",
+    "predictability",
+    "ablation",
+    "racing",
+    "order",
+    "manipulation",
+    "recovery",
+    "agreement",
+    "pruning",
+    "probing",
+)
 """The parts of a diagnosis, in the order in which they are carried out: the later ones read the earlier ones."""
 
 DEFAULT_PARTS = tuple(name for name in PARTS if name != "probing")
@@ -81,26 +91,49 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Ex
     )
     min_effect: float = option(MIN_EFFECT, metavar="NATS", rare=True, above=0)
     curve_tokens: int = option(
-        CURVE_TOKENS, "Scored tokens for curves and sets of layers.", metavar="N", least=1,
-        needs="parts=predictability|manipulation|pruning", setting=True,
-    )  # fmt: skip
+        CURVE_TOKENS,
+        "Scored tokens for curves and sets of layers.",
+        metavar="N",
+        least=1,
+        needs="parts=predictability|manipulation|pruning",
+        setting=True,
+    )
     all_layers: bool = option(
         False, "Let every layer recover, trained alone and with the whole model.", rare=True, needs="parts=recovery"
     )
     recovery_steps: int = option(
-        RECOVERY_STEPS, "Steps that a damaged layer may take to recover; published is 200.", metavar="N", least=1,
-        most=100_000, rare=True, needs="parts=recovery",
-    )  # fmt: skip
+        RECOVERY_STEPS,
+        "Steps that a damaged layer may take to recover; published is 200.",
+        metavar="N",
+        least=1,
+        most=100_000,
+        rare=True,
+        needs="parts=recovery",
+    )
     recovery_layers: tuple[int, ...] = option(
-        (), "Layers that recover; by default up to twelve, spread evenly.", metavar="NUMBERS", needs="parts=recovery",
-        setting=True, least=0)  # fmt: skip
+        (),
+        "Layers that recover; by default up to twelve, spread evenly.",
+        metavar="NUMBERS",
+        needs="parts=recovery",
+        setting=True,
+        least=0,
+    )
     recovery_rate: float = option(
-        LAYER_RATE, "Learning rate of a layer that recovers alone.", metavar="X", needs="parts=recovery", setting=True,
+        LAYER_RATE,
+        "Learning rate of a layer that recovers alone.",
+        metavar="X",
+        needs="parts=recovery",
+        setting=True,
         above=0,
-    )  # fmt: skip
+    )
     recovery_model_rate: float = option(
-        MODEL_RATE, "Learning rate where the whole model is trained, with --all-layers.", metavar="X",
-        needs="parts=recovery", setting=True, above=0)  # fmt: skip
+        MODEL_RATE,
+        "Learning rate where the whole model is trained, with --all-layers.",
+        metavar="X",
+        needs="parts=recovery",
+        setting=True,
+        above=0,
+    )
 
     def check(self) -> None:
         """Raise `MeasureError` for an unknown part and for one whose needs are not among the parts.
@@ -133,14 +166,21 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Ex
     def settings(self) -> tuple[str, ...]:
         """What, besides the text and the seed, decides what a row means; for the manifest."""
         return (
-            *self.ordered_parts(), f"curve_tokens:{self.curve_tokens}", f"min_effect:{self.min_effect:g}",
-            *(("all_layers",) if self.all_layers else ()), *self._recovery_settings(),
-        )  # fmt: skip
+            *self.ordered_parts(),
+            f"curve_tokens:{self.curve_tokens}",
+            f"min_effect:{self.min_effect:g}",
+            *(("all_layers",) if self.all_layers else ()),
+            *self._recovery_settings(),
+        )
 
     def _recovery_settings(self) -> tuple[str, ...]:
         """Those of the recovery that are not the usual ones."""
-        usual = {"recovery_steps": RECOVERY_STEPS, "recovery_layers": (), "recovery_rate": LAYER_RATE,
-                 "recovery_model_rate": MODEL_RATE}  # fmt: skip
+        usual = {
+            "recovery_steps": RECOVERY_STEPS,
+            "recovery_layers": (),
+            "recovery_rate": LAYER_RATE,
+            "recovery_model_rate": MODEL_RATE,
+        }
         given = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
         return tuple(
             f"{name}:{','.join(map(str, value)) if isinstance(value, tuple) else f'{value:g}'}"
@@ -172,33 +212,44 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
     READS: ClassVar = (Reads(("text", "validation", "test", "clean", "images", "max_length"), "!suite"),)
 
     model: str = option(
-        help="Run with trained models, or the folder of one model.", metavar="RUN_OR_MODEL", positional=True,
+        help="Run with trained models, or the folder of one model.",
+        metavar="RUN_OR_MODEL",
+        positional=True,
         is_location=True,
-    )  # fmt: skip
+    )
     keep: float | None = option(None, "Share of the edges to keep.", metavar="SHARE", needs="!suite", above=0, most=1)
     tolerance: float | None = option(
         None, "Cut until the loss has risen by so much, in nats.", metavar="NATS", needs="!suite", least=0
     )
     rounds: int = option(
-        1, "How often the edges that are left are ranked anew.", metavar="N", least=1, most=1_000,
-        needs=("keep", "tolerance"), setting=True,
-    )  # fmt: skip
+        1,
+        "How often the edges that are left are ranked anew.",
+        metavar="N",
+        least=1,
+        most=1_000,
+        needs=("keep", "tolerance"),
+        setting=True,
+    )
     output: Path | None = option(None, metavar="PATH", needs="!suite")
-    limit: int | None = option(
-        None, metavar="N", least=1, rare=True,
-    )  # fmt: skip
+    limit: int | None = option(None, metavar="N", least=1, rare=True)
     suite: tuple[str, ...] = option((), metavar="NAMES")
     data: Path | None = option(None, metavar="FOLDER", needs="suite")
     password: str | None = option(None, metavar="TEXT", needs="suite", setting=True)
     tasks: tuple[str, ...] = option((), metavar="NAMES", rare=True, needs="suite=msgs|msgs-ours")
     learning_rate: float = option(
-        3e-4, "Learning rate of the fine-tuning on those tasks.", metavar="X", needs="suite=msgs|msgs-ours",
-        setting=True, above=0)  # fmt: skip
+        3e-4,
+        "Learning rate of the fine-tuning on those tasks.",
+        metavar="X",
+        needs="suite=msgs|msgs-ours",
+        setting=True,
+        above=0,
+    )
     removal: Literal["renormalise", "zero"] = option(
         "renormalise",
         "What the rest of a row does when one of its weights is set to zero: sum to one again, or stay.",
-        needs="suite", setting=True,
-    )  # fmt: skip
+        needs="suite",
+        setting=True,
+    )
     dtype: Dtype = option("auto", rare=True)
     overwrite: bool = option(False)
 

@@ -134,10 +134,13 @@ def _margin(context: PartContext) -> Score:
 def _racing(context: PartContext, note: Note) -> None:
     """Without an ablation the race gives the verdicts; beside one its rows say what it would have saved."""
     rows = racing.racing(
-        context.stack, context.text, seed=context.seed, rule=context.rule,
+        context.stack,
+        context.text,
+        seed=context.seed,
+        rule=context.rule,
         cache=context.cache("racing", note),
         ahead=lambda layers, text: measured_elsewhere(context, "racing", layers=layers, chosen=text),
-    )  # fmt: skip
+    )
     context.store(RACING, rows)
     if "ablation" not in context.config.parts:
         rows = [replace(row, measure=VERDICT) for row in rows if row.layer is not None]
@@ -205,13 +208,21 @@ def _recovery(context: PartContext, note: Note) -> None:
     every = config.all_layers
     layers = range(context.stack.depth) if every else config.recovery_layers or None
     recipe = RecoveryRecipe(
-        steps=config.recovery_steps, every=max(RecoveryRecipe().every, config.recovery_steps // MOST_EVALUATIONS),
-        layer_rate=config.recovery_rate, model_rate=config.recovery_model_rate,
-    )  # fmt: skip
+        steps=config.recovery_steps,
+        every=max(RecoveryRecipe().every, config.recovery_steps // MOST_EVALUATIONS),
+        layer_rate=config.recovery_rate,
+        model_rate=config.recovery_model_rate,
+    )
     rows = recovery(
-        context.stack, context.text, layers=layers, treatments=TREATMENTS if every else DEFAULT_TREATMENTS,
-        recipe=recipe, seed=context.seed, effects=context.scores("ablation"), cache=cache,
-    )  # fmt: skip
+        context.stack,
+        context.text,
+        layers=layers,
+        treatments=TREATMENTS if every else DEFAULT_TREATMENTS,
+        recipe=recipe,
+        seed=context.seed,
+        effects=context.scores("ablation"),
+        cache=cache,
+    )
     context.store("recovery", rows)
 
 

@@ -253,9 +253,12 @@ def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Rep
     if not set(config.parts) <= set(DESCRIPTIVE):
         refuse_too_little(text)
     manifest = provenance(
-        stack, text, families=config.settings(), seed=config.seed,
+        stack,
+        text,
+        families=config.settings(),
+        seed=config.seed,
         settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
-    )  # fmt: skip
+    )
     parts = PartsUnit(config, stack, text)
 
     def says() -> Iterator[str]:
@@ -265,8 +268,7 @@ def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Rep
         yield QUESTION
         yield describe_cost(config, stack.depth, text.tokens)
 
-    yield Outline(manifest, says, ahead=(parts,), pieces=parts.carry_out_piece, is_empty=_is_empty,
-                  chosen=own.options)  # fmt: skip
+    yield Outline(manifest, says, ahead=(parts,), pieces=parts.carry_out_piece, is_empty=_is_empty, chosen=own.options)
     yield from parts
     return Completed()
 
@@ -283,9 +285,13 @@ def _chosen(
     for number, parts in enumerate(candidates):
         fewer = replace(config, parts=parts)
         timed = TimedText(
-            stack, cutting(config, stack, corpus, config.seed), partial(_all_works, fewer, stack),
-            partial(_is_short, fewer, stack), plans, stack.depth,
-        )  # fmt: skip
+            stack,
+            cutting(config, stack, corpus, config.seed),
+            partial(_all_works, fewer, stack),
+            partial(_is_short, fewer, stack),
+            plans,
+            stack.depth,
+        )
         try:
             with waiting(reporter, f"tokenizing {corpus.name}"):
                 own = chosen_text(config, timed, corpus, reporter, began)

@@ -90,9 +90,15 @@ def forecast(works: Sequence[Work], progress: Callable[[str, float], None] | Non
         return None
     beyond = max(work.memory_bytes for work in works)
     return Forecast(
-        cost.seconds, most + beyond, cost.disk_bytes, cost.passing_bytes, time.perf_counter() - begun,
-        tuple(measured_on), tuple(left_out), _busy(),
-    )  # fmt: skip
+        cost.seconds,
+        most + beyond,
+        cost.disk_bytes,
+        cost.passing_bytes,
+        time.perf_counter() - begun,
+        tuple(measured_on),
+        tuple(left_out),
+        _busy(),
+    )
 
 
 def seconds_of(works: Sequence[Work], limit: float, progress: Callable[[str, float], None]) -> float:
@@ -137,10 +143,13 @@ def held_against(expected: Forecast | None, run: Run, reporter: Reporter, of_tex
     for text in _comparison(expected, taken, most):
         reporter.log(text)
     figures = {
-        "forecast_seconds": expected.seconds, "taken_seconds": taken, "forecast_memory_bytes": expected.memory_bytes,
-        "taken_memory_bytes": most, "forecast_disk_bytes": expected.disk_bytes,
+        "forecast_seconds": expected.seconds,
+        "taken_seconds": taken,
+        "forecast_memory_bytes": expected.memory_bytes,
+        "taken_memory_bytes": most,
+        "forecast_disk_bytes": expected.disk_bytes,
         "taken_disk_bytes": folder_bytes(run.folder),
-    }  # fmt: skip
+    }
     if of_text and is_new:
         figures[PACE] = taken / run.manifest.tokens
     others = [row for row in run.store.scores(ABOUT_RUN) if row.part != FORECAST]

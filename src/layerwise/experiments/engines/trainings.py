@@ -81,9 +81,13 @@ class FolderTraining(Generic[R]):
     def plain(self, run: Path) -> Plain:
         """As plain values, in the run folder `run`."""
         return {
-            "part": TRAINING, "training": self.folder, "folder": str(run.absolute()), "seed": self.seed,
-            "label": self.label, "recipe": self.recipe.to_json(),
-        }  # fmt: skip
+            "part": TRAINING,
+            "training": self.folder,
+            "folder": str(run.absolute()),
+            "seed": self.seed,
+            "label": self.label,
+            "recipe": self.recipe.to_json(),
+        }
 
 
 RecipeTraining: TypeAlias = FolderTraining[Recipe]
@@ -176,9 +180,10 @@ class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
             given: float | None = getattr(recipe, "seconds", None)
             return WorkCost(
                 sum(times.seconds(done) for done in behind) if given is None else given * len(behind),
-                len(behind) * times.model_bytes, _KEPT * times.checkpoint_bytes,
+                len(behind) * times.model_bytes,
+                _KEPT * times.checkpoint_bytes,
                 f"{times.timed} of {times.steps:,} steps",
-            )  # fmt: skip
+            )
 
         return Work(name, measure, slow=slow_seconds(left * operations, _CALLS * left * steps))
 

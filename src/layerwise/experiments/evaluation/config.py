@@ -53,7 +53,8 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
     ALTERNATIVES: ClassVar = (Alternatives(("minutes", "limit"), "say how many pairs are scored"),)
     READS: ClassVar = (
         Reads(
-            ("data",), _of(*(set(SUITES) - set(GENERATED))),
+            ("data",),
+            _of(*(set(SUITES) - set(GENERATED))),
             "published suites are read from there, and --suite names none",
         ),
         Reads(("password",), _of("ewok", FILE), "it opens the archive of EWoK or a file of pairs"),
@@ -65,18 +66,22 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
                 *("seeds", "families", "plan", "window", "train", "learning_rate", "batch_size", "epochs", "patience"),
                 "max_length",
             ),
-            _of(*FINE_TUNED), f"fine-tuning reads it, and --suite names none of {', '.join(FINE_TUNED)}",
+            _of(*FINE_TUNED),
+            f"fine-tuning reads it, and --suite names none of {', '.join(FINE_TUNED)}",
         ),
         Reads(
-            ("tokenizer", "layers", "revision", "trust_remote_code"), lambda config: not is_run(config.model),
+            ("tokenizer", "layers", "revision", "trust_remote_code"),
+            lambda config: not is_run(config.model),
             "the models of a run are opened as they were trained",
         ),
-    )  # fmt: skip
+    )
 
     model: str = option(
-        help="Run with trained models, hub id, folder, or demo.", metavar="RUN_OR_MODEL", positional=True,
+        help="Run with trained models, hub id, folder, or demo.",
+        metavar="RUN_OR_MODEL",
+        positional=True,
         is_location=True,
-    )  # fmt: skip
+    )
     suite: tuple[str, ...] = option(("pairs",), metavar="NAMES", empty=True)
     data: Path | None = option(None, metavar="FOLDER")
     password: str | None = option(None, metavar="TEXT", setting=True)
@@ -88,9 +93,12 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
     )
     limit: int | None = option(None, metavar="N", least=1, rare=True)
     minutes: float | None = option(
-        None, "Score as many pairs of each paradigm as N minutes allow; by default all.", metavar="N", least=1,
+        None,
+        "Score as many pairs of each paradigm as N minutes allow; by default all.",
+        metavar="N",
+        least=1,
         most=10_000,
-    )  # fmt: skip
+    )
     overwrite: bool = option(False)
 
     def check(self) -> None:

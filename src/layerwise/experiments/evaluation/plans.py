@@ -31,9 +31,7 @@ from layerwise.stack import Stack
 from layerwise.train.fine_tuning import FineTuningConfig
 
 
-def planned(
-    model: FineTunedModel, stack: Stack, members: Iterable[Member]
-) -> tuple[FineTunedModel, tuple[str, ...]]:  # fmt: skip
+def planned(model: FineTunedModel, stack: Stack, members: Iterable[Member]) -> tuple[FineTunedModel, tuple[str, ...]]:
     """A model with those plans that it can run, and a sentence for every family that others were left out of."""
     kept, left_out = runnable(stack, members)
     return replace(model, members=kept), left_out

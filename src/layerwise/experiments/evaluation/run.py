@@ -63,9 +63,14 @@ def evaluation(config: Evaluation, reporter: Reporter, inputs: Inputs) -> Steps:
     """Score the pairs with every model, then fine-tune every model on the tasks."""
     unit = EvaluationUnit(config, reporter, inputs.stack)
     yield Outline(
-        unit.manifest, unit.says, recipe=unit.recipe, folder=unit.folder, discard=unit.discard, results=unit.results,
+        unit.manifest,
+        unit.says,
+        recipe=unit.recipe,
+        folder=unit.folder,
+        discard=unit.discard,
+        results=unit.results,
         lasts=False,
-    )  # fmt: skip
+    )
     yield from unit
     return Completed()
 
@@ -153,11 +158,18 @@ class EvaluationUnit(Unit[None]):
         examples = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)
         names = [each.origin for each in self.pairs] + [task.name for task in self.tasks]
         return described(
-            stack, weight_hash(stack.model), corpus="; ".join(names),
-            corpus_hash=digest_of_suites(self.pairs, self.tasks), documents=examples, tokens=examples, window=1,
+            stack,
+            weight_hash(stack.model),
+            corpus="; ".join(names),
+            corpus_hash=digest_of_suites(self.pairs, self.tasks),
+            documents=examples,
+            tokens=examples,
+            window=1,
             families=(FAMILY, *self.config.plan_names()),
-            tasks=self.config.suite, seed=self.config.seed, settings=self.config.changes(),
-        )  # fmt: skip
+            tasks=self.config.suite,
+            seed=self.config.seed,
+            settings=self.config.changes(),
+        )
 
     def says(self) -> Iterator[str]:
         """The models, the suites, and how many sentences are scored and models fine-tuned."""
@@ -207,9 +219,14 @@ class EvaluationUnit(Unit[None]):
         if limit is None:
             open_first = next(iter(self._open.values()))
             limit, text = chosen_limit(
-                minutes, lambda: SentenceScorer.of(*open_first()), self.pairs, models=len(self.models),
-                began=self.began, temperature=config.temperature, too_long=config.too_long,
-            )  # fmt: skip
+                minutes,
+                lambda: SentenceScorer.of(*open_first()),
+                self.pairs,
+                models=len(self.models),
+                began=self.began,
+                temperature=config.temperature,
+                too_long=config.too_long,
+            )
             record_limit(run, minutes, limit)
             reporter.log(text)
         self.pairs = tuple(each.first(limit) for each in self.pairs)
@@ -224,9 +241,14 @@ class EvaluationUnit(Unit[None]):
             reporter.progress(label, step / steps)
 
         run_benchmarks(
-            list(self.models.values()), self.tasks, self.settings, run, seeds=config.seeds, device=config.device,
+            list(self.models.values()),
+            self.tasks,
+            self.settings,
+            run,
+            seeds=config.seeds,
+            device=config.device,
             progress=progress,
-        )  # fmt: skip
+        )
         planned = any(model.plans for model in self.planned)
         for number, task in enumerate(self.tasks if planned else (), start=1):
             run.store.replace_notes(PLANS, self.left_out)

@@ -116,9 +116,17 @@ def healed_here(
         if not (path / MODEL / "config.json").is_file():
             reporter.log(f"healing {plan}: {config.heal_steps} steps")
             healing = Healing(
-                model=config.model, device=config.device, plan=str(plan), method=METHOD, steps=config.heal_steps,
-                seeds=1, controls=(), learning_rates=(RATES[METHOD][0],), run=path, seed=config.seed,
-            )  # fmt: skip
+                model=config.model,
+                device=config.device,
+                plan=str(plan),
+                method=METHOD,
+                steps=config.heal_steps,
+                seeds=1,
+                controls=(),
+                learning_rates=(RATES[METHOD][0],),
+                run=path,
+                seed=config.seed,
+            )
             perform(healing, Silent(), Inputs(stack, corpus))
         if (path / MODEL / "config.json").is_file():
             models[f"{HEALED} {plan}"] = path / MODEL
@@ -193,9 +201,13 @@ def frontier(config: LatencyFrontier, reporter: Reporter, inputs: Inputs) -> Ste
     settings = timed_settings(stack, config)
     batches = config.batch_tokens or BATCH_TOKENS
     manifest = provenance(
-        stack, text, families=_families(config, healed), tasks=tuple(map(str, settings)), seed=config.seed,
+        stack,
+        text,
+        families=_families(config, healed),
+        tasks=tuple(map(str, settings)),
+        seed=config.seed,
         settings={"batch_tokens": batches, **timing_settings(stack, config)},
-    )  # fmt: skip
+    )
 
     def says() -> Iterator[str]:
         yield describe_model(stack)

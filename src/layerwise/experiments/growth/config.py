@@ -124,8 +124,13 @@ class ImportanceSchedule(Action):
     run: Path = option(help="Run folder of a diagnosis.", metavar="RUN", positional=True)
     output: Path = option(metavar="FILE")
     max_share: float | None = option(
-        None, f"Share of all layer-steps, at most; by default shares go as effect ** {SHARPNESS:g}.", metavar="SHARE",
-        rare=True, above=0, most=1)  # fmt: skip
+        None,
+        f"Share of all layer-steps, at most; by default shares go as effect ** {SHARPNESS:g}.",
+        metavar="SHARE",
+        rare=True,
+        above=0,
+        most=1,
+    )
     phases: int = option(
         PHASES, "Equal parts of the training, and so many phases at most.", metavar="N", least=1, most=1_000
     )
@@ -223,12 +228,12 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Clust
     ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
 
     model: str | None = option(
-        None, "A checkpoint, or a config.json alone, which begins from random weights; by default that of --size.",
-        metavar="MODEL", is_location=True,
-    )  # fmt: skip
-    size: Literal["tiny", "published"] = option(
-        "tiny", needs="!model",
-    )  # fmt: skip
+        None,
+        "A checkpoint, or a config.json alone, which begins from random weights; by default that of --size.",
+        metavar="MODEL",
+        is_location=True,
+    )
+    size: Literal["tiny", "published"] = option("tiny", needs="!model")
     from_scratch: bool = option(False, "Draw new random weights in place of those of a checkpoint.", rare=True)
     max_length: int | None = option(None, metavar="N", least=2, rare=True)
     max_epochs: float = option(MAX_EPOCHS, "How often a training may read the text.", metavar="X", rare=True, above=0)
@@ -260,9 +265,10 @@ class GrowthTraining(TrainingOptions, PublishingOptions, GrowthExperiment):
     )
 
     schedule: str = option(
-        "published", "One of uniform, published, freezing, stacking, lisa, ramp, importance; or a YAML file.",
+        "published",
+        "One of uniform, published, freezing, stacking, lisa, ramp, importance; or a YAML file.",
         metavar="NAME",
-    )  # fmt: skip
+    )
     importance: Path | None = option(
         None, "A run of layerwise diagnose, for the schedule importance.", metavar="RUN", rare=True
     )

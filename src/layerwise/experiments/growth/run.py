@@ -119,9 +119,12 @@ def training_scores(
         yield held_out_row(models[model], task.splits, device, arm=arm, seed=seed, amount=share)
 
     measured = yield from RoundsUnit(
-        HELD_OUT, list(models), lambda row: (row.arm, row.seed, row.amount), lambda: loss,
+        HELD_OUT,
+        list(models),
+        lambda row: (row.arm, row.seed, row.amount),
+        lambda: loss,
         lambda model: f"{model[0]}/{model[1]}  held-out text",
-    )  # fmt: skip
+    )
     null = yield from CallUnit(NULL, lambda: null_rows(task.splits))
     losses = {model: measured[model][0] for model in models}
     pace = step_pace(each for of in finished.values() if of.arm == UNIFORM for each in of.records.values())
@@ -271,16 +274,18 @@ def growth(config: GrowthTraining, reporter: Reporter, inputs: Inputs) -> Steps:
         return task.unit([arm.training(task, seed) for seed in range(config.seeds) for arm in arms.of(folder)])
 
     session = yield Outline(
-        task.manifest(config.seed), lambda: _says(config, task, schedule, budget, arms.of(None)),
+        task.manifest(config.seed),
+        lambda: _says(config, task, schedule, budget, arms.of(None)),
         recipe=task.shared_recipe(budget=budget, match=config.match),
         ahead=(
             ExpectedWork(lambda folder: task.held_out_works(len(unit(folder).due(folder)))),
             ExpectedWork(lambda folder: unit(folder).works(folder, None)),
         ),
-        refuse=lambda folder: check_arms(task, arms.of(folder), config.max_epochs, folder), discard=discard_trainings,
+        refuse=lambda folder: check_arms(task, arms.of(folder), config.max_epochs, folder),
+        discard=discard_trainings,
         pieces=lambda piece, emit: task.unit().carry_out_piece(piece, Telling(emit)),
         models=lambda folder: {each.label: folder / each.folder / MODEL for each in unit(folder).trainings},
-    )  # fmt: skip
+    )
     yield from unit(session.folder)
     finished = finished_arms(session.folder)
     rows, ends = yield from training_scores(task, session.folder, finished)
@@ -336,9 +341,7 @@ class _Arms:
                 "tokens"
             )
         task = self.task
-        relative = relative_step_times(
-            task.base, task.splits, self.schedule, task.cost, task.settings, task.arguments
-        )  # fmt: skip
+        relative = relative_step_times(task.base, task.splits, self.schedule, task.cost, task.settings, task.arguments)
         return steps_that_take(self.schedule, relative, self.budget)
 
 

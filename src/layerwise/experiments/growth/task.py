@@ -63,9 +63,15 @@ VALIDATION_WINDOWS = 128
 """Windows that a training is validated on, at most, spread evenly: enough for a curve, and for the choice of a rate."""
 
 FROM_RANDOM = Settings(
-    batch_size=8, learning_rate=1e-3, schedule="cosine", warmup=0.05, betas=(0.9, 0.95), epsilon=1e-8, weight_decay=0.1,
+    batch_size=8,
+    learning_rate=1e-3,
+    schedule="cosine",
+    warmup=0.05,
+    betas=(0.9, 0.95),
+    epsilon=1e-8,
+    weight_decay=0.1,
     evals=4,
-)  # fmt: skip
+)
 """Settings of trainings that begin from random weights; a study sweeps the rate."""
 
 FROM_TRAINED = replace(FROM_RANDOM, learning_rate=3e-4)
@@ -132,12 +138,18 @@ class GrowthTask:
         splits = self.splits
         windows: Sequence[Any] = getattr(splits.test, "windows", ())
         return described(
-            self.stack, self.base.weights, corpus=splits.name, corpus_hash=splits.digest,
+            self.stack,
+            self.base.weights,
+            corpus=splits.name,
+            corpus_hash=splits.digest,
             documents=len({(window.task, window.document) for window in windows}),
-            tokens=sum(window.scored for window in windows), window=self.length, families=families,
-            tasks=("from scratch",) if self.reinitialized else (), seed=seed,
+            tokens=sum(window.scored for window in windows),
+            window=self.length,
+            families=families,
+            tasks=("from scratch",) if self.reinitialized else (),
+            seed=seed,
             settings=training_settings(self.arguments),
-        )  # fmt: skip
+        )
 
     def shared_recipe(self, **options: object) -> dict[str, object]:
         """What all trainings of a run have in common: the settings, and these `options`."""
@@ -190,10 +202,18 @@ def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> G
     pretrained = pretrained and not config.from_scratch
     settings = FROM_TRAINED if pretrained else DEFAULTS_BY_MODEL.get(stack.source.name, FROM_RANDOM)
     return GrowthTask(
-        base, stack, splits, Corpus(f"{name}, validation", division.parts["validation"]), length,
-        model_cost(stack, length), replace(settings, **config.changes()), arguments, pretrained=pretrained,
-        reinitialized=config.from_scratch, left_out=left_out,
-    )  # fmt: skip
+        base,
+        stack,
+        splits,
+        Corpus(f"{name}, validation", division.parts["validation"]),
+        length,
+        model_cost(stack, length),
+        replace(settings, **config.changes()),
+        arguments,
+        pretrained=pretrained,
+        reinitialized=config.from_scratch,
+        left_out=left_out,
+    )
 
 
 def _random_base(config: GrowthExperiment, documents: tuple[Document, ...], reporter: Reporter) -> Base:
@@ -250,9 +270,14 @@ class GrowthArm:
 
     @classmethod
     def at_equal_cost(
-        cls, name: str, schedule: GrowthSchedule, settings: Settings, task: GrowthTask, budget: int,
+        cls,
+        name: str,
+        schedule: GrowthSchedule,
+        settings: Settings,
+        task: GrowthTask,
+        budget: int,
         seeds: Iterable[int],
-    ) -> GrowthArm:  # fmt: skip
+    ) -> GrowthArm:
         """An arm that spends the operations of `budget` uniform steps, with every seed."""
         passes = settings.gradient_accumulation_steps
         steps = {seed: steps_within(schedule, task.cost, budget, seed, passes) for seed in seeds}

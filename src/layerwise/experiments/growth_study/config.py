@@ -35,14 +35,24 @@ class GrowthStudy(GrowthExperiment):
     )
 
     arms: tuple[str, ...] = option((), f"Some of {', '.join(ARMS)}; by default all.", metavar="NAMES")
-    learning_rates: tuple[float, ...] = option(
-        (), metavar="NUMBERS", above=0)  # fmt: skip
+    learning_rates: tuple[float, ...] = option((), metavar="NUMBERS", above=0)
     warmups: tuple[float, ...] = option(
-        (), "Shares of the steps to warm up over, tried at the best rate; by default the usual one, its half and its "
-        "double, where rates are swept.", metavar="NUMBERS", setting=True, least=0, below=1)  # fmt: skip
+        (),
+        "Shares of the steps to warm up over, tried at the best rate; by default the usual one, its half and its "
+        "double, where rates are swept.",
+        metavar="NUMBERS",
+        setting=True,
+        least=0,
+        below=1,
+    )
     shorter: float = option(
-        HALF_BUDGET, "Share of uniform's steps that the published schedule is also trained for.", metavar="SHARE",
-        setting=True, above=0, below=1)  # fmt: skip
+        HALF_BUDGET,
+        "Share of uniform's steps that the published schedule is also trained for.",
+        metavar="SHARE",
+        setting=True,
+        above=0,
+        below=1,
+    )
     sweep_seeds: int = option(
         1, "Seeds that every learning rate is tried with.", metavar="N", least=1, most=1_000, setting=True
     )

@@ -63,10 +63,15 @@ class StudyDesign:
         by_default = tuple(min(factor * usual, MOST_WARMUP) for factor in study.FACTORS) if len(rates) > 1 else ()
         arms, notes = _arms_for(config, task.pretrained)
         return cls(
-            config, task, steps or task.steps_of(1.0 if config.epochs is None else config.epochs), rates,
-            tuple(sorted(set(config.warmups or by_default) - {usual})), arms, notes,
+            config,
+            task,
+            steps or task.steps_of(1.0 if config.epochs is None else config.epochs),
+            rates,
+            tuple(sorted(set(config.warmups or by_default) - {usual})),
+            arms,
+            notes,
             {arm: each for arm, each in study.known(task.stack.depth).items() if arm in arms},
-        )  # fmt: skip
+        )
 
     @property
     def seeds(self) -> range:

@@ -64,14 +64,21 @@ def growth_study(config: GrowthStudy, reporter: Reporter, inputs: Inputs) -> Ste
     design = StudyDesign.of(config, task, own_data)
     design.check()
     session = yield Outline(
-        task.manifest(config.seed, (FAMILY, "study")), design.says,
+        task.manifest(config.seed, (FAMILY, "study")),
+        design.says,
         recipe=task.shared_recipe(
-            learning_rates=design.rates, budget=design.budget, warmups=design.warmups, shorter=config.shorter,
-            max_epochs=config.max_epochs, seed=config.seed, sweep_seeds=config.sweep_seeds,
+            learning_rates=design.rates,
+            budget=design.budget,
+            warmups=design.warmups,
+            shorter=config.shorter,
+            max_epochs=config.max_epochs,
+            seed=config.seed,
+            sweep_seeds=config.sweep_seeds,
         ),
-        ahead=(ExpectedWork(design.left),), discard=discard_study,
+        ahead=(ExpectedWork(design.left),),
+        discard=discard_study,
         pieces=lambda piece, emit: task.unit().carry_out_piece(piece, Telling(emit)),
-    )  # fmt: skip
+    )
     return (yield from _Study(design, session).steps())
 
 
@@ -234,7 +241,7 @@ IMPORTANCE_TOKENS = 50_000
 
 def schedule_by_importance(
     session: UnitSession, task: GrowthTask, model: Path, rate: float, seed: int
-) -> GrowthSchedule:  # fmt: skip
+) -> GrowthSchedule:
     """The schedule by the importance of the layers of `model`, which was trained with the learning rate `rate`.
 
     It is read where it was made of that model already. Raises `PlanError` where no layer has an effect.

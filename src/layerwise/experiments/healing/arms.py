@@ -16,13 +16,13 @@ from layerwise.train.heal.learning import adapter_weights
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.recipe import Recipe, Settings
 
-SETTINGS = Settings(
-    epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4
-)  # fmt: skip
+SETTINGS = Settings(epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4)
 DEMO_EPOCHS = {"demo": 3.0, "demo-vit": 5.0}
 RATES: Mapping[Method, tuple[float, ...]] = {
-    "lora": (1e-3, 3e-3, 1e-2), "full": (1e-4, 3e-4, 1e-3), "tail": (3e-4, 1e-3, 3e-3),
-}  # fmt: skip
+    "lora": (1e-3, 3e-3, 1e-2),
+    "full": (1e-4, 3e-4, 1e-3),
+    "tail": (3e-4, 1e-3, 3e-3),
+}
 """The rates that are swept without `--learning-rates`; LoRA's are 3 to 10 times those of the weights themselves."""
 
 

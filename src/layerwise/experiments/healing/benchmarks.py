@@ -72,7 +72,7 @@ class HealingBenchmarks:
             benchmarks = find_benchmarks(named, config.task_folder, seed=config.seed)
             requests = build_requests(
                 stack, benchmarks, batch_tokens=BATCH_TOKENS, limit=config.task_limit, seed=config.seed
-            )  # fmt: skip
+            )
         suites = (generated_pairs(seed=config.seed).first(config.task_limit),) if PAIRS in config.tasks else ()
         return cls(requests, suites)
 
@@ -196,11 +196,10 @@ class Outcomes:
         if len(named) > 1:
             self._of_task |= {task: np.array([each == task for each in tasks]) for task in named}
         self._answers = {
-            task: windows is not None and all(
-                window.scored_from > 1 for window, held in zip(windows, mask, strict=True) if held
-            )
+            task: windows is not None
+            and all(window.scored_from > 1 for window, held in zip(windows, mask, strict=True) if held)
             for task, mask in self._of_task.items()
-        }  # fmt: skip
+        }
 
     @property
     def tasks(self) -> tuple[str, ...]:

@@ -63,8 +63,9 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     method: str = option(
         "lora",
         "What learns: adapters (lora, in some layers lora:0,8-9 or lora:RUN:3), all weights of the plan (full), or its "
-        "last three layers and the head (tail).", metavar="METHOD",
-    )  # fmt: skip
+        "last three layers and the head (tail).",
+        metavar="METHOD",
+    )
     teacher: Teacher = option("self", "Learn the predictions of the whole model, or the labels.", rare=True)
     hidden: HiddenLoss = option(
         "none", "Learn the hidden states of the whole model too, by this distance.", needs="teacher=self", setting=True
@@ -74,17 +75,19 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
         (), f"Other healings, METHOD-LOSS; the losses are {', '.join(LOSSES)}: lora-labels.", metavar="NAMES"
     )
     controls: tuple[str, ...] = option(
-        CONTROLS, "Train the whole model, heal random plans as long: whole, random; none with an empty text.",
-        metavar="NAMES", empty=True, rare=True,
-    )  # fmt: skip
+        CONTROLS,
+        "Train the whole model, heal random plans as long: whole, random; none with an empty text.",
+        metavar="NAMES",
+        empty=True,
+        rare=True,
+    )
     windows: int | None = option(
         None, "Also heal with 1 to N middle layers skipped.", metavar="N", least=1, most=1_000, rare=True
     )
     tasks: tuple[str, ...] = option((), metavar="NAMES")
     task_folder: Path | None = option(None, metavar="PATH", rare=True, needs="tasks")
     task_limit: int | None = option(None, metavar="N", least=1, rare=True, needs="tasks")
-    learning_rates: tuple[float, ...] = option(
-        (), metavar="NUMBERS", rare=True, above=0)  # fmt: skip
+    learning_rates: tuple[float, ...] = option((), metavar="NUMBERS", rare=True, above=0)
     steps: int | None = steps_option()
     epochs: float | None = option(None, above=0)
     seeds: int = seeds_option(3)

@@ -133,7 +133,7 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
     if vocab.PRUNED in trainings.bases:
         yield Score(
             vocab.HEALING, "lost", value, low, high, arm=vocab.PRUNED, task=task, documents=outcomes.documents(task)
-        )  # fmt: skip
+        )
     seeds = range(trainings.seeds)
     whole = outcomes.nll(vocab.UNTOUCHED, task)
     gained = [
@@ -197,20 +197,29 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     main = trainings.names[0]
     layers = [arm.name for arm in trainings.arms[1:] if arm.adapted is not None]
     others = [
-        name for name in trainings.names[1:]
+        name
+        for name in trainings.names[1:]
         if name != vocab.WHOLE and name not in layers and not name.startswith(vocab.SKIP)
-    ]  # fmt: skip
+    ]
     losses = {
-        name: {seed: outcomes.nll(f"{name}/{seed}", ALL) for seed in range(trainings.seeds)}
-        for name in (main, *others)
-    }  # fmt: skip
+        name: {seed: outcomes.nll(f"{name}/{seed}", ALL) for seed in range(trainings.seeds)} for name in (main, *others)
+    }
     differences = {name: seed_difference(losses[main], losses[name]) for name in others}
     adjusted = holm_by_key({name: each.p for name, each in differences.items()})
     for name, each in differences.items():
         yield Score(
-            vocab.HEALING_CONTRAST, "nll", each.value, each.low, each.high, each.p, adjusted.get(name), each.mde,
-            each.seeds, arm=main, against=name,
-        )  # fmt: skip
+            vocab.HEALING_CONTRAST,
+            "nll",
+            each.value,
+            each.low,
+            each.high,
+            each.p,
+            adjusted.get(name),
+            each.mde,
+            each.seeds,
+            arm=main,
+            against=name,
+        )
     if layers:
         yield from layer_contrasts(layers, outcomes, trainings.seeds)
 
@@ -301,9 +310,12 @@ def _costs(trainings: Trainings) -> Iterator[Score]:
     """What every training took."""
     for (arm, seed), record in trainings.records.items():
         taken = {
-            "steps": record.steps, "examples": record.examples, "seconds": record.seconds,
-            "best_step": record.best_step, **record.figures,
-        }  # fmt: skip
+            "steps": record.steps,
+            "examples": record.examples,
+            "seconds": record.seconds,
+            "best_step": record.best_step,
+            **record.figures,
+        }
         for metric, value in taken.items():
             yield Score(vocab.HEALING_COST, metric, float(value), arm=arm, seed=seed)
 
@@ -328,9 +340,7 @@ DIFFERENCE_RANGE = "accuracy_above"
 """What a difference of accuracies can be (`RANGES`)."""
 
 
-def benchmark_rows(
-    trainings: Trainings, surveys: Mapping[str, Survey], chance: Mapping[str, float]
-) -> Iterator[Score]:  # fmt: skip
+def benchmark_rows(trainings: Trainings, surveys: Mapping[str, Survey], chance: Mapping[str, float]) -> Iterator[Score]:
     """The rows of every benchmark, by the surveys of all models."""
     for task in surveys[vocab.UNTOUCHED].outcomes:
         right = {name: survey.outcomes[task].hits for name, survey in surveys.items()}
@@ -355,7 +365,7 @@ def _bases(trainings: Trainings) -> dict[str, dict[str, Any]]:
 
 def _trained(
     arm: str, right: Mapping[str, Numbers], trainings: Trainings, shared: Mapping[str, Any]
-) -> Iterator[Score]:  # fmt: skip
+) -> Iterator[Score]:
     """What the models of an arm answer, one by one and on the mean, beside the untouched one and beside the control."""
     columns: dict[str, Any] = {"arm": arm, **shared}
     if arm.startswith(vocab.SKIP):

@@ -92,21 +92,38 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
         return lambda folder: load_healed(base.open(), folder / arm / f"seed-{seed}" / MODEL)
 
     seeds = range(config.seeds)
-    result = Trainings(plan=plan, depth=stack.depth, arms=arms, seeds=len(seeds), records={}, losses=sweep.losses,
-                       embeds=stack.pooling is not None)  # fmt: skip
+    result = Trainings(
+        plan=plan,
+        depth=stack.depth,
+        arms=arms,
+        seeds=len(seeds),
+        records={},
+        losses=sweep.losses,
+        embeds=stack.pooling is not None,
+    )
     models: list[Evaluated] = [
         *((name, "", under, lambda _: stack) for name, under in result.unhealed().items()),
-        *((f"{arm.name}/{seed}", f"{arm.name}/seed-{seed}", arm.plan(plan, stack.depth, seed), trained(arm.name, seed))
-          for arm in arms for seed in seeds),
-    ]  # fmt: skip
+        *(
+            (
+                f"{arm.name}/{seed}",
+                f"{arm.name}/seed-{seed}",
+                arm.plan(plan, stack.depth, seed),
+                trained(arm.name, seed),
+            )
+            for arm in arms
+            for seed in seeds
+        ),
+    ]
     evaluations = EvaluationsUnit(
         [outcome_of(*each, splits, filled_in) for each in models],
         partial(evaluation_work, "evaluations", stack, splits, filled_in=filled_in),
     )
     benchmarks = HealingBenchmarks.of(config, stack, filled_in=filled_in)
-    answers = [] if benchmarks is None else [
-        EvaluationsUnit([benchmarks.evaluation(*each) for each in models], partial(benchmarks.work, stack))
-    ]  # fmt: skip
+    answers = (
+        []
+        if benchmarks is None
+        else [EvaluationsUnit([benchmarks.evaluation(*each) for each in models], partial(benchmarks.work, stack))]
+    )
     swept = [arm for arm in arms if arm.is_swept and len(sweep.first_rates(arm)) > 1]
     trials = [trying(arm, rate) for arm in swept for rate in sweep.first_rates(arm)]
     likely = [training(arm, seed, sweep.first_rates(arm)[0]) for arm in arms for seed in seeds]
@@ -128,20 +145,30 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
             yield benchmarks.describe()
 
     manifest = described(
-        stack, base.weights, corpus=splits.name, corpus_hash=splits.digest, documents=len(splits.test),
-        tokens=len(splits.test), window=1, families=(HEALING,), tasks=(str(plan),), seed=config.seed,
+        stack,
+        base.weights,
+        corpus=splits.name,
+        corpus_hash=splits.digest,
+        documents=len(splits.test),
+        tokens=len(splits.test),
+        window=1,
+        families=(HEALING,),
+        tasks=(str(plan),),
+        seed=config.seed,
         settings=training_settings(arguments),
-    )  # fmt: skip
+    )
     content = {"settings": settings.to_json(), "rates": config.learning_rates, "rank": config.rank}
     if adapted is not None:
         content["layers"] = list(adapted.chosen)
     session = yield Outline(
-        manifest, says, recipe=shared_recipe({**content, "arms": [arm.name for arm in arms]}, arguments),
-        ahead=(evaluations, *answers, unit(*trials, *likely)), discard=discard_healing, models=lambda folder: {
-            config.main: folder / MODEL
-        },
+        manifest,
+        says,
+        recipe=shared_recipe({**content, "arms": [arm.name for arm in arms]}, arguments),
+        ahead=(evaluations, *answers, unit(*trials, *likely)),
+        discard=discard_healing,
+        models=lambda folder: {config.main: folder / MODEL},
         refuse=unit(*(trying(arm, sweep.first_rates(arm)[0]) for arm in swept)).refuse,
-    )  # fmt: skip
+    )
     for arm in swept:
         for rate in sweep.due(arm.name, sweep.first_rates(arm)):
             (record,) = yield from unit(trying(arm, rate))
@@ -216,9 +243,7 @@ def _for_peft(layers: Sequence[int], stack: Stack) -> str:
 def _written(plan: Plan, training: Path, healed: Callable[[Path], Stack], folder: Path) -> str:
     """Write RUN/model and RUN/adapter from the best `training`, unless they are there; what was written, in words."""
     if (training / MODEL / CONFIG).is_file():
-        shutil.copytree(
-            training / MODEL, folder / ADAPTER, dirs_exist_ok=True, ignore=shutil.ignore_patterns(FILE)
-        )  # fmt: skip
+        shutil.copytree(training / MODEL, folder / ADAPTER, dirs_exist_ok=True, ignore=shutil.ignore_patterns(FILE))
     seed = training.name.removeprefix("seed-")
     if not (folder / MODEL / "config.json").is_file():
         try:
@@ -255,6 +280,4 @@ def _splits(
     if stack.pooling is not None:
         reporter.log("embedding the sentences by the model as trained")
         return embedded_splits(stack, name, division.parts, length, config.seed)
-    return masked_splits_of(
-        stack.tokenizer, name, division.parts, length=length, positions=positions, seed=config.seed
-    )  # fmt: skip
+    return masked_splits_of(stack.tokenizer, name, division.parts, length=length, positions=positions, seed=config.seed)

@@ -109,9 +109,7 @@ _LOSSES = 10
 """Validations that a card shows, the last ones."""
 
 
-def write_trained_card(
-    folder: Path, *, name: str, base: str | None, command: str, versions: Mapping[str, str]
-) -> str:  # fmt: skip
+def write_trained_card(folder: Path, *, name: str, base: str | None, command: str, versions: Mapping[str, str]) -> str:
     """Write the card of the trained model in `folder`, and return its text.
 
     `name` heads it; `base` is the model that it was trained from, as the command names it, and `None` for random

@@ -168,9 +168,17 @@ def examples_of(
         raise _learned(model, model.record, splits.name, options)
     choosing, evaluation = (_held_out(part, splits) for part in (_choosing(splits, config.seed), splits.test))
     manifest = described(
-        stack, weight_hash(stack.model), corpus=splits.name, corpus_hash=splits.digest, documents=len(splits.test),
-        tokens=len(splits.test), window=1, families=(FAMILY,), tasks=(), seed=config.seed,
-    )  # fmt: skip
+        stack,
+        weight_hash(stack.model),
+        corpus=splits.name,
+        corpus_hash=splits.digest,
+        documents=len(splits.test),
+        tokens=len(splits.test),
+        window=1,
+        families=(FAMILY,),
+        tasks=(),
+        seed=config.seed,
+    )
     return EdgeExamples(lambda: choosing.evaluate(stack), lambda: evaluation.evaluate(stack), manifest)
 
 
@@ -182,10 +190,18 @@ def _masked(model: WeightedModel, config: LayerWeightAnalysis, corpus: Corpus | 
     name, content, parts = _documents(model, config, corpus)
     choosing, evaluation = (_masked_segments(stack, part, config) for part in parts)
     manifest = described(
-        stack, weight_hash(stack.model), corpus=name, corpus_hash=content, documents=sum(map(len, parts)),
-        tokens=_scored(choosing) + _scored(evaluation), window=config.max_length or MASKED_LENGTH, families=(FAMILY,),
-        tasks=(), seed=config.seed, settings={"masking": ALGORITHM},
-    )  # fmt: skip
+        stack,
+        weight_hash(stack.model),
+        corpus=name,
+        corpus_hash=content,
+        documents=sum(map(len, parts)),
+        tokens=_scored(choosing) + _scored(evaluation),
+        window=config.max_length or MASKED_LENGTH,
+        families=(FAMILY,),
+        tasks=(),
+        seed=config.seed,
+        settings={"masking": ALGORITHM},
+    )
     return EdgeExamples(lambda: choosing.evaluate(stack), lambda: evaluation.evaluate(stack), manifest)
 
 

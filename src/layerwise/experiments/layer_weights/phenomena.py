@@ -132,16 +132,26 @@ def _manifest(
 ) -> Manifest:
     examples = sum(len(each.pairs) for each in pairs) + sum(len(task.test) for task in tasks)
     return described(
-        model.stack, weight_hash(model.stack.model), corpus="; ".join(config.suite),
-        corpus_hash=digest_of_suites(pairs, tasks), documents=examples, tokens=examples, window=1, families=(FAMILY,),
-        tasks=config.suite, seed=config.seed,
-    )  # fmt: skip
+        model.stack,
+        weight_hash(model.stack.model),
+        corpus="; ".join(config.suite),
+        corpus_hash=digest_of_suites(pairs, tasks),
+        documents=examples,
+        tokens=examples,
+        window=1,
+        families=(FAMILY,),
+        tasks=config.suite,
+        seed=config.seed,
+    )
 
 
 def _measured(
-    config: LayerWeightAnalysis, pair_sets: Sequence[PairSet], tasks: Sequence[Task], model: WeightedModel,
+    config: LayerWeightAnalysis,
+    pair_sets: Sequence[PairSet],
+    tasks: Sequence[Task],
+    model: WeightedModel,
     reporter: Reporter,
-) -> list[Score]:  # fmt: skip
+) -> list[Score]:
     """The edges of one model, for the phenomena of every suite."""
     depth, rows = model.wired.edges().depth, list[Score]()
     edges = _edges(model.wired)
@@ -176,9 +186,14 @@ def _of_task(
 
     settings = replace(FINE_TUNING, learning_rates=(config.learning_rate,))
     fine_tune(
-        model.folder, task, settings, config.seed, device=config.device, inspect_model=inspect_model,
+        model.folder,
+        task,
+        settings,
+        config.seed,
+        device=config.device,
+        inspect_model=inspect_model,
         progress=lambda step, steps: reporter.progress(f"fine-tuning on {task.name}", step / steps),
-    )  # fmt: skip
+    )
     return results[0]
 
 
@@ -313,10 +328,13 @@ def edges_table(ranked: Ranked, depth: int) -> str:
         low, high = ranked.effect.low[index], ranked.effect.high[index]
         rows.append(
             (
-                ranked.edges[index].name(depth), f"{ranked.weights[index]:.3f}", f"{ranked.effect.value[index]:+.4f}",
-                f"{low:+.4f} to {high:+.4f}", f"{ranked.p_adjusted[index]:.2g}",
+                ranked.edges[index].name(depth),
+                f"{ranked.weights[index]:.3f}",
+                f"{ranked.effect.value[index]:+.4f}",
+                f"{low:+.4f} to {high:+.4f}",
+                f"{ranked.p_adjusted[index]:.2g}",
             )
-        )  # fmt: skip
+        )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)

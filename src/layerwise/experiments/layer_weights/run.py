@@ -131,13 +131,22 @@ def _cut(
 ) -> list[Score]:
     reporter.log("choosing what to cut")
     left = prune(
-        model.wired, examples.choosing, keep=config.keep, tolerance=config.tolerance, rounds=config.rounds,
-        ranked=ranked, seed=config.seed,
-    )  # fmt: skip
+        model.wired,
+        examples.choosing,
+        keep=config.keep,
+        tolerance=config.tolerance,
+        rounds=config.rounds,
+        ranked=ranked,
+        seed=config.seed,
+    )
     rows = pruned_rows(
-        model.wired, left, ranked, examples.evaluation, seed=config.seed,
+        model.wired,
+        left,
+        ranked,
+        examples.evaluation,
+        seed=config.seed,
         progress=_progress(reporter, "cutting as many otherwise"),
-    )  # fmt: skip
+    )
     reporter.result(weight_map(left))
     reporter.result(cut_sentences(rows))
     if config.output is not None:

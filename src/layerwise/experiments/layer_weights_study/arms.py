@@ -178,6 +178,8 @@ def shared_text(
     """The text with a share of its training documents; what is held out stays."""
     train = part_of(parts["train"], share, seed)
     return replace(
-        text, name=f"{text.name}, {share:g} of it", digest=digest_of({**parts, "train": train}),
+        text,
+        name=f"{text.name}, {share:g} of it",
+        digest=digest_of({**parts, "train": train}),
         train=encode(tokenizer, train),
-    )  # fmt: skip
+    )

@@ -130,10 +130,17 @@ def _against(other: str, task: str, terms: str, values: Values, arms: Sequence[s
     seeds = set(values.get(other, {}))
     gaps = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
     rows = {
-        arm: _row(vocab.STUDY, "difference", gap, task=task,
-                  arm=vocab.LAYER_WEIGHTS if arm == AT_EQUAL_SECONDS else arm, against=other, condition=terms)
+        arm: _row(
+            vocab.STUDY,
+            "difference",
+            gap,
+            task=task,
+            arm=vocab.LAYER_WEIGHTS if arm == AT_EQUAL_SECONDS else arm,
+            against=other,
+            condition=terms,
+        )
         for arm, gap in gaps.items()
-    }  # fmt: skip
+    }
     return list(_corrected(rows))
 
 

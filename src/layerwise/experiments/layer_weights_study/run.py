@@ -101,10 +101,14 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
             )
 
     session = yield Outline(
-        own.manifest(config.seed, (FAMILY, "layer-weights")), says, recipe=own.shared_recipe(),
-        ahead=(*on_texts, ExpectedWork(lambda folder: _works(on_texts, folder))), refuse=refuse, discard=discard_study,
+        own.manifest(config.seed, (FAMILY, "layer-weights")),
+        says,
+        recipe=own.shared_recipe(),
+        ahead=(*on_texts, ExpectedWork(lambda folder: _works(on_texts, folder))),
+        refuse=refuse,
+        discard=discard_study,
         pieces=pieces,
-    )  # fmt: skip
+    )
     for each in on_texts:
         yield from each
     costs = yield from CallUnit(
@@ -124,14 +128,16 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
     yield from MeasureUnit(lambda session: tune(session, tuning_sets(own, session.folder, taught), own.device))
     measures = (vocab.MASKED_LM, vocab.PAIRS, vocab.OUR_MSGS, GLUE, vocab.ATTRIBUTION)
     models = [row for name in measures for row in session.store.scores(name)]
-    return Completed([
-        *costs,
-        *difference_rows(models),
-        *bias_rows(models, study.bias_arms(config.bias)),
-        *share_rows(models),
-        *study_convergence(session.store.scores(vocab.TRAINING), config.target_loss),
-        *study_tuning_convergence(session.store.scores(vocab.LEARNING_CURVE), config.target_score),
-    ])  # fmt: skip
+    return Completed(
+        [
+            *costs,
+            *difference_rows(models),
+            *bias_rows(models, study.bias_arms(config.bias)),
+            *share_rows(models),
+            *study_convergence(session.store.scores(vocab.TRAINING), config.target_loss),
+            *study_tuning_convergence(session.store.scores(vocab.LEARNING_CURVE), config.target_score),
+        ]
+    )
 
 
 def discard_study(folder: Path) -> None:

@@ -78,11 +78,15 @@ class StudyTuning:
     def plain(self, folder: Path) -> Plain:
         """As plain values; the task by its name, since workers have the tasks."""
         return {
-            "part": PART, "arm": self.model.arm, "seed": self.model.seed,
+            "part": PART,
+            "arm": self.model.arm,
+            "seed": self.model.seed,
             "model": str(Path(self.model.location).absolute()),
-            "task": (self.task.measure, self.task.name), "settings": asdict(self.settings),
-            "attributed": self.attributed, "folder": str(folder.absolute()),
-        }  # fmt: skip
+            "task": (self.task.measure, self.task.name),
+            "settings": asdict(self.settings),
+            "attributed": self.attributed,
+            "folder": str(folder.absolute()),
+        }
 
     @classmethod
     def of(cls, piece: Plain, tasks: Sequence[Task]) -> StudyTuning:
@@ -172,7 +176,7 @@ def tune(session: UnitSession, sets: Sequence[TuningSet], device: str) -> None:
 
 def tune_elsewhere(
     tunings: Sequence[StudyTuning], folder: Path, device: str, spread: Spread, reporter: Reporter
-) -> None:  # fmt: skip
+) -> None:
     """Let workers make the fine-tunings that the run in `folder` does not have; nothing is done without workers.
 
     Raises `RunError` where a worker kept what is not seen here.
@@ -258,9 +262,7 @@ def with_arms(rows: Sequence[Score]) -> list[Score]:
         values = [row.value for row in own]
         bounds = [(row.low, row.high) for row in own] if own[0].documents is not None else None
         low, high = over_seeds(values, "", bounds)
-        results.append(
-            replace(own[0], seed=None, value=float(np.mean(values)), low=low, high=high, documents=None)
-        )  # fmt: skip
+        results.append(replace(own[0], seed=None, value=float(np.mean(values)), low=low, high=high, documents=None))
     return results
 
 

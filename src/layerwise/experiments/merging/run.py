@@ -250,14 +250,20 @@ def merging(config: Merging, reporter: Reporter, inputs: Inputs) -> Steps:
         )
 
     yield Outline(
-        recorded or _manifest(config, stack, several, splits), says,
+        recorded or _manifest(config, stack, several, splits),
+        says,
         folder=of_run if config.run in (None, of_run) else None,
         results=lambda run: (_table(Rows(run.store.scores(MERGING)), several),),
-    )  # fmt: skip
+    )
     compared = partial(
-        compare_arms, arms=arms, splits=splits, open_source=partial(_opened, config), reporter=reporter,
-        draws=config.draws, seed=config.seed,
-    )  # fmt: skip
+        compare_arms,
+        arms=arms,
+        splits=splits,
+        open_source=partial(_opened, config),
+        reporter=reporter,
+        draws=config.draws,
+        seed=config.seed,
+    )
     for note in (yield from MeasureUnit(lambda session: compared(session.run))):
         reporter.log(f"note: {note}")
     return Completed()

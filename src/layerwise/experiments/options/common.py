@@ -67,9 +67,10 @@ class MemoryOptions(ResidentOptions):
     """Where the weights of a pretrained model are that may be larger than a device, or than memory."""
 
     device_map: DeviceMap | None = option(
-        None, "Spread the model over devices, CPU and disk, as accelerate does; by default one device has it.",
+        None,
+        "Spread the model over devices, CPU and disk, as accelerate does; by default one device has it.",
         rare=True,
-    )  # fmt: skip
+    )
 
     def placement(self) -> dict[str, Any]:
         return {**super().placement(), "device_map": self.device_map}
@@ -99,13 +100,16 @@ class RunOptions:
 class ClusterOptions:
     """Workers on a Ray cluster, in place of this process."""
 
-    ray: str | None = option(
-        None, metavar="ADDRESS", rare=True,
-    )  # fmt: skip
+    ray: str | None = option(None, metavar="ADDRESS", rare=True)
     workers: int | None = option(
-        None, "Workers, each with one thread; by default as many as the cluster has processors.", metavar="N",
-        least=1, most=10_000, rare=True, needs="ray",
-    )  # fmt: skip
+        None,
+        "Workers, each with one thread; by default as many as the cluster has processors.",
+        metavar="N",
+        least=1,
+        most=10_000,
+        rare=True,
+        needs="ray",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,9 +125,7 @@ class TimingOptions:
 class PublishingOptions:
     """The repository that finished models are uploaded to."""
 
-    push: str | None = option(
-        None, metavar="ORG/NAME", rare=True,
-    )  # fmt: skip
+    push: str | None = option(None, metavar="ORG/NAME", rare=True)
     private: bool = option(False, "Make that a private repository.", rare=True, needs="push")
 
     def check_repository(self) -> None:
@@ -161,9 +163,10 @@ class DataOptions(CorpusOptions):
     max_length: int | None = option(None, metavar="N", least=2, rare=True)
     limit: int | None = option(None, metavar="N", least=1, rare=True)
     select_on: Literal["held-out", "reported"] = option(
-        "held-out", "Examples that select checkpoints: some of their own, or those that are reported (as in papers).",
+        "held-out",
+        "Examples that select checkpoints: some of their own, or those that are reported (as in papers).",
         rare=True,
-    )  # fmt: skip
+    )
 
 
 BATCH_TOKENS = 4096
@@ -204,6 +207,9 @@ class DurationOptions(TextOptions):
     """How long a measurement may take, which says how much of the text is read."""
 
     minutes: float | None = option(
-        None, "Read as much text as N minutes allow; by default what ten allow, and 8 documents at least.",
-        metavar="N", least=1, most=10_000,
-    )  # fmt: skip
+        None,
+        "Read as much text as N minutes allow; by default what ten allow, and 8 documents at least.",
+        metavar="N",
+        least=1,
+        most=10_000,
+    )

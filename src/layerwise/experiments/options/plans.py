@@ -35,17 +35,26 @@ class PlanOptions:
     families: tuple[str, ...] = families_option()
     plan: tuple[str, ...] = option((), metavar="PLAN", repeated=True, empty=True)
     window: tuple[str, ...] = option(
-        (), "Layers for every strategy of the painters, such as 4-8; repeat for more.", metavar="A-B", repeated=True,
+        (),
+        "Layers for every strategy of the painters, such as 4-8; repeat for more.",
+        metavar="A-B",
+        repeated=True,
         rare=True,
-    )  # fmt: skip
+    )
     loops: str | None = option(
-        None, "Loop counts of looped and --window, such as 1-28 or 1,2,4; by default up to the depth, and 3.",
-        metavar="NUMBERS", rare=True, needs=("families=looped", "window"),
-    )  # fmt: skip
+        None,
+        "Loop counts of looped and --window, such as 1-28 or 1,2,4; by default up to the depth, and 3.",
+        metavar="NUMBERS",
+        rare=True,
+        needs=("families=looped", "window"),
+    )
     times: str = option(
-        str(TWICE), "How often repeat_blocks runs a block, such as 2,3.", metavar="NUMBERS", rare=True,
+        str(TWICE),
+        "How often repeat_blocks runs a block, such as 2,3.",
+        metavar="NUMBERS",
+        rare=True,
         needs="families=repeat_blocks",
-    )  # fmt: skip
+    )
 
     def check_plans(self) -> None:
         """Raise `PlanError` for a family that is unknown and a plan that cannot be read.

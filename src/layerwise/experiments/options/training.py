@@ -32,9 +32,10 @@ class OptimizationOptions:
     batch_size: int | None = option(None, metavar="N", least=1)
     gradient_accumulation: int | None = option(None, "Forward passes in a step.", metavar="N", least=1, setting=True)
     precision: Literal["float32", "bfloat16", "float16"] | None = option(
-        None, "Data type of the forward pass; by default bfloat16 on an accelerator that has it, else float32.",
+        None,
+        "Data type of the forward pass; by default bfloat16 on an accelerator that has it, else float32.",
         rare=True,
-    )  # fmt: skip
+    )
     compile: bool = option(
         False, "Compile the blocks with torch.compile: one graph of each kind, for every order.", setting=True
     )
@@ -46,9 +47,8 @@ class OptimizationOptions:
         None, "Minutes between checkpoints, beside those of the evaluations.", metavar="X", setting=True
     )
     set: tuple[str, ...] = option(
-        (), "Any of transformers' TrainingArguments; repeat for more.",
-        metavar="NAME=VALUE", repeated=True,
-    )  # fmt: skip
+        (), "Any of transformers' TrainingArguments; repeat for more.", metavar="NAME=VALUE", repeated=True
+    )
 
     def trainer_arguments(self, device: str) -> dict[str, Any]:
         """The arguments of `--track`, `--checkpoint-minutes` and `--set` by name; values that are JSON are read as it.
@@ -129,18 +129,25 @@ class FineTuningOptions:
     batch_size: int | None = option(None, metavar="N", least=1, rare=True)
     epochs: int | None = option(None, metavar="N", least=1)
     patience: int | None = option(
-        None, "Epochs without a better selection score that end the training; 3 by default.", metavar="N", least=1,
+        None,
+        "Epochs without a better selection score that end the training; 3 by default.",
+        metavar="N",
+        least=1,
         setting=True,
-    )  # fmt: skip
+    )
     max_length: int | None = option(None, metavar="N", least=2, rare=True)
 
     def changes(self) -> dict[str, Any]:
         """The settings of a fine-tuning that these options replace, by the names of `FineTuningConfig`."""
         rates = None if self.learning_rate is None else (self.learning_rate,)
         return changed(
-            learning_rates=rates, batch_size=self.batch_size, epochs=self.epochs, patience=self.patience,
-            length=self.max_length, train=None if self.train == "all" else self.train,
-        )  # fmt: skip
+            learning_rates=rates,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            patience=self.patience,
+            length=self.max_length,
+            train=None if self.train == "all" else self.train,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,9 +168,13 @@ class GlueOptions:
         None, "Epochs on GLUE at most; 10 by default.", metavar="N", least=1, needs="glue", setting=True
     )
     glue_patience: int | None = option(
-        None, "Epochs on GLUE without a better selection score; 3 by default.", metavar="N", least=1, needs="glue",
+        None,
+        "Epochs on GLUE without a better selection score; 3 by default.",
+        metavar="N",
+        least=1,
+        needs="glue",
         setting=True,
-    )  # fmt: skip
+    )
     glue_max_length: int | None = option(
         None, "Tokens of an example of GLUE; 128 by default.", metavar="N", least=2, needs="glue", setting=True
     )
@@ -171,20 +182,32 @@ class GlueOptions:
         None, "Training and test examples of a task of GLUE, at most.", metavar="N", least=1, needs="glue", setting=True
     )
     tuning_evals: int = option(
-        10, "Points of the learning curve of every fine-tuning, beside the ends of its epochs.", metavar="N",
-        least=0, most=1_000, setting=True,
-    )  # fmt: skip
+        10,
+        "Points of the learning curve of every fine-tuning, beside the ends of its epochs.",
+        metavar="N",
+        least=0,
+        most=1_000,
+        setting=True,
+    )
     target_score: float | None = option(
-        None, "Selection score to which steps and seconds of fine-tuning are counted; by default the last that every "
-        "fine-tuning of the backbone reaches.", metavar="X", least=-1, most=1, setting=True,
-    )  # fmt: skip
+        None,
+        "Selection score to which steps and seconds of fine-tuning are counted; by default the last that every "
+        "fine-tuning of the backbone reaches.",
+        metavar="X",
+        least=-1,
+        most=1,
+        setting=True,
+    )
 
     def glue_changes(self) -> dict[str, Any]:
         """The settings of a fine-tuning on GLUE that these options replace, by the names of `FineTuningConfig`."""
         tuning = FineTuningOptions(
-            learning_rate=self.glue_learning_rate, batch_size=self.glue_batch_size, epochs=self.glue_epochs,
-            patience=self.glue_patience, max_length=self.glue_max_length,
-        )  # fmt: skip
+            learning_rate=self.glue_learning_rate,
+            batch_size=self.glue_batch_size,
+            epochs=self.glue_epochs,
+            patience=self.glue_patience,
+            max_length=self.glue_max_length,
+        )
         return {
             **tuning.changes(),
             **changed(training_limit=self.glue_limit, test_limit=self.glue_limit),

@@ -59,13 +59,19 @@ class ElcPretraining(PublishingOptions, PretrainingExperiment):
 
     variants: tuple[str, ...] = option(VARIANTS, "Ways to connect the layers.", metavar="NAMES")
     initialisation: str | None = option(
-        None, "How layer weights begin: biased, zero, identity, or the scalar of the previous layer.", metavar="NAME",
+        None,
+        "How layer weights begin: biased, zero, identity, or the scalar of the previous layer.",
+        metavar="NAME",
         rare=True,
-    )  # fmt: skip
+    )
     vocabulary: int | None = option(
-        None, "Tokens of the tokenizer that is learned; not with --tokenizer.", metavar="N", least=1, most=2**20,
+        None,
+        "Tokens of the tokenizer that is learned; not with --tokenizer.",
+        metavar="N",
+        least=1,
+        most=2**20,
         setting=True,
-    )  # fmt: skip
+    )
     epochs: float | None = option(None, metavar="X")
     seconds: float | None = option(
         None, "Seconds of each training, in place of --steps; steps are timed first.", metavar="X", setting=True
@@ -110,17 +116,24 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
 
     seeds: int = seeds_option(3)
     bias: tuple[float, ...] = option(
-        (), "Scalars with which the previous layer begins, an arm for each, such as 0,0.5,1,2,4.", metavar="NUMBERS",
-        least=-50, most=50,
-    )  # fmt: skip
+        (),
+        "Scalars with which the previous layer begins, an arm for each, such as 0,0.5,1,2,4.",
+        metavar="NUMBERS",
+        least=-50,
+        most=50,
+    )
     shares: tuple[str, ...] = option(
-        (), "Shares of the training text, with and without layer weights on each, such as 1/8,1/4,1/2,1.",
+        (),
+        "Shares of the training text, with and without layer weights on each, such as 1/8,1/4,1/2,1.",
         metavar="SHARES",
-    )  # fmt: skip
+    )
     target_loss: float | None = option(
-        None, "Validation loss to which steps and seconds are counted; by default the last that every training of the "
-        "backbone reaches.", metavar="NATS", setting=True,
-    )  # fmt: skip
+        None,
+        "Validation loss to which steps and seconds are counted; by default the last that every training of the "
+        "backbone reaches.",
+        metavar="NATS",
+        setting=True,
+    )
 
     def check(self) -> None:
         """Raise `TrainError` for shares that are none, and for a bias or a share that is given twice."""

@@ -90,9 +90,14 @@ def _held_out_rows(
         if (each.arm, each.seed) not in known:
             reporter.progress(f"{each.label}  held-out text", number / len(models))
             rows += pretrained_rows(
-                each.arm, each.seed, each.folder, pretrainings.text.test, recipe, limit=segments,
+                each.arm,
+                each.seed,
+                each.folder,
+                pretrainings.text.test,
+                recipe,
+                limit=segments,
                 device=pretrainings.device,
-            )  # fmt: skip
+            )
     return rows
 
 

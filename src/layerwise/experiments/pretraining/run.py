@@ -48,13 +48,17 @@ def pretraining(config: ElcPretraining, reporter: Reporter, inputs: Inputs) -> S
         lambda folder: evaluation_works(pretrainings, len(pretrainings.due(folder)), pairs=PAIRS, segments=SEGMENTS)
     )
     yield Outline(
-        pretrainings.manifest(config.seed), pretrainings.describe, recipe=pretrainings.shared_recipe(),
+        pretrainings.manifest(config.seed),
+        pretrainings.describe,
+        recipe=pretrainings.shared_recipe(),
         # In their order: what trainings leave behind in memory is there when their models are evaluated.
-        ahead=(pretrainings, evaluations), refuse=pretrainings.refuse, discard=discard_trainings,
+        ahead=(pretrainings, evaluations),
+        refuse=pretrainings.refuse,
+        discard=discard_trainings,
         pieces=lambda piece, emit: pretrainings.carry_out_piece(piece, Telling(emit)),
         models=lambda folder: {each.label: folder / each.folder / MODEL for each in pretrainings.trainings},
         results=lambda run: (pairs_table(run, generated_pairs(PAIRS)),),
-    )  # fmt: skip
+    )
     yield from pretrainings
     yield from MeasureUnit(
         lambda session: evaluate_pretrained(pretrainings, session.run, session.reporter, pairs=PAIRS, segments=SEGMENTS)
@@ -68,9 +72,11 @@ def recipes(config: ElcPretraining) -> tuple[PretrainingRecipe, ...]:
     Raises `TrainError` and `ModelError` for what there is not, with the near matches.
     """
     changes = config.changes() | changed(
-        steps=config.steps, seconds=config.seconds, padding_free=config.padding_free or None,
+        steps=config.steps,
+        seconds=config.seconds,
+        padding_free=config.padding_free or None,
         vocabulary=config.vocabulary,
-    )  # fmt: skip
+    )
     made = []
     for variant in config.variants:
         initialisation = None if variant == BACKBONE else config.initialisation

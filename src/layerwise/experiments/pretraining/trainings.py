@@ -71,14 +71,17 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         """What a pretraining is, as its folder records it."""
         return training_config(self.tokenizer, self.text, training.recipe, training.seed)
 
-    def train(
-        self, training: FolderTraining[PretrainingRecipe], folder: Path, progress: Progress
-    ) -> TrainingRecord:  # fmt: skip
+    def train(self, training: FolderTraining[PretrainingRecipe], folder: Path, progress: Progress) -> TrainingRecord:
         """Pretrain, or read what there is; raises what `pretrain` does."""
         return pretrain(
-            self.tokenizer, self.text, training.recipe, training.seed, folder, progress=progress,
+            self.tokenizer,
+            self.text,
+            training.recipe,
+            training.seed,
+            folder,
+            progress=progress,
             arguments=self.arguments,
-        )  # fmt: skip
+        )
 
     def trial(self, recipe: PretrainingRecipe, folder: Path, quiet: Mapping[str, Any]) -> Any:
         """The Trainer of a recipe, of steps from all over it, whatever seconds it is given."""
@@ -108,12 +111,23 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         recipe, text = self.recipes[0], self.text
         content = json.dumps([recipe.size, sorted(self.tokenizer.get_vocab().items())])
         return Manifest(
-            model=f"elc-{recipe.size}", revision=None, weight_hash=hashlib.sha256(content.encode()).hexdigest(),
-            dtype="float32", device=self.device, corpus=text.name, corpus_hash=text.digest,
-            documents=len(text.test.names), tokens=len(text.test.ids), window=recipe.lengths[0], families=families,
-            tasks=(), seed=seed, layers="encoder.layers",
-            numerics=numerics(self.device, None, **training_settings(self.arguments)), hardware=hardware(self.device),
-        )  # fmt: skip
+            model=f"elc-{recipe.size}",
+            revision=None,
+            weight_hash=hashlib.sha256(content.encode()).hexdigest(),
+            dtype="float32",
+            device=self.device,
+            corpus=text.name,
+            corpus_hash=text.digest,
+            documents=len(text.test.names),
+            tokens=len(text.test.ids),
+            window=recipe.lengths[0],
+            families=families,
+            tasks=(),
+            seed=seed,
+            layers="encoder.layers",
+            numerics=numerics(self.device, None, **training_settings(self.arguments)),
+            hardware=hardware(self.device),
+        )
 
     def shared_recipe(self) -> dict[str, object]:
         """What every pretraining has in common: all but the variant and how its layer weights begin."""

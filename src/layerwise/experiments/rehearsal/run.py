@@ -116,18 +116,23 @@ def rehearsal(config: Rehearsal, reporter: Reporter, inputs: Inputs) -> Steps:
         yield from requests.bound(stack, settings_of(config, models[0].location), max(dead))
 
     yield Outline(
-        training_manifest(stack, weight_hash(stack.model), splits, seed=read.seed), says,
+        training_manifest(stack, weight_hash(stack.model), splits, seed=read.seed),
+        says,
         recipe={
-            "rehearsal": {name: getattr(read, name) for name in _NAMES}, "models": [each.location for each in models]
+            "rehearsal": {name: getattr(read, name) for name in _NAMES},
+            "models": [each.location for each in models],
         },
-    )  # fmt: skip
+    )
     pieces = {
         _drawn(task=f"draw {draw}", seed=model.seed, **columns_of(model.arm, copies, count)): (
-            model, copies, count, draw
+            model,
+            copies,
+            count,
+            draw,
         )
         for model in models
         for copies, count, draw in product(replicas, dead, range(config.draws))
-    }  # fmt: skip
+    }
 
     @lru_cache(maxsize=1)  # one model at a time is open
     def respond(model: RehearsedModel) -> Callable[[DeadNodes], Values]:
@@ -328,11 +333,13 @@ def _models(config: Rehearsal, inputs: Inputs) -> tuple[RehearsedModel, ...]:
     if inputs.stack is None and is_run(config.model):
         return tuple(
             RehearsedModel(
-                each.arm, each.seed, str(each.folder),
+                each.arm,
+                each.seed,
+                str(each.folder),
                 lambda folder=each.folder: open_trained(folder, device=config.device, dtype=config.dtype).stack,  # type: ignore[misc]
             )
             for each in finished_models(path)
-        )  # fmt: skip
+        )
 
     def opened() -> Stack:
         return inputs.stack or open_model(

@@ -116,10 +116,15 @@ def _survey_elsewhere(models: Sequence[TrainedModel], key: str, spread: Spread, 
     if spread.is_here or len(due) < 2:
         return False
     pieces = [
-        {"part": "survey", "arm": model.arm, "seed": model.seed, "folder": str(model.folder.absolute()),
-         "survey_folder": str(model.survey_folder.absolute())}
+        {
+            "part": "survey",
+            "arm": model.arm,
+            "seed": model.seed,
+            "folder": str(model.folder.absolute()),
+            "survey_folder": str(model.survey_folder.absolute()),
+        }
         for model in due
-    ]  # fmt: skip
+    ]
     for number in carried_out(spread, pieces, _nowhere_else, reporter, "surveys"):
         refuse_unseen(f"the survey of {due[number].label}", spread, _survey_path(due[number], key).is_file())
     return True

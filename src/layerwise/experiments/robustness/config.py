@@ -90,8 +90,7 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
     baseline: bool = option(True, rare=True)
     seeds: int = option(3, metavar="N", least=1, most=1_000)
     epochs: float | None = option(None, metavar="X")
-    learning_rates: tuple[float, ...] = option(
-        (), metavar="NUMBERS", rare=True, above=0)  # fmt: skip
+    learning_rates: tuple[float, ...] = option((), metavar="NUMBERS", rare=True, above=0)
     batch_sizes: tuple[int, ...] = option(
         (), "Examples in a step, of which validation chooses for each method.", metavar="NUMBERS", setting=True, least=1
     )
@@ -114,9 +113,13 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         "per-layer", "Embeddings of layershuffle-position; its published code has shared ones.", setting=True
     )
     position_dropout: float = option(
-        0.0, "Dropout in layershuffle-position, whose paper states no rate.", metavar="X", least=0, setting=True,
+        0.0,
+        "Dropout in layershuffle-position, whose paper states no rate.",
+        metavar="X",
+        least=0,
+        setting=True,
         below=1,
-    )  # fmt: skip
+    )
     prediction_loss: Literal["sum", "mean"] = option(
         "sum", "Loss of layershuffle-predict over layers; its published code takes the mean.", setting=True
     )
@@ -152,10 +155,16 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
     def options(self, settings: Settings) -> Options:
         """What all methods are trained with: `settings`, and what these options change of them."""
         given = changed(
-            epochs=self.epochs, batch_size=self.batch_size, gradient_accumulation_steps=self.gradient_accumulation,
-            learning_rate=self.learning_rate, schedule=self.lr_schedule, augmentation=self.augmentation,
-            precision=self.precision, evals=self.evals, compiled=self.compile or None,
-        )  # fmt: skip
+            epochs=self.epochs,
+            batch_size=self.batch_size,
+            gradient_accumulation_steps=self.gradient_accumulation,
+            learning_rate=self.learning_rate,
+            schedule=self.lr_schedule,
+            augmentation=self.augmentation,
+            precision=self.precision,
+            evals=self.evals,
+            compiled=self.compile or None,
+        )
         variants: tuple[Variant, ...] = (
             PositionOptions(table=self.position_table, dropout=float(self.position_dropout)),
             PredictionOptions(self.prediction_loss, self.prediction_token),
@@ -230,23 +239,36 @@ class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
     )
 
     model: str = option(
-        help="Run of `layerwise train robust`, hub id, folder, or demo-vit.", metavar="RUN_OR_MODEL", positional=True,
+        help="Run of `layerwise train robust`, hub id, folder, or demo-vit.",
+        metavar="RUN_OR_MODEL",
+        positional=True,
         is_location=True,
-    )  # fmt: skip
+    )
     orders: int = option(100, "Fixed orders, each over all examples.", metavar="N", least=1, most=100_000, rare=True)
     draws: int = option(16, metavar="N", least=1)
     nodes: tuple[int, ...] = option(
-        (2, 4), "Numbers of nodes that the layers lie on, each of which is lost.", metavar="N,N,...", least=2,
-        most=1_000, rare=True,
-    )  # fmt: skip
-    inside_images: int = option(
-        100, "Images whose outputs are laid out by UMAP; the paper has 1,000.", metavar="N", least=1, most=100_000,
+        (2, 4),
+        "Numbers of nodes that the layers lie on, each of which is lost.",
+        metavar="N,N,...",
+        least=2,
+        most=1_000,
         rare=True,
-    )  # fmt: skip
+    )
+    inside_images: int = option(
+        100,
+        "Images whose outputs are laid out by UMAP; the paper has 1,000.",
+        metavar="N",
+        least=1,
+        most=100_000,
+        rare=True,
+    )
     inside_layers: tuple[int, ...] = option(
-        (), "Layers whose outputs are laid out together; all of them by default.", metavar="N,N,...", least=0,
+        (),
+        "Layers whose outputs are laid out together; all of them by default.",
+        metavar="N,N,...",
+        least=0,
         setting=True,
-    )  # fmt: skip
+    )
     seeds: int = option(3, metavar="N", least=1, most=1_000, rare=True, needs="model=demo-vit")
 
     def check(self) -> None:
@@ -268,9 +290,12 @@ class Merging(DeviceOptions, DataOptions, Experiment):
     EXAMPLES: ClassVar = ("runs/vit-base-patch16-224-1a2b3c4d --draws 100", "FOLDER1 FOLDER2 --images FOLDER")
 
     models: tuple[str, ...] = option(
-        help="Runs of `layerwise train robust`, folders, hub ids.", metavar="RUN_OR_MODEL", positional=True,
-        repeated=True, is_location=True,
-    )  # fmt: skip
+        help="Runs of `layerwise train robust`, folders, hub ids.",
+        metavar="RUN_OR_MODEL",
+        positional=True,
+        repeated=True,
+        is_location=True,
+    )
     draws: int = option(100, metavar="N", least=1, most=100_000)
     arm: str | None = option(None, metavar="NAME", rare=True)
     dtype: Dtype = option("auto", rare=True)
@@ -294,9 +319,11 @@ class Rehearsal(ModelOptions, DataOptions, Experiment):
     )
 
     model: str = option(
-        help="Run of `layerwise train robust`, hub id, folder, or demo.", metavar="RUN_OR_MODEL", positional=True,
+        help="Run of `layerwise train robust`, hub id, folder, or demo.",
+        metavar="RUN_OR_MODEL",
+        positional=True,
         is_location=True,
-    )  # fmt: skip
+    )
     nodes: int = option(8, metavar="N", least=1, most=1_000)
     replicas: int = option(2, metavar="N", least=1, most=100)
     kill: str = option(
@@ -314,9 +341,7 @@ class Rehearsal(ModelOptions, DataOptions, Experiment):
     quorum: str = option(
         "1", "Fewest layers, or most nats (0.5 nats), with which a request is answered.", metavar="N", setting=True
     )
-    ray: str | None = option(
-        None, metavar="ADDRESS", rare=True,
-    )  # fmt: skip
+    ray: str | None = option(None, metavar="ADDRESS", rare=True)
     hop_seconds: float | None = option(
         None, "What a hop takes beside its layers; by default measured here.", metavar="X", least=0, setting=True
     )

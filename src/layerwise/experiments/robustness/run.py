@@ -196,16 +196,28 @@ class SurveysUnit(Unit[None]):
         for chapter in (ROBUSTNESS, TRAINING):
             store.replace_notes(chapter, split_notes(self.splits))
         surveyed = assess(
-            models, self.splits, self.grid, run, session.reporter, open_model=self.open_model, how=self.how,
-            inside=self.inside, spread=session.spread,
-        )  # fmt: skip
+            models,
+            self.splits,
+            self.grid,
+            run,
+            session.reporter,
+            open_model=self.open_model,
+            how=self.how,
+            inside=self.inside,
+            spread=session.spread,
+        )
         if self.grid.layers and (surveyed or not store.scores(MERGING)):
             whole = [each for each in models if refined_at(each.arm) is None]
             arms = by_arm([SourceModel(each.arm, str(each.folder), records[each.arm, each.seed]) for each in whole])
             compare_arms(
-                run, arms, self.splits, lambda source: self.open_model(Path(source.location)).stack, session.reporter,
-                draws=self.grid.orders, seed=self.grid.seed,
-            )  # fmt: skip
+                run,
+                arms,
+                self.splits,
+                lambda source: self.open_model(Path(source.location)).stack,
+                session.reporter,
+                draws=self.grid.orders,
+                seed=self.grid.seed,
+            )
 
 
 def robust_training(config: RobustTraining, reporter: Reporter, inputs: Inputs) -> Steps:
@@ -242,9 +254,16 @@ def _trained(
     stack, settings = opened.stack, DEFAULTS_BY_MODEL.get(config.model, Settings())
     options = config.options(settings)
     read = partial(
-        read_splits, stack=stack, location=opened.location, reporter=reporter, seed=config.seed, corpus=inputs.corpus,
-        augmentation=options.settings.augmentation, check=not config.new_head, pack=config.pack,
-    )  # fmt: skip
+        read_splits,
+        stack=stack,
+        location=opened.location,
+        reporter=reporter,
+        seed=config.seed,
+        corpus=inputs.corpus,
+        augmentation=options.settings.augmentation,
+        check=not config.new_head,
+        pack=config.pack,
+    )
     splits = read(config)
     recipes = config.recipes(settings, stack.depth)
     tuning = SettingsGrid.of(config, options.settings)
@@ -254,15 +273,28 @@ def _trained(
     base = opened.base(splits.classes if config.new_head else None)
     wanted = _wanted(recipes, config.seeds)
     trainings = TrainingsUnit(base, stack, splits, wanted, arguments)
-    trials = [] if tuning is None else [
-        replace(trainings, splits=splits_of_trials(splits, lambda: read(replace(config, select_on="held-out"))),
-                trainings=[each for recipe in recipes for each in tuning.trials(recipe)])
-    ]  # fmt: skip
+    trials = (
+        []
+        if tuning is None
+        else [
+            replace(
+                trainings,
+                splits=splits_of_trials(splits, lambda: read(replace(config, select_on="held-out"))),
+                trainings=[each for recipe in recipes for each in tuning.trials(recipe)],
+            )
+        ]
+    )
     # Those of earlier commands are surveyed too.
     surveys = SurveysUnit(
-        finished_models, stack, splits, grid, partial(open_trained, device=stack.device.type),
-        in_words(stack.device, "auto"), inside, trainings,
-    )  # fmt: skip
+        finished_models,
+        stack,
+        splits,
+        grid,
+        partial(open_trained, device=stack.device.type),
+        in_words(stack.device, "auto"),
+        inside,
+        trainings,
+    )
 
     def says() -> Iterator[str]:
         yield from surveys.says()
@@ -274,11 +306,15 @@ def _trained(
         unit.carry_out_piece(piece, Telling(emit))
 
     yield Outline(
-        training_manifest(stack, base.weights, splits, settings=training_settings(arguments)), says,
+        training_manifest(stack, base.weights, splits, settings=training_settings(arguments)),
+        says,
         recipe=shared_recipe(options.to_json() | ({} if tuning is None else {"tuning": asdict(tuning)}), arguments),
-        ahead=(surveys, *trials, trainings), refuse=(trials or [trainings])[0].refuse, discard=_discard, pieces=pieces,
+        ahead=(surveys, *trials, trainings),
+        refuse=(trials or [trainings])[0].refuse,
+        discard=_discard,
+        pieces=pieces,
         models=lambda folder: {each.label: folder / each.folder / MODEL for each in wanted},
-    )  # fmt: skip
+    )
     rows: list[Score] = []
     for unit in trials:
         assert tuning is not None
@@ -319,9 +355,12 @@ def _demo_training(config: Robustness) -> RobustTraining:
 def _survey(surveys: SurveysUnit, outline: Outline) -> Generator[Any, Any, Completed]:
     """The steps of surveys alone."""
     yield replace(
-        outline, says=surveys.says, lasts=False, discard=lambda folder: discard_surveys(surveys.models(folder)),
+        outline,
+        says=surveys.says,
+        lasts=False,
+        discard=lambda folder: discard_surveys(surveys.models(folder)),
         pieces=lambda piece, emit: surveys.carry_out_piece(piece, Telling(emit)),
-    )  # fmt: skip
+    )
     yield from surveys
     return Completed()
 
@@ -372,8 +411,13 @@ def _surveyed_model(
     check_enough(splits)
     arm = trained.record.arm if trained.record is not None else Path(stack.source.name).name
     surveys = SurveysUnit(
-        lambda folder: (TrainedModel(arm, 0, path, folder),), stack, splits, grid, lambda _: trained,
-        in_words(stack.device, config.dtype), inside,
-    )  # fmt: skip
+        lambda folder: (TrainedModel(arm, 0, path, folder),),
+        stack,
+        splits,
+        grid,
+        lambda _: trained,
+        in_words(stack.device, config.dtype),
+        inside,
+    )
     manifest = training_manifest(stack, weight_hash(stack.model), splits)
     return (yield from _survey(surveys, Outline(manifest, surveys.says)))

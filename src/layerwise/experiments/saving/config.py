@@ -65,9 +65,13 @@ class Saving(LoadingOptions, Action):
     )
 
     models: tuple[str, ...] = option(
-        (), help="Hub ids, folders, GGUF, runs of `layerwise train robust`, demo or demo-vit.", metavar="MODEL",
-        positional=True, repeated=True, is_location=True,
-    )  # fmt: skip
+        (),
+        help="Hub ids, folders, GGUF, runs of `layerwise train robust`, demo or demo-vit.",
+        metavar="MODEL",
+        positional=True,
+        repeated=True,
+        is_location=True,
+    )
     plan: str | None = option(
         None, 'Which layers, in which order: "0-3 6-11"; or the run of a search.', metavar="PLAN", empty=True
     )
@@ -78,21 +82,26 @@ class Saving(LoadingOptions, Action):
     arm: str | None = option(None, metavar="NAME", rare=True)
     overwrite: bool = option(False)
     prove: bool | None = option(
-        None, "Compare the logits with the plan's; by default below 2 GB. --no-prove leaves out the keys, too.",
+        None,
+        "Compare the logits with the plan's; by default below 2 GB. --no-prove leaves out the keys, too.",
         rare=True,
-    )  # fmt: skip
+    )
     compact: bool = option(False, "Store each layer once, and the plan, which layerwise.load runs.")
     remote_code: bool = option(
-        False, "Add code with which transformers runs the plan, or an ELC model, where layerwise is not installed.",
+        False,
+        "Add code with which transformers runs the plan, or an ELC model, where layerwise is not installed.",
         rare=True,
-    )  # fmt: skip
+    )
     max_shard_size: str = option("50GB", "Largest file of weights.", metavar="SIZE", setting=True)
     dtype: Dtype = option("auto", rare=True)
     card: bool = option(False, "Write a model card, README.md, beside the weights.", rare=True)
     evidence: tuple[str, ...] = option(
-        (), "Run of a search or a sweep whose rows of this plan stand in the card.", metavar="RUN", repeated=True,
+        (),
+        "Run of a search or a sweep whose rows of this plan stand in the card.",
+        metavar="RUN",
+        repeated=True,
         rare=True,
-    )  # fmt: skip
+    )
     push: str | None = option(None, metavar="ORG/NAME", rare=True)
     private: bool = option(False, "Make that a private repository.", rare=True, needs="push")
     trust_remote_code: bool = option(False, rare=True)

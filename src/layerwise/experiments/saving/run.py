@@ -71,10 +71,15 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
         # a plan without names is about one model, and so are its errors
         names = {"": next(iter(names.values()))}
     writing = Writing(
-        folder=config.output, overwrite=config.overwrite, prove=config.prove, layers=config.layers,
-        max_shard_size=bytes_of(config.max_shard_size), compact=config.compact, remote_code=config.remote_code,
+        folder=config.output,
+        overwrite=config.overwrite,
+        prove=config.prove,
+        layers=config.layers,
+        max_shard_size=bytes_of(config.max_shard_size),
+        compact=config.compact,
+        remote_code=config.remote_code,
         head=head,
-    )  # fmt: skip
+    )
     reason = "the plan has averages of layers" if averages else _in_memory(config)
     origin = save_named(names, plan, writing, partial(_opened, config, names, plan), config.revision, reason)
     reporter.result("\n".join(_sentences(config.output, plan, origin)))
@@ -105,9 +110,11 @@ def _save_gguf(config: Saving, reporter: Reporter) -> None:
     origin = save_gguf(file, plan, config.output, folders=dict(folders), overwrite=config.overwrite)
     copied = f"those of {file}, byte for byte"
     types = len(quantised_layers(plan)) + sum(step.source in dict(folders) for step in plan.steps())
-    again = f"its tensors are {copied}: nothing was quantised again" if not types else (
-        f"the matrices of {types} of its layers were quantised again; what did not change is {copied}"
-    )  # fmt: skip
+    again = (
+        f"its tensors are {copied}: nothing was quantised again"
+        if not types
+        else (f"the matrices of {types} of its layers were quantised again; what did not change is {copied}")
+    )
     reporter.result(f"{_counted(config.output, plan, origin)}\n{again}, and nothing was compared")
     if publication is not None:
         publication.publish(config.output, reporter, origin)
@@ -223,7 +230,7 @@ class ResolvedRecipe:
 
 def resolved_recipe(
     given: str, models: Sequence[str], *, dtype: Dtype, revision: str | None, reporter: Reporter
-) -> ResolvedRecipe:  # fmt: skip
+) -> ResolvedRecipe:
     """The recipe that `given` leads to, over the models that it names or, where it names none, over `models`.
 
     Raises `OptionError` for models, data types and revisions that are given twice, and what `read_recipe` raises.

@@ -56,9 +56,13 @@ class Search(ModelOptions, DurationOptions, Experiment):
     budget: str = option(metavar="BUDGET")
     moves: tuple[str, ...] = option(("drop",), metavar="NAMES")
     source: tuple[str, ...] = option(
-        (), "Another model, built alike, whose layers may stand in; repeat for more.", metavar="MODEL", repeated=True,
-        rare=True, needs="method=greedy|evolve",
-    )  # fmt: skip
+        (),
+        "Another model, built alike, whose layers may stand in; repeat for more.",
+        metavar="MODEL",
+        repeated=True,
+        rare=True,
+        needs="method=greedy|evolve",
+    )
     method: Method = option("greedy", "How it is looked for.")
     width: int = option(3, metavar="N", least=1, most=64, rare=True, needs="method=greedy")
     second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH", rare=True)
@@ -143,9 +147,12 @@ class Routing(ModelOptions, Experiment):
     budget: str = option("layers=0.9x", metavar="BUDGET")
     objective: Objective = option("accuracy", "What is predicted and judged.")
     prefix: int = option(
-        0, "Layers that every candidate keeps, after which the router reads; 0: embeddings.", metavar="N", least=0,
+        0,
+        "Layers that every candidate keeps, after which the router reads; 0: embeddings.",
+        metavar="N",
+        least=0,
         setting=True,
-    )  # fmt: skip
+    )
     moves: tuple[str, ...] = option(("drop", "repeat"), metavar="NAMES", rare=True)
     width: int = option(2, metavar="N", least=1, most=8, rare=True, needs="moves")
     plan: tuple[str, ...] = option((), metavar="PLAN", repeated=True, rare=True)

@@ -67,9 +67,13 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
     limit = Budget.parse(config.budget).limit(stack.depth)
     sets = _task_sets(config, stack)
     candidates = partial(
-        candidate_plans, depth=stack.depth, prefix=config.prefix, moves=config.checked_moves, width=config.width,
+        candidate_plans,
+        depth=stack.depth,
+        prefix=config.prefix,
+        moves=config.checked_moves,
+        width=config.width,
         given=given,
-    )  # fmt: skip
+    )
 
     def says() -> Iterator[str]:
         yield describe_model(stack)
@@ -116,9 +120,10 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
     tables = _tables(config, stack, answers, sets, plans)
     judged = [tables[each.name, config.objective] for each in sets]
     timed = yield from CallUnit(
-        vocab.ROUTE_TIME, lambda: router_time(stack, judged[0].router(), sets[0].routing_prompts),
+        vocab.ROUTE_TIME,
+        lambda: router_time(stack, judged[0].router(), sets[0].routing_prompts),
         "timing the router, and a layer",
-    )  # fmt: skip
+    )
     own = next(row.value for row in timed if row.metric == "layers")
     rows: list[Score] = []
     for (name, objective), table in tables.items():
@@ -149,11 +154,16 @@ def _given_plans(config: Routing, stack: Stack) -> tuple[Plan, ...]:
 def _task_sets(config: Routing, stack: Stack) -> list[TaskSet]:
     sets = [
         read_task_set(
-            stack, name, folder=config.task_folder, limit=config.task_limit, length=config.max_length,
-            batch_tokens=config.batch_tokens or BATCH_TOKENS, seed=config.seed,
+            stack,
+            name,
+            folder=config.task_folder,
+            limit=config.task_limit,
+            length=config.max_length,
+            batch_tokens=config.batch_tokens or BATCH_TOKENS,
+            seed=config.seed,
         )
         for name in config.task_names
-    ]  # fmt: skip
+    ]
     documents = [document for each in sets for document in each.prompts]
     if len(set(documents)) < len(documents) or len({each.name for each in sets}) < len(sets):
         raise DataError("two of the task sets share a name or a question; give their files and documents other names")
@@ -166,16 +176,28 @@ def _manifest(config: Routing, stack: Stack, sets: Sequence[TaskSet], given: Seq
         digest.update(repr((window.task, window.document, window.ids, window.scored_from)).encode())
     folder = () if config.task_folder is None else (f"tasks:{task_digest(config.task_folder)}",)
     return described(
-        stack, weight_hash(stack.model), corpus="; ".join(config.task_names), corpus_hash=digest.hexdigest(),
-        documents=sum(len(each.prompts) for each in sets), tokens=sum(window.scored for window in windows),
+        stack,
+        weight_hash(stack.model),
+        corpus="; ".join(config.task_names),
+        corpus_hash=digest.hexdigest(),
+        documents=sum(len(each.prompts) for each in sets),
+        tokens=sum(window.scored for window in windows),
         window=max(len(window.ids) for window in windows),
         families=(
-            "route", f"prefix:{config.prefix}", *config.checked_moves, f"width:{config.width}", *map(str, given),
-            config.budget, config.objective, f"margin:{config.margin}", f"seeds:{config.seeds}",
+            "route",
+            f"prefix:{config.prefix}",
+            *config.checked_moves,
+            f"width:{config.width}",
+            *map(str, given),
+            config.budget,
+            config.objective,
+            f"margin:{config.margin}",
+            f"seeds:{config.seeds}",
         ),
-        tasks=(*config.task_names, *folder), seed=config.seed,
+        tasks=(*config.task_names, *folder),
+        seed=config.seed,
         settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
-    )  # fmt: skip
+    )
 
 
 def _choosing_scores(answers: Answers, tasks: TaskSet, plans: Sequence[Plan]) -> dict[Plan, Numbers]:

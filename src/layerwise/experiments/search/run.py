@@ -107,16 +107,24 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     second = None
     if config.second_text is not None:
         limit, length = own.amount(config)
-        second = tokenized(replace(config, tokens=limit, minutes=None, max_length=length), stack,
-                           read_corpus(config.second_text), reporter, config.seed)  # fmt: skip
+        second = tokenized(
+            replace(config, tokens=limit, minutes=None, max_length=length),
+            stack,
+            read_corpus(config.second_text),
+            reporter,
+            config.seed,
+        )
     setting = Setting(config.phase, config.batch, config.context)
     timed = (str(setting),) if config.times else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in foreign(stack))
     manifest = provenance(
-        stack, text, families=("search", str(budget), *moves, config.method, f"width:{config.width}", *timed, *others),
-        tasks=() if second is None else (f"second:{second.digest[:16]}",), seed=config.seed,
+        stack,
+        text,
+        families=("search", str(budget), *moves, config.method, f"width:{config.width}", *timed, *others),
+        tasks=() if second is None else (f"second:{second.digest[:16]}",),
+        seed=config.seed,
         settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
-    )  # fmt: skip
+    )
     foreseen = None if budget.unit == "ms" else space_of(config, stack, PlanPrices.of(stack))
 
     def says() -> Iterator[str]:
@@ -141,9 +149,11 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     prices, table = PlanPrices.of(stack), list[Score]()
     if config.times:
         table = yield from CallUnit(
-            vocab.LATENCY, lambda: latency_rows(measured(stack, setting)[0], str(setting)),
-            f"timing every layer: {setting}", lambda row: row.plan is None,
-        )  # fmt: skip
+            vocab.LATENCY,
+            lambda: latency_rows(measured(stack, setting)[0], str(setting)),
+            f"timing every layer: {setting}",
+            lambda row: row.plan is None,
+        )
         prices = PlanPrices.of(stack, table_of(table))
     began = time.perf_counter()
     space = space_of(config, stack, prices)
@@ -193,11 +203,16 @@ def _text(config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, bega
     bits = BITS in space.moves
     plans = random_plans(space, 1, config.seed) if bits else cheaper(space.whole, ("drop",))
     timed = TimedText(
-        stack, cutting(config, stack, corpus, config.seed), lambda text: search_works(config, stack, text, space),
-        lambda text, seconds: slow_search(config, stack, text, space) < seconds, (space.whole, *plans), 1,
-        SHARES["report"], round(FEWEST_UNITS / min(SHARES.values())),
+        stack,
+        cutting(config, stack, corpus, config.seed),
+        lambda text: search_works(config, stack, text, space),
+        lambda text, seconds: slow_search(config, stack, text, space) < seconds,
+        (space.whole, *plans),
+        1,
+        SHARES["report"],
+        round(FEWEST_UNITS / min(SHARES.values())),
         None if bits else partial(without_cheapest, space),
-    )  # fmt: skip
+    )
     with waiting(reporter, f"tokenizing {corpus.name}"):
         return chosen_text(config, timed, corpus, reporter, began)
 
@@ -278,9 +293,14 @@ def _choose(select: GraphEvaluator, space: Space, finalists: Finalists, reporter
 
 
 def _confirmed(
-    config: Search, fresh: GraphEvaluator, name: str, searched: GraphEvaluator, chosen: Plan, finalists: Finalists,
+    config: Search,
+    fresh: GraphEvaluator,
+    name: str,
+    searched: GraphEvaluator,
+    chosen: Plan,
+    finalists: Finalists,
     fronts: Fronts,
-) -> Iterator[Score]:  # fmt: skip
+) -> Iterator[Score]:
     """One measurement on a text that chose nothing: the chosen plan, the fronts, the arms, the random sets."""
     whole = Plan.identity(fresh.stack.depth)
     own = [chosen, *(plan for plans in fronts.values() for plan in plans), *finalists.arms.values()]
@@ -288,9 +308,13 @@ def _confirmed(
     mean_losses(fresh, list(dict.fromkeys([*plans, *finalists.random])), whole)
     yield from losses_above(fresh.losses(plans), whole, name, seed=config.seed)
     yield from against_arms(
-        fresh.losses([chosen, *finalists.arms.values(), *finalists.random]), chosen, finalists.arms, finalists.random,
-        name, seed=config.seed,
-    )  # fmt: skip
+        fresh.losses([chosen, *finalists.arms.values(), *finalists.random]),
+        chosen,
+        finalists.arms,
+        finalists.random,
+        name,
+        seed=config.seed,
+    )
     if name == "report":
         complete = searched.complete()
         for plan in plans[1:]:
@@ -322,9 +346,12 @@ def search_rows(losses: Mapping[Plan, float], prices: PlanPrices, units: Sequenc
 
 
 def member_rows(
-    chosen: Plan, budget: Budget, fronts: Mapping[Unit, Sequence[Plan]], arms: Mapping[str, Plan],
+    chosen: Plan,
+    budget: Budget,
+    fronts: Mapping[Unit, Sequence[Plan]],
+    arms: Mapping[str, Plan],
     random: Sequence[Plan],
-) -> list[Score]:  # fmt: skip
+) -> list[Score]:
     """Which plan was chosen, which are on a front, and which every arm chose."""
     members = [(unit, plan) for unit, plans in fronts.items() for plan in plans]
     draws = enumerate(random, start=1)
@@ -341,12 +368,17 @@ def allocation_rows(stack: Stack, prices: PlanPrices, plans: Mapping[str, Plan])
     weights = [sum(each.numel() for each in stack.block(layer).parameters()) for layer in range(stack.depth)]
     return [
         Score(
-            vocab.SEARCH, vocab.BITS, 8 * prices.bytes.of((step.layer, step.sublayer), step.source) /
-            weights[step.layer], layer=step.layer, plan=str(plan), arm=name, condition=step.source,
+            vocab.SEARCH,
+            vocab.BITS,
+            8 * prices.bytes.of((step.layer, step.sublayer), step.source) / weights[step.layer],
+            layer=step.layer,
+            plan=str(plan),
+            arm=name,
+            condition=step.source,
         )
         for name, plan in plans.items()
         for step in {step.layer: step for step in plan.steps()}.values()
-    ]  # fmt: skip
+    ]
 
 
 def round_rows(steps: Sequence[SearchStep]) -> list[Score]:
@@ -398,10 +430,12 @@ def cost_rows(spent: Spent, seconds: float) -> list[Score]:
     """What the search took, of a run that nothing interrupted."""
     at_pace = spent.at_rates(spent)
     figures = {
-        "layer_tokens": float(spent.layer_tokens), "head_tokens": float(spent.head_tokens),
-        "naive_layer_tokens": float(spent.naive), "seconds": seconds,
+        "layer_tokens": float(spent.layer_tokens),
+        "head_tokens": float(spent.head_tokens),
+        "naive_layer_tokens": float(spent.naive),
+        "seconds": seconds,
         **({} if at_pace is None else {"seconds_in_layers_and_heads": at_pace}),
-    }  # fmt: skip
+    }
     return [Score("run", name, value, part="search") for name, value in figures.items()]
 
 

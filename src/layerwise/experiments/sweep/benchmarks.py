@@ -107,9 +107,15 @@ class SweptBenchmarks:
         failures = []
         try:
             sweep_into(
-                run.store.add_losses, self.stack, self.plans, data, finished=run.store.finished, progress=progress,
-                spread=spread, name=BENCHMARKS,
-            )  # fmt: skip
+                run.store.add_losses,
+                self.stack,
+                self.plans,
+                data,
+                finished=run.store.finished,
+                progress=progress,
+                spread=spread,
+                name=BENCHMARKS,
+            )
         except MeasureError as error:
             full = str(self.plans[0])
             if any(full not in run.store.finished(*cell) for cells in self.requests.cells.values() for cell in cells):

@@ -46,14 +46,22 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, DurationOptions, ClusterOp
     task_folder: Path | None = option(None, metavar="PATH", rare=True, needs="tasks")
     task_limit: int | None = option(None, metavar="N", least=1, rare=True, needs="tasks")
     num_fewshot: int | None = option(
-        None, "Examples before each question; by default as each benchmark says.", metavar="N", least=0, needs="tasks",
+        None,
+        "Examples before each question; by default as each benchmark says.",
+        metavar="N",
+        least=0,
+        needs="tasks",
         setting=True,
-    )  # fmt: skip
+    )
     similarity: bool = option(True, "Compare the hidden states of the layers.", rare=True)
     head_share: float = option(
-        1.0, "Share of the scored tokens that the head reads; less is faster, with wider intervals.", metavar="SHARE",
-        least=0.01, most=1, setting=True,
-    )  # fmt: skip
+        1.0,
+        "Share of the scored tokens that the head reads; less is faster, with wider intervals.",
+        metavar="SHARE",
+        least=0.01,
+        most=1,
+        setting=True,
+    )
 
     def check(self) -> None:
         """Raise `PlanError` for plans that are none, and `OptionError` for numbers that cannot be read."""

@@ -163,9 +163,13 @@ class SweepUnit(Unit[MeasureError | None]):
         if config.tasks and config.task_folder is not None:
             settings["task_folder"] = task_digest(config.task_folder)
         return provenance(
-            self.stack, self.text, families=config.plan_names(),
-            tasks=(*config.tasks, *limit, *shots), seed=config.seed, settings=settings,
-        )  # fmt: skip
+            self.stack,
+            self.text,
+            families=config.plan_names(),
+            tasks=(*config.tasks, *limit, *shots),
+            seed=config.seed,
+            settings=settings,
+        )
 
     def says(self) -> Iterator[str]:
         """The model, the text, the number of plans and of layer evaluations."""
@@ -289,9 +293,14 @@ class SweepUnit(Unit[MeasureError | None]):
         start = time.perf_counter()
         try:
             swept(
-                self.stack, self.plans, self.text, sink=run.store.add_losses, finished=run.store.finished,
-                progress=progress, spread=self.spread,
-            )  # fmt: skip
+                self.stack,
+                self.plans,
+                self.text,
+                sink=run.store.add_losses,
+                finished=run.store.finished,
+                progress=progress,
+                spread=self.spread,
+            )
         except MeasureError as error:
             if not self._is_measured(self.plans[0], run):
                 raise

@@ -63,10 +63,16 @@ class LatencyFrontier(ModelOptions, TextOptions, TimingOptions, Experiment):
     sizes: int = option(6, "Sizes of each kind of plan at most.", metavar="N", least=1, most=64)
     rounds: int = option(20, metavar="N", least=12)
     healed: tuple[str, ...] = option(
-        (), "A model that was pruned and healed, or a run of heal; repeat for more.", metavar="PATH", repeated=True,
+        (),
+        "A model that was pruned and healed, or a run of heal; repeat for more.",
+        metavar="PATH",
+        repeated=True,
         is_location=True,
-    )  # fmt: skip
+    )
     heal_steps: int | None = option(
-        None, "Heal plans that skip layers, of three sizes, with N steps each on the part that chooses.", metavar="N",
-        least=1, rare=True,
-    )  # fmt: skip
+        None,
+        "Heal plans that skip layers, of three sizes, with N steps each on the part that chooses.",
+        metavar="N",
+        least=1,
+        rare=True,
+    )

@@ -55,10 +55,18 @@ def timing(config: Timing, reporter: Reporter, inputs: Inputs) -> Steps:
             yield f"{stack.source.name} keeps no cache, so it has no decode phase"
 
     manifest = described(
-        stack, weight_hash(stack.model), corpus="random tokens", corpus_hash="", documents=config.batch,
-        tokens=config.batch * config.context, window=config.context, families=(TIME, *map(str, plans)),
-        tasks=tuple(map(str, settings)), seed=config.seed, settings=timing_settings(stack, config),
-    )  # fmt: skip
+        stack,
+        weight_hash(stack.model),
+        corpus="random tokens",
+        corpus_hash="",
+        documents=config.batch,
+        tokens=config.batch * config.context,
+        window=config.context,
+        families=(TIME, *map(str, plans)),
+        tasks=tuple(map(str, settings)),
+        seed=config.seed,
+        settings=timing_settings(stack, config),
+    )
     yield Outline(manifest, says, ahead=(rounds,))
     times = times_of((yield from rounds), settings)
     return Completed(rows_of_rounds([str(plan) for plan in plans], settings, times))

@@ -106,9 +106,17 @@ def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
     for at, (metric, state, other) in enumerate(names):
         low, high = (None, None) if estimate is None else (float(estimate.low[at]), float(estimate.high[at]))
         yield Score(
-            STATES, metric, float(values[at]), low, high, plan=str(plan), layer=state, other=other,
-            documents=states.documents, tokens=int(states.tokens.sum()),
-        )  # fmt: skip
+            STATES,
+            metric,
+            float(values[at]),
+            low,
+            high,
+            plan=str(plan),
+            layer=state,
+            other=other,
+            documents=states.documents,
+            tokens=int(states.tokens.sum()),
+        )
 
 
 def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:

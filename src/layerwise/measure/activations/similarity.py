@@ -251,9 +251,15 @@ class _Tokens:
                 interval: dict[str, Any] = {name: float(bound[i, j]) for name, bound in (bounds or {}).items()}
                 if math.isfinite(value):
                     yield Score(
-                        SIMILARITY, metric, value, layer=i, other=j, documents=len(self._tallies), tokens=tokens,
+                        SIMILARITY,
+                        metric,
+                        value,
+                        layer=i,
+                        other=j,
+                        documents=len(self._tallies),
+                        tokens=tokens,
                         **interval,
-                    )  # fmt: skip
+                    )
 
 
 def _added(left: _Tally, right: _Tally) -> _Tally:

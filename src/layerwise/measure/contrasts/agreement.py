@@ -82,7 +82,7 @@ def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed, shuffle
 def _layers(rows: Rows, measure: str, metric: str, **columns: Any) -> dict[int, float]:
     own = rows.where(
         measure=measure, metric=metric, task=ALL, layer=PRESENT, other=None, part=None, against=None, **columns
-    )  # fmt: skip
+    )
     return {row.layer: row.value for row in own if row.layer is not None}
 
 

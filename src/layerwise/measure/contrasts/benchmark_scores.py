@@ -138,9 +138,15 @@ class Scaled:
         for plan, middle, below, above in zip(self.plans, value, low, high, strict=True):
             bounds = float(min(below, middle)), float(max(above, middle))
             yield Score(
-                BENCHMARK, metric, float(middle), *bounds, task=task, plan=plan, condition=NORMALISED,
+                BENCHMARK,
+                metric,
+                float(middle),
+                *bounds,
+                task=task,
+                plan=plan,
+                condition=NORMALISED,
                 documents=documents,
-            )  # fmt: skip
+            )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

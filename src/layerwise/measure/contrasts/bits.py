@@ -88,7 +88,7 @@ def _alone(losses: Sequence[Loss], whole: str, bits: _Plans, noise: _Plans, seed
             beyond = np.stack([own[0] - own[1:].mean(axis=0) for own in rows])
             yield from _of_layers(
                 EXCESS, kind, layers, replace(both, numerators=beyond), seed, flips, mean=True, against=SAME_NORM_RANDOM
-            )  # fmt: skip
+            )
 
 
 def _together(losses: Sequence[Loss], whole: str, left_out: _Plans, seed: Seed, flips: int) -> Iterator[Score]:
@@ -107,9 +107,16 @@ def _together(losses: Sequence[Loss], whole: str, left_out: _Plans, seed: Seed, 
 
 
 def _of_layers(
-    metric: str, kind: str, layers: Sequence[int], part: Part, seed: Seed, flips: int, *, mean: bool = False,
+    metric: str,
+    kind: str,
+    layers: Sequence[int],
+    part: Part,
+    seed: Seed,
+    flips: int,
+    *,
+    mean: bool = False,
     against: str | None = None,
-) -> Iterator[Score]:  # fmt: skip
+) -> Iterator[Score]:
     """A row for each layer; with `mean` one over all of them."""
     yield from _rows(metric, kind, layers, part, seed, flips, against)
     if mean:

@@ -87,9 +87,12 @@ class Part:
         denominators = self.denominators[chosen]
         share = denominators.sum() / self.denominators.sum()
         return Part(
-            self.numerators[:, chosen], denominators, min(self.documents, chosen.size), round(share * self.tokens),
+            self.numerators[:, chosen],
+            denominators,
+            min(self.documents, chosen.size),
+            round(share * self.tokens),
             None if self.strata is None else self.strata[chosen],
-        )  # fmt: skip
+        )
 
 
 def arms(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | None:
@@ -150,9 +153,13 @@ class Resampled:
             strata += [(stratum.units, arms, stratum.drawn - stratum.value) for stratum in each]
         documents, tokens = (sum(getattr(part, name) for part in parts) for name in ("documents", "tokens"))
         return cls(
-            np.concatenate([part.effects for part in parts]), np.concatenate(drawn, axis=-1) if drawn else None, units,
-            documents, tokens, strata if len(strata) > 1 else (),
-        )  # fmt: skip
+            np.concatenate([part.effects for part in parts]),
+            np.concatenate(drawn, axis=-1) if drawn else None,
+            units,
+            documents,
+            tokens,
+            strata if len(strata) > 1 else (),
+        )
 
     def estimate(self, statistic: Statistic, level: float = 0.95) -> Estimate[float] | None:
         """The `statistic` of the effects with its interval at `level`; `None` where nothing was resampled."""
@@ -161,8 +168,10 @@ class Resampled:
         value, drawn = float(statistic(self.value)), np.asarray(statistic(self.effects), dtype=np.float64)
         freedom, shortfall = self.units - 1.0, self.units / (self.units - 1)
         if self.strata:
-            alone = [statistic(self._changed(arms, changes)).var() * units / (units - 1)
-                     for units, arms, changes in self.strata]  # fmt: skip
+            alone = [
+                statistic(self._changed(arms, changes)).var() * units / (units - 1)
+                for units, arms, changes in self.strata
+            ]
             each = freedom_of(np.array(alone)[:, None], [units for units, _, _ in self.strata])
             freedom, shortfall = (number.item() for number in each)
         low, high = (float(bound) for bound in np.quantile(drawn, expanded_levels(level, freedom, shortfall)))

@@ -44,8 +44,12 @@ from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import DELTA
 
 SUPERFLUOUS, SECOND_HALF, SOME_REPEAT, DAMPING, PERMUTED = (
-    "superfluous", "second_half", "some_repeat", "damping", "permuted",
-)  # fmt: skip
+    "superfluous",
+    "second_half",
+    "some_repeat",
+    "damping",
+    "permuted",
+)
 CLAIMS = frozenset({SUPERFLUOUS, SECOND_HALF, SOME_REPEAT, DAMPING, PERMUTED})
 """The claims whose rows are of this module alone."""
 
@@ -104,8 +108,9 @@ def single_layers(losses: Sequence[Loss], grid: Grid, whole: str, removed: Seque
     others = [layer for layer in range(depth) if layer not in named]
     halves = {"first": range(depth // 2), "second": range(depth // 2, depth)}
     for claim, metric, layers in (
-        (SUPERFLUOUS, "typical", others), *((SECOND_HALF, name, half) for name, half in halves.items()),
-    ):  # fmt: skip
+        (SUPERFLUOUS, "typical", others),
+        *((SECOND_HALF, name, half) for name, half in halves.items()),
+    ):
         yield drawn.row(claim, metric, partial(_median, layers), power=REACHED)
 
 
@@ -140,7 +145,7 @@ def damping(grid: Grid, whole: str, plain: Sequence[str], damped: Sequence[str],
     both = Part(means, part.denominators, part.documents, part.tokens, part.strata)
     return Resampled.of([both], seed=seed).row(
         DAMPING, "less", lambda effects: relative(first(effects), effects[..., 1])
-    )  # fmt: skip
+    )
 
 
 def permuted(strategies: Strategies, depth: int) -> list[Score]:

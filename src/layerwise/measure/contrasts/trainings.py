@@ -82,10 +82,12 @@ class TrainingEstimate:
     def detectable(self, comparisons: int = 1) -> float:
         """`mde` at a level that holds for so many comparisons together (Bonferroni)."""
         share = 1 - 0.025 / comparisons
-        return self._root([
-            (student(share, term.degrees) + student(POWER, term.degrees)) / deviation_bias(term.degrees)
-            for term in self.terms
-        ])  # fmt: skip
+        return self._root(
+            [
+                (student(share, term.degrees) + student(POWER, term.degrees)) / deviation_bias(term.degrees)
+                for term in self.terms
+            ]
+        )
 
     @property
     def p(self) -> float | None:

@@ -42,11 +42,30 @@ Shape = Sequence[int]
 MOVING = frozenset(
     f"aten.{name}"
     for name in (
-        "cat", "stack", "copy", "set", "equal", "polar", "index_add", "index_copy", "index_put", "_index_put_impl",
-        "index_reduce", "scatter", "scatter_add", "scatter_reduce", "masked_scatter", "slice_scatter", "select_scatter",
-        "diagonal_scatter", "as_strided_scatter", "_weight_norm_interface", "grid_sampler_2d", "grid_sampler_3d",
+        "cat",
+        "stack",
+        "copy",
+        "set",
+        "equal",
+        "polar",
+        "index_add",
+        "index_copy",
+        "index_put",
+        "_index_put_impl",
+        "index_reduce",
+        "scatter",
+        "scatter_add",
+        "scatter_reduce",
+        "masked_scatter",
+        "slice_scatter",
+        "select_scatter",
+        "diagonal_scatter",
+        "as_strided_scatter",
+        "_weight_norm_interface",
+        "grid_sampler_2d",
+        "grid_sampler_3d",
     )
-)  # fmt: skip
+)
 """Kernels that take several matrices and do no more than a few operations for each number."""
 
 

@@ -117,9 +117,14 @@ class _Contest:
 
     @classmethod
     def of(
-        cls, point: LatencyPoint, setting: Setting, points: Sequence[LatencyPoint], rounds: Sequence[RoundTimes],
-        chosen_on: Mapping[str, float], by_unit: Mapping[str, Numbers],
-    ) -> _Contest:  # fmt: skip
+        cls,
+        point: LatencyPoint,
+        setting: Setting,
+        points: Sequence[LatencyPoint],
+        rounds: Sequence[RoundTimes],
+        chosen_on: Mapping[str, float],
+        by_unit: Mapping[str, Numbers],
+    ) -> _Contest:
         others = [other for other in points if other.arm != PARALLEL and (other.name, setting) in rounds[0]]
         possible, sure = [], []
         for other in others:
@@ -149,10 +154,19 @@ def _rows(
         for index, (at, rival) in enumerate(pairs):
             point, setting = contests[at].point, contests[at].setting
             tests[at, rival] = Score(
-                FRONTIER, ABOVE_RIVAL, float(estimate.value[index]), float(estimate.low[index]),
-                float(estimate.high[index]), float(flips.p[index]), mde=float(mde[index]), documents=counts[0],
-                tokens=counts[1], plan=point.name, condition=str(setting), against=rival,
-            )  # fmt: skip
+                FRONTIER,
+                ABOVE_RIVAL,
+                float(estimate.value[index]),
+                float(estimate.low[index]),
+                float(estimate.high[index]),
+                float(flips.p[index]),
+                mde=float(mde[index]),
+                documents=counts[0],
+                tokens=counts[1],
+                plan=point.name,
+                condition=str(setting),
+                against=rival,
+            )
     p: list[float] = []
     shown: list[tuple[Score | None, Score | None]] = []
     for at, contest in enumerate(contests):

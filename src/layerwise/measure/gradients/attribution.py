@@ -123,9 +123,14 @@ def _attributed(
 ) -> tuple[Attributions, list[list[tuple[int, int] | None]]]:
     """The attributions of a batch, and where each token stands; `None` for special ones and padding."""
     encoded = tokenizer(
-        [each.text for each in texts], truncation=True, max_length=length, padding=True, return_tensors="pt",
-        return_offsets_mapping=True, return_special_tokens_mask=True,
-    )  # fmt: skip
+        [each.text for each in texts],
+        truncation=True,
+        max_length=length,
+        padding=True,
+        return_tensors="pt",
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+    )
     special = encoded["special_tokens_mask"].bool()
     positions = [
         [None if hidden else (int(start), int(end)) for (start, end), hidden in zip(offsets, hide, strict=True)]

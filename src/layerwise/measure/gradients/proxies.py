@@ -93,8 +93,9 @@ def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
     first = replace(data, batches=data.batches[:1])
     branches = split(stack, first)
     works: Mapping[str, Callable[[], object]] = {
-        "plain": partial(plain_pass, stack, first), "survey": partial(survey, stack, first, branches),
-    }  # fmt: skip
+        "plain": partial(plain_pass, stack, first),
+        "survey": partial(survey, stack, first, branches),
+    }
     clock = PassClock(stack.device)
     timed = {name: lambda _, work=work: clock.seconds(work) for name, work in works.items()}
     times = list(in_turns(timed, range(-1, rounds)))[1:]

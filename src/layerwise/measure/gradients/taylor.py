@@ -73,9 +73,7 @@ class Taylor:
             value = _importance(weights, gradients) / tokens
             reach = self._reach(self._samples[layer])
             low, high = (None, None) if reach is None else (value * max(0.0, 1 - reach), value * (1 + reach))
-            row = Score(
-                PROXIES, "taylor", value, low, high, layer=layer, documents=documents, tokens=tokens
-            )  # fmt: skip
+            row = Score(PROXIES, "taylor", value, low, high, layer=layer, documents=documents, tokens=tokens)
             rows.append(row)
         return rows
 

@@ -156,12 +156,17 @@ def phenomenon_rows(suite: str, edges: Sequence[Edge], margins: Sequence[EdgeMar
         units, of_edges = int(parts[at][1].sum()), confirming[at].each()
         rows += [
             Score(
-                EDGE_PHENOMENA, "confirmed", *of_edges[edge].row(), fresh[at, edge], p_adjusted=confirmed[at, edge],
-                documents=units, **named[edge],
+                EDGE_PHENOMENA,
+                "confirmed",
+                *of_edges[edge].row(),
+                fresh[at, edge],
+                p_adjusted=confirmed[at, edge],
+                documents=units,
+                **named[edge],
             )
             for where, edge in selected
             if where == at
-        ]  # fmt: skip
+        ]
     return [*rows, *_contrast_rows(suite, edges, columns, margins)]
 
 

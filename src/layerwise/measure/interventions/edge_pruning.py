@@ -284,13 +284,18 @@ def pruned_rows(
     rows = [
         Score(EDGES, metric, float(value), condition=PRUNED)
         for metric, value in {
-            "edges": len(pruned), "kept": len(pruned) / len(wiring), "live_before": wiring.live_states(),
-            "live_after": pruned.live_states(), "unheard": len(pruned.unheard()),
+            "edges": len(pruned),
+            "kept": len(pruned) / len(wiring),
+            "live_before": wiring.live_states(),
+            "live_after": pruned.live_states(),
+            "unheard": len(pruned.unheard()),
         }.items()
-    ]  # fmt: skip
+    ]
     differences: dict[tuple[str, str | None], Numbers] = {
-        ("difference", None): mine, ("difference", SIZE): sized, ("less_than_by_size", None): sized - mine,
-    }  # fmt: skip
+        ("difference", None): mine,
+        ("difference", SIZE): sized,
+        ("less_than_by_size", None): sized - mine,
+    }
     stacked = np.stack(list(differences.values()))
     intervals = paired_bootstrap(stacked, base.counted, seed=seed).each()
     p = sign_flips(stacked, seed=seed).p.tolist()

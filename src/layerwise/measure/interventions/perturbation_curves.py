@@ -73,8 +73,11 @@ class _Point:
     @property
     def arm(self) -> ArmLosses:
         about = {
-            "layer": self.intervention.layer, "part": self.part, "condition": self.condition, "amount": self.amount,
-        }  # fmt: skip
+            "layer": self.intervention.layer,
+            "part": self.part,
+            "condition": self.condition,
+            "amount": self.amount,
+        }
         return ArmLosses(self.intervention.key, DELTA_NLL, about, family=(self.condition, self.amount))
 
 

@@ -201,7 +201,14 @@ def _random(losses: Sequence[Loss], baseline: str, chosen: Sequence[Member], dro
     mean, low, high = (float(each) for each in (effects.mean(), effects.min(), effects.max()))
     return [
         Score(
-            PRUNING, DELTA_NLL, mean, low, high, arm=RANDOM, amount=float(dropped),
-            documents=grid.documents(), tokens=int(grid.tokens.sum()),
+            PRUNING,
+            DELTA_NLL,
+            mean,
+            low,
+            high,
+            arm=RANDOM,
+            amount=float(dropped),
+            documents=grid.documents(),
+            tokens=int(grid.tokens.sum()),
         )
-    ]  # fmt: skip
+    ]

@@ -28,7 +28,7 @@ from layerwise.results.vocabulary import (
     RANDOM_ORDER,
     ROBUSTNESS,
     SEQUENTIAL,
-)  # fmt: skip
+)
 
 Arms = Mapping[str, Mapping[int, Survey]]
 """From the name of an arm to its surveys by seed."""
@@ -84,9 +84,7 @@ def contribution(arms: Arms) -> list[Score]:
                     if pairs:
                         of: dict[str, Any] = {"arm": arm, "layer": layer, "condition": order}
                         count = int((pairs[0][0].scored > 0).sum())
-                        rows.append(
-                            Score(CONTRIBUTION, metric, *paired(pairs, field, sign), **of, documents=count)
-                        )  # fmt: skip
+                        rows.append(Score(CONTRIBUTION, metric, *paired(pairs, field, sign), **of, documents=count))
     return rows
 
 
@@ -178,7 +176,7 @@ def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: f
     values = [value for value, _, _ in each]
     return float(np.mean(values)), *over_seeds(
         values, "accuracy_above" if field == "hits" else "", [(low, high) for _, low, high in each]
-    )  # fmt: skip
+    )
 
 
 def _score(metric: str, bounded: Bounded, outcome: Predictions, **of: Any) -> Score:

@@ -276,8 +276,17 @@ class Survey:
             with np.load(path, allow_pickle=False) as arrays:
                 return cls._of({name: arrays[name] for name in arrays.files})
         # Damage shows in many ways; an array that says that it is endless raises a MemoryError.
-        except (OverflowError, OSError, EOFError, BadZipFile, ValueError, LookupError, TypeError, AttributeError,
-                MemoryError) as error:  # fmt: skip
+        except (
+            OverflowError,
+            OSError,
+            EOFError,
+            BadZipFile,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            MemoryError,
+        ) as error:
             raise RunError(
                 f"{path} does not hold the survey of a model ({type(error).__name__}: {error}); remove it, and the "
                 "model is surveyed anew"

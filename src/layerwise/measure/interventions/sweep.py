@@ -191,10 +191,17 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
         cost = member.plan.cost()
         records.append(
             PlanRecord(
-                str(member.plan), member.family, member.strategy, member.affected, member.draw,
-                cost.evaluations, cost.stages, cost.weights, cost.slots,
+                str(member.plan),
+                member.family,
+                member.strategy,
+                member.affected,
+                member.draw,
+                cost.evaluations,
+                cost.stages,
+                cost.weights,
+                cost.slots,
             )
-        )  # fmt: skip
+        )
     return records
 
 

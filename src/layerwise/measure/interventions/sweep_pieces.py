@@ -184,9 +184,12 @@ def batch_digest(batch: AnyBatch) -> str:
 def plain_part(part: SweepPart, data: str, batch: AnyBatch, first: Plan | None) -> dict[str, Plain]:
     """A part as a piece for a worker; `data` is the name of the text it is of."""
     return {
-        "data": data, "batch": part.batch, "digest": batch_digest(batch), "plans": [str(plan) for plan in part.plans],
+        "data": data,
+        "batch": part.batch,
+        "digest": batch_digest(batch),
+        "plans": [str(plan) for plan in part.plans],
         "first": None if first is None else str(first),
-    }  # fmt: skip
+    }
 
 
 def piece_function(stack: Stack, texts: Mapping[str, EvalData]) -> PieceFunction:

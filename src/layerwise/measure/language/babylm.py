@@ -33,9 +33,12 @@ GLUE = ("cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq"
 GLUE_METRICS = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}
 MSGS = (
     *("main_verb", "control_raising", "syntactic_category", "lexical_content_the", "relative_position"),
-    *(f"{linguistic}_{surface}" for linguistic in ("main_verb", "control_raising", "syntactic_category")
-      for surface in ("lexical_content_the", "relative_position")),
-)  # fmt: skip
+    *(
+        f"{linguistic}_{surface}"
+        for linguistic in ("main_verb", "control_raising", "syntactic_category")
+        for surface in ("lexical_content_the", "relative_position")
+    ),
+)
 """The features of the controls, then the pairs of features of the ambiguous tasks."""
 
 MSGS_TASKS = {

@@ -69,9 +69,17 @@ def _generated(stack: Stack, plan: Plan, ids: Tensor, new_tokens: int) -> list[i
     padding = next((token for token in (config.pad_token_id, config.eos_token_id) if isinstance(token, int)), 0)
     with stack.under(plan):
         written = model.generate(
-            input_ids=ids, attention_mask=torch.ones_like(ids), do_sample=False, num_beams=1, use_cache=True,
-            max_new_tokens=new_tokens, pad_token_id=padding, temperature=None, top_p=None, top_k=None,
-        )  # fmt: skip
+            input_ids=ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            num_beams=1,
+            use_cache=True,
+            max_new_tokens=new_tokens,
+            pad_token_id=padding,
+            temperature=None,
+            top_p=None,
+            top_k=None,
+        )
     return [int(token) for token in written[0, ids.shape[1] :]]
 
 

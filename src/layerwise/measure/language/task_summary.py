@@ -109,9 +109,18 @@ def normalised_rows(scores: Mapping[str, Score], scales: Mapping[str, ChanceScal
 def _over(rows: Sequence[Score], metric: str, value: float, low: float | None, high: float | None) -> Score:
     documents = sum(row.documents or 0 for row in rows) or None
     return replace(
-        rows[0], task=ALL, metric=metric, value=value, low=low, high=high, p=None, p_adjusted=None, mde=None,
-        documents=documents, tokens=None,
-    )  # fmt: skip
+        rows[0],
+        task=ALL,
+        metric=metric,
+        value=value,
+        low=low,
+        high=high,
+        p=None,
+        p_adjusted=None,
+        mde=None,
+        documents=documents,
+        tokens=None,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,9 +66,15 @@ class _Source:
     def ranking(self, rows: Rows) -> Ranking:
         """The values by layer."""
         own = rows.where(
-            measure=self.measure, metric=self.metric, task=ALL, layer=PRESENT, part=None, against=None, seed=None,
+            measure=self.measure,
+            metric=self.metric,
+            task=ALL,
+            layer=PRESENT,
+            part=None,
+            against=None,
+            seed=None,
             amount=self.amount,
-        )  # fmt: skip
+        )
         chosen = (own.where(condition=condition, arm=arm) for condition, arm in self.treatments)
         return {row.layer: row.value for row in next(filter(len, chosen), ()) if row.layer is not None}
 
@@ -124,9 +130,7 @@ def agreement(scores: Iterable[Score], *, seed: int = 0, losses: Iterable[Loss] 
         adjusted = holm(chances) if chances else np.empty(0)
         for (pair, value), p, corrected in zip(known.items(), chances, adjusted.tolist(), strict=True):
             low, high = pair.interval(metric, seed)
-            rows.append(
-                Score(AGREEMENT, metric, value, low, high, p, corrected, arm=pair.name, against=pair.against)
-            )  # fmt: skip
+            rows.append(Score(AGREEMENT, metric, value, low, high, p, corrected, arm=pair.name, against=pair.against))
         for name, ranking in by_name.items():
             if len(ranking) >= FEWEST_LAYERS:
                 reach = float(np.quantile(nulls[len(ranking)][metric], 0.95))
@@ -235,10 +239,17 @@ def _between_halves(name: str, keys: Sequence[str], by_key: dict[str, list[Loss]
             low, high = (float(bound) for bound in np.quantile(values, [0.025, 0.975]))
             scores.append(
                 Score(
-                    AGREEMENT, f"{metric}_halves", float(values.mean()), low, high, arm=name, against=name,
-                    documents=grid.documents(), tokens=int(tokens.sum()),
+                    AGREEMENT,
+                    f"{metric}_halves",
+                    float(values.mean()),
+                    low,
+                    high,
+                    arm=name,
+                    against=name,
+                    documents=grid.documents(),
+                    tokens=int(tokens.sum()),
                 )
-            )  # fmt: skip
+            )
     return scores
 
 

@@ -187,9 +187,15 @@ class _Study:
 
     def _score(self, metric: str, plan: int, value: float, **evidence: Any) -> Score:
         return Score(
-            EFFECT, metric, float(value), task=self.task, plan=self.grid.plans[plan],
-            documents=self.documents, tokens=self.tokens, **evidence,
-        )  # fmt: skip
+            EFFECT,
+            metric,
+            float(value),
+            task=self.task,
+            plan=self.grid.plans[plan],
+            documents=self.documents,
+            tokens=self.tokens,
+            **evidence,
+        )
 
     def _others(self) -> list[int]:
         return [plan for plan in range(len(self.grid.plans)) if plan != self.baseline]

@@ -133,9 +133,7 @@ class NullComparison:
             yield Score(measure, self.metric, each.value, each.low, each.high, part=type_of(name))
         for null, by_type in self.nulls.items():
             for name, each in by_type.items():
-                yield Score(
-                    measure, self.metric, each.value, each.low, each.high, part=type_of(name), against=null
-                )  # fmt: skip
+                yield Score(measure, self.metric, each.value, each.low, each.high, part=type_of(name), against=null)
 
     def _at(self, measure: str, layers: Layers) -> Iterator[Score]:
         about: dict[str, Any] = {"layer": layers[0], "other": layers[1]}

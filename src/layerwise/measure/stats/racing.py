@@ -145,11 +145,18 @@ def rows(result: RaceResult) -> list[Score]:
     """A race as rows; `racing` says which."""
     scores = [
         Score(
-            RACING, finish.decision, finish.effect.value, finish.effect.low, finish.effect.high, layer=layer,
-            mde=finish.limit, documents=finish.documents, tokens=finish.tokens,
+            RACING,
+            finish.decision,
+            finish.effect.value,
+            finish.effect.low,
+            finish.effect.high,
+            layer=layer,
+            mde=finish.limit,
+            documents=finish.documents,
+            tokens=finish.tokens,
         )
         for layer, finish in sorted(result.finishes.items())
-    ]  # fmt: skip
+    ]
     figures = {
         "evaluations": result.spent,
         "evaluations_full": result.full,

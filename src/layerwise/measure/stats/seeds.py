@@ -24,10 +24,18 @@ from layerwise.errors import MeasureError
 from layerwise.measure.stats.estimate import Estimate, student
 
 RANGES = {
-    "accuracy": (0.0, 1.0), "accuracy_top5": (0.0, 1.0), "f1": (0.0, 1.0), "mcc": (-1.0, 1.0), "pearson": (-1.0, 1.0),
-    "spearman": (-1.0, 1.0), "agreement": (0.0, 1.0), "accuracy_above": (-1.0, 1.0), "agreement_above": (-1.0, 1.0),
-    "accuracy_lost": (-1.0, 1.0), "agreement_lost": (-1.0, 1.0),
-}  # fmt: skip
+    "accuracy": (0.0, 1.0),
+    "accuracy_top5": (0.0, 1.0),
+    "f1": (0.0, 1.0),
+    "mcc": (-1.0, 1.0),
+    "pearson": (-1.0, 1.0),
+    "spearman": (-1.0, 1.0),
+    "agreement": (0.0, 1.0),
+    "accuracy_above": (-1.0, 1.0),
+    "agreement_above": (-1.0, 1.0),
+    "accuracy_lost": (-1.0, 1.0),
+    "agreement_lost": (-1.0, 1.0),
+}
 """What a metric can be, where that is bounded."""
 
 

@@ -112,11 +112,18 @@ def verdicts(
         decision: Decision = "harmful" if layer in harm.harmful else rule.concludes(effect)
         scores.append(
             Score(
-                VERDICT, decision, effect.value, effect.low, effect.high, layer=layer,
-                p_adjusted=min(1.0, len(keys) * float(effect.p())), mde=mde(effect, decision, harm, layer, rule),
-                documents=grid.documents(), tokens=int(grid.tokens.sum()),
+                VERDICT,
+                decision,
+                effect.value,
+                effect.low,
+                effect.high,
+                layer=layer,
+                p_adjusted=min(1.0, len(keys) * float(effect.p())),
+                mde=mde(effect, decision, harm, layer, rule),
+                documents=grid.documents(),
+                tokens=int(grid.tokens.sum()),
             )
-        )  # fmt: skip
+        )
     return scores
 
 

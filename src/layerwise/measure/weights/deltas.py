@@ -107,9 +107,7 @@ def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) 
         yield from _rows(lag, "correlation", _of_lag(twin_grams, lag, correlation_parts), RANDOM_TWIN)
         covariance = _of_lag(grams, lag, autocovariance_parts)
         yield from _rows(lag, "autocovariance", covariance)
-        yield from _rows(
-            lag, "autocovariance", _bands(grams, covariance, orders, lag, autocovariance_parts), SHUFFLED
-        )  # fmt: skip
+        yield from _rows(lag, "autocovariance", _bands(grams, covariance, orders, lag, autocovariance_parts), SHUFFLED)
         if lag == 1:
             yield from _verdicts(excess(grams, orders))
 
@@ -230,13 +228,9 @@ def _bands(
 
 def _verdicts(by_type: Mapping[str, Excess]) -> Iterator[Score]:
     for name, each in by_type.items():
-        yield Score(
-            DELTAS, verdict(each), each.value, each.low, each.high, mde=each.mde, amount=1, part=type_of(name)
-        )  # fmt: skip
+        yield Score(DELTAS, verdict(each), each.value, each.low, each.high, mde=each.mde, amount=1, part=type_of(name))
 
 
 def _rows(lag: int, metric: str, by_type: Mapping[str, Pooled], against: str | None = None) -> Iterator[Score]:
     for name, each in by_type.items():
-        yield Score(
-            DELTAS, metric, each.value, each.low, each.high, amount=lag, part=type_of(name), against=against
-        )  # fmt: skip
+        yield Score(DELTAS, metric, each.value, each.low, each.high, amount=lag, part=type_of(name), against=against)

@@ -159,9 +159,15 @@ def _figures(by_matrix: Mapping[str, Spectrum]) -> dict[tuple[str, str], float]:
 def _null(layer: int, metric: str, task: str, values: Sequence[float]) -> Iterator[Score]:
     if values:
         yield Score(
-            STRUCTURE, metric, _mean(values), min(values), max(values), layer=layer, part=type_of(task),
+            STRUCTURE,
+            metric,
+            _mean(values),
+            min(values),
+            max(values),
+            layer=layer,
+            part=type_of(task),
             against=RANDOM_TWIN,
-        )  # fmt: skip
+        )
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -137,11 +137,15 @@ def _configuration(given: Mapping[str, Tensor], variant: str, heads: int | None,
         raise CheckpointError(f"a width of {width} does not say how many heads there are; name them with heads=...")
     distances = given.get(f"transformer.layers.0.{_DISTANCES}")
     return ElcConfig(
-        variant=variant, vocab_size=vocabulary, hidden_size=width, num_hidden_layers=max(numbers) + 1,
-        num_attention_heads=heads or width // HEAD_WIDTH, intermediate_size=given[up].shape[0] // 2,
+        variant=variant,
+        vocab_size=vocabulary,
+        hidden_size=width,
+        num_hidden_layers=max(numbers) + 1,
+        num_attention_heads=heads or width // HEAD_WIDTH,
+        intermediate_size=given[up].shape[0] // 2,
         position_buckets=(given[_POSITIONS].shape[0] + 1) // 2,
         max_position_embeddings=longest or (512 if distances is None else distances.shape[0]),
-    )  # fmt: skip
+    )
 
 
 def _renamed(name: str) -> str:

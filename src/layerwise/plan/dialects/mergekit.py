@@ -300,7 +300,7 @@ def _notes(top: Mapping[str, YamlValue]) -> Iterator[str]:
 
 def write_mergekit(
     plan: Plan | str, models: Mapping[str | None, str] | str, dtype: str | None = None, head: str | None = None
-) -> str:  # fmt: skip
+) -> str:
     """The YAML of a plan over `models`, one location or, by their names in the plan, several.
 
     The first model is the one whose embedding is taken, and so is its head, if `head` names no other. Runs of layers

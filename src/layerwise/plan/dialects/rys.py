@@ -78,8 +78,10 @@ def write_rys(plan: Plan | str, depth: int | None = None) -> str:
     """
     flat = sequential(plan, FORM)
     if flat.sources():
-        raise PlanError(f"{FORM} is about one model, and the plan names {', '.join(sorted(flat.sources()))}: leave the "
-                        "names out, or write mergekit's YAML")  # fmt: skip
+        raise PlanError(
+            f"{FORM} is about one model, and the plan names {', '.join(sorted(flat.sources()))}: leave the "
+            "names out, or write mergekit's YAML"
+        )
     if depth is not None:
         flat.check(depth)
         blocks = _as_blocks(flat, depth)
@@ -140,8 +142,9 @@ def _blocks(text: str, start: int, depth: int | None) -> list[tuple[int, int]]:
             _refuse("a block is a pair of layers, as in blocks:30,34, and more of them follow a semicolon", text, at)
         first, stop = (int(end) for end in pair.groups() if end is not None)
         if (first, stop) != (0, 0) and first >= stop:
-            _refuse(f"a block (i, j) repeats layers i to j - 1, so i is below j, and {first} is not below {stop}",
-                    text, at)  # fmt: skip
+            _refuse(
+                f"a block (i, j) repeats layers i to j - 1, so i is below j, and {first} is not below {stop}", text, at
+            )
         most = LAYER_LIMIT if depth is None else depth
         if stop > most:
             _refuse(f"a block of a model of {most} layers ends at {most} or before, not at {stop}", text, at)

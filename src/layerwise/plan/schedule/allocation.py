@@ -214,8 +214,9 @@ def _terms(allocation: Allocation) -> list[str]:
         f"cost: {cost:.3g} of uniform training's operations in the layers, since one that rests passes gradients on",
     ]
     if 0 in allocation.parts:
-        lines.append("layers that never learn keep the weights they begin with; the embedding and the head learn "
-                     "throughout")  # fmt: skip
+        lines.append(
+            "layers that never learn keep the weights they begin with; the embedding and the head learn throughout"
+        )
     else:
         lines.append("the embedding and the head learn throughout")
     return lines

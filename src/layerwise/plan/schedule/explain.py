@@ -59,9 +59,11 @@ def chart(schedule: GrowthSchedule, width: int = 60) -> str:
     columns = _columns(schedule, width)
     rows = [
         ("", "".join(_number(number, count) for number, count in enumerate(columns, 1)).rstrip()),
-        *((name, "".join(glyph * count for glyph, count in zip(glyphs, columns, strict=True)))
-          for name, glyphs in _histories(schedule)),
-    ]  # fmt: skip
+        *(
+            (name, "".join(glyph * count for glyph, count in zip(glyphs, columns, strict=True)))
+            for name, glyphs in _histories(schedule)
+        ),
+    ]
     edge = max(len(name) for name, _ in rows)
     return "\n".join([*(f"{name:>{edge}}  {cells}" for name, cells in rows), LEGEND])
 

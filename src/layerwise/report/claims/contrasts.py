@@ -187,9 +187,11 @@ class Read:
             return Fact(rows[self.metric], self.margin, self.bound) if self.metric in rows else None
         if not self.optional and not set(self.metric.values()) <= set(rows):
             return None
-        facts = {name: Fact(rows[metric], self.margin, self.bound)
-                 for name, metric in self.metric.items()
-                 if metric in rows and (not self.known or span(rows[metric]))}  # fmt: skip
+        facts = {
+            name: Fact(rows[metric], self.margin, self.bound)
+            for name, metric in self.metric.items()
+            if metric in rows and (not self.known or span(rows[metric]))
+        }
         return Several(facts, self.item, self.lead, self.together)
 
 

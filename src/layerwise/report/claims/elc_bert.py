@@ -63,8 +63,11 @@ def pattern(data: ReportData) -> Facts | None:
     rows = contrast_rows(data, "pattern", arm)
     if "learned" not in rows:
         return None
-    facts = {name: Fact(rows[metric], MASS) for name, metric in (("equal", "above_equal"), ("learned", "learned"))
-             if metric in rows}  # fmt: skip
+    facts = {
+        name: Fact(rows[metric], MASS)
+        for name, metric in (("equal", "above_equal"), ("learned", "learned"))
+        if metric in rows
+    }
     return {"arm": arm, **facts, "skill": _skill(data, arm)}
 
 

@@ -175,8 +175,11 @@ def joint_manipulation(data: ReportData) -> Facts | None:
         return None
     singles = tidy(scaled["singles"].value, signed=True)
     return {
-        **strategies, "layers": Fact(rows["layers"]), "joint": Fact(scaled["joint"], 0.0, SURVIVES), "singles": singles,
-    }  # fmt: skip
+        **strategies,
+        "layers": Fact(rows["layers"]),
+        "joint": Fact(scaled["joint"], 0.0, SURVIVES),
+        "singles": singles,
+    }
 
 
 def core(data: ReportData) -> Facts | None:
@@ -185,9 +188,7 @@ def core(data: ReportData) -> Facts | None:
     The published intervention shows a core that is damage alone where random weights of the same norm nearly reach it.
     """
     own = data.rows.where(measure=vocab.CONTRAST, claim="core", layer=PRESENT)
-    ranges = {
-        _range(row): row for row in sorted(own.where(metric="skip_excess"), key=_range) if span(row) is not None
-    }  # fmt: skip
+    ranges = {_range(row): row for row in sorted(own.where(metric="skip_excess"), key=_range) if span(row) is not None}
     if not ranges:
         return None
     best = max(ranges, key=lambda layers: ranges[layers].value)

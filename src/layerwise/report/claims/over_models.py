@@ -133,9 +133,16 @@ def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
         verdict = COINCIDE if pair.models in coincide else DIFFER if pair.models in differ else CURVES_OPEN
         percent, difference = pair.greatest
         yield Score(
-            vocab.COINCIDENCE, verdict, difference.value, difference.low, difference.high, arm=first, against=second,
-            amount=percent, **columns,
-        )  # fmt: skip
+            vocab.COINCIDENCE,
+            verdict,
+            difference.value,
+            difference.low,
+            difference.high,
+            arm=first,
+            against=second,
+            amount=percent,
+            **columns,
+        )
 
 
 def shares(run: ReportData, rows: Rows) -> Shares:
@@ -244,9 +251,13 @@ def _over_models(
     for against, holds, holds_not in ((vocab.EVERY, in_all, in_none or refuted), (vocab.ANY, in_all or shown, in_none)):
         standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else OPEN
         yield Score(
-            vocab.CLAIM, standing if len(agreed) >= FEWEST_MODELS else TOO_FEW, float(len(agreed)), against=against,
-            amount=float(len(set(models.values()))), **columns,
-        )  # fmt: skip
+            vocab.CLAIM,
+            standing if len(agreed) >= FEWEST_MODELS else TOO_FEW,
+            float(len(agreed)),
+            against=against,
+            amount=float(len(set(models.values()))),
+            **columns,
+        )
 
 
 def _verdict_at(claim: Published, run_at: Callable[[int], ReportData]) -> VerdictAt:

@@ -235,8 +235,12 @@ def order_by_task(data: ReportData) -> Facts | None:
         return None
     less, ratio = rows["order_less"], rows.get(LOG_RATIO)
     facts: dict[str, object] = {
-        "reasoning": less.task, "text": less.against, "less": Fact(less, 0.0), "beside": "", "power": "",
-    }  # fmt: skip
+        "reasoning": less.task,
+        "text": less.against,
+        "less": Fact(less, 0.0),
+        "beside": "",
+        "power": "",
+    }
     if ratio is not None and span(ratio) is not None:
         times = f"order costs {_factor(Fact(ratio))} times as much on reasoning as on text"
         facts |= {"ratio": Fact(ratio, FASTER), "beside": f"; of what absence costs, {times}"}
@@ -261,10 +265,12 @@ def order_by_benchmark(data: ReportData) -> Facts | None:
         "semantic": rows["windows"].against,
         "windows": f"{rows['windows'].value:.0f} windows",
         "benchmarks": listed([f"{name} {Fact(score):factor}" for name, score in ratios.items()]),
-        **{name: Fact(rows[metric], margin)
-           for name, metric, margin in (("less", "order_less", ON_SCALE), ("ratio", LOG_RATIO, FASTER))
-           if metric in rows},
-    }  # fmt: skip
+        **{
+            name: Fact(rows[metric], margin)
+            for name, metric, margin in (("less", "order_less", ON_SCALE), ("ratio", LOG_RATIO, FASTER))
+            if metric in rows
+        },
+    }
 
 
 def _of_kinds(data: ReportData, claim: str) -> dict[str, Score]:

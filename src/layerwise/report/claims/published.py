@@ -132,10 +132,18 @@ class Prose:
         cases = tuple(Case.parse(_line(item)) for item in f"\n{items}".split("\n- ")[1:])
         figures = named["Figures"]
         return cls(
-            name, statement, citation, named["Rule"], named["Needs"], named.get("The paper", ""), figures,
-            named.get("Power", ""), named.get("Figures without intervals", figures),
-            named.get("Without intervals", ""), cases,
-        )  # fmt: skip
+            name,
+            statement,
+            citation,
+            named["Rule"],
+            named["Needs"],
+            named.get("The paper", ""),
+            figures,
+            named.get("Power", ""),
+            named.get("Figures without intervals", figures),
+            named.get("Without intervals", ""),
+            cases,
+        )
 
 
 @dataclass(frozen=True, slots=True)

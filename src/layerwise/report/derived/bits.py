@@ -15,8 +15,10 @@ from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, STANDS_OUT, WORTH
 
 QUANTITIES = {
-    DELTA: "quantised alone", EXCESS: "beyond noise of the same norm", WORTH: "its bits, all others quantised",
-}  # fmt: skip
+    DELTA: "quantised alone",
+    EXCESS: "beyond noise of the same norm",
+    WORTH: "its bits, all others quantised",
+}
 """What is drawn of each layer, in words."""
 
 

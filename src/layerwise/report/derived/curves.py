@@ -145,9 +145,15 @@ def _mean(scores: list[Score]) -> Score:
     value, mdes = fmean(score.value for score in scores), [score.mde for score in scores if score.mde is not None]
     low, high = _interval(value, scores)
     return replace(
-        scores[0], value=value, low=low, high=high, p=None, p_adjusted=None, mde=median(mdes) if mdes else None,
+        scores[0],
+        value=value,
+        low=low,
+        high=high,
+        p=None,
+        p_adjusted=None,
+        mde=median(mdes) if mdes else None,
         plan=None,
-    )  # fmt: skip
+    )
 
 
 def _interval(value: float, scores: list[Score]) -> tuple[float | None, float | None]:
@@ -172,9 +178,16 @@ def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iter
         for name, level in named.items():
             low, high = level if isinstance(level, tuple) else (None, None)
             yield replace(
-                rows[0], value=0.0 if isinstance(level, tuple) else level, low=low, high=high, against=name,
-                amount=size, condition=None, seed=None, plan=None,
-            )  # fmt: skip
+                rows[0],
+                value=0.0 if isinstance(level, tuple) else level,
+                low=low,
+                high=high,
+                against=name,
+                amount=size,
+                condition=None,
+                seed=None,
+                plan=None,
+            )
 
 
 def curve_families(data: ReportData) -> tuple[str, ...]:

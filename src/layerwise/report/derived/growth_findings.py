@@ -33,8 +33,11 @@ EFFECTS: Mapping[Effect, str] = {
     "bare": "the {arm} schedule differs from uniform training by {number}, without an interval,",
 }
 OUTCOMES: Mapping[Effect, str] = {
-    "better": "better", "worse": "worse", "open": "not resolvable", "bare": "without an interval",
-}  # fmt: skip
+    "better": "better",
+    "worse": "worse",
+    "open": "not resolvable",
+    "bare": "without an interval",
+}
 BESIDE: Mapping[Effect, str] = {
     "better": "better than",
     "worse": "worse than",

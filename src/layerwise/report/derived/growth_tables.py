@@ -21,10 +21,14 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 COSTS: Mapping[str, tuple[str, float]] = {
-    "steps": ("steps", 1.0), vocab.TOKENS: ("tokens", 1.0), vocab.FLOPS: ("FLOPs", 1.0),
-    "seconds": ("seconds, all", 1.0), "step_seconds": ("step (ms)", 1000.0),
-    "peak_bytes": ("peak memory (MiB)", 2.0**-20), "parameters": ("parameters", 1.0),
-}  # fmt: skip
+    "steps": ("steps", 1.0),
+    vocab.TOKENS: ("tokens", 1.0),
+    vocab.FLOPS: ("FLOPs", 1.0),
+    "seconds": ("seconds, all", 1.0),
+    "step_seconds": ("step (ms)", 1000.0),
+    "peak_bytes": ("peak memory (MiB)", 2.0**-20),
+    "parameters": ("parameters", 1.0),
+}
 FULL = 0.999
 """A share from here on is the full cost: sums of floats are not exact."""
 STATES: Mapping[float, str] = {
@@ -97,12 +101,14 @@ def headline(data: ReportData) -> Iterator[Score]:
 
 
 HEADLINE = (
-    *(Column(f"{head} saved", text=growth.saving_text, where={"condition": terms})
-      for terms, head in {vocab.FLOPS: "FLOPs", vocab.TOKENS: "tokens", vocab.SECONDS: "seconds"}.items()),
+    *(
+        Column(f"{head} saved", text=growth.saving_text, where={"condition": terms})
+        for terms, head in {vocab.FLOPS: "FLOPs", vocab.TOKENS: "tokens", vocab.SECONDS: "seconds"}.items()
+    ),
     Column("time saved, same steps", vocab.TIME_SAVED, PERCENT, {"condition": vocab.TOKENS}),
     Column("loss ratio, same tokens", vocab.LOSS_RATIO, where={"condition": vocab.TOKENS}),
     Column("loss ratio, whole budget", vocab.LOSS_RATIO, where={"condition": vocab.BUDGET}),
-)  # fmt: skip
+)
 
 
 def late_and_whole(data: ReportData) -> Iterator[Score]:

@@ -96,9 +96,18 @@ def curves(runs: Runs) -> Iterator[Score]:
             for row in averaged(records, score_of):
                 if row.seed is None:  # a single draw is behind the mean of all
                     yield Score(
-                        measure, metric, row.value, row.low, row.high, task=task, mde=row.mde, arm=name, part=row.part,
-                        condition=row.condition, amount=100.0 * (row.amount or 0.0) / run.depth,
-                    )  # fmt: skip
+                        measure,
+                        metric,
+                        row.value,
+                        row.low,
+                        row.high,
+                        task=task,
+                        mde=row.mde,
+                        arm=name,
+                        part=row.part,
+                        condition=row.condition,
+                        amount=100.0 * (row.amount or 0.0) / run.depth,
+                    )
 
 
 def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, str, str], ScoreOf]]:
@@ -127,9 +136,19 @@ def layers(runs: Runs) -> Iterator[Score]:
                     if math.isfinite(score.value):
                         at = 100.0 * (layer + behind) / max(1, run.depth - 1)
                         yield replace(
-                            score, measure=vocab.LAYER, claim=None, task=task, metric=vocab.DELTA, arm=name,
-                            layer=None, other=None, plan=None, part=family, condition=strategy, amount=at,
-                        )  # fmt: skip
+                            score,
+                            measure=vocab.LAYER,
+                            claim=None,
+                            task=task,
+                            metric=vocab.DELTA,
+                            arm=name,
+                            layer=None,
+                            other=None,
+                            plan=None,
+                            part=family,
+                            condition=strategy,
+                            amount=at,
+                        )
 
 
 def _ablated(run: ReportData) -> Rows:

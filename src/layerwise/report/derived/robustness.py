@@ -28,9 +28,19 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
 MEASURES = (
-    vocab.ROBUSTNESS, vocab.ORDERS, vocab.IDENTITY, vocab.MERGING, vocab.MERGES, vocab.POSITION, vocab.BRANCHES,
-    vocab.CONTRIBUTION, vocab.NODES, vocab.WORTH, vocab.ATTENTION, vocab.OUTPUT_LAYOUT,
-)  # fmt: skip
+    vocab.ROBUSTNESS,
+    vocab.ORDERS,
+    vocab.IDENTITY,
+    vocab.MERGING,
+    vocab.MERGES,
+    vocab.POSITION,
+    vocab.BRANCHES,
+    vocab.CONTRIBUTION,
+    vocab.NODES,
+    vocab.WORTH,
+    vocab.ATTENTION,
+    vocab.OUTPUT_LAYOUT,
+)
 """The measures of a robustness run, but for its trainings."""
 
 CONDITIONS: dict[str, str] = {vocab.SEQUENTIAL: "in order", vocab.RANDOM_ORDER: "in random order"}
@@ -49,9 +59,7 @@ ALIKE = {True: 0.05, False: 0.02}
 
 Fate = Literal["survives", "in part", "lost"]
 VERBS: dict[Fate, str] = {"survives": "survives", "in part": "survives in part", "lost": "does not survive"}
-BY_WHOM: dict[Fate, str] = {
-    "survives": "survived by", "in part": "survived in part by", "lost": "not survived by",
-}  # fmt: skip
+BY_WHOM: dict[Fate, str] = {"survives": "survived by", "in part": "survived in part by", "lost": "not survived by"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +91,23 @@ class LeadQuantity:
 POINTS = Show(axis="points of accuracy", scale=100.0, decimals=1, signed=True)
 NATS_ABOVE = Show(axis="nats per token", decimals=2, signed=True)
 ACCURACY = LeadQuantity(
-    "accuracy", "accuracy", SHARE_RIGHT, POINTS, "accuracy_lost",
-    POINTS.but(axis="points of accuracy lost", signed=False, reference=0.0), is_loss=False,
-)  # fmt: skip
+    "accuracy",
+    "accuracy",
+    SHARE_RIGHT,
+    POINTS,
+    "accuracy_lost",
+    POINTS.but(axis="points of accuracy lost", signed=False, reference=0.0),
+    is_loss=False,
+)
 LOSS = LeadQuantity(
-    "nll", "nats per token", Show(axis="nats per token, lower is better", decimals=2), NATS_ABOVE, "nll_added",
-    NATS_ABOVE.but(axis="nats per token added", signed=False, reference=0.0), is_loss=True,
-)  # fmt: skip
+    "nll",
+    "nats per token",
+    Show(axis="nats per token, lower is better", decimals=2),
+    NATS_ABOVE,
+    "nll_added",
+    NATS_ABOVE.but(axis="nats per token added", signed=False, reference=0.0),
+    is_loss=True,
+)
 
 
 def quantity(data: ReportData) -> LeadQuantity:
@@ -286,9 +304,7 @@ def fates(data: ReportData) -> Iterator[str]:
         ordered, shuffled = (levels.value(arm=arm, condition=condition) for condition in CONDITIONS)
         if ordered is not None and shuffled is not None:
             unit = f" {lead.name}" if lead.is_loss else ""
-            pieces.append(
-                f"{lead.show.number(ordered)}{unit} in order, {lead.show.number(shuffled)} in random order."
-            )  # fmt: skip
+            pieces.append(f"{lead.show.number(ordered)}{unit} in order, {lead.show.number(shuffled)} in random order.")
         by_fate = {fate: [each.words for each in own] for fate, own in matrix.fates(arm).items()}
         clauses = [f"{verb} {listed(by_fate[fate])}" for fate, verb in VERBS.items() if by_fate[fate]]
         if clauses:
@@ -312,10 +328,15 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
     lead, depth, ends = quantity(data), data.depth, survival(data).ends
     rows = Rows(kept(data, vocab.SEQUENTIAL))
     surviving = [
-        row for row in rows
-        if row.part != "random" and row.arm != "retrained" and row.low is not None and row.high is not None
-        and (row.amount or depth) < depth and _cell(row, lead, ends).fate == "survives"
-    ]  # fmt: skip
+        row
+        for row in rows
+        if row.part != "random"
+        and row.arm != "retrained"
+        and row.low is not None
+        and row.high is not None
+        and (row.amount or depth) < depth
+        and _cell(row, lead, ends).fate == "survives"
+    ]
     if not surviving:
         return None
     fewest = min(surviving, key=lambda row: row.amount or 0.0)
@@ -327,10 +348,11 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
 
 IN_BLOCKS, AROUND, ANYWHERE, ALONE = "in blocks", "round robin", "as many layers anywhere", "one by one"
 NODE_COSTS: dict[str, Mapping[str, Any]] = {
-    IN_BLOCKS: {"part": vocab.BLOCKS, "against": None}, AROUND: {"part": vocab.ROUND_ROBIN, "against": None},
+    IN_BLOCKS: {"part": vocab.BLOCKS, "against": None},
+    AROUND: {"part": vocab.ROUND_ROBIN, "against": None},
     ANYWHERE: {"part": vocab.BLOCKS, "against": vocab.SCATTERED},
     ALONE: {"part": vocab.BLOCKS, "against": vocab.SINGLE},
-}  # fmt: skip
+}
 """What is set side by side, and the columns of its rows."""
 
 

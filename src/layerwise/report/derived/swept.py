@@ -83,8 +83,9 @@ UNSEEN, TRAINED, LEAST, ABSENCE = (
     "skip",
 )
 PRICES: Mapping[str, Callable[[PlanRecord], int]] = {
-    "layer evaluations": lambda record: record.evaluations, "sequential stages": lambda record: record.stages,
-}  # fmt: skip
+    "layer evaluations": lambda record: record.evaluations,
+    "sequential stages": lambda record: record.stages,
+}
 MIDDLES = ("mean", "median")
 """What is taken over the benchmarks; the paper draws the median, which hides the one that collapsed."""
 SIMILARITIES = ("cosine", "cosine_no_sink", "cka", "cosine_flattened")

@@ -78,8 +78,10 @@ def loss_by_cost(data: ReportData) -> Iterator[Score]:
         curves = [list(_curve(data, training, terms)) for training in growth.uniform_lengths(data)]
         ends = {row.amount: row for curve in curves if curve for row in (max(curve, key=_amount),)}
         if len(ends) > 1:
-            yield from (Score(TRAINING, "loss", row.value, row.low, row.high, arm=FRONTIER, condition=terms,
-                                 amount=row.amount) for row in sorted(ends.values(), key=_amount))  # fmt: skip
+            yield from (
+                Score(TRAINING, "loss", row.value, row.low, row.high, arm=FRONTIER, condition=terms, amount=row.amount)
+                for row in sorted(ends.values(), key=_amount)
+            )
 
 
 def _curve(data: ReportData, training: growth.Training, terms: str) -> Iterator[Score]:

@@ -123,9 +123,7 @@ def _of_plan(plan: str, rows: Rows) -> PlanZones:
         dict(sorted(rows.where(metric=metric).along("layer").items())) for metric in ("border", "contrast")
     )
     cut = rows.one(metric="zones") is not None
-    return PlanZones(
-        plan, states, tuple(borders) if cut else None, tuple(contrasts.values()), rows.value(metric="p")
-    )  # fmt: skip
+    return PlanZones(plan, states, tuple(borders) if cut else None, tuple(contrasts.values()), rows.value(metric="p"))
 
 
 Bound = Literal["value", "low", "high"]

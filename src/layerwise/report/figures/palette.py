@@ -34,9 +34,19 @@ SERIES: tuple[tuple[str, str], ...] = (
     ("#4f8560", "#9fd0ab"),
 )
 SYMBOLS = (
-    "circle", "square", "diamond", "triangle-up", "triangle-down", "x",
-    "star", "hexagon", "pentagon", "cross", "star-diamond", "bowtie",
-)  # fmt: skip
+    "circle",
+    "square",
+    "diamond",
+    "triangle-up",
+    "triangle-down",
+    "x",
+    "star",
+    "hexagon",
+    "pentagon",
+    "cross",
+    "star-diamond",
+    "bowtie",
+)
 DIVERGING: tuple[tuple[str, str], ...] = (
     ("#0b4f8a", "#7cc0ff"),
     ("#6fa8d6", "#2f6fa8"),
@@ -45,10 +55,7 @@ DIVERGING: tuple[tuple[str, str], ...] = (
     ("#9c4300", "#ffb07a"),
 )
 # Ten even steps through viridis (public domain, BIDS), cut before its palest yellow so that it stands out on white.
-VIRIDIS = (
-    "#440154", "#482878", "#3e4989", "#31688e", "#26828e",
-    "#1f9e89", "#35b779", "#6ece58", "#a5d72f", "#dde318",
-)  # fmt: skip
+VIRIDIS = ("#440154", "#482878", "#3e4989", "#31688e", "#26828e", "#1f9e89", "#35b779", "#6ece58", "#a5d72f", "#dde318")
 # Layers by depth: the same walk through the colours, but neither end drowns in dark or in white paper.
 DEPTH = ("#6a3fa3", "#4c62b4", "#3280b3", "#239aa3", "#36b083", "#72c164", "#aecb4b", "#dfd03c")
 

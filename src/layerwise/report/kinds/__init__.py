@@ -27,10 +27,25 @@ from layerwise.report.kinds.training import TRAINED
 from layerwise.report.kinds.wiring import WIRING
 
 KINDS: tuple[Kind, ...] = (
-    SWEEP, DIAGNOSIS, GROWTH_KIND, ROBUSTNESS_KIND, TRAINED, STUDY_KIND, PRETRAINING, EVALUATION, WIRING,
-    REHEARSAL_KIND, SEARCH_KIND, ROUTING_KIND, HEALING_KIND, FRONTIER_KIND, TIMING, PROBING_KIND,
-    COMPARISON, PAIRED_KIND,
-)  # fmt: skip
+    SWEEP,
+    DIAGNOSIS,
+    GROWTH_KIND,
+    ROBUSTNESS_KIND,
+    TRAINED,
+    STUDY_KIND,
+    PRETRAINING,
+    EVALUATION,
+    WIRING,
+    REHEARSAL_KIND,
+    SEARCH_KIND,
+    ROUTING_KIND,
+    HEALING_KIND,
+    FRONTIER_KIND,
+    TIMING,
+    PROBING_KIND,
+    COMPARISON,
+    PAIRED_KIND,
+)
 """In the order of the page."""
 
 

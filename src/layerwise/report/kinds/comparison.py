@@ -25,8 +25,11 @@ from layerwise.results.vocabulary import ANY, CLAIM, COINCIDENCE, CURVE, DELTA, 
 
 WORDS = prose("comparison")
 CURVES = {"measure": (CURVE, SCORE_CURVE)}
-VERDICTS = {**{str(word): kind for word, kind in BADGES.items() if word != NOT_MEASURED},
-            IT_HOLDS: "resolved", IT_HOLDS_NOT: "contradicted"}  # fmt: skip
+VERDICTS = {
+    **{str(word): kind for word, kind in BADGES.items() if word != NOT_MEASURED},
+    IT_HOLDS: "resolved",
+    IT_HOLDS_NOT: "contradicted",
+}
 SAME: dict[str, str] = {COINCIDE: "resolved", DIFFER: "contradicted", OPEN: "unresolved"}
 """The words that are badges, each with its kind."""
 CHANGES = {"leave_one_out": "Leave one layer out", "swap_adjacent": "Swap a layer with the next"}
@@ -101,9 +104,13 @@ def _verdict(row: Score) -> str:
 def claim_sentence(rows: Rows) -> str:
     """Where a claim holds after Holm's correction, and how many models that is said of."""
     (every,), (some,), runs = (rows.where(against=over) for over in (EVERY, ANY, None))
-    of = "one model" if every.amount == 1 else "all models" if every.value == every.amount else (
-        f"{every.value:.0f} of {every.amount:.0f} models"
-    )  # fmt: skip
+    of = (
+        "one model"
+        if every.amount == 1
+        else "all models"
+        if every.value == every.amount
+        else (f"{every.value:.0f} of {every.amount:.0f} models")
+    )
     if every.metric == TOO_FEW:
         return f"Measured in {of}: nothing can be said over models."
     parts = [f"Measured in {of}; in every one of these: {every.metric}; in any of these: {some.metric}."]
@@ -184,24 +191,41 @@ def _curves(data: ReportData) -> Iterator[Part]:
         shows.setdefault(quantity_name(row), DIFFERENCE if row.metric == DELTA else share)
     first, show = next(iter(shows.items()))
     yield Lines(
-        name="curves", derive=curves, series="arm", x="amount", each="condition", words=str,
-        choices={"Measure": "metric"}, legend="Models", height=250, percent=True, rooted=True, bent=True,
+        name="curves",
+        derive=curves,
+        series="arm",
+        x="amount",
+        each="condition",
+        words=str,
+        choices={"Measure": "metric"},
+        legend="Models",
+        height=250,
+        percent=True,
+        rooted=True,
+        bent=True,
         at="{:.0f} % of the depth",
         by_choice={name: {"show": each, "nats": each is DIFFERENCE} for name, each in shows.items()},
-    )  # fmt: skip
+    )
     yield Pivot(
-        name="half", title=f"At half of the depth: {first}", rows={"strategy": "condition"}, across="arm",
+        name="half",
+        title=f"At half of the depth: {first}",
+        rows={"strategy": "condition"},
+        across="arm",
         derive=lambda data: (replace(row, condition=strategy_title(row)) for row in at_half(data)),
         show=lambda row: f"{show.text(row)} at {row.amount:.0f} %",
-    )  # fmt: skip
+    )
     yield Pivot(
-        name="same", derive=coincidences, split="task", rows={"strategy": "condition", "models": "arm"}, badges=SAME,
+        name="same",
+        derive=coincidences,
+        split="task",
+        rows={"strategy": "condition", "models": "arm"},
+        badges=SAME,
         columns=(
             Column("curves", text=lambda rows: rows[0].metric),
             Column("greatest difference", text=_where_paired(DIFFERENCE.text)),
             Column("at", text=_where_paired(lambda row: f"{row.amount:.0f} %")),
         ),
-    )  # fmt: skip
+    )
     yield _absent(curves, "No curve was measured of {}.")
     yield Says(curve_absences, terminal=False, small=True)
 
@@ -253,14 +277,27 @@ def _share(row: Score) -> str:
 
 def _similarity(data: ReportData) -> Iterator[Part]:
     yield Heat(
-        name="similarity", derive=similarities, each="arm", words=str,
-        choices={"Similarity": "condition"}, across="state", down="state", square=True, framed=ZONE,
-        least=min(0.0, *(row.value for row in similarities(data))), most=1.0, height=330,
-    )  # fmt: skip
+        name="similarity",
+        derive=similarities,
+        each="arm",
+        words=str,
+        choices={"Similarity": "condition"},
+        across="state",
+        down="state",
+        square=True,
+        framed=ZONE,
+        least=min(0.0, *(row.value for row in similarities(data))),
+        most=1.0,
+        height=330,
+    )
     yield Pivot(
-        name="clearest", derive=clearest, rows={"model": "arm", "similarity": "condition"}, across="metric",
-        show=_share, terminal=False,
-    )  # fmt: skip
+        name="clearest",
+        derive=clearest,
+        rows={"model": "arm", "similarity": "condition"},
+        across="metric",
+        show=_share,
+        terminal=False,
+    )
     yield _absent(similarities, "Similarity was not measured in {}.")
 
 
@@ -311,21 +348,43 @@ COMPARISON = Kind(
     sections=(
         Section(anchor="curves", needs=CURVES, parts=_curves),
         Section(
-            anchor="layers", needs={"measure": LAYER}, parts=(
+            anchor="layers",
+            needs={"measure": LAYER},
+            parts=(
                 Lines(
-                    name="layers", derive=layers, series="arm", x="amount", words=str, each="part",
-                    choices={"Task": "task"}, apart=("task",), legend="Models", percent=True, height=380,
-                    across="relative depth of the layer", at="at {:.0f} % of the depth", show=DIFFERENCE, nats=True,
-                    rooted=True, bent=True,
+                    name="layers",
+                    derive=layers,
+                    series="arm",
+                    x="amount",
+                    words=str,
+                    each="part",
+                    choices={"Task": "task"},
+                    apart=("task",),
+                    legend="Models",
+                    percent=True,
+                    height=380,
+                    across="relative depth of the layer",
+                    at="at {:.0f} % of the depth",
+                    show=DIFFERENCE,
+                    nats=True,
+                    rooted=True,
+                    bent=True,
                 ),
                 _absent(layers, "No single layer was changed in {}."),
             ),
         ),
         Section(
-            anchor="claims", needs=lambda data: bool(claims(data)), parts=(
+            anchor="claims",
+            needs=lambda data: bool(claims(data)),
+            parts=(
                 Pivot(
-                    name="verdicts", derive=verdicts, split="part", rows={"claim": "condition"}, across="arm",
-                    show=_verdict, badges=VERDICTS,
+                    name="verdicts",
+                    derive=verdicts,
+                    split="part",
+                    rows={"claim": "condition"},
+                    across="arm",
+                    show=_verdict,
+                    badges=VERDICTS,
                 ),
                 Says(unmeasured, terminal=False, small=True),
                 Tabled(name="numbers", table=_numbers, folded=True, terminal=False),
@@ -334,9 +393,18 @@ COMPARISON = Kind(
         ),
         Section(anchor="similarity", needs=lambda data: any(similarities(data)), parts=_similarity),
         Section(
-            anchor="zones", needs=lambda data: any(zones(data)), parts=(
+            anchor="zones",
+            needs=lambda data: any(zones(data)),
+            parts=(
                 Bars(
-                    name="zones", derive=zones, x="arm", series="part", words=str, sideways=True, slots=PARTS, at="{}",
+                    name="zones",
+                    derive=zones,
+                    x="arm",
+                    series="part",
+                    words=str,
+                    sideways=True,
+                    slots=PARTS,
+                    at="{}",
                     show=Show(axis="relative depth (%)", span=(0.0, 100.0)),
                     text=lambda row: f"{row.part}, layers {row.layer} to {row.other}",
                 ),
@@ -346,9 +414,12 @@ COMPARISON = Kind(
             ),
         ),
         Section(
-            anchor="models", needs={"measure": MODEL}, parts=(
+            anchor="models",
+            needs={"measure": MODEL},
+            parts=(
                 Pivot(
-                    where={"measure": MODEL}, rows={"model": "arm", "run": "condition", "text": "part"},
+                    where={"measure": MODEL},
+                    rows={"model": "arm", "run": "condition", "text": "part"},
                     columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
                 ),
                 Says(differences, terminal=False, small=True),
@@ -356,4 +427,4 @@ COMPARISON = Kind(
             ),
         ),
     ),
-)  # fmt: skip
+)

@@ -26,8 +26,10 @@ WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmfu
 VERDICT_SLOTS = {"matters": 0, "harmful": 1, "unresolved": 2, "no_effect": 5, vocab.SKIPPING: 0}
 SILENCED = {vocab.SKIPPING: "skipped", "mean_ablate": "mean of its output"}
 REPLACED = {
-    "neighbour_copy": "copy of a neighbour", "neighbour_average": "mean of neighbours", "random": "random weights",
-}  # fmt: skip
+    "neighbour_copy": "copy of a neighbour",
+    "neighbour_average": "mean of neighbours",
+    "random": "random weights",
+}
 INTERVENTIONS = {**SILENCED, **REPLACED}
 INTERVENTION_SLOTS = {name: at for at, name in enumerate(INTERVENTIONS)}
 SILENCED_PARTS = {None: "Whole layer silenced", "attn": "Attention alone silenced", "mlp": "MLP alone silenced"}
@@ -39,9 +41,11 @@ BESIDE: dict[str, dict[str, Any]] = {
 }
 """What stands beside the worth of a layer, by its heading."""
 RACED = {
-    "evaluations": ("layer evaluations spent", COUNT), "evaluations_full": ("of a full sweep", COUNT),
-    "share": ("share of the full sweep", PERCENT), "looks": ("looks at the rows", COUNT),
-}  # fmt: skip
+    "evaluations": ("layer evaluations spent", COUNT),
+    "evaluations_full": ("of a full sweep", COUNT),
+    "share": ("share of the full sweep", PERCENT),
+    "looks": ("looks at the rows", COUNT),
+}
 STATISTICS = {"spearman": "Spearman", "kendall": "Kendall"}
 
 
@@ -159,8 +163,11 @@ def every_intervention(data: ReportData) -> Iterator[Score]:
 
 def _raced(data: ReportData) -> Iterator[str]:
     rows = data.rows.where(measure=vocab.RACING, layer=None)
-    facts = [f"{words}: {show.number(value)}" for metric, (words, show) in RACED.items()
-             if (value := rows.value(metric=metric)) is not None]  # fmt: skip
+    facts = [
+        f"{words}: {show.number(value)}"
+        for metric, (words, show) in RACED.items()
+        if (value := rows.value(metric=metric)) is not None
+    ]
     if facts:
         yield f"{'; '.join(facts).capitalize()}."
 
@@ -252,14 +259,25 @@ DIAGNOSIS = Kind(
     claims=True,
     sections=(
         Section(
-            anchor="verdicts", needs=lambda data: bool(worth(data)), parts=(
+            anchor="verdicts",
+            needs=lambda data: bool(worth(data)),
+            parts=(
                 Bars(
-                    name="layers", show=DIFFERENCE, derive=lambda data: worth(data).values(), series="metric",
-                    stacked=True, slots=VERDICT_SLOTS, words=lambda name: WORDS.get(name, "skipped"), rooted=True,
+                    name="layers",
+                    show=DIFFERENCE,
+                    derive=lambda data: worth(data).values(),
+                    series="metric",
+                    stacked=True,
+                    slots=VERDICT_SLOTS,
+                    words=lambda name: WORDS.get(name, "skipped"),
+                    rooted=True,
                     bent=True,
                 ),
                 Pivot(
-                    derive=layers, rows={"layer": "layer"}, note="worth", columns=(
+                    derive=layers,
+                    rows={"layer": "layer"},
+                    note="worth",
+                    columns=(
                         Column("Δ NLL without it", "worth", SIGNED),
                         Column("verdict", text=lambda rows: next(iter(rows.axis("condition")), "")),
                         Column("attention", "attention", SIGNED.but(bounds=False)),
@@ -270,7 +288,11 @@ DIAGNOSIS = Kind(
                 ),
                 Says(margin_in_words, terminal=False),
                 Pivot(
-                    name="the-verdicts-in-full", derive=decided, rows={"layer": "layer"}, folded=True, terminal=False,
+                    name="the-verdicts-in-full",
+                    derive=decided,
+                    rows={"layer": "layer"},
+                    folded=True,
+                    terminal=False,
                     columns=(
                         Column("verdict", show=lambda row: row.condition or ""),
                         Column("Δ NLL of skipping", vocab.DECISIONS, SIGNED),
@@ -282,36 +304,75 @@ DIAGNOSIS = Kind(
             ),
         ),
         Section(
-            anchor=vocab.ABLATION, needs={"measure": vocab.ABLATION, "layer": PRESENT}, parts=(
+            anchor=vocab.ABLATION,
+            needs={"measure": vocab.ABLATION, "layer": PRESENT},
+            parts=(
                 Lines(
-                    name="ablation-silenced", derive=silenced, series="metric", each="part", choices={"Task": "task"},
-                    nulls=null_name, show=DIFFERENCE, slots=INTERVENTION_SLOTS, height=260, words=named(INTERVENTIONS),
-                    legend="Interventions", nats=True, rooted=True, bent=True,
+                    name="ablation-silenced",
+                    derive=silenced,
+                    series="metric",
+                    each="part",
+                    choices={"Task": "task"},
+                    nulls=null_name,
+                    show=DIFFERENCE,
+                    slots=INTERVENTION_SLOTS,
+                    height=260,
+                    words=named(INTERVENTIONS),
+                    legend="Interventions",
+                    nats=True,
+                    rooted=True,
+                    bent=True,
                 ),
                 Lines(
-                    name="ablation-replaced", derive=replaced, series="metric", choices={"Task": "task"},
-                    nulls=null_name, show=DIFFERENCE, slots={name: INTERVENTION_SLOTS[name] for name in REPLACED},
-                    words=named(INTERVENTIONS), legend="Interventions", height=330, nats=True, rooted=True, bent=True,
+                    name="ablation-replaced",
+                    derive=replaced,
+                    series="metric",
+                    choices={"Task": "task"},
+                    nulls=null_name,
+                    show=DIFFERENCE,
+                    slots={name: INTERVENTION_SLOTS[name] for name in REPLACED},
+                    words=named(INTERVENTIONS),
+                    legend="Interventions",
+                    height=330,
+                    nats=True,
+                    rooted=True,
+                    bent=True,
                 ),
                 Pivot(
-                    name="every-intervention", derive=every_intervention, rows={"layer": "layer"}, words=str,
-                    across="condition", show=SIGNED, folded=True, terminal=False, order=lambda line: line[0],
+                    name="every-intervention",
+                    derive=every_intervention,
+                    rows={"layer": "layer"},
+                    words=str,
+                    across="condition",
+                    show=SIGNED,
+                    folded=True,
+                    terminal=False,
+                    order=lambda line: line[0],
                 ),
             ),
         ),
         Section(
-            anchor=vocab.RACING, needs={"measure": vocab.RACING, "metric": vocab.DECISIONS}, parts=(
+            anchor=vocab.RACING,
+            needs={"measure": vocab.RACING, "metric": vocab.DECISIONS},
+            parts=(
                 Bars(
-                    name="racing", of=_tokens, where={"measure": vocab.RACING, "metric": vocab.DECISIONS},
-                    series="metric", stacked=True, slots=VERDICT_SLOTS, words=lambda name: WORDS[name],
-                    show=Show(axis="tokens spent"), height=320,
+                    name="racing",
+                    of=_tokens,
+                    where={"measure": vocab.RACING, "metric": vocab.DECISIONS},
+                    series="metric",
+                    stacked=True,
+                    slots=VERDICT_SLOTS,
+                    words=lambda name: WORDS[name],
+                    show=Show(axis="tokens spent"),
+                    height=320,
                 ),
                 Says(_raced, terminal=False),
             ),
         ),
         Section(
             anchor=vocab.ORDER,
-            needs=lambda data: any(record.family == vocab.ORDER for record in data.plans) and any(orders(data)), parts=(
+            needs=lambda data: any(record.family == vocab.ORDER for record in data.plans) and any(orders(data)),
+            parts=(
                 Says(_moved, terminal=False),
                 Dots(name="diagnosis-order", derive=orders, series="condition", show=DIFFERENCE, legend="Orders"),
             ),
@@ -323,21 +384,42 @@ DIAGNOSIS = Kind(
         STRUCTURE_SECTION,
         PROXIES_SECTION,
         Section(
-            anchor=vocab.AGREEMENT, parts=(
+            anchor=vocab.AGREEMENT,
+            parts=(
                 Heat(
-                    name="agreement", derive=agreements, x="arm", y="against", choices={"Correlation": "condition"},
-                    diverging=True, most=1.0, across="", cell_words=lambda name: label(str(name)), numbers=True,
-                    number=_agreement, words=str,
+                    name="agreement",
+                    derive=agreements,
+                    x="arm",
+                    y="against",
+                    choices={"Correlation": "condition"},
+                    diverging=True,
+                    most=1.0,
+                    across="",
+                    cell_words=lambda name: label(str(name)),
+                    numbers=True,
+                    number=_agreement,
+                    words=str,
                 ),
             ),
         ),
         Section(
-            anchor=vocab.PRUNING, parts=(
+            anchor=vocab.PRUNING,
+            parts=(
                 Lines(
-                    name="pruning", derive=pruned, series="arm", x="amount", nulls=str, across="layers dropped jointly",
-                    at="{} layers dropped", show=DIFFERENCE, height=440, rooted=True, legend="Scores", nats=True,
+                    name="pruning",
+                    derive=pruned,
+                    series="arm",
+                    x="amount",
+                    nulls=str,
+                    across="layers dropped jointly",
+                    at="{} layers dropped",
+                    show=DIFFERENCE,
+                    height=440,
+                    rooted=True,
+                    legend="Scores",
+                    nats=True,
                 ),
             ),
         ),
     ),
-)  # fmt: skip
+)

@@ -28,10 +28,12 @@ RECOVERED = {
     "area": ("Loss above the undamaged twin, summed over training", Show(axis="nat-steps"), "censored"),
     "steps": ("Steps to recover", Show(axis="steps"), "censored"),
     "steps_to_untouched": (
-        "Steps back to the loss before damage, as published", Show(axis="steps"), "censored_untouched",
+        "Steps back to the loss before damage, as published",
+        Show(axis="steps"),
+        "censored_untouched",
     ),
     "initial_damage": ("Damage at the start", DIFFERENCE, ""),
-}  # fmt: skip
+}
 """What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
 RANKED = ("block_influence", "angular", "gate_sensitivity", "gate_gradient", "taylor")
@@ -81,28 +83,52 @@ def _correlation(metric: str) -> Column:
 
 
 RECOVERY_SECTION = Section(
-    anchor=vocab.RECOVERY, needs={"measure": vocab.RECOVERY, "layer": PRESENT}, parts=(
-        Beside((
-            *(
-                Lines(
-                    name=f"recovery-{metric}", title=f"{title}, by layer", derive=treated, words=str,
-                    where={"metric": metric, "layer": PRESENT}, choices={"Damage": "condition"}, nulls=null_name,
-                    show=show, hollow=lambda row: row.amount == 1.0, height=330,
-                )
-                for metric, (title, show, _) in RECOVERED.items()
-            ),
-            Scatter(
-                name="recovery-ablation", words=str, derive=beside_skipping, choices={"Damage": "condition"},
-                across={"metric": vocab.SKIPPING}, upwards={"metric": "area"}, show_across=SKIPPED,
-                show=Show(axis="area, nat-steps"), numbered=True, hollow=lambda row: row.amount == 1.0, height=330,
-            ),
-        )),
+    anchor=vocab.RECOVERY,
+    needs={"measure": vocab.RECOVERY, "layer": PRESENT},
+    parts=(
+        Beside(
+            (
+                *(
+                    Lines(
+                        name=f"recovery-{metric}",
+                        title=f"{title}, by layer",
+                        derive=treated,
+                        words=str,
+                        where={"metric": metric, "layer": PRESENT},
+                        choices={"Damage": "condition"},
+                        nulls=null_name,
+                        show=show,
+                        hollow=lambda row: row.amount == 1.0,
+                        height=330,
+                    )
+                    for metric, (title, show, _) in RECOVERED.items()
+                ),
+                Scatter(
+                    name="recovery-ablation",
+                    words=str,
+                    derive=beside_skipping,
+                    choices={"Damage": "condition"},
+                    across={"metric": vocab.SKIPPING},
+                    upwards={"metric": "area"},
+                    show_across=SKIPPED,
+                    show=Show(axis="area, nat-steps"),
+                    numbered=True,
+                    hollow=lambda row: row.amount == 1.0,
+                    height=330,
+                ),
+            )
+        ),
         Pivot(
-            name="does-recovery-follow", derive=treated, where={"layer": None}, rows={"damage": "condition"},
-            columns=(_correlation("spearman"), _correlation("spearman_given_damage")), terminal=False, folded=True,
+            name="does-recovery-follow",
+            derive=treated,
+            where={"layer": None},
+            rows={"damage": "condition"},
+            columns=(_correlation("spearman"), _correlation("spearman_given_damage")),
+            terminal=False,
+            folded=True,
         ),
     ),
-)  # fmt: skip
+)
 
 
 def typical(data: ReportData) -> Iterator[Score]:
@@ -146,17 +172,26 @@ class Fan(Mark):
         describe = hover_text(self.at, "nats per token", data.level, nats=True)
         for layer, of in sorted(own.by("layer").items()):
             colour, curve = depth_colour(layer, data.depth), sorted(of, key=lambda row: row.amount or 0.0)
-            traces.append(scatter(
-                x=[row.amount for row in curve], y=[row.value for row in curve], mode="lines+markers",
-                error_y=whiskers(curve, faded(colour, 0.35), thickness=1), line={"color": colour, "width": 1.6},
-                marker={"color": colour, "size": 4}, name=f"layer {layer}",
-                text=[describe(f"layer {layer}", row.amount or 0.0, row) for row in curve],
-            ))  # fmt: skip
+            traces.append(
+                scatter(
+                    x=[row.amount for row in curve],
+                    y=[row.value for row in curve],
+                    mode="lines+markers",
+                    error_y=whiskers(curve, faded(colour, 0.35), thickness=1),
+                    line={"color": colour, "width": 1.6},
+                    marker={"color": colour, "size": 4},
+                    name=f"layer {layer}",
+                    text=[describe(f"layer {layer}", row.amount or 0.0, row) for row in curve],
+                )
+            )
         axis = size_axis(own.axis("amount")) if self.sizes else {}
         return framed(
-            self.height or 260, traces, x={"showgrid": False, **axis}, y={"range": common_span(measured)},
+            self.height or 260,
+            traces,
+            x={"showgrid": False, **axis},
+            y={"range": common_span(measured)},
             margin={"l": 34, "r": 8, "t": 6, "b": 24},
-        )  # fmt: skip
+        )
 
 
 def _members(data: ReportData) -> Iterator[str]:
@@ -172,20 +207,34 @@ def manipulations(data: ReportData) -> Iterator[Part]:
         name for name in data.rows.where(measure=vocab.MANIPULATION).axis("condition") if name != vocab.GATE
     )
     yield Lines(
-        name="manipulation", derive=typical, x="amount", series="condition", nulls=null_name, show=DIFFERENCE,
-        sizes=True, named=True, nats=True, across="size of the change, ‖ΔW‖ / ‖W‖", at="size {}, median of the layers",
-        rooted=True, bent=True,
-    )  # fmt: skip
+        name="manipulation",
+        derive=typical,
+        x="amount",
+        series="condition",
+        nulls=null_name,
+        show=DIFFERENCE,
+        sizes=True,
+        named=True,
+        nats=True,
+        across="size of the change, ‖ΔW‖ / ‖W‖",
+        at="size {}, median of the layers",
+        rooted=True,
+        bent=True,
+    )
     if strategies:
         yield Fan(
-            name="manipulation-layers", each="condition", sizes=True, rooted=True, bent=True,
+            name="manipulation-layers",
+            each="condition",
+            sizes=True,
+            rooted=True,
+            bent=True,
             where={"measure": vocab.MANIPULATION, "part": None, "condition": strategies},
-        )  # fmt: skip
+        )
     yield Fan(name="gate", derive=gated, each="part", words=str, at="α = {}", rooted=True, bent=True)
     yield Says(_members, terminal=False)
     yield replace(
-        joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True,
-    )  # fmt: skip
+        joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True
+    )
 
 
 MANIPULATION_SECTION = Section(anchor=vocab.MANIPULATION, parts=manipulations)
@@ -243,43 +292,80 @@ def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
 
 def _by_halves(name: str, metric: str, title: str, show: Show, **fields: Any) -> Lines:
     return Lines(
-        name=name, title=title, derive=of_halves(vocab.PROXIES, metric), series="part", words=str, nulls=null_name,
-        show=show, named=True, **fields,
-    )  # fmt: skip
+        name=name,
+        title=title,
+        derive=of_halves(vocab.PROXIES, metric),
+        series="part",
+        words=str,
+        nulls=null_name,
+        show=show,
+        named=True,
+        **fields,
+    )
 
 
 PROXIES_SECTION = Section(
-    anchor=vocab.PROXIES, parts=(
+    anchor=vocab.PROXIES,
+    parts=(
         Says(recommendation, terminal=False),
-        Beside((
-            Lines(
-                name="proxies-influence", where={"measure": vocab.PROXIES, "metric": "block_influence"},
-                nulls=null_name, show=Show(axis="1 − cosine"),
-            ),
-            Heat(
-                name="proxies-angular", y="amount", where={"measure": vocab.PROXIES, "metric": "angular_distance"},
-                across="first layer", down="number of layers", cell_words=lambda value: f"{value:g}", least=0.0,
-                upwards=True, height=340,
-            ),
-            _by_halves(
-                "proxies-sensitivity", "gate_sensitivity",
-                "Gate sensitivity: how much the loss of a window hangs on each layer", Show(axis="mean |∂L/∂α|"),
-            ),
-            _by_halves(
-                "proxies-gradient", "gate_gradient", "Gate gradient: first-order effect of skipping", DIFFERENCE,
-                nats=True, rooted=True,
-            ),
-            Scatter(
-                name="proxies-skip", derive=gates_beside_skipping, choices={"Part": "part"}, words=str,
-                across={"metric": vocab.SKIPPING}, upwards={"metric": "gate_gradient"}, show_across=SKIPPED,
-                show=Show(axis="gate gradient"), equal=True, numbered=True, height=340,
-            ),
-            Lines(name="proxies-taylor", nulls=null_name, where={"measure": vocab.PROXIES, "metric": "taylor"}),
-            Lines(
-                name="proxies-lens", nulls=null_name, where={"measure": vocab.PROXIES, "metric": vocab.LOGIT_LENS},
-                x="amount", across="hidden state", at="hidden state {}", show=NATS.but(axis="NLL (nats per token)"),
-            ),
-        )),
+        Beside(
+            (
+                Lines(
+                    name="proxies-influence",
+                    where={"measure": vocab.PROXIES, "metric": "block_influence"},
+                    nulls=null_name,
+                    show=Show(axis="1 − cosine"),
+                ),
+                Heat(
+                    name="proxies-angular",
+                    y="amount",
+                    where={"measure": vocab.PROXIES, "metric": "angular_distance"},
+                    across="first layer",
+                    down="number of layers",
+                    cell_words=lambda value: f"{value:g}",
+                    least=0.0,
+                    upwards=True,
+                    height=340,
+                ),
+                _by_halves(
+                    "proxies-sensitivity",
+                    "gate_sensitivity",
+                    "Gate sensitivity: how much the loss of a window hangs on each layer",
+                    Show(axis="mean |∂L/∂α|"),
+                ),
+                _by_halves(
+                    "proxies-gradient",
+                    "gate_gradient",
+                    "Gate gradient: first-order effect of skipping",
+                    DIFFERENCE,
+                    nats=True,
+                    rooted=True,
+                ),
+                Scatter(
+                    name="proxies-skip",
+                    derive=gates_beside_skipping,
+                    choices={"Part": "part"},
+                    words=str,
+                    across={"metric": vocab.SKIPPING},
+                    upwards={"metric": "gate_gradient"},
+                    show_across=SKIPPED,
+                    show=Show(axis="gate gradient"),
+                    equal=True,
+                    numbered=True,
+                    height=340,
+                ),
+                Lines(name="proxies-taylor", nulls=null_name, where={"measure": vocab.PROXIES, "metric": "taylor"}),
+                Lines(
+                    name="proxies-lens",
+                    nulls=null_name,
+                    where={"measure": vocab.PROXIES, "metric": vocab.LOGIT_LENS},
+                    x="amount",
+                    across="hidden state",
+                    at="hidden state {}",
+                    show=NATS.but(axis="NLL (nats per token)"),
+                ),
+            )
+        ),
         Says(_price, terminal=False),
     ),
-)  # fmt: skip
+)

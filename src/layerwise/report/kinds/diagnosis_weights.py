@@ -21,18 +21,23 @@ HALVES = {None: "whole layer", "attn": "attention", "mlp": "MLP"}
 INDEPENDENT = -0.5
 """The correlation of successive differences of independent layers of equal norm."""
 LAG_STRUCTURE = {
-    "smooth": "smooth", "no_lag_structure": "no lag structure", "oscillating": "oscillating",
+    "smooth": "smooth",
+    "no_lag_structure": "no lag structure",
+    "oscillating": "oscillating",
     "unresolved": "not resolvable",
-}  # fmt: skip
+}
 HELD_OUT = {"heldout_rows_r2": "held-out rows", "heldout_layers_r2": "held-out layers"}
 SHARED = {
-    "subspace": "Singular subspaces, stream side", "subspace_units": "Singular subspaces, unit side",
+    "subspace": "Singular subspaces, stream side",
+    "subspace_units": "Singular subspaces, unit side",
     "docs": "Similarity of units (DOCS)",
-}  # fmt: skip
+}
 OF_WEIGHTS = {
-    "norm": "Frobenius norm", "spectral_exponent": "Spectral exponent", "effective_rank": "Effective rank",
+    "norm": "Frobenius norm",
+    "spectral_exponent": "Spectral exponent",
+    "effective_rank": "Effective rank",
     "outlier_ratio": "Outlier ratio",
-}  # fmt: skip
+}
 OF_STATES = {
     "output_ratio": "What is added, against the state it is added to",
     "sink_strength": "Attention on the sink token",
@@ -138,12 +143,18 @@ def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str]
     """A table of layers that were changed together: what that costs, and what they cost one by one."""
     signed = SIGNED
     return Pivot(
-        rows={what: "condition", size: "amount"}, words=words, order=_set_order, terminal=False,
-        where={"measure": vocab.CONTRAST, "claim": claim, "amount": PRESENT}, columns=(
-            Column("together (nats)", "joint", signed), Column("one by one, added up", "singles", signed),
-            Column("more together", "excess", signed), Column("share that single costs leave", text=_share),
+        rows={what: "condition", size: "amount"},
+        words=words,
+        order=_set_order,
+        terminal=False,
+        where={"measure": vocab.CONTRAST, "claim": claim, "amount": PRESENT},
+        columns=(
+            Column("together (nats)", "joint", signed),
+            Column("one by one, added up", "singles", signed),
+            Column("more together", "excess", signed),
+            Column("share that single costs leave", text=_share),
         ),
-    )  # fmt: skip
+    )
 
 
 def written(value: object) -> str:
@@ -160,81 +171,157 @@ def measured(measure: str, metrics: Iterable[str]) -> Callable[[ReportData], boo
 def by_type(name: str, metric: str, title: str, measure: str, **fields: object) -> Lines:
     """A line by depth for a type of weights to choose, over its nulls."""
     return Lines(
-        name=name, title=title, derive=of_types(measure, metric), choices={"Tensor type": "part"}, words=str,
-        nulls=null_name, **fields,  # type: ignore[arg-type]
-    )  # fmt: skip
+        name=name,
+        title=title,
+        derive=of_types(measure, metric),
+        choices={"Tensor type": "part"},
+        words=str,
+        nulls=null_name,
+        **fields,  # type: ignore[arg-type]
+    )
 
 
 DELTAS_SECTION = Section(
-    anchor=vocab.DELTAS, needs={"measure": vocab.DELTAS, "metric": "correlation"}, parts=(
+    anchor=vocab.DELTAS,
+    needs={"measure": vocab.DELTAS, "metric": "correlation"},
+    parts=(
         Says(lag_structure, terminal=False),
-        Beside((
-            by_type("deltas-correlation", "correlation", "Correlation of weight differences, by lag", vocab.DELTAS,
-                    x="amount", across="lag", at="lag {}", show=Show(axis="correlation", reference=INDEPENDENT)),
-            by_type("deltas-covariance", "autocovariance", "Autocovariance over depth, by lag", vocab.DELTAS,
-                    x="amount", across="lag", at="lag {}", show=Show(axis="autocovariance")),
-        )),
+        Beside(
+            (
+                by_type(
+                    "deltas-correlation",
+                    "correlation",
+                    "Correlation of weight differences, by lag",
+                    vocab.DELTAS,
+                    x="amount",
+                    across="lag",
+                    at="lag {}",
+                    show=Show(axis="correlation", reference=INDEPENDENT),
+                ),
+                by_type(
+                    "deltas-covariance",
+                    "autocovariance",
+                    "Autocovariance over depth, by lag",
+                    vocab.DELTAS,
+                    x="amount",
+                    across="lag",
+                    at="lag {}",
+                    show=Show(axis="autocovariance"),
+                ),
+            )
+        ),
         Levels(name="deltas-types", derive=_at_lag_one, show=Show(axis="correlation at lag 1", reference=INDEPENDENT)),
     ),
-)  # fmt: skip
+)
 
 PREDICTION_SECTION = Section(
-    anchor=vocab.PREDICTABILITY, parts=(
-        Beside((
-            Levels(
-                name="predictability-r2", derive=explained, series="arm", choices={"Held out": "condition"}, words=str,
-                show=R2, floor=FLOOR, slots={**dict.fromkeys(HELD_OUT.values(), 0), "in sample": 1},
-            ),
-            Lines(
-                name="predictability-depth", derive=explained_by_depth, series="arm", choices={"Held out": "condition"},
-                words=str, show=R2, nulls=null_name, height=310, slots=dict.fromkeys(HELD_OUT.values(), 0),
-            ),
-        )),
+    anchor=vocab.PREDICTABILITY,
+    parts=(
+        Beside(
+            (
+                Levels(
+                    name="predictability-r2",
+                    derive=explained,
+                    series="arm",
+                    choices={"Held out": "condition"},
+                    words=str,
+                    show=R2,
+                    floor=FLOOR,
+                    slots={**dict.fromkeys(HELD_OUT.values(), 0), "in sample": 1},
+                ),
+                Lines(
+                    name="predictability-depth",
+                    derive=explained_by_depth,
+                    series="arm",
+                    choices={"Held out": "condition"},
+                    words=str,
+                    show=R2,
+                    nulls=null_name,
+                    height=310,
+                    slots=dict.fromkeys(HELD_OUT.values(), 0),
+                ),
+            )
+        ),
         Levels(
             name="predictability-norms",
             derive=lambda data: Rows(of_types(vocab.PREDICTABILITY, "norm_r2")(data)).where(layer=None),
-            show=Show(axis="R² of a layer's norm"), floor=FLOOR,
+            show=Show(axis="R² of a layer's norm"),
+            floor=FLOOR,
         ),
-        Beside(tuple(
-            Lines(
-                name=f"predictability-{metric}", title=title, derive=shared(metric), choices={"Tensor type": "part"},
-                words=str, nulls=null_name, across="", at="layer {} and the next", height=240,
+        Beside(
+            tuple(
+                Lines(
+                    name=f"predictability-{metric}",
+                    title=title,
+                    derive=shared(metric),
+                    choices={"Tensor type": "part"},
+                    words=str,
+                    nulls=null_name,
+                    across="",
+                    at="layer {} and the next",
+                    height=240,
+                )
+                for metric, title in SHARED.items()
             )
-            for metric, title in SHARED.items()
-        )),
-        Beside((
-            Lines(
-                name="predictability-use", show=DIFFERENCE, rooted=True,
-                where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "layer": PRESENT},
-                nulls=null_name, nats=True,
-            ),
-            Lines(
-                name="predictability-sets", show=DIFFERENCE,
-                where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "condition": "set"},
-                x="amount", nulls=null_name, across="layers predicted jointly", at="{} layers predicted", rooted=True,
-                nats=True,
-            ),
-        )),
+        ),
+        Beside(
+            (
+                Lines(
+                    name="predictability-use",
+                    show=DIFFERENCE,
+                    rooted=True,
+                    where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "layer": PRESENT},
+                    nulls=null_name,
+                    nats=True,
+                ),
+                Lines(
+                    name="predictability-sets",
+                    show=DIFFERENCE,
+                    where={"measure": vocab.PREDICTABILITY, "metric": "predicted_weight_loss", "condition": "set"},
+                    x="amount",
+                    nulls=null_name,
+                    across="layers predicted jointly",
+                    at="{} layers predicted",
+                    rooted=True,
+                    nats=True,
+                ),
+            )
+        ),
         replace(
-            joint_costs("error_accumulation", "predicted layers", "how many", written), folded=True, note="joint",
+            joint_costs("error_accumulation", "predicted layers", "how many", written),
+            folded=True,
+            note="joint",
             title="Many predicted layers together",
         ),
     ),
-)  # fmt: skip
+)
 
 STRUCTURE_SECTION = Section(
-    anchor=vocab.STRUCTURE, needs=measured(vocab.STRUCTURE, (*OF_WEIGHTS, *OF_STATES)), parts=(
-        Beside(tuple(
-            by_type(f"structure-{metric}", metric, f"{title} by depth", vocab.STRUCTURE, height=230)
-            for metric, title in OF_WEIGHTS.items()
-        )),
-        Beside(tuple(
-            Lines(
-                name=f"structure-{metric}", title=f"{title}, by depth", derive=of_halves(vocab.STRUCTURE, metric),
-                series="part", words=str, nulls=null_name, show=Show(axis="ratio"), height=320, named=True,
+    anchor=vocab.STRUCTURE,
+    needs=measured(vocab.STRUCTURE, (*OF_WEIGHTS, *OF_STATES)),
+    parts=(
+        Beside(
+            tuple(
+                by_type(f"structure-{metric}", metric, f"{title} by depth", vocab.STRUCTURE, height=230)
+                for metric, title in OF_WEIGHTS.items()
             )
-            for metric, title in OF_STATES.items()
-        )),
+        ),
+        Beside(
+            tuple(
+                Lines(
+                    name=f"structure-{metric}",
+                    title=f"{title}, by depth",
+                    derive=of_halves(vocab.STRUCTURE, metric),
+                    series="part",
+                    words=str,
+                    nulls=null_name,
+                    show=Show(axis="ratio"),
+                    height=320,
+                    named=True,
+                )
+                for metric, title in OF_STATES.items()
+            )
+        ),
         Says(lambda data: (), note="twin"),
     ),
-)  # fmt: skip
+)

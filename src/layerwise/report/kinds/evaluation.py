@@ -77,9 +77,17 @@ def _by(name: str, condition: str) -> Pivot:
         return f"{most:,}" if most else ABSENT
 
     return Pivot(
-        name=name, derive=accuracies, rows={condition: "task"}, columns=(Column("pairs", text=counted),), across="arm",
-        show=RIGHT, split="measure", words=suite_name, folded=True, terminal=False,
-    )  # fmt: skip
+        name=name,
+        derive=accuracies,
+        rows={condition: "task"},
+        columns=(Column("pairs", text=counted),),
+        across="arm",
+        show=RIGHT,
+        split="measure",
+        words=suite_name,
+        folded=True,
+        terminal=False,
+    )
 
 
 def task_metrics(data: ReportData) -> list[tuple[str, str, str]]:
@@ -222,20 +230,38 @@ def _curve_marks(data: ReportData, suite: str) -> Beside:
     tasks = tuple(heading(view) for view in first.views if view[0] != ALL and view[2] == NORMALISED)
     colours = series_slots(strategies(data))
     look: dict[str, Any] = {
-        "derive": partial(curves, suite=suite), "x": "amount", "across": "layers affected", "at": "{}", "nulls": str,
-        "series": "condition", "slots": lambda names: {name: colours.get(name, 0) for name in names}, "faint": "seed",
-        "words": lambda name: label(str(name)), "show": SCORE,
-    }  # fmt: skip
-    return Beside((
-        Lines(
-            name=f"{PLANS}-{suite}", title=f"{TASKS[suite]} by the number of layers affected", legend="Strategies",
-            choices={"Arm": "arm", "Family": "part", "Score": "task"}, height=460, note="curves", **look,
-        ),
-        Lines(
-            name=f"{PLANS}-{suite}-task", title="Task by task", each="task", height=SMALL,
-            where={"arm": first.arm, "part": family, "task": tasks if len(tasks) > 1 else ()}, **look,
-        ),
-    ))  # fmt: skip
+        "derive": partial(curves, suite=suite),
+        "x": "amount",
+        "across": "layers affected",
+        "at": "{}",
+        "nulls": str,
+        "series": "condition",
+        "slots": lambda names: {name: colours.get(name, 0) for name in names},
+        "faint": "seed",
+        "words": lambda name: label(str(name)),
+        "show": SCORE,
+    }
+    return Beside(
+        (
+            Lines(
+                name=f"{PLANS}-{suite}",
+                title=f"{TASKS[suite]} by the number of layers affected",
+                legend="Strategies",
+                choices={"Arm": "arm", "Family": "part", "Score": "task"},
+                height=460,
+                note="curves",
+                **look,
+            ),
+            Lines(
+                name=f"{PLANS}-{suite}-task",
+                title="Task by task",
+                each="task",
+                height=SMALL,
+                where={"arm": first.arm, "part": family, "task": tasks if len(tasks) > 1 else ()},
+                **look,
+            ),
+        )
+    )
 
 
 def plan_table(data: ReportData, suite: str, arm: str) -> Table:
@@ -345,11 +371,18 @@ EVALUATION = Kind(
     sections=(
         Section(anchor=PLANS, needs={"measure": FINE_TUNED, "plan": PRESENT}, parts=_plan_parts),
         Section(
-            anchor="pairs", needs=lambda data: bool(data.rows.where(measure=suites(data), metric="accuracy")),
+            anchor="pairs",
+            needs=lambda data: bool(data.rows.where(measure=suites(data), metric="accuracy")),
             parts=lambda data: (
                 Dots(
-                    name="suite", derive=pair_rows, each="measure", series="arm", arms=arms, words=suite_name,
-                    legend="Arms", show=RIGHT,
+                    name="suite",
+                    derive=pair_rows,
+                    each="measure",
+                    series="arm",
+                    arms=arms,
+                    words=suite_name,
+                    legend="Arms",
+                    show=RIGHT,
                 ),
                 Says(suite_findings, terminal=not data.rows.where(measure="masked_lm")),
                 Tabled(name="suites", table=suite_table, folded=True, terminal=False),
@@ -359,19 +392,35 @@ EVALUATION = Kind(
             ),
         ),
         Section(
-            anchor="glue", needs={"measure": FINE_TUNED, "plan": None}, parts=(
+            anchor="glue",
+            needs={"measure": FINE_TUNED, "plan": None},
+            parts=(
                 Dots(
-                    name="taught", derive=_in_one_figure, each="measure", series="arm", arms=arms, words=suite_name,
-                    legend="Arms", show=SCORE, chance=CHANCE, from_zero=True,
+                    name="taught",
+                    derive=_in_one_figure,
+                    each="measure",
+                    series="arm",
+                    arms=arms,
+                    words=suite_name,
+                    legend="Arms",
+                    show=SCORE,
+                    chance=CHANCE,
+                    from_zero=True,
                 ),
                 Pivot(
-                    name="tasks", derive=taught, rows={"task": "task", "metric": "metric"}, across="arm",
-                    columns=(Column("chance", show=THREE, where={"against": CHANCE}),), split="measure",
-                    words=suite_name, folded=True, terminal=False,
+                    name="tasks",
+                    derive=taught,
+                    rows={"task": "task", "metric": "metric"},
+                    across="arm",
+                    columns=(Column("chance", show=THREE, where={"against": CHANCE}),),
+                    split="measure",
+                    words=suite_name,
+                    folded=True,
+                    terminal=False,
                 ),
                 Says(_remarks, terminal=False),
                 Says(noted(*(suite for suite in FINE_TUNED if suite != "glue")), terminal=False),
             ),
         ),
     ),
-)  # fmt: skip
+)

@@ -16,10 +16,13 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 ARMS: Mapping[str, str] = {
-    vocab.IDENTITY: "as trained", "skip": "layers skipped", vocab.PARALLEL: "parallel, in turn",
-    vocab.FUSED: "parallel, fused", "looped": "looped",
+    vocab.IDENTITY: "as trained",
+    "skip": "layers skipped",
+    vocab.PARALLEL: "parallel, in turn",
+    vocab.FUSED: "parallel, fused",
+    "looped": "looped",
     "healed": "pruned and healed",
-}  # fmt: skip
+}
 """The arms in reading order, as they are called."""
 
 SLOTS = {vocab.IDENTITY: 5, "skip": 0, vocab.PARALLEL: 4, vocab.FUSED: 1, "looped": 2, "healed": 8}
@@ -78,9 +81,10 @@ def findings(data: ReportData) -> Iterator[str]:
         texts = [_what_would_resolve(data, row) for row in verdicts.where(metric=vocab.UNRESOLVED)]
         rounds, others = (sum(words in text for text in texts) for words in (MORE_ROUNDS, NOTHING_AS_QUICK))
         counts = {
-            "for want of rounds, or of a quieter machine": rounds, "for want of text": len(texts) - rounds - others,
+            "for want of rounds, or of a quieter machine": rounds,
+            "for want of text": len(texts) - rounds - others,
             "for want of anything as quick beside them": others,
-        }  # fmt: skip
+        }
         if texts:
             yield "not resolvable: " + ", ".join(f"{count} {why}" for why, count in counts.items() if count) + "."
 
@@ -175,19 +179,36 @@ FRONTIER_KIND = Kind(
     following=_following,
     sections=(
         Section(
-            anchor=vocab.FRONTIER, needs=lambda data: bool(_points(data)), parts=(
+            anchor=vocab.FRONTIER,
+            needs=lambda data: bool(_points(data)),
+            parts=(
                 Scatter(
-                    name=vocab.FRONTIER, derive=drawn, point="plan", across={"metric": vocab.MILLISECONDS},
-                    upwards={"metric": vocab.DELTA}, series="arm", words=named(ARMS), at="{}", slots=SLOTS,
-                    legend="Arms", choices={"Phase": "condition"},
-                    show_across=NUMBER.but(axis="milliseconds of a pass"), show=DIFFERENCE, height=520, rooted=True,
-                    bent=True, styles={arm: Style(front=True, size=12 if arm == vocab.IDENTITY else 9) for arm in ARMS},
+                    name=vocab.FRONTIER,
+                    derive=drawn,
+                    point="plan",
+                    across={"metric": vocab.MILLISECONDS},
+                    upwards={"metric": vocab.DELTA},
+                    series="arm",
+                    words=named(ARMS),
+                    at="{}",
+                    slots=SLOTS,
+                    legend="Arms",
+                    choices={"Phase": "condition"},
+                    show_across=NUMBER.but(axis="milliseconds of a pass"),
+                    show=DIFFERENCE,
+                    height=520,
+                    rooted=True,
+                    bent=True,
+                    styles={arm: Style(front=True, size=12 if arm == vocab.IDENTITY else 9) for arm in ARMS},
                 ),
                 Says(findings),
                 Says(every_verdict, name="every-parallel-plan-beside", terminal=False, folded=True),
                 Pivot(
-                    derive=timed, split="condition", rows={"arm": "arm", "kind": "part", "plan": "plan"},
-                    words=named(ARMS), columns=(
+                    derive=timed,
+                    split="condition",
+                    rows={"arm": "arm", "kind": "part", "plan": "plan"},
+                    words=named(ARMS),
+                    columns=(
                         Column("ms", vocab.MILLISECONDS),
                         Column("nats per token", vocab.DELTA, DIFFERENCE, {"task": vocab.REPORT}),
                         Column("verdict", text=_verdict_cell),
@@ -197,4 +218,4 @@ FRONTIER_KIND = Kind(
             ),
         ),
     ),
-)  # fmt: skip
+)

@@ -54,11 +54,12 @@ class LossByCost(Mark):
         ]
         frontier = rows.where(arm=FRONTIER)
         return frame.framed(
-            460, [*traces, *(_ends(frontier, axis) if frontier else ())],
+            460,
+            [*traces, *(_ends(frontier, axis) if frontier else ())],
             x={"title": axis, "range": costs, "exponentformat": "SI" if axis == vocab.TOKENS else "power"},
             y={"title": VALIDATION, "range": _in_sight(rows, costs) if late else None, "zeroline": False},
             margin={"l": 48, "r": 16, "t": 8, "b": 44},
-        )  # fmt: skip
+        )
 
     def colours(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
         """Those of the arms; the frontier is grey."""
@@ -97,12 +98,18 @@ def _line(rows: Rows, across: str, line: Mapping[str, Any], marker: Mapping[str,
     arm = escape(str(rows[0].arm))
     seeds = ["" if row.low is None else ", mean and range of the seeds" for row in rows]
     return frame.scatter(
-        x=[row.amount or 0.0 for row in rows], y=[row.value for row in rows], mode="lines+markers", line=line,
-        marker=marker, legendgroup=str(rows[0].arm), name=arm, text=[
+        x=[row.amount or 0.0 for row in rows],
+        y=[row.value for row in rows],
+        mode="lines+markers",
+        line=line,
+        marker=marker,
+        legendgroup=str(rows[0].arm),
+        name=arm,
+        text=[
             f"<b>{arm}</b>, {large(row.amount or 0.0)} {across}<br>{frame.interval(row)}{more}"
             for row, more in zip(rows, seeds, strict=True)
         ],
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,24 +130,30 @@ class StepTimes(Mark):
         arms = [_phases([pair for pair in pairs if pair[1].arm == arm], slots[arm]) for arm in rows.axis("arm")]
         reach = frame.limits(x for x, _ in pairs)
         return frame.framed(
-            380, [allowed, frame.diagonal(0.0, top, "as predicted"), *arms],
+            380,
+            [allowed, frame.diagonal(0.0, top, "as predicted"), *arms],
             x={"title": "predicted, FLOPs of a step as a share of uniform's", "range": reach},
             y={"title": "measured, time of a step", "range": frame.common_span(row for _, row in pairs)},
             margin={"l": 48, "r": 16, "t": 8, "b": 44},
-        )  # fmt: skip
+        )
 
 
 def _phases(pairs: Sequence[tuple[float, Score]], slot: int) -> Trace:
     (colour, _, symbol), arm = frame.series_style(slot), str(pairs[0][1].arm)
     return frame.scatter(
-        x=[x for x, _ in pairs], y=[row.value for _, row in pairs], mode="markers",
+        x=[x for x, _ in pairs],
+        y=[row.value for _, row in pairs],
+        mode="markers",
         error_y=frame.whiskers((row for _, row in pairs), colour, thickness=1.5),
-        marker={"color": colour, "symbol": symbol, "size": 9}, legendgroup=arm, name=escape(arm), text=[
+        marker={"color": colour, "symbol": symbol, "size": 9},
+        legendgroup=arm,
+        name=escape(arm),
+        text=[
             f"<b>{escape(arm)}</b>, {escape(str(row.condition))}<br>predicted {fixed(x, 3)},"
             f" measured {frame.interval(row)}"
             for x, row in pairs
         ],
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -162,19 +175,30 @@ class DepthByTime(Mark):
         step = next(each for each in count(1) if each * thick >= LEGIBLE or each >= len(parts))
         ticks = [at for at, part in enumerate(parts) if isinstance(part, str) or part % step == 0]
         grid = frame.heatmap(
-            x=[0, *(phase.end for phase in spent)], y=list(range(len(parts))), zmin=0, zmax=1, xgap=1, ygap=1,
+            x=[0, *(phase.end for phase in spent)],
+            y=list(range(len(parts))),
+            zmin=0,
+            zmax=1,
+            xgap=1,
+            ygap=1,
             z=[[of.get(part) for of in spent.values()] for part in parts],
             text=[[_hover(phase, part, of.get(part)) for phase, of in spent.items()] for part in parts],
             colorscale=frame.colour_scale(VIRIDIS),
             colorbar={"thickness": 9, "outlinewidth": 0, "tickvals": list(THIRDS), "ticktext": list(THIRDS.values())},
-        )  # fmt: skip
+        )
         return frame.framed(
-            round(AROUND + thick * len(parts)), [grid], showlegend=False,
+            round(AROUND + thick * len(parts)),
+            [grid],
+            showlegend=False,
             x={"title": "step", "range": [0, max(row.amount or 0 for row in all_rows)], "showgrid": False},
-            y={"tickvals": ticks, "ticktext": [str(parts[at]) for at in ticks], "showgrid": False,
-               "range": [len(parts) - 0.5, -0.5]},
+            y={
+                "tickvals": ticks,
+                "ticktext": [str(parts[at]) for at in ticks],
+                "showgrid": False,
+                "range": [len(parts) - 0.5, -0.5],
+            },
             margin={"l": 64, "r": 8, "t": 8, "b": 44},
-        )  # fmt: skip
+        )
 
 
 def _hover(phase: growth.PhaseSteps, part: int | str, share: float | None) -> str:
@@ -252,39 +276,63 @@ def _differing(data: ReportData) -> list[str]:
 def _verdict_parts(data: ReportData) -> Iterable[Part]:
     terms = next(iter(tables.from_uniform(data).axis("condition")), vocab.FLOPS)
     yield Dots(
-        name="differences", each="condition", y="part", derive=tables.from_uniform, series="arm", arms=_all_arms,
+        name="differences",
+        each="condition",
+        y="part",
+        derive=tables.from_uniform,
+        series="arm",
+        arms=_all_arms,
         words=named({terms: words[0].upper() + words[1:] for terms, words in growth.TERMS.items()}),
-        rows_named=_differing, show=_difference_show(data),
-    )  # fmt: skip
+        rows_named=_differing,
+        show=_difference_show(data),
+    )
     yield Says(_verdict, terminal=False)
     yield Pivot(
-        name="terms", rows={"arm": "part"}, derive=tables.of_every_training, columns=(
-            Column("seeds", "seeds", COUNT), Column("held-out loss (nats)", "nll", LOSS),
+        name="terms",
+        rows={"arm": "part"},
+        derive=tables.of_every_training,
+        columns=(
+            Column("seeds", "seeds", COUNT),
+            Column("held-out loss (nats)", "nll", LOSS),
             Column(f"Δ {growth.TERMS[terms]}", vocab.DIFFERENCE, SIGNED, {"condition": terms}),
         ),
-    )  # fmt: skip
+    )
     yield Says(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
 
 
 def _held_out_parts(data: ReportData) -> Iterable[Part]:
     null = growth.token_pairs(data)
     show = LOSS.but(decimals=None, reference=None if null is None else null.value)
-    yield Beside((
-        Dots(name="held-out", y="arm", derive=tables.held_out_losses, show=show, **OF_ARMS),
-        Dots(
-            name="controls", each="condition", y="part", derive=tables.from_controls, series="arm", arms=_all_arms,
-            words=named({terms: f"Against its controls, {words}" for terms, words in growth.TERMS.items()}),
-            show=_difference_show(data),
-        ),
-    ))  # fmt: skip
+    yield Beside(
+        (
+            Dots(name="held-out", y="arm", derive=tables.held_out_losses, show=show, **OF_ARMS),
+            Dots(
+                name="controls",
+                each="condition",
+                y="part",
+                derive=tables.from_controls,
+                series="arm",
+                arms=_all_arms,
+                words=named({terms: f"Against its controls, {words}" for terms, words in growth.TERMS.items()}),
+                show=_difference_show(data),
+            ),
+        )
+    )
     yield Pivot(
-        name="every-difference", derive=tables.differences_with_costs, folded=True, terminal=False,
-        rows={"arm": "part", "against": "against", "terms": "condition"}, words=named(growth.TERMS), columns=(
-            Column("at", vocab.AT, lambda row: large(row.value)), Column("difference (nats)", vocab.DIFFERENCE, SIGNED),
-            Column("p", vocab.DIFFERENCE, p_value), Column("adjusted p", vocab.DIFFERENCE, adjusted_p),
+        name="every-difference",
+        derive=tables.differences_with_costs,
+        folded=True,
+        terminal=False,
+        rows={"arm": "part", "against": "against", "terms": "condition"},
+        words=named(growth.TERMS),
+        columns=(
+            Column("at", vocab.AT, lambda row: large(row.value)),
+            Column("difference (nats)", vocab.DIFFERENCE, SIGNED),
+            Column("p", vocab.DIFFERENCE, p_value),
+            Column("adjusted p", vocab.DIFFERENCE, adjusted_p),
             Column("detectable above (nats)", vocab.DIFFERENCE, detectable),
         ),
-    )  # fmt: skip
+    )
 
 
 def _schedule_parts(data: ReportData) -> Iterable[Part]:
@@ -294,9 +342,14 @@ def _schedule_parts(data: ReportData) -> Iterable[Part]:
 
     yield DepthByTime(name="schedules", derive=tables.drawn_schedules, each="arm", words=numbered, wide=False)
     yield Lines(
-        name="importance", where={"measure": vocab.IMPORTANCE, "metric": "skip"}, height=300, rooted=True, bent=True,
-        nats=True, show=NATS.but(axis="nats per token, when skipped", reference=0.0),
-    )  # fmt: skip
+        name="importance",
+        where={"measure": vocab.IMPORTANCE, "metric": "skip"},
+        height=300,
+        rooted=True,
+        bent=True,
+        nats=True,
+        show=NATS.but(axis="nats per token, when skipped", reference=0.0),
+    )
     yield Tabled(name="phases", table=tables.phase_table, folded=True, terminal=False)
 
 
@@ -309,27 +362,46 @@ def _rate_parts(data: ReportData) -> Iterable[Part]:
 
     yield Says(_sides, terminal=False)
     yield Lines(
-        name="rates", where={**rates, "metric": "nll"}, x="amount", legend="Arms", across="learning rate",
-        at="learning rate {}", show=NATS.but(axis=VALIDATION), sizes=True, hollow=lambda row: not taken(row), **OF_ARMS,
-    )  # fmt: skip
+        name="rates",
+        where={**rates, "metric": "nll"},
+        x="amount",
+        legend="Arms",
+        across="learning rate",
+        at="learning rate {}",
+        show=NATS.but(axis=VALIDATION),
+        sizes=True,
+        hollow=lambda row: not taken(row),
+        **OF_ARMS,
+    )
     yield Pivot(
-        name="every-rate", where=rates, terminal=False, folded=True, rows={"arm": "arm", "learning rate": "amount"},
-        words=plain, columns=(
-            Column("validation loss (nats)", "nll", LOSS), Column("", show=lambda row: "chosen" if taken(row) else ""),
+        name="every-rate",
+        where=rates,
+        terminal=False,
+        folded=True,
+        rows={"arm": "arm", "learning rate": "amount"},
+        words=plain,
+        columns=(
+            Column("validation loss (nats)", "nll", LOSS),
+            Column("", show=lambda row: "chosen" if taken(row) else ""),
         ),
-    )  # fmt: skip
+    )
 
 
 def _cost_parts(data: ReportData) -> Iterable[Part]:
     edge = max([200.0 * BUDGET_BAR, *(abs(row.value - 100.0) for row in tables.budgets(data) if row.seed is not None)])
-    yield Beside((
-        StepTimes(name="forecast", derive=tables.accounted, legend="Arms", **OF_ARMS),
-        Dots(
-            name="budgets", derive=tables.budgets, y="arm", allowed=(100 * (1 - BUDGET_BAR), 100 * (1 + BUDGET_BAR)),
-            show=Show(axis="% of uniform's FLOPs", reference=100.0, span=(100.0 - 1.1 * edge, 100.0 + 1.1 * edge)),
-            **OF_ARMS,
-        ),
-    ))  # fmt: skip
+    yield Beside(
+        (
+            StepTimes(name="forecast", derive=tables.accounted, legend="Arms", **OF_ARMS),
+            Dots(
+                name="budgets",
+                derive=tables.budgets,
+                y="arm",
+                allowed=(100 * (1 - BUDGET_BAR), 100 * (1 + BUDGET_BAR)),
+                show=Show(axis="% of uniform's FLOPs", reference=100.0, span=(100.0 - 1.1 * edge, 100.0 + 1.1 * edge)),
+                **OF_ARMS,
+            ),
+        )
+    )
     yield Pivot(name="costs", derive=tables.costs, rows={"arm": "part"}, columns=tables.COST_COLUMNS, terminal=False)
 
 
@@ -350,33 +422,48 @@ GROWTH_KIND = Kind(
     sections=(
         Section(anchor=vocab.GROWTH, needs=growth.is_growth, parts=_verdict_parts),
         Section(
-            anchor="cost_to_loss", needs=lambda data: any(tables.headline(data)), parts=(
+            anchor="cost_to_loss",
+            needs=lambda data: any(tables.headline(data)),
+            parts=(
                 Says(_readings, terminal=False),
                 Pivot(derive=tables.headline, rows={"arm": "part"}, columns=tables.HEADLINE, terminal=False),
                 Pivot(
-                    name="epochs", derive=tables.every_epoch, rows={"arm": "part"}, terminal=False, folded=True,
+                    name="epochs",
+                    derive=tables.every_epoch,
+                    rows={"arm": "part"},
+                    terminal=False,
+                    folded=True,
                     columns=(*tables.epochs_of(max, "most"), *tables.epochs_of(min, "least")),
                 ),
             ),
         ),
         Section(
-            anchor=vocab.TRAINING, needs=lambda data: any(loss_by_cost(data)), parts=(
+            anchor=vocab.TRAINING,
+            needs=lambda data: any(loss_by_cost(data)),
+            parts=(
                 LossByCost(
-                    name="courses", derive=tables.late_and_whole, series="arm", arms=_all_arms, legend="Arms",
-                    choices={"Against": "condition", "Shown": "part"}, words=named(AXES),
+                    name="courses",
+                    derive=tables.late_and_whole,
+                    series="arm",
+                    arms=_all_arms,
+                    legend="Arms",
+                    choices={"Against": "condition", "Shown": "part"},
+                    words=named(AXES),
                 ),
                 Says(_frontier, terminal=False),
             ),
         ),
         Section(
-            anchor=vocab.HELD_OUT, parts=_held_out_parts,
+            anchor=vocab.HELD_OUT,
+            parts=_held_out_parts,
             needs=lambda data: any(tables.held_out_losses(data)) or any(tables.differences(data)),
         ),
         Section(anchor=vocab.SCHEDULE, parts=_schedule_parts),
         Section(anchor=vocab.RATES, parts=_rate_parts, needs=lambda data: bool(growth.tunings(data))),
         Section(
-            anchor=vocab.ACCOUNTING, parts=_cost_parts,
+            anchor=vocab.ACCOUNTING,
+            parts=_cost_parts,
             needs=lambda data: any(tables.costs(data)) or any(tables.accounted(data)),
         ),
     ),
-)  # fmt: skip
+)

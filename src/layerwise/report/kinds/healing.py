@@ -23,15 +23,20 @@ ABOVE = DIFFERENCE.but(axis="nats a token above the untouched whole model")
 SHARE = PERCENT.but(unit="")
 POINTS = SHARE.but(signed=True)
 LAYERS = {
-    vocab.LAST_LAYERS: "the last layers", vocab.FIRST_LAYERS: "the first layers",
-    vocab.RANDOM_LAYERS: "layers drawn at random", vocab.ALL_LAYERS: "all layers",
-}  # fmt: skip
+    vocab.LAST_LAYERS: "the last layers",
+    vocab.FIRST_LAYERS: "the first layers",
+    vocab.RANDOM_LAYERS: "layers drawn at random",
+    vocab.ALL_LAYERS: "all layers",
+}
 """What adapters in chosen layers are compared with, at as many weights."""
 OPEN, MARGIN = "not resolvable", f"{vocab.EQUAL_NATS:g} nats"
 COSTS = {
-    "steps": "steps", "tokens": "tokens", "learning_weights": "weights that learn", "seconds": "seconds",
+    "steps": "steps",
+    "tokens": "tokens",
+    "learning_weights": "weights that learn",
+    "seconds": "seconds",
     "peak_bytes": "peak bytes",
-}  # fmt: skip
+}
 
 
 def arms(data: ReportData) -> tuple[str, ...]:
@@ -261,14 +266,24 @@ HEALING_KIND = Kind(
     answer=opening(findings, 2),
     sections=(
         Section(
-            anchor=vocab.HEALING, parts=(
+            anchor=vocab.HEALING,
+            parts=(
                 Dots(
-                    name="healing-nats", derive=above_whole, series="arm", slots=_slots, legend="Models", words=str,
-                    show=ABOVE, from_zero=True,
+                    name="healing-nats",
+                    derive=above_whole,
+                    series="arm",
+                    slots=_slots,
+                    legend="Models",
+                    words=str,
+                    show=ABOVE,
+                    from_zero=True,
                 ),
                 Says(findings),
                 Pivot(
-                    name="by-task", derive=models, rows={"task": "task", "model": "arm"}, columns=(
+                    name="by-task",
+                    derive=models,
+                    rows={"task": "task", "model": "arm"},
+                    columns=(
                         Column("nats a token", "nll", NATS),
                         Column("right (%)", "accuracy", SHARE.but(bounds=False)),
                         Column("above the whole model", ("above_whole", "lost"), ABOVE),
@@ -277,54 +292,94 @@ HEALING_KIND = Kind(
                     ),
                 ),
                 Pivot(
-                    name="layers", derive=layer_contrasts, rows={"chosen layers against": "against"},
-                    words=named(LAYERS), columns=(
-                        Column("nats a token", "nll", SIGNED), Column("adjusted p", "nll", adjusted_p),
-                        Column("verdict", text=_layer_verdict), Column("what would resolve it", text=_resolving),
+                    name="layers",
+                    derive=layer_contrasts,
+                    rows={"chosen layers against": "against"},
+                    words=named(LAYERS),
+                    columns=(
+                        Column("nats a token", "nll", SIGNED),
+                        Column("adjusted p", "nll", adjusted_p),
+                        Column("verdict", text=_layer_verdict),
+                        Column("what would resolve it", text=_resolving),
                     ),
                 ),
                 Pivot(
-                    name="adapted", where={"measure": vocab.HEALING_LAYER}, terminal=False,
-                    rows={"arm": "arm", "seed": "seed"}, columns=(
+                    name="adapted",
+                    where={"measure": vocab.HEALING_LAYER},
+                    terminal=False,
+                    rows={"arm": "arm", "seed": "seed"},
+                    columns=(
                         Column("layers", text=lambda rows: ", ".join(map(str, rows.axis("layer")))),
                         Column("rank", text=lambda rows: f"{rows[0].value:g}"),
                     ),
                 ),
                 Lines(
-                    name="healing-windows", x="amount", series="condition",
+                    name="healing-windows",
+                    x="amount",
+                    series="condition",
                     where={"measure": vocab.HEALING_WINDOW, "metric": "above_whole", "against": None},
-                    slots={vocab.BEFORE: 5, vocab.HEALED: 0}, across="middle layers skipped", at="{} layers skipped",
-                    show=ABOVE.but(axis="nats a token above the whole model"), height=400, named=True,
+                    slots={vocab.BEFORE: 5, vocab.HEALED: 0},
+                    across="middle layers skipped",
+                    at="{} layers skipped",
+                    show=ABOVE.but(axis="nats a token above the whole model"),
+                    height=400,
+                    named=True,
                 ),
                 Pivot(
-                    name="benchmarks", derive=partial(models, measure=vocab.HEALING_TASK),
-                    rows={"benchmark": "task", "model": "arm"}, columns=(
+                    name="benchmarks",
+                    derive=partial(models, measure=vocab.HEALING_TASK),
+                    rows={"benchmark": "task", "model": "arm"},
+                    columns=(
                         Column("right (%)", "accuracy", SHARE),
                         Column("beside the untouched model", "difference", POINTS, {"against": vocab.UNTOUCHED}),
                         Column("beside the control", "difference", POINTS, {"against": vocab.WHOLE}),
                     ),
                 ),
                 Pivot(
-                    name="benchmarks-by-window", derive=answers_by_window, where={"against": None}, across="condition",
-                    rows={"benchmark": "task", "skipped": "amount"}, show=SHARE, words=plain, folded=True,
+                    name="benchmarks-by-window",
+                    derive=answers_by_window,
+                    where={"against": None},
+                    across="condition",
+                    rows={"benchmark": "task", "skipped": "amount"},
+                    show=SHARE,
+                    words=plain,
+                    folded=True,
                 ),
                 Lines(
-                    name="healing-benchmarks", x="amount", series="condition", derive=answers_by_window,
-                    slots={vocab.BEFORE: 5, vocab.HEALED: 0}, choices={"benchmark": "task"},
-                    nulls=lambda name: "guessing", across="middle layers skipped", at="{} layers skipped",
-                    show=PERCENT.but(axis="right answers (%)"), height=400, named=True,
+                    name="healing-benchmarks",
+                    x="amount",
+                    series="condition",
+                    derive=answers_by_window,
+                    slots={vocab.BEFORE: 5, vocab.HEALED: 0},
+                    choices={"benchmark": "task"},
+                    nulls=lambda name: "guessing",
+                    across="middle layers skipped",
+                    at="{} layers skipped",
+                    show=PERCENT.but(axis="right answers (%)"),
+                    height=400,
+                    named=True,
                 ),
                 Pivot(
-                    name="learning-rates", where={"measure": vocab.HEALING_RATE}, folded=True, terminal=False,
-                    rows={"arm": "arm", "learning rate": "amount"}, words=plain, columns=(
-                        Column("validation loss", "validation_nll", NATS), Column("", text=_chosen),
+                    name="learning-rates",
+                    where={"measure": vocab.HEALING_RATE},
+                    folded=True,
+                    terminal=False,
+                    rows={"arm": "arm", "learning rate": "amount"},
+                    words=plain,
+                    columns=(
+                        Column("validation loss", "validation_nll", NATS),
+                        Column("", text=_chosen),
                     ),
                 ),
                 Pivot(
-                    name="cost", derive=mean_costs, folded=True, terminal=False, rows={"arm": "arm"},
+                    name="cost",
+                    derive=mean_costs,
+                    folded=True,
+                    terminal=False,
+                    rows={"arm": "arm"},
                     columns=tuple(Column(head, metric, COUNT) for metric, head in COSTS.items()),
                 ),
             ),
         ),
     ),
-)  # fmt: skip
+)

@@ -133,9 +133,15 @@ def _pair_slots(data: ReportData) -> Slots:
 
 def _compared_mark(kind: str, show: Show, data: ReportData) -> Dots:
     return Dots(
-        name=f"study-{kind}", derive=compared, where={"condition": kind}, series="arm", words=str,
-        slots=_pair_slots(data), legend="Differences", show=show,
-    )  # fmt: skip
+        name=f"study-{kind}",
+        derive=compared,
+        where={"condition": kind},
+        series="arm",
+        words=str,
+        slots=_pair_slots(data),
+        legend="Differences",
+        show=show,
+    )
 
 
 def differences(data: ReportData) -> Iterator[Score]:
@@ -287,9 +293,7 @@ def bias_findings(data: ReportData) -> Iterator[Finding]:
         show = quantity(slope.task)
         clauses.append(f"{question_name(slope.task)} {show.but(unit=f'{show.unit} per unit').text(slope)}{words}")
     if clauses:
-        yield Finding(
-            "Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", settled(known)
-        )  # fmt: skip
+        yield Finding("Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", settled(known))
 
 
 def share_findings(data: ReportData) -> Iterator[Finding]:
@@ -340,11 +344,20 @@ def _grids(data: ReportData) -> Iterator[Lines]:
         for number, task in enumerate(rows.axis("task")):
             axis = LOSS.axis if task == vocab.MASKED_LM else "points"
             yield Lines(
-                name=f"{name}-{number}", title=f"By {what}: {question_name(task)}", x="amount", across=across, at=at,
-                where={"measure": measure, "metric": "value", "task": task}, series=None if biases else "arm",
-                arms=_all_arms, words=str, sizes=not biases, named=not biases, height=300,
+                name=f"{name}-{number}",
+                title=f"By {what}: {question_name(task)}",
+                x="amount",
+                across=across,
+                at=at,
+                where={"measure": measure, "metric": "value", "task": task},
+                series=None if biases else "arm",
+                arms=_all_arms,
+                words=str,
+                sizes=not biases,
+                named=not biases,
+                height=300,
                 show=quantity(task).but(axis=axis, unit="", reference=None),
-            )  # fmt: skip
+            )
 
 
 def _all_arms(data: ReportData) -> tuple[str, ...]:
@@ -368,55 +381,80 @@ STUDY_KIND = Kind(
     answer=opening(study_findings),
     sections=(
         Section(
-            anchor=vocab.STUDY, parts=lambda data: (
-                Beside((
-                    _compared_mark("nats", NATS, data), _compared_mark("points", POINTS, data),
-                    _compared_mark("ratio", RATIO, data),
-                )),
+            anchor=vocab.STUDY,
+            parts=lambda data: (
+                Beside(
+                    (
+                        _compared_mark("nats", NATS, data),
+                        _compared_mark("points", POINTS, data),
+                        _compared_mark("ratio", RATIO, data),
+                    )
+                ),
                 Says(study_findings, note="terms"),
                 Tabled(name="arms", table=every_arm, folded=True, terminal=False),
                 Pivot(
-                    name="differences", derive=differences, folded=True, terminal=False,
+                    name="differences",
+                    derive=differences,
+                    folded=True,
+                    terminal=False,
                     rows={"arms": "arm", "what": "part", "terms": "condition"},
                     columns=(Column("difference", show=difference), Column("p", show=p_value)),
                 ),
             ),
         ),
         Section(
-            anchor="fine-tuning", needs={"measure": vocab.TUNING_CONVERGENCE, "metric": "score"}, parts=(
+            anchor="fine-tuning",
+            needs={"measure": vocab.TUNING_CONVERGENCE, "metric": "score"},
+            parts=(
                 Says(tuning_findings),
                 Tabled(table=partial(tuning_table, named=WEIGHTS_IN), terminal=False, note="costs"),
                 Tabled(name="arms", table=lambda data: tuning_table(data, arms(data)), folded=True, terminal=False),
             ),
         ),
         Section(
-            anchor=vocab.ATTRIBUTION, parts=(
+            anchor=vocab.ATTRIBUTION,
+            parts=(
                 Says(attribution_findings),
                 Pivot(
-                    name="attribution", derive=lambda data: by_arm(data.rows.where(measure=vocab.ATTRIBUTION)),
-                    rows={"arm": "arm"}, split="task", terminal=False, columns=(
-                        _cell("linguistic", "linguistic words"), _cell("linguistic", "of tokens", vocab.TOKENS),
-                        _cell("linguistic", "shuffled labels", vocab.SHUFFLED), _cell("surface", "surface words"),
+                    name="attribution",
+                    derive=lambda data: by_arm(data.rows.where(measure=vocab.ATTRIBUTION)),
+                    rows={"arm": "arm"},
+                    split="task",
+                    terminal=False,
+                    columns=(
+                        _cell("linguistic", "linguistic words"),
+                        _cell("linguistic", "of tokens", vocab.TOKENS),
+                        _cell("linguistic", "shuffled labels", vocab.SHUFFLED),
+                        _cell("surface", "surface words"),
                         _cell("surface", "of tokens", vocab.TOKENS),
                         _cell("surface", "shuffled labels", vocab.SHUFFLED),
-                        _cell("preference", "preference"), _cell("preference", "shuffled labels", vocab.SHUFFLED),
+                        _cell("preference", "preference"),
+                        _cell("preference", "shuffled labels", vocab.SHUFFLED),
                     ),
                 ),
                 Says(attribution_notes, terminal=False),
             ),
         ),
         Section(
-            anchor="dynamics", needs={"measure": (vocab.INITIAL_BIAS, vocab.DATA_SHARE, vocab.CONVERGENCE)},
+            anchor="dynamics",
+            needs={"measure": (vocab.INITIAL_BIAS, vocab.DATA_SHARE, vocab.CONVERGENCE)},
             parts=lambda data: (
-                Beside((
-                    *_grids(data),
-                    Dots(
-                        name="convergence", y="condition", where={"measure": vocab.CONVERGENCE, "metric": "ratio"},
-                        series="arm", arms=arms, words=str, show=_sooner(data),
-                    ),
-                )),
+                Beside(
+                    (
+                        *_grids(data),
+                        Dots(
+                            name="convergence",
+                            y="condition",
+                            where={"measure": vocab.CONVERGENCE, "metric": "ratio"},
+                            series="arm",
+                            arms=arms,
+                            words=str,
+                            show=_sooner(data),
+                        ),
+                    )
+                ),
                 Says(dynamics_findings),
             ),
         ),
     ),
-)  # fmt: skip
+)

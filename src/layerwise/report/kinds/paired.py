@@ -57,26 +57,44 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
 
     several = len(data.rows.where(**OWN).axis("arm")) > 1
     yield Dots(
-        name="differences", where=OWN, series="arm", each="metric", show=CHANGE, words=str, row_words=TASK,
+        name="differences",
+        where=OWN,
+        series="arm",
+        each="metric",
+        show=CHANGE,
+        words=str,
+        row_words=TASK,
         legend="Models" if several else "",
-    )  # fmt: skip
+    )
     yield Pivot(
-        name="table", where=OWN, rows={"task": "task", "metric": "metric", **({"model": "arm"} if several else {})},
-        words=TASK, badges=BADGES, columns=(
+        name="table",
+        where=OWN,
+        rows={"task": "task", "metric": "metric", **({"model": "arm"} if several else {})},
+        words=TASK,
+        badges=BADGES,
+        columns=(
             Column("decision", show=lambda row: label(str(row.condition))),
-            Column("difference", show=CHANGE), Column("p", show=p_value), Column("p, corrected", show=adjusted_p),
-            Column("detectable", show=detectable), Column("documents", show=lambda row: f"{row.documents:,}"),
+            Column("difference", show=CHANGE),
+            Column("p", show=p_value),
+            Column("p, corrected", show=adjusted_p),
+            Column("detectable", show=detectable),
+            Column("documents", show=lambda row: f"{row.documents:,}"),
             Column(f"needed for {margin:g}", show=needed),
         ),
-    )  # fmt: skip
+    )
     yield Says(findings)
     yield Pivot(
-        name="scores", where={"measure": vocab.EVALUATED}, rows={"task": "task", "metric": "metric"}, across="arm",
+        name="scores",
+        where={"measure": vocab.EVALUATED},
+        rows={"task": "task", "metric": "metric"},
+        across="arm",
         terminal=False,
-    )  # fmt: skip
+    )
 
 
 PAIRED_KIND = Kind(
-    name="paired", measures=(vocab.PAIRED,), answer=opening(findings, 2),
+    name="paired",
+    measures=(vocab.PAIRED,),
+    answer=opening(findings, 2),
     sections=(Section(anchor=vocab.PAIRED, parts=_differences),),
-)  # fmt: skip
+)

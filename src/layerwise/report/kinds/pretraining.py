@@ -47,11 +47,17 @@ RIGHT = ACCURACY.but(span=None, reference=CHANCE_OF_PAIRS)
 DISTANCE = Show(axis="distance from equal shares")
 
 COSTS: Mapping[str, tuple[str, float]] = {
-    "parameters": ("parameters", 1.0), "tokens": ("tokens", 1.0), "seconds": ("training (s)", 1.0),
-    "step_seconds": ("step (s)", 1.0), "peak_bytes": ("peak (MiB)", 2.0**-20), "latency_seconds": ("pass (ms)", 1000.0),
-    "weight_bytes": ("weights (MiB)", 2.0**-20), "state_bytes": ("states (MiB)", 2.0**-20),
-    "activation_bytes": ("activations (MiB)", 2.0**-20), "allocated_bytes": ("pass peak (MiB)", 2.0**-20),
-}  # fmt: skip
+    "parameters": ("parameters", 1.0),
+    "tokens": ("tokens", 1.0),
+    "seconds": ("training (s)", 1.0),
+    "step_seconds": ("step (s)", 1.0),
+    "peak_bytes": ("peak (MiB)", 2.0**-20),
+    "latency_seconds": ("pass (ms)", 1000.0),
+    "weight_bytes": ("weights (MiB)", 2.0**-20),
+    "state_bytes": ("states (MiB)", 2.0**-20),
+    "activation_bytes": ("activations (MiB)", 2.0**-20),
+    "allocated_bytes": ("pass peak (MiB)", 2.0**-20),
+}
 LIKE = {
     ("correlation", None): ("Do the seeds weigh their layers alike?", "as they are"),
     ("correlation", vocab.BEYOND_START): ("Are they alike beyond the start they share?", "beyond the start"),
@@ -59,9 +65,7 @@ LIKE = {
     ("contrast", vocab.BEYOND_DISTANCE): ("Do they beyond being neighbours?", "beyond distance"),
 }
 """The questions of agreement by metric and condition, and how their rows are called in a figure."""
-AGREED = {
-    "correlation": "mean rank correlation of two seeds", "contrast": "weight, in multiples of a uniform row's",
-}  # fmt: skip
+AGREED = {"correlation": "mean rank correlation of two seeds", "contrast": "weight, in multiples of a uniform row's"}
 UNIFORM = {True: "uniform", False: "not uniform", None: "not resolvable"}
 
 
@@ -315,65 +319,109 @@ PRETRAINING = Kind(
     answer=opening(outcome_findings),
     sections=(
         Section(
-            anchor=vocab.MASKED_LM, needs=lambda data: bool(data.rows.where(measure=vocab.MASKED_LM) or suites(data)),
+            anchor=vocab.MASKED_LM,
+            needs=lambda data: bool(data.rows.where(measure=vocab.MASKED_LM) or suites(data)),
             parts=lambda data: (
-                Beside((
-                    Dots(name="held-out", derive=_losses, y="arm", show=LOSS, **OF_ARMS),
-                    Dots(
-                        name="outcome-pairs", title="".join(map(suite_name, suites(data)[:1])), y="arm",
-                        derive=_first_suite, show=RIGHT, **OF_ARMS,
-                    ),
-                )),
+                Beside(
+                    (
+                        Dots(name="held-out", derive=_losses, y="arm", show=LOSS, **OF_ARMS),
+                        Dots(
+                            name="outcome-pairs",
+                            title="".join(map(suite_name, suites(data)[:1])),
+                            y="arm",
+                            derive=_first_suite,
+                            show=RIGHT,
+                            **OF_ARMS,
+                        ),
+                    )
+                ),
                 Says(outcome_findings),
                 Pivot(
-                    name="numbers", derive=outcomes, rows={"arm": "arm"}, columns=_outcome_columns(data), folded=True,
+                    name="numbers",
+                    derive=outcomes,
+                    rows={"arm": "arm"},
+                    columns=_outcome_columns(data),
+                    folded=True,
                 ),
             ),
         ),
         WEIGHTS,
         Section(
-            anchor=vocab.SEED_AGREEMENT, parts=(
-                Beside(tuple(
-                    AgreementLevels(
-                        name=f"seed-agreement-{metric}", where={"measure": vocab.SEED_AGREEMENT, "metric": metric},
-                        show=Show(axis=axis), **OF_ARMS,
+            anchor=vocab.SEED_AGREEMENT,
+            parts=(
+                Beside(
+                    tuple(
+                        AgreementLevels(
+                            name=f"seed-agreement-{metric}",
+                            where={"measure": vocab.SEED_AGREEMENT, "metric": metric},
+                            show=Show(axis=axis),
+                            **OF_ARMS,
+                        )
+                        for metric, axis in AGREED.items()
                     )
-                    for metric, axis in AGREED.items()
-                )),
+                ),
                 Says(agreement_findings, note="null"),
             ),
         ),
         Section(
-            anchor="stability", needs={"measure": (vocab.UNIFORMITY, vocab.STABILITY)}, parts=(
+            anchor="stability",
+            needs={"measure": (vocab.UNIFORMITY, vocab.STABILITY)},
+            parts=(
                 Dots(
-                    name="uniformity", derive=_by_reader, where={"metric": "distance"}, legend="Arms", show=DISTANCE,
-                    from_zero=True, allowed=(0.0, MARGIN), **OF_ARMS,
+                    name="uniformity",
+                    derive=_by_reader,
+                    where={"metric": "distance"},
+                    legend="Arms",
+                    show=DISTANCE,
+                    from_zero=True,
+                    allowed=(0.0, MARGIN),
+                    **OF_ARMS,
                 ),
                 Says(stability_findings),
                 Pivot(
-                    name="readers", derive=_every_reader, rows={"arm": "arm", "reader": "task"}, folded=True,
-                    terminal=False, columns=(
-                        Column("distance", "distance"), Column("at the start", "start", THREE),
-                        Column("learned", "learned", SIGNED), Column("p", "learned", adjusted_p),
+                    name="readers",
+                    derive=_every_reader,
+                    rows={"arm": "arm", "reader": "task"},
+                    folded=True,
+                    terminal=False,
+                    columns=(
+                        Column("distance", "distance"),
+                        Column("at the start", "start", THREE),
+                        Column("learned", "learned", SIGNED),
+                        Column("p", "learned", adjusted_p),
                         Column("entropy", "entropy", THREE),
                         Column("", "distance", lambda row: {**UNIFORM, None: ABSENT}[is_uniform(row)]),
                     ),
                 ),
                 Pivot(
-                    name="arms", where={"measure": vocab.STABILITY, "seed": None}, rows={"arm": "arm"}, folded=True,
-                    terminal=False, columns=(
-                        Column("trainings with a spike", "spiked"), Column("spread over seeds (nats)", "spread"),
-                        Column("as a ratio", "spread_ratio"), Column("gradient norm", "gradient_norm"),
+                    name="arms",
+                    where={"measure": vocab.STABILITY, "seed": None},
+                    rows={"arm": "arm"},
+                    folded=True,
+                    terminal=False,
+                    columns=(
+                        Column("trainings with a spike", "spiked"),
+                        Column("spread over seeds (nats)", "spread"),
+                        Column("as a ratio", "spread_ratio"),
+                        Column("gradient norm", "gradient_norm"),
                     ),
                 ),
             ),
         ),
         TRAINING_SECTION,
         Section(
-            anchor="costs", needs={"measure": vocab.TRAINING, "metric": tuple(COSTS)}, parts=(Pivot(
-                name="costs", derive=costs, rows={"arm": "arm"}, terminal=False,
-                columns=cost_columns(COSTS, lambda ratio: f"×{fixed(ratio, 2)}"),
-            ), Says(cost_notes, terminal=False)),
+            anchor="costs",
+            needs={"measure": vocab.TRAINING, "metric": tuple(COSTS)},
+            parts=(
+                Pivot(
+                    name="costs",
+                    derive=costs,
+                    rows={"arm": "arm"},
+                    terminal=False,
+                    columns=cost_columns(COSTS, lambda ratio: f"×{fixed(ratio, 2)}"),
+                ),
+                Says(cost_notes, terminal=False),
+            ),
         ),
     ),
-)  # fmt: skip
+)

@@ -37,9 +37,7 @@ def mean(rows: Sequence[Score]) -> Score:
     """Rows of several models as one, with the mean of their intervals, as if all erred alike."""
     if len(rows) == 1:
         return rows[0]
-    value, low, high = (
-        sum(getattr(row, name) or 0.0 for row in rows) / len(rows) for name in ("value", "low", "high")
-    )  # fmt: skip
+    value, low, high = (sum(getattr(row, name) or 0.0 for row in rows) / len(rows) for name in ("value", "low", "high"))
     return replace(rows[0], value=value, low=low, high=high, seed=None)
 
 
@@ -92,17 +90,31 @@ PROBING_KIND = Kind(
             anchor=PROBING,
             parts=(
                 Lines(
-                    name="states", derive=by_state, series="arm", choices={"feature": "task"}, words=named(FEATURES),
-                    nulls=lambda name: NULLS.get(name, name), across="hidden state (0: before the first layer)",
-                    at="state {}", show=ACCURACY, height=400, named=True,
+                    name="states",
+                    derive=by_state,
+                    series="arm",
+                    choices={"feature": "task"},
+                    words=named(FEATURES),
+                    nulls=lambda name: NULLS.get(name, name),
+                    across="hidden state (0: before the first layer)",
+                    at="state {}",
+                    show=ACCURACY,
+                    height=400,
+                    named=True,
                 ),
                 Says(findings),
                 Pivot(
-                    name="by-state", derive=by_state, rows={"feature": "task", "side": "part", "arm": "arm"},
-                    across="layer", show=PERCENT.but(unit="", bounds=False, decimals=0),
-                    where={"against": None}, words=named(FEATURES), terminal=False, folded=True,
+                    name="by-state",
+                    derive=by_state,
+                    rows={"feature": "task", "side": "part", "arm": "arm"},
+                    across="layer",
+                    show=PERCENT.but(unit="", bounds=False, decimals=0),
+                    where={"against": None},
+                    words=named(FEATURES),
+                    terminal=False,
+                    folded=True,
                 ),
             ),
         ),
     ),
-)  # fmt: skip
+)

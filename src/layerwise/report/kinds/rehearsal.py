@@ -25,10 +25,14 @@ QUALITY: Mapping[str, tuple[str, Show]] = {
 LATENCY = {"p50": "half of them", "p95": "95 %", "p99": "99 %"}
 NAMES = {**LATENCY, **{metric: name for metric, (name, _) in QUALITY.items()}}
 MILLISECONDS = Show(axis="milliseconds", scale=1000.0, decimals=1)
-PLAIN = {metric: show.but(bounds=False) for metric, show in {
-    "refused": Show(axis="refused (%)", scale=100.0, decimals=1),
-    "missing": Show(axis="layers missing", decimals=2), "replays": Show(axis="replays a request", decimals=2),
-}.items()}  # fmt: skip
+PLAIN = {
+    metric: show.but(bounds=False)
+    for metric, show in {
+        "refused": Show(axis="refused (%)", scale=100.0, decimals=1),
+        "missing": Show(axis="layers missing", decimals=2),
+        "replays": Show(axis="replays a request", decimals=2),
+    }.items()
+}
 
 
 def levels(data: ReportData) -> Rows:
@@ -115,11 +119,24 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 def _lines(name: str, title: str, question: str, metrics: Mapping[str, object], note: str = "") -> Lines:
     return Lines(
-        name=name, title=title, derive=curves, where={"metric": tuple(metrics)}, x="amount", series="arm",
-        slots=arm_slots, legend="Arms", choices={"Replicas": "condition", question: "metric"}, words=named(NAMES),
-        across="dead nodes", at="{} nodes dead", height=400, nulls=lambda name: "always the commonest class",
-        show=MILLISECONDS, note=note, by_choice={metric: {"show": show} for metric, (_, show) in QUALITY.items()},
-    )  # fmt: skip
+        name=name,
+        title=title,
+        derive=curves,
+        where={"metric": tuple(metrics)},
+        x="amount",
+        series="arm",
+        slots=arm_slots,
+        legend="Arms",
+        choices={"Replicas": "condition", question: "metric"},
+        words=named(NAMES),
+        across="dead nodes",
+        at="{} nodes dead",
+        height=400,
+        nulls=lambda name: "always the commonest class",
+        show=MILLISECONDS,
+        note=note,
+        by_choice={metric: {"show": show} for metric, (_, show) in QUALITY.items()},
+    )
 
 
 REHEARSAL_KIND = Kind(
@@ -129,13 +146,18 @@ REHEARSAL_KIND = Kind(
     tiles=_tiles,
     sections=(
         Section(
-            anchor=REHEARSAL, parts=(
+            anchor=REHEARSAL,
+            parts=(
                 _lines("rehearsal-quality", "Quality by dead nodes", "Score", QUALITY),
                 Says(findings),
                 _lines("rehearsal-latency", "Latency by dead nodes", "Within", LATENCY, "curves"),
                 Pivot(
-                    name="every-number", derive=levels, folded=True, words=named(NAMES),
-                    rows={"arm": "arm", "replicas": "condition", "dead": "amount"}, columns=(
+                    name="every-number",
+                    derive=levels,
+                    folded=True,
+                    words=named(NAMES),
+                    rows={"arm": "arm", "replicas": "condition", "dead": "amount"},
+                    columns=(
                         *(Column(show.axis, metric, show, {"against": None}) for metric, (_, show) in QUALITY.items()),
                         *(Column(f"{metric} (ms)", metric, MILLISECONDS.but(bounds=False)) for metric in LATENCY),
                         *(Column(show.axis, metric, show) for metric, show in PLAIN.items()),
@@ -144,4 +166,4 @@ REHEARSAL_KIND = Kind(
             ),
         ),
     ),
-)  # fmt: skip
+)

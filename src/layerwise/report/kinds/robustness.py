@@ -53,9 +53,7 @@ def _matrix(data: ReportData) -> Table:
             verdict = "not distinguishable from chance" if cell.at_chance else cell.fate
             way = f"{verdict}; {100 * cell.share:.0f} % of the way from chance to the best"
             outlined = " at-chance" if cell.at_chance else ""
-            tones[line, at] = Tone(
-                cell.fate.replace(" ", "-") + outlined, cell.share, f"{arm}, {each.name}: {way}"
-            )  # fmt: skip
+            tones[line, at] = Tone(cell.fate.replace(" ", "-") + outlined, cell.share, f"{arm}, {each.name}: {way}")
     return Table(("arm", *(each.name for each in matrix.conditions)), tuple(body), tones=tones)
 
 
@@ -72,14 +70,18 @@ def _survival(data: ReportData) -> Iterator[Part]:
     yield Tabled(title=f"Who survives what: {_measured_in(data)}", table=_matrix, terminal=False, note="survival")
     yield Says(outcome.fates, terminal=False)
     yield Pivot(
-        name="every-number", derive=_measured, rows={"arm": "arm", "condition": "condition"}, folded=True,
-        terminal=False, columns=(
+        name="every-number",
+        derive=_measured,
+        rows={"arm": "arm", "condition": "condition"},
+        folded=True,
+        terminal=False,
+        columns=(
             *([] if lead.metric == "accuracy" else [Column(lead.name, lead.metric, lead.show, {"against": None})]),
             Column("accuracy", "accuracy", ACCURACY, {"against": None}),
             Column("top-5 accuracy", "accuracy_top5", ACCURACY, {"against": None}),
             Column(f"{difference.axis} above the baseline", metric, difference, {"against": vocab.BASELINE}),
         ),
-    )  # fmt: skip
+    )
 
 
 def _measured_in(data: ReportData) -> str:
@@ -119,39 +121,66 @@ def _orders(data: ReportData) -> Iterator[Part]:
     lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
     plans = data.rows.where(measure=vocab.ORDERS).axis("plan")
     show = _common(outcome.lead_show(data), data.rows.where(measure=vocab.ORDERS, metric=lead.metric))
-    yield Beside((
-        Dots(
-            name="robustness-orders", derive=outcome.lead_rows, y="arm", series="condition",
-            slots={vocab.SEQUENTIAL: 0, vocab.RANDOM_ORDER: 1}, show=show, words=named(outcome.CONDITIONS),
-            legend="Orders",
-        ),
-        Dots(
-            name="robustness-fixed-orders", title=f"{counted(len(plans), 'fixed order')}, one by one", derive=_draws,
-            y="arm", series="arm", slots=arm_slots, faint="plan", swarm=True, show=show, words=str,
-        ),
-    ))  # fmt: skip
+    yield Beside(
+        (
+            Dots(
+                name="robustness-orders",
+                derive=outcome.lead_rows,
+                y="arm",
+                series="condition",
+                slots={vocab.SEQUENTIAL: 0, vocab.RANDOM_ORDER: 1},
+                show=show,
+                words=named(outcome.CONDITIONS),
+                legend="Orders",
+            ),
+            Dots(
+                name="robustness-fixed-orders",
+                title=f"{counted(len(plans), 'fixed order')}, one by one",
+                derive=_draws,
+                y="arm",
+                series="arm",
+                slots=arm_slots,
+                faint="plan",
+                swarm=True,
+                show=show,
+                words=str,
+            ),
+        )
+    )
     in_order, shuffled, against = _order_columns(data)
     spreads = (
         Column(f"sd, {words}", f"{lead.metric}_spread", lead.show.but(bounds=False), {"condition": condition})
         for condition, words in outcome.CONDITIONS.items()
     )
-    published = () if lead.is_loss else (
-        Column(f"published, {words}", text=partial(_published, at=at))
-        for at, words in enumerate(outcome.CONDITIONS.values())
-    )  # fmt: skip
+    published = (
+        ()
+        if lead.is_loss
+        else (
+            Column(f"published, {words}", text=partial(_published, at=at))
+            for at, words in enumerate(outcome.CONDITIONS.values())
+        )
+    )
     before = Column("Δ in order", metric, difference, {"condition": vocab.SEQUENTIAL, "against": vocab.BASELINE})
     yield Pivot(
-        name="order", title=f"Order: {_measured_in(data)}; Δ, beside the baseline, in {difference.axis}",
-        derive=_compared, rows={"arm": "arm"}, terminal=4,
+        name="order",
+        title=f"Order: {_measured_in(data)}; Δ, beside the baseline, in {difference.axis}",
+        derive=_compared,
+        rows={"arm": "arm"},
+        terminal=4,
         columns=(in_order, shuffled, against, before, *spreads, *published),
-    )  # fmt: skip
+    )
     yield Pivot(
-        name="draws-that-changed-nothing", derive=_unchanged, rows={"arm": "arm", "condition": "part"}, folded=True,
-        terminal=False, columns=(
-            Column("draws", "draws", COUNT), Column("of them in order", "identical", COUNT),
+        name="draws-that-changed-nothing",
+        derive=_unchanged,
+        rows={"arm": "arm", "condition": "part"},
+        folded=True,
+        terminal=False,
+        columns=(
+            Column("draws", "draws", COUNT),
+            Column("of them in order", "identical", COUNT),
             Column(lead.name, lead.metric, lead.show),
         ),
-    )  # fmt: skip
+    )
 
 
 def _published(rows: Rows, at: int) -> str:
@@ -184,16 +213,32 @@ def _condition(row: Score) -> str:
 
 def _kept(data: ReportData) -> Iterator[Part]:
     yield Lines(
-        name="kept", derive=_kept_rows, each="condition", x="amount", series="arm", slots=arm_slots, legend="Arms",
-        choices={"Which layers are kept": "part"}, words=named(outcome.CONDITIONS),
-        show=_common(outcome.lead_show(data), _kept_rows(data)), across="layers kept", at="{} layers kept",
-        height=KEPT_HEIGHT, reach=(data.depth + 0.3, 0.7),
-    )  # fmt: skip
-    yield Pivot(
-        name="every-size", derive=_downwards, rows={"arm": "arm", "order": "condition"}, across="amount", split="part",
-        show=outcome.quantity(data).show.but(bounds=False), folded=True, terminal=False,
+        name="kept",
+        derive=_kept_rows,
+        each="condition",
+        x="amount",
+        series="arm",
+        slots=arm_slots,
+        legend="Arms",
+        choices={"Which layers are kept": "part"},
         words=named(outcome.CONDITIONS),
-    )  # fmt: skip
+        show=_common(outcome.lead_show(data), _kept_rows(data)),
+        across="layers kept",
+        at="{} layers kept",
+        height=KEPT_HEIGHT,
+        reach=(data.depth + 0.3, 0.7),
+    )
+    yield Pivot(
+        name="every-size",
+        derive=_downwards,
+        rows={"arm": "arm", "order": "condition"},
+        across="amount",
+        split="part",
+        show=outcome.quantity(data).show.but(bounds=False),
+        folded=True,
+        terminal=False,
+        words=named(outcome.CONDITIONS),
+    )
 
 
 def _kept_rows(data: ReportData) -> Iterator[Score]:
@@ -213,16 +258,31 @@ def _downwards(data: ReportData) -> list[Score]:
 def _nodes(data: ReportData) -> Iterator[Part]:
     added = outcome.quantity(data).added
     yield Lines(
-        name="nodes", derive=outcome.node_costs, each="condition", x="amount", series="part",
-        slots={outcome.IN_BLOCKS: 0, outcome.AROUND: 1, outcome.ANYWHERE: 2, outcome.ALONE: 3}, legend="What is lost",
-        choices={"Arm": "arm", "Nodes": "other"}, words=named(outcome.CONDITIONS), show=added, across="nodes lost",
-        at="{} of the nodes lost", height=NODES_HEIGHT,
-    )  # fmt: skip
+        name="nodes",
+        derive=outcome.node_costs,
+        each="condition",
+        x="amount",
+        series="part",
+        slots={outcome.IN_BLOCKS: 0, outcome.AROUND: 1, outcome.ANYWHERE: 2, outcome.ALONE: 3},
+        legend="What is lost",
+        choices={"Arm": "arm", "Nodes": "other"},
+        words=named(outcome.CONDITIONS),
+        show=added,
+        across="nodes lost",
+        at="{} of the nodes lost",
+        height=NODES_HEIGHT,
+    )
     yield Says(outcome.node_sentences, terminal=False)
     yield Pivot(
-        name="every-number", derive=outcome.worst_nodes, folded=True, terminal=False, across="part", show=added,
-        words=named(outcome.CONDITIONS), rows={"arm": "arm", "lost": "amount", "of": "other", "left run": "condition"},
-    )  # fmt: skip
+        name="every-number",
+        derive=outcome.worst_nodes,
+        folded=True,
+        terminal=False,
+        across="part",
+        show=added,
+        words=named(outcome.CONDITIONS),
+        rows={"arm": "arm", "lost": "amount", "of": "other", "left run": "condition"},
+    )
 
 
 # ---- the kind
@@ -267,11 +327,13 @@ ROBUSTNESS_KIND = Kind(
     sections=(
         Section(anchor=vocab.ROBUSTNESS, parts=_survival, needs=lambda data: bool(outcome.survival(data).cells)),
         Section(
-            anchor=vocab.ORDERS, parts=_orders,
+            anchor=vocab.ORDERS,
+            parts=_orders,
             needs=lambda data: bool(outcome.lead_rows(data) or data.rows.where(measure=vocab.ORDERS)),
         ),
         Section(
-            anchor="layers-kept", parts=_kept,
+            anchor="layers-kept",
+            parts=_kept,
             needs=lambda data: any(any(outcome.kept(data, condition)) for condition in outcome.CONDITIONS),
         ),
         Section(anchor=vocab.NODES, parts=_nodes, needs=lambda data: any(outcome.node_costs(data))),
@@ -280,4 +342,4 @@ ROBUSTNESS_KIND = Kind(
         INSIDE_SECTION,
         TESTED_SECTION,
     ),
-)  # fmt: skip
+)

@@ -29,11 +29,15 @@ EXACT = Show(scale=100.0, decimals=2, unit=" %", bounds=False)
 """Near-perfect accuracies are distinguished by their decimals."""
 
 BRANCH_MAPS = {
-    "attn": "What the attention adds", "mlp": "What the MLP adds", "share": "Update, as a share of the state",
-}  # fmt: skip
+    "attn": "What the attention adds",
+    "mlp": "What the MLP adds",
+    "share": "Update, as a share of the state",
+}
 ATTENTION_MAPS = {
-    "entropy": "How widely it attends", "first": "Attention to the first token", "distance": "How far it attends",
-}  # fmt: skip
+    "entropy": "How widely it attends",
+    "first": "Attention to the first token",
+    "distance": "How far it attends",
+}
 
 
 # ---- layers of several models
@@ -61,38 +65,69 @@ def _merging(data: ReportData) -> Iterator[Part]:
     lead, show = outcome.quantity(data), outcome.lead_show(data)
     swarms = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.but(reference=show.reference)
     yield Dots(
-        name="merging-ways", derive=_ways, y="arm", series="part", slots={way: at for at, way in enumerate(WAYS)},
-        legend="Models", words=named(outcome.CONDITIONS), choices={"Layers run": "condition"}, show=show,
-    )  # fmt: skip
+        name="merging-ways",
+        derive=_ways,
+        y="arm",
+        series="part",
+        slots={way: at for at, way in enumerate(WAYS)},
+        legend="Models",
+        words=named(outcome.CONDITIONS),
+        choices={"Layers run": "condition"},
+        show=show,
+    )
     yield Dots(
-        name="merging-draws", derive=_drawn, y="arm", series="arm", slots=arm_slots, faint="plan", swarm=True,
-        mark="the members, mean", words=named(outcome.CONDITIONS), choices={"Layers run": "condition"}, show=swarms,
-    )  # fmt: skip
+        name="merging-draws",
+        derive=_drawn,
+        y="arm",
+        series="arm",
+        slots=arm_slots,
+        faint="plan",
+        swarm=True,
+        mark="the members, mean",
+        words=named(outcome.CONDITIONS),
+        choices={"Layers run": "condition"},
+        show=swarms,
+    )
     yield Says(_own_depth, terminal=False)
     metric, difference = ("nll_above", outcome.NATS_ABOVE) if lead.is_loss else ("accuracy_above", outcome.POINTS)
     whole = {"against": None}
     yield Pivot(
-        name="a-node-left-out-or-replaced", derive=_replaced, terminal=False, words=named(outcome.CONDITIONS),
-        rows={"arm": "arm", "order": "condition"}, columns=(
+        name="a-node-left-out-or-replaced",
+        derive=_replaced,
+        terminal=False,
+        words=named(outcome.CONDITIONS),
+        rows={"arm": "arm", "order": "condition"},
+        columns=(
             Column("node left out", lead.metric, lead.show, {"part": vocab.NODE_LOST, **whole}),
             Column("node of another model", lead.metric, lead.show, {"part": vocab.NODE_REPLACED, **whole}),
             Column("difference", metric, difference, {"part": vocab.NODE_REPLACED, "against": vocab.NODE_LOST}),
         ),
-    )  # fmt: skip
+    )
     lines = {"arm": "arm", "models": "part", "order": "condition"}
     order = partial(_reading, list(outcome.by_arm(data.rows.where(measure=vocab.MERGING)).axis("arm")))
     yield Pivot(
-        name="merging", where={"measure": vocab.MERGING}, rows=lines, folded=True, words=named(outcome.CONDITIONS),
-        order=order, terminal=not outcome.lead_rows(data), columns=(
+        name="merging",
+        where={"measure": vocab.MERGING},
+        rows=lines,
+        folded=True,
+        words=named(outcome.CONDITIONS),
+        order=order,
+        terminal=not outcome.lead_rows(data),
+        columns=(
             Column(lead.name, lead.metric, lead.show, whole),
             Column("sd of the draws", f"{lead.metric}_spread", lead.show.but(bounds=False)),
         ),
-    )  # fmt: skip
+    )
     yield Pivot(
-        name="merging-top-5-accuracy", where={"measure": vocab.MERGING, "metric": "accuracy_top5"}, rows=lines,
-        folded=True, terminal=False, words=named(outcome.CONDITIONS), order=order,
+        name="merging-top-5-accuracy",
+        where={"measure": vocab.MERGING, "metric": "accuracy_top5"},
+        rows=lines,
+        folded=True,
+        terminal=False,
+        words=named(outcome.CONDITIONS),
+        order=order,
         columns=(Column("top-5 accuracy", "accuracy_top5", ACCURACY),),
-    )  # fmt: skip
+    )
 
 
 def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int]:
@@ -123,8 +158,8 @@ def _own_depth(data: ReportData) -> Iterator[str]:
 
 
 MERGING_SECTION = Section(
-    anchor=vocab.MERGING, parts=_merging, needs=lambda data: bool(any(_ways(data)) or any(_drawn(data))),
-)  # fmt: skip
+    anchor=vocab.MERGING, parts=_merging, needs=lambda data: bool(any(_ways(data)) or any(_drawn(data)))
+)
 
 
 # ---- where a layer stands
@@ -141,17 +176,33 @@ def _placed(data: ReportData) -> Iterator[Score]:
 
 
 POSITION_SECTION = Section(
-    anchor=vocab.POSITION, needs={"measure": vocab.POSITION, "against": None}, parts=(
+    anchor=vocab.POSITION,
+    needs={"measure": vocab.POSITION, "against": None},
+    parts=(
         Lines(
-            name="position", derive=_placed, where={"other": PRESENT}, x="other", series="arm", slots=arm_slots,
-            legend="Models", words=str, across="position", at="position {}", show=ACCURACY, nulls=str,
+            name="position",
+            derive=_placed,
+            where={"other": PRESENT},
+            x="other",
+            series="arm",
+            slots=arm_slots,
+            legend="Models",
+            words=str,
+            across="position",
+            at="position {}",
+            show=ACCURACY,
+            nulls=str,
         ),
         Pivot(
-            name="over-all-positions", derive=_placed, where={"other": None}, terminal=False,
-            rows={"model": "arm", "against": "against"}, columns=(Column("right", "accuracy", EXACT),),
+            name="over-all-positions",
+            derive=_placed,
+            where={"other": None},
+            terminal=False,
+            rows={"model": "arm", "against": "against"},
+            columns=(Column("right", "accuracy", EXACT),),
         ),
     ),
-)  # fmt: skip
+)
 
 
 # ---- what goes on inside
@@ -172,13 +223,17 @@ class Layout(Mark):
         )
         points, by_layer = [point for point in across if point in upwards], rows[0].part == "layer"
         dots = scatter(
-            x=[across[point] for point in points], y=[upwards[point] for point in points], mode="markers",
+            x=[across[point] for point in points],
+            y=[upwards[point] for point in points],
+            mode="markers",
             marker={
                 "color": [depth_colour(layer if by_layer else position, data.depth) for _, layer, position in points],
-                "size": 5 if len(points) < MANY_DOTS else 3.5, "opacity": 0.8, "line": {"width": 0},
+                "size": 5 if len(points) < MANY_DOTS else 3.5,
+                "opacity": 0.8,
+                "line": {"width": 0},
             },
             text=[f"image {image}, layer {layer} at position {position}" for image, layer, position in points],
-        )  # fmt: skip
+        )
         bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "showline": False, "ticks": ""}
         return framed(420, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
 
@@ -197,22 +252,29 @@ def _inside(data: ReportData) -> Iterator[Part]:
     yield from _contribution(data)
     yield from _maps(data, vocab.WORTH, {"nll_added": "Nats lost without the layer there"})
     yield Pivot(
-        name="what-it-adds-and-what-it-is", rows={"arm": "arm"}, terminal=False,
-        derive=lambda data: outcome.by_arm(data.rows.where(measure=vocab.WORTH, layer=None)), columns=(
+        name="what-it-adds-and-what-it-is",
+        rows={"arm": "arm"},
+        terminal=False,
+        derive=lambda data: outcome.by_arm(data.rows.where(measure=vocab.WORTH, layer=None)),
+        columns=(
             Column("rank correlation", "relation", CORRELATION, {"against": None}),
-            Column("shuffled positions", text=_band), Column("p", "relation", p_value, {"against": None}),
+            Column("shuffled positions", text=_band),
+            Column("p", "relation", p_value, {"against": None}),
         ),
-    )  # fmt: skip
+    )
     yield Layout(
-        name="embedding", derive=_points, words=str, note=_laid_out(data), choices={"Arm": "arm", "Colour": "part"},
-    )  # fmt: skip
+        name="embedding", derive=_points, words=str, note=_laid_out(data), choices={"Arm": "arm", "Colour": "part"}
+    )
     yield Pivot(
-        name="what-the-nearest-outputs", rows={"arm": "arm", "against": "against"}, terminal=False,
-        where={"measure": vocab.OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")}, columns=(
+        name="what-the-nearest-outputs",
+        rows={"arm": "arm", "against": "against"},
+        terminal=False,
+        where={"measure": vocab.OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")},
+        columns=(
             Column("ran at the same position", "same_position", ACCURACY),
             Column("are of the same layer", "same_layer", ACCURACY),
         ),
-    )  # fmt: skip
+    )
     yield Says(noted(*SOURCES), terminal=False)
 
 
@@ -225,11 +287,22 @@ def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator
         own = rows.where(**{column: name})
         marks.append(
             Heat(
-                name=f"{measure}-{name}", title=title, derive=partial(_own, own), x="other", y="layer",
-                across="position", down="layer", choices={"Arm": "arm"}, words=str, least=0.0, diagonal=True,
-                most=max((row.value for row in own), default=1.0), height=330, note="" if marks else measure,
+                name=f"{measure}-{name}",
+                title=title,
+                derive=partial(_own, own),
+                x="other",
+                y="layer",
+                across="position",
+                down="layer",
+                choices={"Arm": "arm"},
+                words=str,
+                least=0.0,
+                diagonal=True,
+                most=max((row.value for row in own), default=1.0),
+                height=330,
+                note="" if marks else measure,
             )
-        )  # fmt: skip
+        )
     yield Beside(tuple(marks))
 
 
@@ -241,11 +314,17 @@ def _contribution(data: ReportData) -> Iterator[Part]:
     """What each layer is worth where it is left out alone."""
     lead = outcome.quantity(data)
     yield Lines(
-        name="contribution", each="condition", series="arm", slots=arm_slots,
-        derive=lambda data: outcome.of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost), legend="Arms",
-        words=named(outcome.CONDITIONS), show=lead.added.but(axis=f"{lead.added.axis} without the layer"),
-        at="without layer {}", rooted=True,
-    )  # fmt: skip
+        name="contribution",
+        each="condition",
+        series="arm",
+        slots=arm_slots,
+        derive=lambda data: outcome.of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost),
+        legend="Arms",
+        words=named(outcome.CONDITIONS),
+        show=lead.added.but(axis=f"{lead.added.axis} without the layer"),
+        at="without layer {}",
+        rooted=True,
+    )
 
 
 def _even_attention(data: ReportData) -> Iterator[str]:

@@ -15,17 +15,24 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 ARMS: Mapping[str, str] = {
-    vocab.ROUTER: "router", "fixed": "best fixed plans", "permuted": "its plans, dealt out at random",
-    "permuted_in_task": "the same within each task", "hindsight": "best fixed plans in hindsight",
-    "random": "every candidate alike", "oracle": "oracle", "oracle_of_noise": "oracle of noise",
-}  # fmt: skip
+    vocab.ROUTER: "router",
+    "fixed": "best fixed plans",
+    "permuted": "its plans, dealt out at random",
+    "permuted_in_task": "the same within each task",
+    "hindsight": "best fixed plans in hindsight",
+    "random": "every candidate alike",
+    "oracle": "oracle",
+    "oracle_of_noise": "oracle of noise",
+}
 """The arms in reading order, as they are called."""
 
 SCORES: Mapping[str, str] = {"accuracy": "accuracy", "nats": "nats a question"}
 DECISIONS: Mapping[str, str] = {
-    "above": "above the best fixed plan", "equivalent": "alike within the margin", "below": "below the best fixed plan",
+    "above": "above the best fixed plan",
+    "equivalent": "alike within the margin",
+    "below": "below the best fixed plan",
     "unresolved": "not resolvable",
-}  # fmt: skip
+}
 DECIDED = {"measure": vocab.ROUTE_VERDICT, "arm": vocab.ROUTER}
 """The decision of each task set, and of each pair of sets."""
 
@@ -34,10 +41,14 @@ CANDIDATE, JUDGED = "one plan for all", "judged here"
 SLOTS = {vocab.ROUTER: 1, "fixed": 0, "permuted": 3, "oracle": 2, "oracle_of_noise": 5, CANDIDATE: 5, JUDGED: 1}
 DOTTED = Style(line=True, dash="dot", bounds=False, size=7)
 STYLES = {
-    CANDIDATE: Style(faint=True, symbol="circle"), vocab.ROUTER: Style(line=True, size=7),
-    "fixed": Style(line=True, bounds=False, size=7), "permuted": DOTTED, "oracle": DOTTED, "oracle_of_noise": DOTTED,
+    CANDIDATE: Style(faint=True, symbol="circle"),
+    vocab.ROUTER: Style(line=True, size=7),
+    "fixed": Style(line=True, bounds=False, size=7),
+    "permuted": DOTTED,
+    "oracle": DOTTED,
+    "oracle_of_noise": DOTTED,
     JUDGED: Style(symbol="star", size=15, bounds=False),
-}  # fmt: skip
+}
 """How the arms of the picture are drawn, the first ones below the others."""
 
 GAIN = Show(signed=True)
@@ -140,7 +151,12 @@ OF_SCORES = tuple(Column(name, kind) for kind, name in SCORES.items())
 ROUTING_KIND = Kind(
     name="routing",
     measures=(
-        vocab.ROUTE, vocab.ROUTE_SEED, vocab.ROUTE_CURVE, vocab.ROUTE_PLAN, vocab.ROUTE_SHARE, vocab.ROUTE_TIME,
+        vocab.ROUTE,
+        vocab.ROUTE_SEED,
+        vocab.ROUTE_CURVE,
+        vocab.ROUTE_PLAN,
+        vocab.ROUTE_SHARE,
+        vocab.ROUTE_TIME,
         vocab.ROUTE_VERDICT,
     ),
     answer=_answer,
@@ -148,37 +164,68 @@ ROUTING_KIND = Kind(
     unfinished=lambda data: None if data.rows.where(**DECIDED) else f"no verdict was given yet: {STOPPED}",
     sections=(
         Section(
-            anchor=vocab.ROUTE, needs=DECIDED, parts=(
+            anchor=vocab.ROUTE,
+            needs=DECIDED,
+            parts=(
                 Scatter(
-                    name="route-curve", derive=drawn, point="plan", series="arm", across={"metric": "layers"},
-                    upwards={"metric": "score"}, words=named(ARMS), at="{}", named=True, styles=STYLES, slots=SLOTS,
-                    choices={"Task set": "task", "Score": "condition"}, show=NUMBER, show_across=LAYERS, height=460,
+                    name="route-curve",
+                    derive=drawn,
+                    point="plan",
+                    series="arm",
+                    across={"metric": "layers"},
+                    upwards={"metric": "score"},
+                    words=named(ARMS),
+                    at="{}",
+                    named=True,
+                    styles=STYLES,
+                    slots=SLOTS,
+                    choices={"Task set": "task", "Score": "condition"},
+                    show=NUMBER,
+                    show_across=LAYERS,
+                    height=460,
                     by_choice={name: {"show": NUMBER.but(axis=name)} for name in SCORES.values()},
                 ),
                 Says(findings),
                 Pivot(
-                    name="verdicts", derive=decided, rows={"fitted to": "condition", "asked": "task"}, terminal=False,
+                    name="verdicts",
+                    derive=decided,
+                    rows={"fitted to": "condition", "asked": "task"},
+                    terminal=False,
                     columns=(
                         Column("gain over fixed plans", tuple(DECISIONS), GAIN),
-                        Column("adjusted p", show=adjusted_p), Column("would have seen", show=detectable),
+                        Column("adjusted p", show=adjusted_p),
+                        Column("would have seen", show=detectable),
                         Column("verdict", show=lambda row: DECISIONS[row.metric]),
                     ),
                 ),
                 Pivot(
-                    derive=beside, split="task", rows={"arm": "arm"}, words=named(ARMS), columns=(
-                        Column("mean layers", tuple(f"{kind}_layers" for kind in SCORES), LAYERS), *OF_SCORES,
-                        Column("router above it", GAINS, GAIN), Column("p", GAINS, p_value),
+                    derive=beside,
+                    split="task",
+                    rows={"arm": "arm"},
+                    words=named(ARMS),
+                    columns=(
+                        Column("mean layers", tuple(f"{kind}_layers" for kind in SCORES), LAYERS),
+                        *OF_SCORES,
+                        Column("router above it", GAINS, GAIN),
+                        Column("p", GAINS, p_value),
                     ),
                 ),
             ),
         ),
         Section(
-            anchor=vocab.ROUTE_SHARE, needs=DECIDED, parts=(
+            anchor=vocab.ROUTE_SHARE,
+            needs=DECIDED,
+            parts=(
                 Pivot(
-                    derive=shares, split="task", rows={"plan": "plan"}, across="condition", terminal=False,
-                    show=PERCENT.but(decimals=1), columns=(Column("layers", "layers", COUNT), *OF_SCORES),
+                    derive=shares,
+                    split="task",
+                    rows={"plan": "plan"},
+                    across="condition",
+                    terminal=False,
+                    show=PERCENT.but(decimals=1),
+                    columns=(Column("layers", "layers", COUNT), *OF_SCORES),
                 ),
             ),
         ),
     ),
-)  # fmt: skip
+)

@@ -27,15 +27,21 @@ TEXTS: Mapping[str, str] = {vocab.REPORT: "fresh text", vocab.SECOND: "second co
 
 UNITS: Mapping[str, str] = {"layers": "layer evaluations", "ms": "milliseconds of a pass", "bytes": "bytes of weights"}
 PRICES: Mapping[str, Show] = {
-    "layers": COUNT.but(whole=False), "ms": Show(decimals=2, unit=" ms"),
+    "layers": COUNT.but(whole=False),
+    "ms": Show(decimals=2, unit=" ms"),
     "bytes": Show(scale=1e-6, decimals=2, unit=" MB"),
-}  # fmt: skip
+}
 ARMS: Mapping[str, str] = {
     vocab.BEST_CHANGE: "best change of the trained order",
-    "uniform": "uniform type", "first_and_last": "first and last layers", "imatrix": "importance matrix",
-    "sweep_effect": "least skip effect", "block_influence": "Block Influence", "angular_distance": "angular distance",
-    "deepest_keep_last": "deepest, last kept", vocab.RANDOM: "random sets",
-}  # fmt: skip
+    "uniform": "uniform type",
+    "first_and_last": "first and last layers",
+    "imatrix": "importance matrix",
+    "sweep_effect": "least skip effect",
+    "block_influence": "Block Influence",
+    "angular_distance": "angular distance",
+    "deepest_keep_last": "deepest, last kept",
+    vocab.RANDOM: "random sets",
+}
 """The arms in reading order, as they are called."""
 
 SLOTS = {
@@ -50,8 +56,11 @@ STYLES = {
     vocab.CHOSEN: Style(symbol="star", size=14),
 }
 BESIDE: Mapping[Effect, str] = {
-    "worse": "better than", "better": "worse than", "open": "not distinguished from", "bare": "not distinguished from",
-}  # fmt: skip
+    "worse": "better than",
+    "better": "worse than",
+    "open": "not distinguished from",
+    "bare": "not distinguished from",
+}
 """What the chosen plan is, by what an arm is beside it."""
 MILLI = Show(decimals=3)
 
@@ -276,11 +285,25 @@ SEARCH_KIND = Kind(
     following=_following,
     sections=(
         Section(
-            anchor=vocab.SEARCH, needs=lambda data: chosen(data) is not None, parts=(
+            anchor=vocab.SEARCH,
+            needs=lambda data: chosen(data) is not None,
+            parts=(
                 Scatter(
-                    name="search-front", derive=drawn, point="plan", series="arm", across={"metric": vocab.PRICE},
-                    upwards={"metric": vocab.DELTA}, choices={"Price": "condition"}, at="{}", slots=SLOTS,
-                    styles=STYLES, named=True, height=460, words=named({**UNITS, **ARMS}), show=DIFFERENCE, by_choice={
+                    name="search-front",
+                    derive=drawn,
+                    point="plan",
+                    series="arm",
+                    across={"metric": vocab.PRICE},
+                    upwards={"metric": vocab.DELTA},
+                    choices={"Price": "condition"},
+                    at="{}",
+                    slots=SLOTS,
+                    styles=STYLES,
+                    named=True,
+                    height=460,
+                    words=named({**UNITS, **ARMS}),
+                    show=DIFFERENCE,
+                    by_choice={
                         "layers": {"show_across": PRICES["layers"].but(axis=UNITS["layers"])},
                         "ms": {"show_across": NUMBER.but(axis=UNITS["ms"])},
                         "bytes": {"show_across": PRICES["bytes"].but(axis="megabytes of weights")},
@@ -288,7 +311,10 @@ SEARCH_KIND = Kind(
                 ),
                 Says(findings),
                 Pivot(
-                    name="the-front-to-copy", derive=on_front, rows={"plan": "plan"}, columns=(
+                    name="the-front-to-copy",
+                    derive=on_front,
+                    rows={"plan": "plan"},
+                    columns=(
                         *(Column(unit, vocab.PRICE, show, {"condition": unit}) for unit, show in PRICES.items()),
                         Column("search text", vocab.DELTA, DIFFERENCE, {"task": vocab.SEARCH}),
                         *(Column(name, vocab.DELTA, DIFFERENCE, {"task": text}) for text, name in TEXTS.items()),
@@ -298,9 +324,15 @@ SEARCH_KIND = Kind(
             ),
         ),
         Section(
-            anchor="search_confirmed", needs=lambda data: chosen(data) is not None, parts=(
+            anchor="search_confirmed",
+            needs=lambda data: chosen(data) is not None,
+            parts=(
                 Pivot(
-                    derive=beside, rows={"": "arm", "plan": "plan"}, terminal=False, note="controls", columns=(
+                    derive=beside,
+                    rows={"": "arm", "plan": "plan"},
+                    terminal=False,
+                    note="controls",
+                    columns=(
                         Column("search text", vocab.DELTA, DIFFERENCE, {"task": vocab.SEARCH}),
                         *(column for text, name in TEXTS.items() for column in _of_text(text, name)),
                     ),
@@ -308,20 +340,33 @@ SEARCH_KIND = Kind(
             ),
         ),
         Section(
-            anchor=vocab.BITS, needs=lambda data: bool(allocated(data)), parts=lambda data: (
+            anchor=vocab.BITS,
+            needs=lambda data: bool(allocated(data)),
+            parts=lambda data: (
                 Heat(
-                    name="allocation", derive=allocated, y="arm", across="layer", diverging=True, numbers=True,
-                    cell_words=named({**ARMS, vocab.CHOSEN: "chosen"}), number=lambda row: f"{row.amount:.2g}",
-                    show=Show(decimals=1, signed=True), text=lambda row: row.condition or "as it is",
+                    name="allocation",
+                    derive=allocated,
+                    y="arm",
+                    across="layer",
+                    diverging=True,
+                    numbers=True,
+                    cell_words=named({**ARMS, vocab.CHOSEN: "chosen"}),
+                    number=lambda row: f"{row.amount:.2g}",
+                    show=Show(decimals=1, signed=True),
+                    text=lambda row: row.condition or "as it is",
                 ),
                 *bits_parts(data),
             ),
         ),
         Section(
-            anchor=vocab.LATENCY, parts=(
+            anchor=vocab.LATENCY,
+            parts=(
                 Pivot(
-                    where={"measure": vocab.LATENCY, "layer": PRESENT}, rows={"layer": "layer"}, terminal=False,
-                    order=lambda line: line[0], columns=(
+                    where={"measure": vocab.LATENCY, "layer": PRESENT},
+                    rows={"layer": "layer"},
+                    terminal=False,
+                    order=lambda line: line[0],
+                    columns=(
                         Column("ms", vocab.MILLISECONDS, MILLI, {"part": None}),
                         Column("attn alone", vocab.MILLISECONDS, MILLI, {"part": "attn"}),
                         Column("mlp alone", vocab.MILLISECONDS, MILLI, {"part": "mlp"}),
@@ -331,4 +376,4 @@ SEARCH_KIND = Kind(
             ),
         ),
     ),
-)  # fmt: skip
+)

@@ -27,23 +27,30 @@ from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import Rows
 
 CURVED: Mapping[str, tuple[str, Show]] = {
-    vocab.DELTA: ("Δ NLL", DIFFERENCE), vocab.EXACT: ("exact match", Show(axis="exact match (share of answers)")),
+    vocab.DELTA: ("Δ NLL", DIFFERENCE),
+    vocab.EXACT: ("exact match", Show(axis="exact match (share of answers)")),
     "token_accuracy": ("token accuracy", Show(axis="token accuracy (share of tokens)")),
-}  # fmt: skip
+}
 """What curves show: its name and its quantity."""
 SIZES = {
-    "kendall": "pairs of layers the other way round", "repeat_blocks": "layers repeated",
-    "damped_repeats": "layers repeated", "bits": "layers quantised", "bits_left_out": "layers quantised",
+    "kendall": "pairs of layers the other way round",
+    "repeat_blocks": "layers repeated",
+    "damped_repeats": "layers repeated",
+    "bits": "layers quantised",
+    "bits_left_out": "layers quantised",
     "bits_noise": "layers with noise",
-}  # fmt: skip
+}
 """What the families count that count no affected layers."""
 MAPS = {
-    "cosine": "Cosine, all tokens", "cosine_no_sink": "Cosine, without the sink token", "cka": "CKA, unbiased",
+    "cosine": "Cosine, all tokens",
+    "cosine_no_sink": "Cosine, without the sink token",
+    "cka": "CKA, unbiased",
     "cosine_flattened": "Cosine of flattened states, as published",
-}  # fmt: skip
+}
 PARALLEL = {
-    vocab.LOOPED: "The mean fed back, so many loops in all", vocab.GAINED: "One pass, the mean update times a gain",
-}  # fmt: skip
+    vocab.LOOPED: "The mean fed back, so many loops in all",
+    vocab.GAINED: "One pass, the mean update times a gain",
+}
 BEST_OF = {vocab.LOOPED: "The best number of loops of each window", vocab.GAINED: "The best gain of each window"}
 MOST_CURVES, SMALLEST_MAP = 8, 12
 """Strategies that an eye can follow, and windows of two layers or more that fill a map."""
@@ -51,8 +58,13 @@ SMALL = 215  # height of one of the small multiples
 BRIEF = 40  # characters of an answer that needs its question
 TASK = {"Task": "task"}
 SIZED: dict[str, Any] = {
-    "x": "amount", "across": "layers affected", "at": "{}", "series": "condition", "faint": "seed", "nulls": str,
-}  # fmt: skip
+    "x": "amount",
+    "across": "layers affected",
+    "at": "{}",
+    "series": "condition",
+    "faint": "seed",
+    "nulls": str,
+}
 """How curves over the number of affected layers are drawn."""
 EFFECT: dict[str, Any] = {"diverging": True, "root": True, "show": DIFFERENCE, "choices": TASK}
 """How effects are drawn on a grid."""
@@ -74,16 +86,35 @@ def _headline(data: ReportData) -> Iterator[Part]:
     half = next(swept.ranking(data), None)
     shown: list[Part] = []
     if single(data):
-        shown.append(Bars(
-            name="layers-0", derive=single, choices=TASK, at="without layer {}", height=220, show=DIFFERENCE,
-            text=lambda row: str(row.plan), rooted=True, bent=True,
-        ))  # fmt: skip
+        shown.append(
+            Bars(
+                name="layers-0",
+                derive=single,
+                choices=TASK,
+                at="without layer {}",
+                height=220,
+                show=DIFFERENCE,
+                text=lambda row: str(row.plan),
+                rooted=True,
+                bent=True,
+            )
+        )
     if half is not None:
-        shown.append(Dots(
-            name="ranking", title=f"{half.amount:g} of {data.depth} layers affected", derive=swept.ranking,
-            y="condition", series="condition", slots=_slots(data), choices=TASK, words=label, row_words=label,
-            show=DIFFERENCE, allowed=_detectable,
-        ))  # fmt: skip
+        shown.append(
+            Dots(
+                name="ranking",
+                title=f"{half.amount:g} of {data.depth} layers affected",
+                derive=swept.ranking,
+                y="condition",
+                series="condition",
+                slots=_slots(data),
+                choices=TASK,
+                words=label,
+                row_words=label,
+                show=DIFFERENCE,
+                allowed=_detectable,
+            )
+        )
     if any(swept.against(data)):
         show = DIFFERENCE.but(axis="Δ NLL, best gain minus best number of loops")
         shown.append(Dots(name="loops-against-gain", derive=swept.against, y="condition", show=show))
@@ -103,50 +134,91 @@ def _curves(data: ReportData) -> Iterator[Part]:
     drawn, rich = _families(data)
     words = {metric: name for metric, (name, _) in CURVED.items()}
     look = SIZED | {
-        "derive": swept.degradation, "slots": _slots(data), "rooted": True,
+        "derive": swept.degradation,
+        "slots": _slots(data),
+        "rooted": True,
         "words": lambda name: words.get(name, label(str(name))),
-    }  # fmt: skip
+    }
     quantities = {metric: {"show": show, "nats": metric == vocab.DELTA} for metric, (_, show) in CURVED.items()}
     tasks = data.named_tasks if len(data.named_tasks) > 1 else ()
-    yield Beside((
-        Lines(
-            name="curves", where={"part": drawn}, choices={"Family": "part", "Measure": "measure", **TASK}, height=460,
-            by_choice={**quantities, **{family: {"across": across} for family, across in SIZES.items()}},
-            legend="Strategies", **look,
-        ),
-        Lines(
-            name="curves-task", where={"part": drawn[:1], "measure": vocab.DELTA, "task": tasks}, each="task",
-            height=SMALL, show=DIFFERENCE, nats=True, **look,
-        ),
-    ))  # fmt: skip
+    yield Beside(
+        (
+            Lines(
+                name="curves",
+                where={"part": drawn},
+                choices={"Family": "part", "Measure": "measure", **TASK},
+                height=460,
+                by_choice={**quantities, **{family: {"across": across} for family, across in SIZES.items()}},
+                legend="Strategies",
+                **look,
+            ),
+            Lines(
+                name="curves-task",
+                where={"part": drawn[:1], "measure": vocab.DELTA, "task": tasks},
+                each="task",
+                height=SMALL,
+                show=DIFFERENCE,
+                nats=True,
+                **look,
+            ),
+        )
+    )
     yield Heat(
-        name="family", derive=curves, where={"part": rich, "seed": None}, each="part", x="amount", y="condition",
-        across="layers affected", cell_words=lambda value: label(named({})(value)), **EFFECT,
-    )  # fmt: skip
+        name="family",
+        derive=curves,
+        where={"part": rich, "seed": None},
+        each="part",
+        x="amount",
+        y="condition",
+        across="layers affected",
+        cell_words=lambda value: label(named({})(value)),
+        **EFFECT,
+    )
 
 
 def _layers(data: ReportData) -> Iterator[Part]:
     """The table of layers, neighbours, and the maps of windows where enough of them were run."""
-    windows = {done: len({row.plan for row in own if row.layer != row.other})
-               for done, own in changed(data).by("condition").items() if done != SWAPPED}  # fmt: skip
+    windows = {
+        done: len({row.plan for row in own if row.layer != row.other})
+        for done, own in changed(data).by("condition").items()
+        if done != SWAPPED
+    }
     maps = {done: f"Every window of layers, {done}" for done, count in windows.items() if count >= SMALLEST_MAP}
     yield Pivot(
-        name="table", derive=single, where={"task": data.tasks[:1]}, rows={"layer dropped": "layer"}, folded=True,
+        name="table",
+        derive=single,
+        where={"task": data.tasks[:1]},
+        rows={"layer dropped": "layer"},
+        folded=True,
         terminal=False,
         columns=(
-            Column("Δ NLL (nats per token)", vocab.DELTA, SIGNED), Column("adjusted p", show=adjusted_p),
+            Column("Δ NLL (nats per token)", vocab.DELTA, SIGNED),
+            Column("adjusted p", show=adjusted_p),
             Column("verdict", show=lambda row: verdict(row, data.level)),
         ),
-    )  # fmt: skip
+    )
     yield Bars(
-        name="layers-1", derive=partial(single, done=SWAPPED), choices=TASK, at="layer {} and the next swapped",
-        show=DIFFERENCE, text=lambda row: str(row.plan), rooted=True,
-    )  # fmt: skip
+        name="layers-1",
+        derive=partial(single, done=SWAPPED),
+        choices=TASK,
+        at="layer {} and the next swapped",
+        show=DIFFERENCE,
+        text=lambda row: str(row.plan),
+        rooted=True,
+    )
     yield Heat(
-        name="windows", title="".join(list(maps.values())[:1]), derive=changed, where={"condition": tuple(maps)},
-        each="condition", across="first layer", down="last layer", upwards=True, text=lambda row: str(row.plan),
-        words=named(maps), **EFFECT,
-    )  # fmt: skip
+        name="windows",
+        title="".join(list(maps.values())[:1]),
+        derive=changed,
+        where={"condition": tuple(maps)},
+        each="condition",
+        across="first layer",
+        down="last layer",
+        upwards=True,
+        text=lambda row: str(row.plan),
+        words=named(maps),
+        **EFFECT,
+    )
 
 
 def _benchmarks(data: ReportData) -> Iterator[Part]:
@@ -156,15 +228,22 @@ def _benchmarks(data: ReportData) -> Iterator[Part]:
     show = Show(axis="chance = 0, as trained = 1", span=(min(-0.25, *values, 0), max(1.25, *values, 0)))
     look = SIZED | {"derive": swept.benchmark_curves, "slots": _slots(data), "each": "arm", "show": show}
     single_tasks = {"task": tuple(swept.benchmark_metrics(data))}
-    yield Beside((
-        Lines(name="benchmark", where={"task": vocab.ALL}, legend="Strategies", **look),
-        Lines(name="benchmark-task", where=single_tasks, height=SMALL + 20, **look),
-    ))  # fmt: skip
+    yield Beside(
+        (
+            Lines(name="benchmark", where={"task": vocab.ALL}, legend="Strategies", **look),
+            Lines(name="benchmark-task", where=single_tasks, height=SMALL + 20, **look),
+        )
+    )
     yield Pivot(
-        name="falls", derive=swept.falls, rows={"benchmark": "task"}, across="condition", terminal=False,
+        name="falls",
+        derive=swept.falls,
+        rows={"benchmark": "task"},
+        across="condition",
+        terminal=False,
         columns=(Column("chance", vocab.CHANCE), Column(swept.TRAINED, swept.TRAINED)),
-        words=named({vocab.ALL: "mean"}), order=lambda line: line[0] == vocab.ALL,
-    )  # fmt: skip
+        words=named({vocab.ALL: "mean"}),
+        order=lambda line: line[0] == vocab.ALL,
+    )
 
 
 def _slope(data: ReportData) -> Iterator[str]:
@@ -180,19 +259,32 @@ def _similarity(data: ReportData) -> Iterator[Part]:
     """The maps on one scale, the difference on its own, and the profile of neighbours."""
     rows = Rows(swept.alike(data)).where(metric=tuple(MAPS))
     look: dict[str, Any] = {
-        "derive": swept.alike, "across": "state", "down": "state", "height": 330, "square": True,
-        "show": Show(decimals=3), "words": named(MAPS),
-    }  # fmt: skip
+        "derive": swept.alike,
+        "across": "state",
+        "down": "state",
+        "height": 330,
+        "square": True,
+        "show": Show(decimals=3),
+        "words": named(MAPS),
+    }
     least = min(0.0, *(row.value for row in rows))
-    yield Beside((
-        Heat(name="map", where={"metric": tuple(MAPS)}, each="metric", least=least, most=1.0, **look),
-        Heat(name="map-difference", title=swept.SINK, where={"metric": swept.SINK}, diverging=True, **look),
-        Lines(
-            name="profile", derive=lambda data: (row for row in rows if row.other == (row.layer or 0) + 1),
-            series="metric", across="hidden state j, against j + 1", at="state {}", height=330, words=named(MAPS),
-            show=Show(axis="similarity"), named=True,
-        ),
-    ))  # fmt: skip
+    yield Beside(
+        (
+            Heat(name="map", where={"metric": tuple(MAPS)}, each="metric", least=least, most=1.0, **look),
+            Heat(name="map-difference", title=swept.SINK, where={"metric": swept.SINK}, diverging=True, **look),
+            Lines(
+                name="profile",
+                derive=lambda data: (row for row in rows if row.other == (row.layer or 0) + 1),
+                series="metric",
+                across="hidden state j, against j + 1",
+                at="state {}",
+                height=330,
+                words=named(MAPS),
+                show=Show(axis="similarity"),
+                named=True,
+            ),
+        )
+    )
     reach = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
     if reach:
         yield Says(lambda data: [f"Intervals over {data.units} reach at most ±{tidy(max(reach))}."], terminal=False)
@@ -271,40 +363,76 @@ SWEEP = Kind(
     measures=(vocab.EFFECT, vocab.SIMILARITY, vocab.STATES, vocab.ZONES, vocab.BENCHMARK),
     # Plans by which a diagnosis asks about order, and the untouched model, make no sweep.
     present=lambda data: any(record.family not in {"identity", vocab.ORDER} for record in data.swept),
-    answer=_answer, tiles=_tiles, unfinished=_unfinished, counts=("documents", "tokens"), claims=True,
+    answer=_answer,
+    tiles=_tiles,
+    unfinished=_unfinished,
+    counts=("documents", "tokens"),
+    claims=True,
     sections=(
         Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),
         Section(anchor="curves", needs=lambda data: any(_families(data)) and _has_effects(data), parts=_curves),
         Section(anchor="layers", needs=lambda data: bool(changed(data)), parts=_layers),
-        AGREEMENT, BITS,
+        AGREEMENT,
+        BITS,
         Section(
-            anchor=vocab.BENCHMARK, parts=_benchmarks,
+            anchor=vocab.BENCHMARK,
+            parts=_benchmarks,
             needs=lambda data: any(swept.benchmark_curves(data)) or any(swept.falls(data)),
         ),
         Section(
-            anchor="loops", needs=lambda data: any(numbered(data)),
+            anchor="loops",
+            needs=lambda data: any(numbered(data)),
             parts=(
-                Beside((
-                    Heat(
-                        name="loops", title=PARALLEL[vocab.LOOPED], derive=numbered, y="other", down="loops, or gain",
-                        upwards=True, cell_words=named({}), words=named(PARALLEL), **LOOPS, **EFFECT,
-                    ),
-                    Lines(
-                        name="loops-best", title=BEST_OF[vocab.LOOPED], derive=best, choices=TASK, nulls=str,
-                        at="{} layers", height=300, show=Show(axis="best number"), words=named(BEST_OF), **LOOPS,
-                    ),
-                )),
+                Beside(
+                    (
+                        Heat(
+                            name="loops",
+                            title=PARALLEL[vocab.LOOPED],
+                            derive=numbered,
+                            y="other",
+                            down="loops, or gain",
+                            upwards=True,
+                            cell_words=named({}),
+                            words=named(PARALLEL),
+                            **LOOPS,
+                            **EFFECT,
+                        ),
+                        Lines(
+                            name="loops-best",
+                            title=BEST_OF[vocab.LOOPED],
+                            derive=best,
+                            choices=TASK,
+                            nulls=str,
+                            at="{} layers",
+                            height=300,
+                            show=Show(axis="best number"),
+                            words=named(BEST_OF),
+                            **LOOPS,
+                        ),
+                    )
+                ),
                 Says(_slope, terminal=False),
             ),
         ),
         Section(
-            anchor="cost", needs=_has_effects,
+            anchor="cost",
+            needs=_has_effects,
             parts=lambda data: (
                 Scatter(
-                    name="cost", derive=swept.priced, point="plan", series="condition", across={"metric": "price"},
-                    upwards={"metric": vocab.DELTA}, show=DIFFERENCE, at="{}", choices={"Price": "part", **TASK},
-                    slots=_slots(data, **{swept.LEAST: 5}), legend="Strategies", words=lambda name: label(str(name)),
-                    rooted=True, height=400,
+                    name="cost",
+                    derive=swept.priced,
+                    point="plan",
+                    series="condition",
+                    across={"metric": "price"},
+                    upwards={"metric": vocab.DELTA},
+                    show=DIFFERENCE,
+                    at="{}",
+                    choices={"Price": "part", **TASK},
+                    slots=_slots(data, **{swept.LEAST: 5}),
+                    legend="Strategies",
+                    words=lambda name: label(str(name)),
+                    rooted=True,
+                    height=400,
                     styles={name: Style(bounds=False, size=7) for name in data.strategies}
                     | {swept.LEAST: Style(line=True, bounds=False, size=4)},
                     by_choice={
@@ -316,50 +444,86 @@ SWEEP = Kind(
         ),
         Section(anchor=vocab.SIMILARITY, needs=lambda data: any(swept.alike(data)), parts=_similarity),
         Section(
-            anchor=vocab.ZONES, needs=lambda data: bool(swept.zoned(data)),
+            anchor=vocab.ZONES,
+            needs=lambda data: bool(swept.zoned(data)),
             parts=(
                 Heat(
-                    name="zones", derive=swept.states, where={"metric": ("cosine", "zone")}, each="condition",
-                    across="state", down="state", framed="zone", square=True, height=330, most=1.0, words=str,
+                    name="zones",
+                    derive=swept.states,
+                    where={"metric": ("cosine", "zone")},
+                    each="condition",
+                    across="state",
+                    down="state",
+                    framed="zone",
+                    square=True,
+                    height=330,
+                    most=1.0,
+                    words=str,
                     show=Show(decimals=3),
                 ),
                 Lines(
-                    name="variance", derive=swept.states, where={"metric": "variance"}, series="condition", words=str,
-                    across="hidden state", at="state {}", show=Show(axis="variance"), named=True, rooted=True,
+                    name="variance",
+                    derive=swept.states,
+                    where={"metric": "variance"},
+                    series="condition",
+                    words=str,
+                    across="hidden state",
+                    at="state {}",
+                    show=Show(axis="variance"),
+                    named=True,
+                    rooted=True,
                     bent=True,
                 ),
                 Tabled(name="table", table=zone_table, terminal=False),
             ),
         ),
         Section(
-            anchor="gallery", needs=lambda data: bool(data.records.keys() & data.schedules),
+            anchor="gallery",
+            needs=lambda data: bool(data.records.keys() & data.schedules),
             parts=(SweptPlans("gallery"),),
         ),
         Section(
-            anchor="tasks", needs=lambda data: any(swept.task_rows(data)) or any(_benchmark_rows(data)),
+            anchor="tasks",
+            needs=lambda data: any(swept.task_rows(data)) or any(_benchmark_rows(data)),
             parts=lambda data: (
                 Dots(
-                    name="order", derive=swept.orders, series="condition", slots=_slots(data), show=DIFFERENCE,
-                    words=label, legend="Strategies",
+                    name="order",
+                    derive=swept.orders,
+                    series="condition",
+                    slots=_slots(data),
+                    show=DIFFERENCE,
+                    words=label,
+                    legend="Strategies",
                 ),
                 Pivot(
-                    name="table", derive=swept.task_rows, rows={"task": "task"}, across="condition", show=SIGNED,
+                    name="table",
+                    derive=swept.task_rows,
+                    rows={"task": "task"},
+                    across="condition",
+                    show=SIGNED,
                     columns=(
-                        Column("documents", "documents", COUNT), Column("tokens", "tokens", COUNT),
-                        Column("NLL", vocab.NLL), Column("exact match", vocab.EXACT, PERCENT.but(decimals=1)),
+                        Column("documents", "documents", COUNT),
+                        Column("tokens", "tokens", COUNT),
+                        Column("NLL", vocab.NLL),
+                        Column("exact match", vocab.EXACT, PERCENT.but(decimals=1)),
                     ),
-                    words=named({name: f"Δ {label(name)}" for name in data.strategies}), terminal=False,
+                    words=named({name: f"Δ {label(name)}" for name in data.strategies}),
+                    terminal=False,
                 ),
                 Pivot(
-                    name="benchmarks", rows={"plan": "plan", "benchmark": "task"}, across="condition", terminal=False,
+                    name="benchmarks",
+                    rows={"plan": "plan", "benchmark": "task"},
+                    across="condition",
+                    terminal=False,
                     derive=_benchmark_rows,
                 ),
             ),
         ),
         Section(anchor="texts", needs=lambda data: any(_texts(data)), parts=_texts),
         Section(
-            anchor="plans", needs=lambda data: bool(data.records),
+            anchor="plans",
+            needs=lambda data: bool(data.records),
             parts=(SweptPlans("table", name="table", rows=plan_rows),),
         ),
     ),
-)  # fmt: skip
+)

@@ -120,10 +120,17 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
     losses, rows = by_document(data.losses), at_half(data)
     order = order_strategy(data)
     answers = (
-        _layers(data), bits_finding(data), agreement_finding(data), _ranking(data, rows, losses),
+        _layers(data),
+        bits_finding(data),
+        agreement_finding(data),
+        _ranking(data, rows, losses),
         _order_by_task(data, rows, order),
-        _order_or_absence(data, rows, order, losses), _fragile(data), _loops(data), _zones(data), _sink(data),
-    )  # fmt: skip
+        _order_or_absence(data, rows, order, losses),
+        _fragile(data),
+        _loops(data),
+        _zones(data),
+        _sink(data),
+    )
     return tuple(finding for finding in answers if finding is not None)
 
 
@@ -177,9 +184,7 @@ def _silence(rows: Sequence[Score], level: float) -> str:
     limits = [row.mde for row in within if row.mde is not None]
     above = f" above {tidy(max(limits))} nats{needed_in_words(within, WANTED)}" if limits else ""
     lost = f"the correction over {layers} leaves none: the documents or windows are too few."
-    sentences = {
-        f"the interval leaves out zero, and {lost}": clear, f"no effect is detectable{above}.": within,
-    }  # fmt: skip
+    sentences = {f"the interval leaves out zero, and {lost}": clear, f"no effect is detectable{above}.": within}
     return " ".join(
         f"For {f'all {layers}' if len(of) == len(rows) else f'{len(of)} of {layers} ({_named(of)})'} {words}"
         for words, of in sentences.items()
@@ -313,9 +318,11 @@ def _loops(data: ReportData) -> Finding | None:
 
 
 _LOOPS: dict[Position, str] = {
-    "above": "Yes.", "within": "No: a gain does as well.", "below": "No: a gain does better.",
+    "above": "Yes.",
+    "within": "No: a gain does as well.",
+    "below": "No: a gain does better.",
     "open": "Not resolvable.",
-}  # fmt: skip
+}
 
 
 def _zones(data: ReportData) -> Finding | None:

@@ -17,17 +17,33 @@ def bits_parts(data: ReportData) -> Iterator[Part]:
     """A strip of layers for each type, what each layer costs with its interval, and the table."""
     cost = Rows(bits.by_layer(data)).where(part=bits.QUANTITIES[vocab.DELTA])
     yield Heat(
-        name="bits", title="Each layer alone at each type", derive=lambda data: cost, y="condition", across="layer",
-        diverging=True, root=True, show=DIFFERENCE,
-    )  # fmt: skip
+        name="bits",
+        title="Each layer alone at each type",
+        derive=lambda data: cost,
+        y="condition",
+        across="layer",
+        diverging=True,
+        root=True,
+        show=DIFFERENCE,
+    )
     yield Bars(
-        name="bits-layer", derive=bits.by_layer, choices={"Quantity": "part", "Type": "condition"}, height=240,
-        show=DIFFERENCE, rooted=True,
-    )  # fmt: skip
+        name="bits-layer",
+        derive=bits.by_layer,
+        choices={"Quantity": "part", "Type": "condition"},
+        height=240,
+        show=DIFFERENCE,
+        rooted=True,
+    )
     yield Pivot(
-        name="bits-table", derive=bits.by_layer, rows={"layer": "layer"}, across="condition", split="part", show=SIGNED,
-        folded=True, terminal=False,
-    )  # fmt: skip
+        name="bits-table",
+        derive=bits.by_layer,
+        rows={"layer": "layer"},
+        across="condition",
+        split="part",
+        show=SIGNED,
+        folded=True,
+        terminal=False,
+    )
 
 
 def _agreement(data: ReportData) -> Iterator[Part]:
@@ -35,17 +51,32 @@ def _agreement(data: ReportData) -> Iterator[Part]:
     several = sum(1 for _ in layer_agreement.matrix(data)) > 2
     if several:
         yield Heat(
-            name="agreement", derive=layer_agreement.matrix, x="arm", y="against", across="", diverging=True,
-            least=-1.0, most=1.0, numbers=True, number=lambda row: f"{row.value:.2f}", show=Show(decimals=2),
-        )  # fmt: skip
+            name="agreement",
+            derive=layer_agreement.matrix,
+            x="arm",
+            y="against",
+            across="",
+            diverging=True,
+            least=-1.0,
+            most=1.0,
+            numbers=True,
+            number=lambda row: f"{row.value:.2f}",
+            show=Show(decimals=2),
+        )
     yield Pivot(
-        name="agreement-table", title="Every pair", derive=layer_agreement.listed_pairs,
-        rows={"change, or two": "condition"}, folded=several, terminal=False,
+        name="agreement-table",
+        title="Every pair",
+        derive=layer_agreement.listed_pairs,
+        rows={"change, or two": "condition"},
+        folded=several,
+        terminal=False,
         columns=(
-            Column("as measured", vocab.SPEARMAN), Column("adjusted p", vocab.SPEARMAN, adjusted_p),
-            Column("without noise", vocab.CORRECTED, SIGNED), Column("reliability", vocab.RELIABILITY),
+            Column("as measured", vocab.SPEARMAN),
+            Column("adjusted p", vocab.SPEARMAN, adjusted_p),
+            Column("without noise", vocab.CORRECTED, SIGNED),
+            Column("reliability", vocab.RELIABILITY),
         ),
-    )  # fmt: skip
+    )
 
 
 AGREEMENT = Section(

@@ -39,16 +39,23 @@ TIMING = Kind(
     tiles=_tiles,
     sections=(
         Section(
-            anchor=vocab.TIME, parts=(
+            anchor=vocab.TIME,
+            parts=(
                 Dots(
-                    name="times", y="plan", show=TIMES, where={"measure": vocab.TIME, "metric": vocab.MILLISECONDS},
-                    choices={"Setting": "condition"}, words=str,
+                    name="times",
+                    y="plan",
+                    show=TIMES,
+                    where={"measure": vocab.TIME, "metric": vocab.MILLISECONDS},
+                    choices={"Setting": "condition"},
+                    words=str,
                 ),
                 Pivot(
-                    rows={"plan": "plan"}, where={"measure": vocab.TIME}, split="condition",
+                    rows={"plan": "plan"},
+                    where={"measure": vocab.TIME},
+                    split="condition",
                     columns=(Column("ms", vocab.MILLISECONDS, TIMES), Column("x the first", vocab.RATIO, RATIOS)),
                 ),
             ),
         ),
     ),
-)  # fmt: skip
+)

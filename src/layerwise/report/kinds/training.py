@@ -132,23 +132,36 @@ def tuning_sentences(rows: Iterable[Score]) -> Iterator[str]:
 
 PARTS: tuple[Part, ...] = (
     LossByStep(
-        name="training", derive=losses, series="arm", slots=arm_slots, legend="Arms", choices={"Loss": "metric"},
+        name="training",
+        derive=losses,
+        series="arm",
+        slots=arm_slots,
+        legend="Arms",
+        choices={"Loss": "metric"},
         words=named(LOSSES),
     ),
     Says(lambda data: tuning_sentences(data.rows.where(measure=TUNING))),
     Pivot(
-        name="tuning", where={"measure": TUNING, "metric": "validation_nll"}, words=plain, folded=True, terminal=False,
+        name="tuning",
+        where={"measure": TUNING, "metric": "validation_nll"},
+        words=plain,
+        folded=True,
+        terminal=False,
         rows={"arm": "arm", "batch": "other", "learning rate": "amount"},
         columns=(Column("validation loss", "validation_nll"),),
     ),
     Pivot(
-        name="every-training", derive=_facts, rows={"training": "part"}, folded=True, terminal=False,
+        name="every-training",
+        derive=_facts,
+        rows={"training": "part"},
+        folded=True,
+        terminal=False,
         columns=tuple(Column(head, metric) for metric, head in FACTS.items()),
     ),
-)  # fmt: skip
+)
 SELECTED = Says(
-    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False,
-)  # fmt: skip
+    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False
+)
 TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
 """The trainings of a run, for every kind that has any."""
 
@@ -164,7 +177,7 @@ TRAINED = Kind(
     unfinished=training_stopped,
     following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
     sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses))),),
-)  # fmt: skip
+)
 """A run whose models were trained, and nothing else was measured."""
 
 
@@ -209,7 +222,12 @@ def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trac
     (colour, _, symbol), mean = series_style(slot), mean_curve(seeds)
     of = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     return scatter(
-        x=list(mean), y=list(mean.values()), mode="lines", line={"color": colour, "width": 2.2},
-        marker={"symbol": symbol}, legendgroup=arm, name=escape(arm),
+        x=list(mean),
+        y=list(mean.values()),
+        mode="lines",
+        line={"color": colour, "width": 2.2},
+        marker={"symbol": symbol},
+        legendgroup=arm,
+        name=escape(arm),
         text=[f"<b>{escape(arm)}</b>, step {step}<br>{tidy(loss)}, {of}" for step, loss in mean.items()],
-    )  # fmt: skip
+    )

@@ -137,36 +137,66 @@ WIRING = Kind(
     answer=_answer,
     sections=(
         Section(
-            anchor=vocab.EDGES, parts=(
-                Beside((
-                    Scatter(
-                        name="edges", derive=by_edge, point="task", across={"metric": "weight"},
-                        upwards={"metric": "effect"}, show_across=WEIGHT, show=EFFECT, choices={"Model": "arm"},
-                        words=str, rooted=True, height=400, at="{}",
-                        depth_of=lambda row: row.other - 1 if row.other else None,
-                    ),
-                    Dots(name="edges-cut", derive=cuts, series="arm", words=str, show=LOST),
-                )),
+            anchor=vocab.EDGES,
+            parts=(
+                Beside(
+                    (
+                        Scatter(
+                            name="edges",
+                            derive=by_edge,
+                            point="task",
+                            across={"metric": "weight"},
+                            upwards={"metric": "effect"},
+                            show_across=WEIGHT,
+                            show=EFFECT,
+                            choices={"Model": "arm"},
+                            words=str,
+                            rooted=True,
+                            height=400,
+                            at="{}",
+                            depth_of=lambda row: row.other - 1 if row.other else None,
+                        ),
+                        Dots(name="edges-cut", derive=cuts, series="arm", words=str, show=LOST),
+                    )
+                ),
                 Says(edge_findings),
             ),
         ),
         WEIGHTS,
         Section(
-            anchor=vocab.EDGE_PHENOMENA, parts=lambda data: (
+            anchor=vocab.EDGE_PHENOMENA,
+            parts=lambda data: (
                 Heat(
-                    name="phenomena", derive=effects, where={"metric": "effect"}, x="plan", y="task",
-                    across="edge: reader <- source", each="condition", words=str, show=NATS, cell_words=label,
-                    diverging=True, root=True, upwards=True, text=lambda row: f"p {adjusted_p(row)}",
+                    name="phenomena",
+                    derive=effects,
+                    where={"metric": "effect"},
+                    x="plan",
+                    y="task",
+                    across="edge: reader <- source",
+                    each="condition",
+                    words=str,
+                    show=NATS,
+                    cell_words=label,
+                    diverging=True,
+                    root=True,
+                    upwards=True,
+                    text=lambda row: f"p {adjusted_p(row)}",
                 ),
                 Says(phenomenon_findings),
                 Pivot(
-                    name="confirmed", derive=effects, where={"metric": "confirmed"}, folded=True, terminal=False,
-                    rows={"edge": "plan", "suite": "condition", "phenomenon": "task"}, columns=(
-                        Column("nats", "confirmed", SIGNED), Column("p", show=adjusted_p),
+                    name="confirmed",
+                    derive=effects,
+                    where={"metric": "confirmed"},
+                    folded=True,
+                    terminal=False,
+                    rows={"edge": "plan", "suite": "condition", "phenomenon": "task"},
+                    columns=(
+                        Column("nats", "confirmed", SIGNED),
+                        Column("p", show=adjusted_p),
                         Column("", show=lambda row: f"{'' if is_resolved(row, data.level) else 'not '}confirmed"),
                     ),
                 ),
             ),
         ),
     ),
-)  # fmt: skip
+)

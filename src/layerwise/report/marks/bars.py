@@ -50,35 +50,49 @@ class Bars(Mark):
         shared = bool(self.each or self.choices) and self.of is None
         span = frame.common_span(map(self.show.shown, all_rows)) if shared else None
         return frame.framed(
-            self.height or 360, traces, bargap=0.28, barmode="stack" if self.stacked else "group",
+            self.height or 360,
+            traces,
+            bargap=0.28,
+            barmode="stack" if self.stacked else "group",
             x={
-                "title": self.across, "showgrid": False,
+                "title": self.across,
+                "showgrid": False,
                 "dtick": 1 if numeric and len(positions) <= MOST_TICKS else None,
             },
             y={"title": self.show.axis, "range": self.show.span or span},
             shapes=[] if not self.show.reference else [frame.level_line(self.show.reference, **frame.REFERENCE)],
-            showlegend=len(groups) > 1, legend=frame.LEGEND,
+            showlegend=len(groups) > 1,
+            legend=frame.LEGEND,
             margin={"l": 48, "r": 12, "t": 32 if len(groups) > 1 else 8, "b": 40},
-        )  # fmt: skip
+        )
 
     def _rows(self, traces: Sequence[Trace], names: Sequence[str]) -> Figure:
         """The bars from left to right, a row for each name."""
         gap = {"color": light("card"), "width": 2}
         lying = [
             {
-                **trace, "x": trace["y"], "y": [names.index(name) for name in trace["x"]], "orientation": "h",
-                "marker": {**trace["marker"], "line": gap}, "error_x": trace["error_y"],
+                **trace,
+                "x": trace["y"],
+                "y": [names.index(name) for name in trace["x"]],
+                "orientation": "h",
+                "marker": {**trace["marker"], "line": gap},
+                "error_x": trace["error_y"],
             }
             for trace in traces
-        ]  # fmt: skip
+        ]
         for trace in lying:
             del trace["error_y"]
         return frame.framed(
-            HEAD + ROW * len(names), lying, bargap=0.4, barmode="stack", showlegend=True, legend=frame.LEGEND,
+            HEAD + ROW * len(names),
+            lying,
+            bargap=0.4,
+            barmode="stack",
+            showlegend=True,
+            legend=frame.LEGEND,
             x={"title": self.show.axis, "range": self.show.span, "showgrid": False},
             y={**frame.row_axis([self.words(name) for name in names]), "showgrid": False},
             margin={"l": 48, "r": 12, "t": 34, "b": 40},
-        )  # fmt: skip
+        )
 
     def _bars(self, name: Any, rows: Rows, level: float, slots: Mapping[str, int]) -> Trace:
         drawn = [row for row in rows if math.isfinite(row.value)]

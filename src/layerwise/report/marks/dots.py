@@ -76,11 +76,13 @@ class Dots(Mark):
         allowed = self.allowed(rows) if callable(self.allowed) else self.allowed
         bands = [] if allowed is None else [frame.upright_band(*allowed, faded(light("muted"), 0.16))]
         return frame.framed(
-            EDGES + len(names) * height, traces, y=frame.row_axis(names, showgrid=False),
+            EDGES + len(names) * height,
+            traces,
+            y=frame.row_axis(names, showgrid=False),
             shapes=[*self._reference(), *bands],
             x={"title": self.show.axis, "range": self.show.span or self._span(lanes, [*chances.values()])},
             margin={"l": 8, "r": 16, "t": 8, "b": 44},
-        )  # fmt: skip
+        )
 
     def _row(self, row: Score) -> str:
         return self.row_words(getattr(row, self.y))
@@ -154,10 +156,12 @@ class Dots(Mark):
             HEAD + ROW * len(names) + (18 if self.mark else 0),
             [*swarms, _medians(names, draws), *([_marks(marks, self.mark)] if self.mark else [])],
             x={"title": self.show.axis, "zeroline": True, "range": span},
-            y=frame.row_axis(names, ticks=""), shapes=self._reference(),
+            y=frame.row_axis(names, ticks=""),
+            shapes=self._reference(),
             margin={"l": 8, "r": 16, "t": 30 if self.mark else 8, "b": 40},
-            showlegend=bool(self.mark), legend=frame.LEGEND,
-        )  # fmt: skip
+            showlegend=bool(self.mark),
+            legend=frame.LEGEND,
+        )
 
 
 def _heights(lane: Lane, lanes: Sequence[Lane], row_of: Mapping[str, int], step: float) -> dict[str, float]:
@@ -174,8 +178,10 @@ def _chance(values: Mapping[int, float]) -> Trace:
     return frame.scatter(
         x=[part for value in values.values() for part in (value, value, None)],
         y=[part for at in values for part in (at - 0.42, at + 0.42, None)],
-        mode="lines", line={"color": light("ink"), "dash": "dot", "width": 1.5}, opacity=0.6,
-    )  # fmt: skip
+        mode="lines",
+        line={"color": light("ink"), "dash": "dot", "width": 1.5},
+        opacity=0.6,
+    )
 
 
 def swarmed(values: Sequence[float], width: float) -> list[float]:
@@ -199,28 +205,37 @@ def swarmed(values: Sequence[float], width: float) -> list[float]:
 def _swarm(name: str, y: int, draws: Mapping[str, float], colour: str, width: float) -> Trace:
     values = list(draws.values())
     return frame.scatter(
-        x=values, y=[round(y + moved, 3) for moved in swarmed(values, width)], mode="markers",
+        x=values,
+        y=[round(y + moved, 3) for moved in swarmed(values, width)],
+        mode="markers",
         marker={"color": faded(colour, 0.6), "size": 5.5, "line": {"width": 0}},
         text=[f"<b>{escape(name)}</b><br>{escape(draw)}<br>{tidy(value)}" for draw, value in draws.items()],
-        name=escape(name), showlegend=False,
-    )  # fmt: skip
+        name=escape(name),
+        showlegend=False,
+    )
 
 
 def _medians(names: Sequence[str], draws: Sequence[Mapping[str, float]]) -> Trace:
     middles = [median(own.values()) for own in draws]
     return frame.scatter(
-        x=middles, y=list(range(len(names))), mode="markers", name="median of the draws",
+        x=middles,
+        y=list(range(len(names))),
+        mode="markers",
+        name="median of the draws",
         marker={"symbol": "line-ns-open", "size": 26, "line": {"width": 2}, "color": light("ink")},
         text=[
             f"<b>{escape(name)}</b><br>median of {len(own)} draws: {tidy(middle)}"
             for name, own, middle in zip(names, draws, middles, strict=True)
         ],
-    )  # fmt: skip
+    )
 
 
 def _marks(marked: Sequence[tuple[int, str, Score]], name: str) -> Trace:
     return frame.scatter(
-        x=[score.value for _, _, score in marked], y=[y for y, _, _ in marked], mode="markers", name=escape(name),
+        x=[score.value for _, _, score in marked],
+        y=[y for y, _, _ in marked],
+        mode="markers",
+        name=escape(name),
         marker={"symbol": "diamond-open", "size": 11, "line": {"width": 2}, "color": light("accent")},
         text=[f"<b>{escape(row)}</b><br>{escape(name)}: {frame.interval(score)}" for _, row, score in marked],
-    )  # fmt: skip
+    )

@@ -75,12 +75,15 @@ class Heat(Mark):
         height = self.height or HEAD + (CELL if len(down) <= MOST_ROWS else 8) * len(down)
         ends = [-0.5, len(down) - 0.5]
         return framed(
-            height, traces, x=_named(self.across, x), showlegend=False,
+            height,
+            traces,
+            x=_named(self.across, x),
+            showlegend=False,
             y={**_named(self.down, y), "range": ends if self.upwards else ends[::-1], **self._square()},
             **({"annotations": self._numbers(cells, across, down)} if self.numbers else {}),
             shapes=[*self._diagonal(len(x), len(y)), *self._frames(frames, across)],
             margin={"l": 40, "r": 8, "t": 8, "b": 44},
-        )  # fmt: skip
+        )
 
     def _axis(self, rows: Rows, column: str) -> tuple[Any, ...]:
         values = rows.axis(column)
@@ -116,11 +119,15 @@ class Heat(Mark):
     def _numbers(self, cells: Mapping[tuple[Any, Any], Score], across: Any, down: Any) -> list[dict[str, Any]]:
         return [
             {
-                "x": across.index(left), "y": down.index(below), "text": self._number(row), "showarrow": False,
-                "font": {"size": 11, "color": light("ink")}, "bgcolor": CLEAR,
+                "x": across.index(left),
+                "y": down.index(below),
+                "text": self._number(row),
+                "showarrow": False,
+                "font": {"size": 11, "color": light("ink")},
+                "bgcolor": CLEAR,
             }
             for (left, below), row in cells.items()
-        ]  # fmt: skip
+        ]
 
     def _number(self, row: Score) -> str:
         return self.show.number(row.value) if self.number is None else self.number(row)
@@ -143,6 +150,11 @@ def _named(title: str, names: list[str]) -> dict[str, Any]:
     step = 1 + len(names) // MOST_ROWS if all(len(name) < 4 for name in names) else 1
     positions = list(range(0, len(names), step))
     return {
-        "title": title, "showgrid": False, "zeroline": False, "tickmode": "array", "tickvals": positions,
-        "ticktext": [escape(names[at]) for at in positions], "range": [-0.5, len(names) - 0.5],
-    }  # fmt: skip
+        "title": title,
+        "showgrid": False,
+        "zeroline": False,
+        "tickmode": "array",
+        "tickvals": positions,
+        "ticktext": [escape(names[at]) for at in positions],
+        "range": [-0.5, len(names) - 0.5],
+    }

@@ -51,10 +51,19 @@ class Levels(Mark):
         measured = rows.where(against=None)
         groups = measured.by(self.series) if self.series else {"measured": measured}
         nulls = enumerate(rows.by("against").items())
-        return self.drawn([
-            *(Level(null_name(null), self._row_of(own), slot, null=True) for slot, (null, own) in nulls),
-            *(Level(self.words(name), self._row_of(own), slots.get(str(name), 0)) for name, own in groups.items()),
-        ]) if measured else None  # fmt: skip
+        return (
+            self.drawn(
+                [
+                    *(Level(null_name(null), self._row_of(own), slot, null=True) for slot, (null, own) in nulls),
+                    *(
+                        Level(self.words(name), self._row_of(own), slots.get(str(name), 0))
+                        for name, own in groups.items()
+                    ),
+                ]
+            )
+            if measured
+            else None
+        )
 
     def _row_of(self, rows: Rows) -> dict[Any, Score]:
         return {getattr(row, self.y): self.show.shown(row) for row in rows}
@@ -68,13 +77,20 @@ class Levels(Mark):
             [_joined(levels, names, self.floor), *(_marks(level, self.floor) for level in levels)],
             x={"title": self.show.axis, "zeroline": True, "range": self.show.span},
             y={
-                "autorange": "reversed", "showgrid": True, "zeroline": False, "type": "category",
-                "categoryorder": "array", "categoryarray": [escape(name) for name in names], "dtick": 1,
+                "autorange": "reversed",
+                "showgrid": True,
+                "zeroline": False,
+                "type": "category",
+                "categoryorder": "array",
+                "categoryarray": [escape(name) for name in names],
+                "dtick": 1,
                 "tickfont": {"color": light("ink"), "size": 12},
             },
             shapes=[] if reference is None else [frame.upright_line(reference, **frame.REFERENCE)],
-            margin={"l": 8, "r": 16, "t": 40, "b": 40}, showlegend=True, legend=frame.LEGEND,
-        )  # fmt: skip
+            margin={"l": 8, "r": 16, "t": 40, "b": 40},
+            showlegend=True,
+            legend=frame.LEGEND,
+        )
 
 
 def _joined(measured: Sequence[Level], names: Sequence[str], floor: float | None) -> Trace:

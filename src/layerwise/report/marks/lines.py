@@ -26,9 +26,11 @@ SMALL = 300  # a figure less high than this leaves its axis titles to the headin
 BAND_OPACITY = (0.22, 0.13, 0.08)
 BAND_DASH = ("dash", "dot", "dashdot")
 QUARTERS = {
-    "range": (-3.0, 103.0), "tickmode": "array", "tickvals": [0, 25, 50, 75, 100],
+    "range": (-3.0, 103.0),
+    "tickmode": "array",
+    "tickvals": [0, 25, 50, 75, 100],
     "ticktext": ["0 %", "25 %", "50 %", "75 %", "100 %"],
-}  # fmt: skip
+}
 """An axis of shares from nothing to all, with air for the markers at either end."""
 
 
@@ -79,12 +81,15 @@ class Lines(Mark):
         above = 34 if self.named or (bands and not small) else 8
         xs = {x for points in (*lines.values(), *(points for _, points in bands)) for x in points}
         return frame.framed(
-            height, traces, showlegend=self.named or bool(bands and not small), legend=frame.LEGEND,
+            height,
+            traces,
+            showlegend=self.named or bool(bands and not small),
+            legend=frame.LEGEND,
             x={"title": "" if small else self.across, "showgrid": False, "range": self.reach, **self._ticks(xs, small)},
             y={"title": "" if small else self.show.axis, "range": span},
             shapes=[] if self.show.reference is None else [frame.level_line(self.show.reference, **frame.REFERENCE)],
             margin={"l": 34, "r": right, "t": 6, "b": 24} if small else {"l": 48, "r": right, "t": above, "b": 40},
-        )  # fmt: skip
+        )
 
     def _points(self, rows: Rows) -> Points:
         return {at: self.show.shown(row) for row in rows if (at := getattr(row, self.x)) is not None}
@@ -105,18 +110,31 @@ class Lines(Mark):
             mode="lines+markers",
             line={"color": colour, "width": 2},
             marker={
-                "color": colour, "size": 6.5,
+                "color": colour,
+                "size": 6.5,
                 "symbol": [f"{symbol}-open" if x in hollow else symbol for x in xs] if hollow else symbol,
             },
             text=[describe(called, x, points[x]) for x in xs],
-            legendgroup=called, name=escape(called), showlegend=self.named,
-        )  # fmt: skip
+            legendgroup=called,
+            name=escape(called),
+            showlegend=self.named,
+        )
         faint = [row for row in rows if self.faint and getattr(row, self.faint) is not None]
-        draws = [frame.scatter(
-            x=[getattr(row, self.x) for row in faint], y=[self.show.shown(row).value for row in faint], mode="markers",
-            marker={"color": faded(colour, 0.4), "size": 4.5, "line": {"width": 0}},
-            legendgroup=called, name=escape(called), showlegend=False,
-        )] if faint else []  # fmt: skip
+        draws = (
+            [
+                frame.scatter(
+                    x=[getattr(row, self.x) for row in faint],
+                    y=[self.show.shown(row).value for row in faint],
+                    mode="markers",
+                    marker={"color": faded(colour, 0.4), "size": 4.5, "line": {"width": 0}},
+                    legendgroup=called,
+                    name=escape(called),
+                    showlegend=False,
+                )
+            ]
+            if faint
+            else []
+        )
         return [*area(points, ribbon, called), *draws, drawn]
 
 
@@ -125,11 +143,15 @@ def _null(name: str, points: Points, index: int) -> list[Trace]:
     opacity, dash = BAND_OPACITY[index % len(BAND_OPACITY)], BAND_DASH[index % len(BAND_DASH)]
     xs = sorted(points)
     middle = frame.scatter(
-        x=xs, y=[points[x].value for x in xs], mode="lines" if len(xs) > 1 else "markers",
+        x=xs,
+        y=[points[x].value for x in xs],
+        mode="lines" if len(xs) > 1 else "markers",
         line={"color": light("zero"), "width": 1.5, "dash": dash},
         marker={"color": light("zero"), "symbol": "line-ew-open", "size": 12},
-        text=[f"{escape(name)}<br>{frame.interval(points[x])}" for x in xs], legendgroup=name, name=escape(name),
-    )  # fmt: skip
+        text=[f"{escape(name)}<br>{frame.interval(points[x])}" for x in xs],
+        legendgroup=name,
+        name=escape(name),
+    )
     return [*area(points, faded(light("muted"), opacity), name), middle]
 
 

@@ -189,9 +189,7 @@ class Mark(ABC):
             title = self.words(value) if len(values) > 1 or not self.title else self.title
             yield from self._picture(name, title, rows.where(**{self.each: value}), data, rows)
 
-    def _picture(
-        self, name: str, title: str, rows: Rows, data: ReportData, all_rows: Rows
-    ) -> Iterator[Picture]:  # fmt: skip
+    def _picture(self, name: str, title: str, rows: Rows, data: ReportData, all_rows: Rows) -> Iterator[Picture]:
         slots = self.colours(all_rows, data)
         axes = {question: all_rows.axis(column) for question, column in self.choices.items()}
         variants = {}

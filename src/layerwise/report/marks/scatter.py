@@ -69,9 +69,7 @@ class Scatter(Mark):
         for group in groups:
             own = {self.series: group} if self.series else {}
             xs, ys = left.where(**own).along(self.point), up.where(**own).along(self.point)
-            pairs = [
-                (key, self.show_across.shown(xs[key]), self.show.shown(ys[key])) for key in ys if key in xs
-            ]  # fmt: skip
+            pairs = [(key, self.show_across.shown(xs[key]), self.show.shown(ys[key])) for key in ys if key in xs]
             style = self.styles.get(group, Style())
             if style.line or style.front:
                 pairs.sort(key=lambda pair: pair[1].value)
@@ -87,13 +85,15 @@ class Scatter(Mark):
         reference = self.show_across.reference
         x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
         return frame.framed(
-            self.height or 380, [*([frame.diagonal(*ends, "equal")] if self.equal else []), *traces],
+            self.height or 380,
+            [*([frame.diagonal(*ends, "equal")] if self.equal else []), *traces],
             x=x,
             y={"title": self.show.axis, "range": self.show.span},
             shapes=[frame.upright_line(reference, **frame.REFERENCE)] if reference else [],
-            margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40}, showlegend=self.named,
+            margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40},
+            showlegend=self.named,
             legend=frame.LEGEND,
-        )  # fmt: skip
+        )
 
     def _front(self, group: Any, pairs: Any, slots: Mapping[str, int]) -> list[Trace]:
         """The line through the points that no other of them matches, where there are two."""
@@ -110,7 +110,7 @@ class Scatter(Mark):
 
     def _trace(
         self, group: Any, style: Style, pairs: Any, xs: Any, ys: Any, data: ReportData, slots: Mapping[str, int]
-    ) -> Trace:  # fmt: skip
+    ) -> Trace:
         keys = [key for key, _, _ in pairs]
         across, upwards = [x for _, x, _ in pairs], [y for _, _, y in pairs]
         depths = [self.depth_of(ys[key]) for key in keys]
@@ -135,13 +135,21 @@ class Scatter(Mark):
             if style.bounds and not style.faint and any(score.low is not None for score in scores)
         }
         return frame.scatter(
-            x=[x.value for x in across], y=[y.value for y in upwards], mode=mode, **bounds,
+            x=[x.value for x in across],
+            y=[y.value for y in upwards],
+            mode=mode,
+            **bounds,
             marker={
-                "color": colours, "size": 5 if style.faint or len(pairs) >= CROWDED else style.size,
+                "color": colours,
+                "size": 5 if style.faint or len(pairs) >= CROWDED else style.size,
                 "symbol": [f"{symbol}-open" if each else symbol for each in hollow],
             },
-            line={"color": colour, "width": 2, "dash": style.dash}, textposition="top center",
-            text=[str(key) for key in keys] if self.numbered else hover, customdata=hover,
-            textfont={"size": 11, "color": light("muted")}, hovertemplate="%{customdata}<extra></extra>",
-            legendgroup=str(group or ""), name=escape(name),
-        )  # fmt: skip
+            line={"color": colour, "width": 2, "dash": style.dash},
+            textposition="top center",
+            text=[str(key) for key in keys] if self.numbered else hover,
+            customdata=hover,
+            textfont={"size": 11, "color": light("muted")},
+            hovertemplate="%{customdata}<extra></extra>",
+            legendgroup=str(group or ""),
+            name=escape(name),
+        )

@@ -57,9 +57,7 @@ class Table:
         shown, tone = measured(text) if kind == "number" else self._text(column, text), self.tones.get((line, column))
         if tone is None:
             return element("td", shown, class_=kind)
-        return element(
-            "td", shown, class_=f"{kind} {tone.name}", style=f"--left:{tone.strength:.3f}", title=tone.title
-        )  # fmt: skip
+        return element("td", shown, class_=f"{kind} {tone.name}", style=f"--left:{tone.strength:.3f}", title=tone.title)
 
     def _text(self, column: int, text: str) -> str:
         word, bracket, rest = text.partition(" (")
@@ -93,8 +91,10 @@ class Table:
         """The table in the terminal, its columns aligned; nothing where it has no rows."""
         if not self.body:
             return ()
-        rows = [[_shortened(row[0], WIDEST), *(_shortened(cell, LONGEST) for cell in row[1:])]
-                for row in (self.head, *self.body)]  # fmt: skip
+        rows = [
+            [_shortened(row[0], WIDEST), *(_shortened(cell, LONGEST) for cell in row[1:])]
+            for row in (self.head, *self.body)
+        ]
         widths = [max(len(row[column]) for row in rows) for column in range(len(self.head))]
         return tuple(
             GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows

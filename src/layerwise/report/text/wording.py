@@ -13,14 +13,19 @@ NATS = "Losses are in nats per token: 0.69 nats more, and the right token is hal
 """What the unit of a loss means, for the paragraph that a page opens with."""
 
 OF_SENTENCES = {
-    r"negative log-likelihood under a plan minus that of the untouched model, nats per token":
-        "1 less the rank correlation of similarities of sentences under a plan with those of the untouched model",
-    r"(?:Δ|\\u0394) NLL(?: \(nats (?:a|per) token\))?": "lost rank correlation", "scored tokens": "sentences",
+    r"negative log-likelihood under a plan minus that of the untouched model, nats per token": (
+        "1 less the rank correlation of similarities of sentences under a plan with those of the untouched model"
+    ),
+    r"(?:Δ|\\u0394) NLL(?: \(nats (?:a|per) token\))?": "lost rank correlation",
+    "scored tokens": "sentences",
     r"0\.69 nats more, and the right token is half as likely": "1 is what unrelated similarities lose",
-    r"[Nn]ats a token above": "Rank correlation lost above", r"right \(%\)": "same nearest sentence (%)",
-    r"nats (?:a|per) (?:scored )?token": "of rank correlation", "token accuracy": "same nearest sentence",
-    r"(?<=\d) nats (on;|take)": r" of rank correlation \1", r"(?<=\d) tokens, at this pace": " sentences, at this pace",
-}  # fmt: skip
+    r"[Nn]ats a token above": "Rank correlation lost above",
+    r"right \(%\)": "same nearest sentence (%)",
+    r"nats (?:a|per) (?:scored )?token": "of rank correlation",
+    "token accuracy": "same nearest sentence",
+    r"(?<=\d) nats (on;|take)": r" of rank correlation \1",
+    r"(?<=\d) tokens, at this pace": " sentences, at this pace",
+}
 """The words for losses in nats, as patterns, and those for embeddings of sentences."""
 
 

@@ -119,10 +119,13 @@ def _described(number: str, data: ReportData) -> tuple[str, ...]:
     """A run as a row of the table of runs."""
     manifest, tokens = data.manifest, data.manifest.get("tokens")
     return (
-        number, str(manifest.get("model") or "unnamed"), str(data.depth or ABSENT),
-        str(manifest.get("corpus") or "unnamed"), f"{tokens:,}" if isinstance(tokens, int) else ABSENT,
+        number,
+        str(manifest.get("model") or "unnamed"),
+        str(data.depth or ABSENT),
+        str(manifest.get("corpus") or "unnamed"),
+        f"{tokens:,}" if isinstance(tokens, int) else ABSENT,
         command_line(manifest.get("command")),
-    )  # fmt: skip
+    )
 
 
 def command_line(words: object) -> str:

@@ -45,9 +45,10 @@ def examples(data: ReportData) -> Iterator[Safe]:
 def gallery(data: ReportData) -> Iterator[Safe]:
     """Tiles grouped by strategy; pressing one opens it large, with its effects on every task."""
     yield depth_key(
-        data.depth, element("span", element("i", class_="embedding"), " embedding"),
+        data.depth,
+        element("span", element("i", class_="embedding"), " embedding"),
         element("span", "fainter: a smaller weight"),
-    )  # fmt: skip
+    )
     numbers = {text: str(at) for at, text in enumerate(data.records)}
     for strategy in dict.fromkeys(record.strategy for record in data.records.values()):
         own = [record for record in data.records.values() if record.strategy == strategy]
@@ -92,8 +93,11 @@ def _tile(data: ReportData, record: PlanRecord, number: str) -> Safe:
         _picture(data, record.plan),
         element("span", _touched(data, record), class_="size"),
         element("span", shown, class_=f"effect{_faint(data, score)}"),
-        type="button", class_="tile", data_plan=number, title=f"{record.plan}\n{label(record.strategy)}: {shown}{unit}",
-    )  # fmt: skip
+        type="button",
+        class_="tile",
+        data_plan=number,
+        title=f"{record.plan}\n{label(record.strategy)}: {shown}{unit}",
+    )
 
 
 def _main(data: ReportData, plan: str) -> Score | None:
@@ -133,10 +137,16 @@ def table(data: ReportData) -> Iterator[Safe]:
     kinds |= {f"Δ NLL, {(*data.tasks, 'all')[0]}": "number", "perplexity": "number", "interval": "number"}
     kinds |= {"adjusted p": "number", "verdict": "text", **{f"Δ {task}": "number task" for task in tasks}}
     head = [
-        element("th", element("button", title, type="button"), scope="col", data_kind=kind.split()[0],
-                aria_sort="none", class_=kind)
+        element(
+            "th",
+            element("button", title, type="button"),
+            scope="col",
+            data_kind=kind.split()[0],
+            aria_sort="none",
+            class_=kind,
+        )
         for title, kind in kinds.items()
-    ]  # fmt: skip
+    ]
     scores = [score for plan in data.records if (score := _main(data, plan)) is not None]
     bounds = [abs(bound) for score in scores for bound in (score.value, score.low, score.high) if bound is not None]
     scale = max(filter(math.isfinite, bounds), default=1.0) or 1.0
@@ -144,10 +154,19 @@ def table(data: ReportData) -> Iterator[Safe]:
     caption = element("caption", "Every plan of this run. Press a heading to sort.", class_="visually-hidden")
     yield element(
         "div",
-        element("table", caption, element("thead", element("tr", *head)), element("tbody", *rows), id="plan-table",
-                class_="sortable"),
-        class_="scroll", tabindex="0", role="region", aria_label="Table of all plans",
-    )  # fmt: skip
+        element(
+            "table",
+            caption,
+            element("thead", element("tr", *head)),
+            element("tbody", *rows),
+            id="plan-table",
+            class_="sortable",
+        ),
+        class_="scroll",
+        tabindex="0",
+        role="region",
+        aria_label="Table of all plans",
+    )
 
 
 def _row(data: ReportData, record: PlanRecord, tasks: tuple[str, ...], scale: float) -> Safe:
@@ -172,9 +191,12 @@ def _task_cell(data: ReportData, score: Score | None) -> Safe:
     if score is None:
         return element("td", "–", class_="number task")
     return element(
-        "td", tidy(score.value, signed=True), class_=f"number task{_faint(data, score)}",
-        data_value=_sortable(score.value), title=f"{SIGNED.text(score)}; {verdict(score, data.level)}",
-    )  # fmt: skip
+        "td",
+        tidy(score.value, signed=True),
+        class_=f"number task{_faint(data, score)}",
+        data_value=_sortable(score.value),
+        title=f"{SIGNED.text(score)}; {verdict(score, data.level)}",
+    )
 
 
 def _number(value: float | None, shown: str) -> Safe:

@@ -72,8 +72,9 @@ def _differences(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
     blocks = [block_list(each.model, each.path) for each in (host, stack)]
     for layer, (mine, other) in enumerate(zip(*blocks, strict=True)):
         yield f"the class of layer {layer}", type(mine).__name__, type(other).__name__
-        shapes = [{key: each[0] for key, each in traits(block).items() if isinstance(each, tuple)}
-                  for block in (mine, other)]  # fmt: skip
+        shapes = [
+            {key: each[0] for key, each in traits(block).items() if isinstance(each, tuple)} for block in (mine, other)
+        ]
         for key in sorted({*shapes[0], *shapes[1]}):
             name = ".".join(filter(None, key))
             yield f"the shape of {name} in layer {layer}", shapes[0].get(key), shapes[1].get(key)

@@ -100,9 +100,13 @@ class _Noted(Exception):
 
 
 def finish(
-    model: nn.Module, blocks: nn.ModuleList, trace: BlockTrace, inputs: Mapping[str, Any], state: Tensor,
+    model: nn.Module,
+    blocks: nn.ModuleList,
+    trace: BlockTrace,
+    inputs: Mapping[str, Any],
+    state: Tensor,
     way: HistoryStep | None = None,
-) -> Any:  # fmt: skip
+) -> Any:
     """Run `model(**inputs)` as if its blocks had arrived at `state`; returns what the model returns.
 
     A model may read, behind its last block, what all of them left behind on the `way` to `state`. One stand-in for

@@ -31,11 +31,21 @@ Then = Callable[[tuple[Any, ...], dict[str, Any], Any], Any]
 
 # The dictionaries of a module that are its clones' as well; the last is asked for submodules, which clones wrap.
 _SHARED = (
-    "_parameters", "_non_persistent_buffers_set", "_backward_hooks", "_backward_pre_hooks", "_forward_hooks",
-    "_forward_hooks_always_called", "_forward_hooks_with_kwargs", "_forward_pre_hooks",
-    "_forward_pre_hooks_with_kwargs", "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
-    "_load_state_dict_post_hooks", "_modules",
-)  # fmt: skip
+    "_parameters",
+    "_non_persistent_buffers_set",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_forward_hooks",
+    "_forward_hooks_always_called",
+    "_forward_hooks_with_kwargs",
+    "_forward_pre_hooks",
+    "_forward_pre_hooks_with_kwargs",
+    "_state_dict_hooks",
+    "_state_dict_pre_hooks",
+    "_load_state_dict_pre_hooks",
+    "_load_state_dict_post_hooks",
+    "_modules",
+)
 
 # Values that a class keeps for itself, and that no module hides by one of its own.
 _OF_CLASSES = frozenset({"_compiled_call_impl", "_abc_impl"})
@@ -175,9 +185,13 @@ def _kind(kind: Any) -> Any:
         )
 
     namespace = {
-        "__slots__": ("_own",), "__module__": kind.__module__, "__qualname__": kind.__qualname__,
-        "__call__": __call__, "__getattr__": __getattr__, "__reduce_ex__": __reduce_ex__,
-    }  # fmt: skip
+        "__slots__": ("_own",),
+        "__module__": kind.__module__,
+        "__qualname__": kind.__qualname__,
+        "__call__": __call__,
+        "__getattr__": __getattr__,
+        "__reduce_ex__": __reduce_ex__,
+    }
     made: Any = type(kind.__name__, (kind,), namespace)
     # A value of the class must not hide that of the module. Set afterwards, past what `kind` does to new subclasses.
     for name in _class_values(kind):

@@ -34,8 +34,9 @@ class StreamedExecutor:
     walks: list[GraphExecutor] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.walks = [GraphExecutor(graph, partial(self._apply, captured), captured.state)
-                      for captured, graph in self.work]  # fmt: skip
+        self.walks = [
+            GraphExecutor(graph, partial(self._apply, captured), captured.state) for captured, graph in self.work
+        ]
 
     def states(self) -> Iterator[tuple[int, int, Tensor] | Reading]:
         """Yields `(batch, node, state)` for every node at which a plan ends, and each reading when it is worked off."""
@@ -117,6 +118,10 @@ def streaming_estimate(resident: ResidentLayers, work: Sequence[tuple[int, Graph
         bound += schedule.bound
         read += sum(resident.sizes[reading.layer] for reading in schedule.readings)
     return StreamingEstimate(
-        tuple(map(tuple, rounds)), readings, bound, read, allowed,
+        tuple(map(tuple, rounds)),
+        readings,
+        bound,
+        read,
+        allowed,
         max((sum(needs[number] for number in each) for each in rounds), default=0),
-    )  # fmt: skip
+    )

@@ -91,9 +91,12 @@ class Connection:
             # Ray opens its own folder to everybody, and this one is open to nobody else.
             self._folder = Path(os.environ.get(FOLDER) or tempfile.mkdtemp(prefix="layerwise-"))
             options |= {
-                "num_cpus": processors, "include_dashboard": False, "object_store_memory": STORE_BYTES,
-                "_temp_dir": str(self._folder / "ray"), "_node_ip_address": "127.0.0.1",
-            }  # fmt: skip
+                "num_cpus": processors,
+                "include_dashboard": False,
+                "object_store_memory": STORE_BYTES,
+                "_temp_dir": str(self._folder / "ray"),
+                "_node_ip_address": "127.0.0.1",
+            }
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

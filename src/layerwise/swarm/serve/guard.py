@@ -66,9 +66,14 @@ class RequestGuard:
         finally:
             log.info(
                 "request=%s method=%s path=%s status=%d bytes=%d seconds=%.3f%s",
-                name, quote(scope["method"]), quote(scope["path"])[:200], status, sent, time.monotonic() - began,
+                name,
+                quote(scope["method"]),
+                quote(scope["path"])[:200],
+                status,
+                sent,
+                time.monotonic() - began,
                 "".join(f" {key}={value}" for key, value in scope["state"].get("log", {}).items()),
-            )  # fmt: skip
+            )
 
     def _known(self, headers: Headers) -> bool:
         tokens = self._settings.tokens
@@ -86,9 +91,11 @@ class RequestGuard:
             )
         if not scope["state"]["known"] and scope["path"] not in OPEN:
             raise Refusal(
-                401, "invalid_api_key", "a token for access is missing or wrong; send `Authorization: Bearer TOKEN`",
+                401,
+                "invalid_api_key",
+                "a token for access is missing or wrong; send `Authorization: Bearer TOKEN`",
                 headers={"WWW-Authenticate": "Bearer"},
-            )  # fmt: skip
+            )
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] == "POST" and kind != "application/json":
             # A form of any web page could be sent here; JSON can be sent by pages of this server alone.

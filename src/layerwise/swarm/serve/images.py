@@ -70,9 +70,11 @@ def decoded(text: str, most_pixels: int) -> Image.Image:
         content = base64.b64decode(text[start.end() if start else 0 :], validate=True)
     except (binascii.Error, ValueError):
         raise Refusal(
-            400, "invalid_image", "image is neither base64 nor a data URL of an image; write data:image/png;base64,...",
+            400,
+            "invalid_image",
+            "image is neither base64 nor a data URL of an image; write data:image/png;base64,...",
             param="image",
-        ) from None  # fmt: skip
+        ) from None
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as image:
             width, height = image.size

@@ -40,9 +40,11 @@ async def completion_prompt(service: Service, settings: ServeSettings, body: Com
     if isinstance(prompt, list) and prompt and not isinstance(prompt[0], int):
         if len(prompt) != 1:
             raise Refusal(
-                400, "unsupported_value", f"prompt is a list of {len(prompt)} prompts; send one request for each",
+                400,
+                "unsupported_value",
+                f"prompt is a list of {len(prompt)} prompts; send one request for each",
                 param="prompt",
-            )  # fmt: skip
+            )
         (prompt,) = prompt
     most = service.max_length
     ids = await encoded(service.tokenizer, prompt, "prompt", most) if isinstance(prompt, str) else tuple(prompt)
@@ -128,9 +130,8 @@ def _prompt(
     most, wanted = settings.most_new_tokens, body.most_tokens
     if wanted is not None and wanted > most:
         raise Refusal(
-            400, "invalid_value", f"max_tokens is {wanted}, and this server writes at most {most}",
-            param="max_tokens",
-        )  # fmt: skip
+            400, "invalid_value", f"max_tokens is {wanted}, and this server writes at most {most}", param="max_tokens"
+        )
     if service.max_length is not None:
         room = service.max_length - len(ids)
         if room < max(wanted or 0, 1):

@@ -95,9 +95,13 @@ class RunningRouter:
         try:
             with there:
                 process = await asyncio.create_subprocess_exec(
-                    *command, stdin=asyncio.subprocess.DEVNULL, stdout=ERROR_OUTPUT, start_new_session=True,
-                    pass_fds=[there.fileno()], env={**os.environ, CHANNEL: str(there.fileno()), FOLDER: str(folder)},
-                )  # fmt: skip
+                    *command,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=ERROR_OUTPUT,
+                    start_new_session=True,
+                    pass_fds=[there.fileno()],
+                    env={**os.environ, CHANNEL: str(there.fileno()), FOLDER: str(folder)},
+                )
         except BaseException:
             here.close()
             folder.rmdir()

@@ -164,9 +164,15 @@ def _server(app: FastAPI, settings: ServeSettings) -> Server:
 
     config = uvicorn.Config(
         app,
-        log_config=None, access_log=False, lifespan="off", loop="asyncio", http=bounded_connections(settings),
-        ws="none", proxy_headers=False,
-        server_header=False, timeout_keep_alive=settings.keep_alive_seconds,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        loop="asyncio",
+        http=bounded_connections(settings),
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        timeout_keep_alive=settings.keep_alive_seconds,
         timeout_graceful_shutdown=int(settings.drain_seconds) + _BACKSTOP,
-    )  # fmt: skip
+    )
     return Quiet(config)

@@ -103,9 +103,11 @@ class GenerationBody(BaseModel):
             if name in NEUTRAL:
                 neutral = " or ".join(repr(each) for each in NEUTRAL[name])
                 raise Refusal(
-                    400, "unsupported_value", f"this server does not implement {name}={str(value)[:60]}; leave {name} "
-                    f"out, or write {neutral}", param=name,
-                )  # fmt: skip
+                    400,
+                    "unsupported_value",
+                    f"this server does not implement {name}={str(value)[:60]}; leave {name} out, or write {neutral}",
+                    param=name,
+                )
             raise Refusal(400, "unknown_parameter", f"there is no field {name[:60]!r} here; leave it out", param=name)
 
     def decoding(self, most: int, temperature: float, stops: tuple[str, ...] = ()) -> Decoding:
@@ -236,9 +238,7 @@ def logprob_fields(tokenizer: Any, ids: Sequence[int], scores: PromptScores) -> 
         for token, own, likeliest, most in zip(tokens[1:], logprobs, best, scores.best_logprobs, strict=True)
     ]
     offsets = [0, *accumulate(map(len, tokens[:-1]))]
-    return {
-        "tokens": tokens, "token_logprobs": [None, *logprobs], "top_logprobs": [None, *top], "text_offset": offsets,
-    }  # fmt: skip
+    return {"tokens": tokens, "token_logprobs": [None, *logprobs], "top_logprobs": [None, *top], "text_offset": offsets}
 
 
 def _nats_fields(expected: Expected) -> dict[str, Any]:

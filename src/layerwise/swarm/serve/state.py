@@ -92,17 +92,20 @@ class ServerMetrics:
         )
         self.tokens = Counter("layerwise_tokens", "Tokens that were made.", registry=self.registry)
         self.first_token = Histogram(
-            "layerwise_first_token_seconds", "From a request's arrival to its first token.",
-            buckets=SECONDS, registry=self.registry,
-        )  # fmt: skip
+            "layerwise_first_token_seconds",
+            "From a request's arrival to its first token.",
+            buckets=SECONDS,
+            registry=self.registry,
+        )
         self.token = Histogram(
-            "layerwise_token_seconds", "From one token of a request to its next.",
-            buckets=SECONDS, registry=self.registry,
-        )  # fmt: skip
+            "layerwise_token_seconds",
+            "From one token of a request to its next.",
+            buckets=SECONDS,
+            registry=self.registry,
+        )
         self.request = Histogram(
-            "layerwise_request_seconds", "From a request's arrival to its end.",
-            buckets=SECONDS, registry=self.registry,
-        )  # fmt: skip
+            "layerwise_request_seconds", "From a request's arrival to its end.", buckets=SECONDS, registry=self.registry
+        )
         running = Gauge("layerwise_requests_running", "Requests that are answered now.", registry=self.registry)
         running.set_function(lambda: admission.running)
         queued = Gauge("layerwise_requests_queued", "Requests that wait to be answered.", registry=self.registry)

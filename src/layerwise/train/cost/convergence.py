@@ -141,11 +141,17 @@ def ratio_rows(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Sc
     adjusted = holm_by_key({arm: each.p for arm, each in logs.items()})
     return [
         ratio_row(
-            CONVERGENCE, "ratio", each, p=each.p, p_adjusted=adjusted.get(arm), arm=arm, against=reference,
+            CONVERGENCE,
+            "ratio",
+            each,
+            p=each.p,
+            p_adjusted=adjusted.get(arm),
+            arm=arm,
+            against=reference,
             condition=cost,
         )
         for arm, each in logs.items()
-    ]  # fmt: skip
+    ]
 
 
 def score_curve(points: Mapping[int, float], step_seconds: float | None = None) -> ValidationCurve:

@@ -165,11 +165,20 @@ def difference_rows(differences: Mapping[str, SeedDifference], name: str, cost: 
     adjusted = holm_by_key({arm: each.p for arm, each in differences.items()})
     return [
         Score(
-            GROWTH, DIFFERENCE, each.value, each.low, each.high, each.p, p_adjusted=adjusted.get(arm), mde=each.mde,
-            arm=arm, against=name, condition=cost,
+            GROWTH,
+            DIFFERENCE,
+            each.value,
+            each.low,
+            each.high,
+            each.p,
+            p_adjusted=adjusted.get(arm),
+            mde=each.mde,
+            arm=arm,
+            against=name,
+            condition=cost,
         )
         for arm, each in differences.items()
-    ]  # fmt: skip
+    ]
 
 
 def _at(arm: str, points: Points, name: str, cost: str) -> Score:

@@ -181,9 +181,8 @@ def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
         )
     transposed = all(isinstance(module, Conv1D) for module in maps.values())
     config = library.LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, bias="none", target_modules=list(maps),
-        fan_in_fan_out=transposed,
-    )  # fmt: skip
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, bias="none", target_modules=list(maps), fan_in_fan_out=transposed
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft reads a name that transformers renames
         return library.get_peft_model(stack.model, config)

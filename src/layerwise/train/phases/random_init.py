@@ -68,20 +68,39 @@ def tiny(tokenizer: PreTrainedTokenizerBase) -> GraniteConfig:
     What a layer adds is multiplied by 0.3: so many layers of so small a width learn slowly without that.
     """
     return GraniteConfig(
-        vocab_size=len(tokenizer), hidden_size=40, intermediate_size=112, num_hidden_layers=12, num_attention_heads=4,
-        attention_multiplier=10**-0.5, embedding_multiplier=10.0, residual_multiplier=0.3, max_position_embeddings=512,
-        tie_word_embeddings=False, use_cache=False, bos_token_id=tokenizer.bos_token_id,
-        eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=len(tokenizer),
+        hidden_size=40,
+        intermediate_size=112,
+        num_hidden_layers=12,
+        num_attention_heads=4,
+        attention_multiplier=10**-0.5,
+        embedding_multiplier=10.0,
+        residual_multiplier=0.3,
+        max_position_embeddings=512,
+        tie_word_embeddings=False,
+        use_cache=False,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
 
 
 def published(tokenizer: PreTrainedTokenizerBase) -> LlamaConfig:
     """Twelve layers of width 256 and 4,096 embeddings, 9.57 million weights, whatever the vocabulary of `tokenizer`."""
     return LlamaConfig(
-        vocab_size=4096, hidden_size=256, intermediate_size=668, num_hidden_layers=12, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=2048, tie_word_embeddings=True, use_cache=False,
-        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
-    )  # fmt: skip
+        vocab_size=4096,
+        hidden_size=256,
+        intermediate_size=668,
+        num_hidden_layers=12,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        use_cache=False,
+        bos_token_id=tokenizer.bos_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
 
 
 SIZES: Mapping[str, Size] = {

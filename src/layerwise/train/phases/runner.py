@@ -74,11 +74,9 @@ def find_embeddings_and_head(stack: Stack, inputs: Mapping[str, Any]) -> Embeddi
         behind = _reached([main_tensor(stack.finish(state, captured.inputs))], outside)
     return EmbeddingsAndHead(
         before=tuple(each for each, is_reached in zip(outside, before, strict=True) if is_reached),
-        behind=tuple(
-            each for each, early, late in zip(outside, before, behind, strict=True) if late or not early
-        ),
+        behind=tuple(each for each, early, late in zip(outside, before, behind, strict=True) if late or not early),
         tied=tuple(name for name, early, late in zip(names, before, behind, strict=True) if early and late),
-    )  # fmt: skip
+    )
 
 
 def _reached(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> list[bool]:

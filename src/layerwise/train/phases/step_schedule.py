@@ -79,9 +79,17 @@ class StepSchedule:
             around = phase.embedding or phase.head
             running = _kept(running, lost, chance, needed=running if around else learning)
         return replace(
-            phase, trains=tuple(layer for layer in learning if layer in running), present=running,
-            sample=None, every=1, drop=(0.0, 0.0), redraw=(), scale=(), copies=(), cached=False,
-        )  # fmt: skip
+            phase,
+            trains=tuple(layer for layer in learning if layer in running),
+            present=running,
+            sample=None,
+            every=1,
+            drop=(0.0, 0.0),
+            redraw=(),
+            scale=(),
+            copies=(),
+            cached=False,
+        )
 
     def whole(self, step: int) -> Plan:
         """The plan that the model is validated under at `step`: all layers that its phase has, none left out."""

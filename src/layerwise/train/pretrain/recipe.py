@@ -122,15 +122,30 @@ class PretrainingRecipe:
 
 PRESETS: Mapping[str, PretrainingRecipe] = {
     "tiny": PretrainingRecipe(
-        size="tiny", steps=1_200, batch_size=16, lengths=(32, 128), learning_rate=4e-3, warmup=0.1, weight_decay=0.1,
-        mask_probability=0.3, stop=0.9, dropout=0.0, evals=6, validation=256, vocabulary=2_048,
+        size="tiny",
+        steps=1_200,
+        batch_size=16,
+        lengths=(32, 128),
+        learning_rate=4e-3,
+        warmup=0.1,
+        weight_decay=0.1,
+        mask_probability=0.3,
+        stop=0.9,
+        dropout=0.0,
+        evals=6,
+        validation=256,
+        vocabulary=2_048,
     ),
     "small": PretrainingRecipe(gradient_accumulation_steps=32),
     "base": PretrainingRecipe(
-        size="base", steps=15_625, batch_size=32_768, learning_rate=1e-2, weight_decay=0.1,
+        size="base",
+        steps=15_625,
+        batch_size=32_768,
+        learning_rate=1e-2,
+        weight_decay=0.1,
         gradient_accumulation_steps=128,
     ),
-}  # fmt: skip
+}
 """Recipes by size: the published ones, and one of ours that takes minutes on two cores.
 
 A model that reads half a million tokens never gets past the frequencies of words by the published recipe (its loss

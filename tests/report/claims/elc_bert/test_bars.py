@@ -71,8 +71,10 @@ def agreements() -> Iterator[Case]:
     """0.2 above chance, by a band that is one and a quarter times that of the permutations."""
 
     def rows(beyond: Ends, raw: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
-        ends = ((condition, max(-0.5, low), min(0.5, high)) for condition, (low, high) in (
-            (BEYOND_START, beyond), (None, raw)))  # fmt: skip
+        ends = (
+            (condition, max(-0.5, low), min(0.5, high))
+            for condition, (low, high) in ((BEYOND_START, beyond), (None, raw))
+        )
         found = (agreement((low + high) / 2, (high - low) / 2 / 1.25, condition) for condition, low, high in ends)
         return (*(row for rows in found for row in rows), *skilled("elc", right))
 

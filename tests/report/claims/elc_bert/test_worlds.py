@@ -93,46 +93,53 @@ def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
     return rows
 
 
-test_every_verdict_is_the_right_one = truths.simulated({
-    "worth": {
-        SUPPORTED: (losses(0.025, 0.025), losses(0.03, 0.03, seeds=8, skewed=True)),
-        CONTRADICTED: (losses(-0.03, 0.02), losses(-0.04, 0.02, skewed=True)),
-        # The backbone does as well, or held weights do.
-        NULL: (losses(0.0, 0.0, noise=0.003), losses(0.03, 0.0, noise=0.003)),
-        OPEN: (losses(0.012, 0.012, seeds=2), losses(0.03, None)),
+test_every_verdict_is_the_right_one = truths.simulated(
+    {
+        "worth": {
+            SUPPORTED: (losses(0.025, 0.025), losses(0.03, 0.03, seeds=8, skewed=True)),
+            CONTRADICTED: (losses(-0.03, 0.02), losses(-0.04, 0.02, skewed=True)),
+            # The backbone does as well, or held weights do.
+            NULL: (losses(0.0, 0.0, noise=0.003), losses(0.03, 0.0, noise=0.003)),
+            OPEN: (losses(0.012, 0.012, seeds=2), losses(0.03, None)),
+        },
+        "grammar": {
+            SUPPORTED: (pairs(0.02, 0.02),),
+            CONTRADICTED: (pairs(-0.02, 0.01),),
+            NULL: (pairs(0.0, 0.0, noise=0.001), pairs(0.02, 0.0, noise=0.001, seeds=8)),
+            OPEN: (pairs(0.006, 0.006, seeds=3, noise=0.01),),
+        },
+        "pattern": {
+            SUPPORTED: (masses(BIASED, 0.8), masses(EQUAL, 1.0, seeds=3)),
+            CONTRADICTED: (masses(EQUAL, -1.5), masses(BIASED, -3.0)),
+            # It began so, or all shares are equal.
+            NULL: (masses(BIASED, 0.0, seeds=8, own=0.15), masses(EQUAL, 0.0, seeds=8, own=0.15)),
+        },
+    }
+)
+test_so_is_every_verdict_near_its_bar = truths.simulated(
+    {
+        "pattern": {OPEN: (masses(BIASED, 0.3, seeds=2, own=1.2),)},
+        "alike": {
+            SUPPORTED: (agreements(BIASED, 0.6), agreements(EQUAL, 0.6, seeds=3)),
+            NULL: (agreements(BIASED, 0.0, seeds=8),),
+            CONTRADICTED: (agreements(EQUAL, 0.0, seeds=8),),
+        },
     },
-    "grammar": {
-        SUPPORTED: (pairs(0.02, 0.02),),
-        CONTRADICTED: (pairs(-0.02, 0.01),),
-        NULL: (pairs(0.0, 0.0, noise=0.001), pairs(0.02, 0.0, noise=0.001, seeds=8)),
-        OPEN: (pairs(0.006, 0.006, seeds=3, noise=0.01),),
-    },
-    "pattern": {
-        SUPPORTED: (masses(BIASED, 0.8), masses(EQUAL, 1.0, seeds=3)),
-        CONTRADICTED: (masses(EQUAL, -1.5), masses(BIASED, -3.0)),
-        # It began so, or all shares are equal.
-        NULL: (masses(BIASED, 0.0, seeds=8, own=0.15), masses(EQUAL, 0.0, seeds=8, own=0.15)),
-    },
-})  # fmt: skip
-test_so_is_every_verdict_near_its_bar = truths.simulated({
-    "pattern": {OPEN: (masses(BIASED, 0.3, seeds=2, own=1.2),)},
-    "alike": {
-        SUPPORTED: (agreements(BIASED, 0.6), agreements(EQUAL, 0.6, seeds=3)),
-        NULL: (agreements(BIASED, 0.0, seeds=8),),
-        CONTRADICTED: (agreements(EQUAL, 0.0, seeds=8),),
-    },
-}, nightly=True)  # fmt: skip
+    nightly=True,
+)
 # No gain at all is never support, and a gain that just counts is never nothing.
-test_at_the_edge_nothing_is_concluded_too_often = truths.seldom({
-    "worth": {
-        f"{SUPPORTED}, {CONTRADICTED}": [losses(0.0, 0.03, skewed=skewed) for skewed in (False, True)],
-        NOT_SO: [
-            losses(*gains, noise=0.002, skewed=skewed)
-            for gains in ((0.01, 0.03), (0.03, 0.01))
-            for skewed in (False, True)
-        ],
-    },
-})  # fmt: skip
+test_at_the_edge_nothing_is_concluded_too_often = truths.seldom(
+    {
+        "worth": {
+            f"{SUPPORTED}, {CONTRADICTED}": [losses(0.0, 0.03, skewed=skewed) for skewed in (False, True)],
+            NOT_SO: [
+                losses(*gains, noise=0.002, skewed=skewed)
+                for gains in ((0.01, 0.03), (0.03, 0.01))
+                for skewed in (False, True)
+            ],
+        }
+    }
+)
 
 
 @pytest.mark.nightly

@@ -54,7 +54,7 @@ def strategies() -> Iterator[Case]:
     )
     yield from bars.each(
         single, "unequal", bars.around(0.01), ALONE, lambda ends: beyond_scaling(single, equal=SAME, unequal=ends)
-    )  # fmt: skip
+    )
     yield from bars.each(joint, "scale", bars.beside(0.2), LESS, sized)
     yield from bars.each(joint, "equal", bars.around(0.05), BESIDE_NULL, lambda ends: sized(equal=ends))
     yield from bars.each(joint, "unequal", bars.around(0.05), ALONE, lambda ends: sized(equal=SAME, unequal=ends))
@@ -69,8 +69,10 @@ def single_layers() -> Iterator[Case]:
     # Only where the published damage shows a core, and random weights of the same norm nearly do, is it the damage.
     for average, random, verdict in ((NEAR, -NEAR, NULL), (-NEAR, -NEAR, CONTRADICTED), (NEAR, NEAR, CONTRADICTED)):
         rows: Rows = {
-            "skip_excess": (-0.5, -NEAR), "average_excess": (average, FAR), "average_over_random": (-FAR, random),
-        }  # fmt: skip
+            "skip_excess": (-0.5, -NEAR),
+            "average_excess": (average, FAR),
+            "average_over_random": (-FAR, random),
+        }
         yield Case("core", f"damage {average:g} {random:g}", bars.planted("core", rows, **core), verdict)
 
     for low, naive, verdict in (

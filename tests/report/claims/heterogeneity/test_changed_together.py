@@ -85,42 +85,46 @@ def manipulated(scale: float, rivals: float, *, largest: float = 6.0, noise: flo
     return lambda run: joint_manipulation(planted(arms, run, documents=20, noise=noise, keys=keys), RANKING, range(3))
 
 
-test_each_world_is_told = truths.simulated({
-    "importance_range": {
-        SUPPORTED: (unlike(6.0, *REST, noise=0.005, skew=0.2),),
-        NULL: (unlike(3.0, 0.5, 0.3, 0.2, 0.2, 0.2, 0.0, 0.0, noise=0.001),),
-        CONTRADICTED: (unlike(1.0, 0.5, 0.3, 0.2, 0.2, 0.15, 0.1),),
+test_each_world_is_told = truths.simulated(
+    {
+        "importance_range": {
+            SUPPORTED: (unlike(6.0, *REST, noise=0.005, skew=0.2),),
+            NULL: (unlike(3.0, 0.5, 0.3, 0.2, 0.2, 0.2, 0.0, 0.0, noise=0.001),),
+            CONTRADICTED: (unlike(1.0, 0.5, 0.3, 0.2, 0.2, 0.15, 0.1),),
+        },
+        "joint_collapse": {
+            SUPPORTED: (collapsed(8.0, 0.15, 0.5),),
+            # They add up, or any error of that size does it.
+            NULL: (collapsed(8.0, 1.9, 0.5), collapsed(8.0, 0.15, 8.0), collapsed(8.0, 0.15, 9.0)),
+            CONTRADICTED: (collapsed(0.3, 0.15, 0.1),),
+        },
+        "redundant_sets": {
+            SUPPORTED: (dropped(0.1, 2.0),),
+            NULL: (dropped(0.1, 0.1),),
+            CONTRADICTED: (dropped(0.6, 2.0), dropped(0.6, 0.6)),
+        },
+        "scaling": {
+            SUPPORTED: (scaled(0.05, 0.15, 3.0),),
+            NULL: (scaled(0.05, 0.05, 3.0),),
+            CONTRADICTED: (scaled(0.2, 0.1, 0.1),),
+        },
+        "error_accumulation": {
+            SUPPORTED: (predicted(4.0, 0.3),),
+            NULL: (predicted(1.2, 0.3), predicted(4.0, 1.0)),  # additive
+            CONTRADICTED: (predicted(1.2, 0.6),),  # together they do less
+        },
+        "joint_manipulation": {
+            SUPPORTED: (manipulated(0.05, 0.5),),
+            NULL: (manipulated(0.05, 0.05),),  # at equal size all are as mild
+        },
     },
-    "joint_collapse": {
-        SUPPORTED: (collapsed(8.0, 0.15, 0.5),),
-        # They add up, or any error of that size does it.
-        NULL: (collapsed(8.0, 1.9, 0.5), collapsed(8.0, 0.15, 8.0), collapsed(8.0, 0.15, 9.0)),
-        CONTRADICTED: (collapsed(0.3, 0.15, 0.1),),
-    },
-    "redundant_sets": {
-        SUPPORTED: (dropped(0.1, 2.0),),
-        NULL: (dropped(0.1, 0.1),),
-        CONTRADICTED: (dropped(0.6, 2.0), dropped(0.6, 0.6)),
-    },
-    "scaling": {
-        SUPPORTED: (scaled(0.05, 0.15, 3.0),),
-        NULL: (scaled(0.05, 0.05, 3.0),),
-        CONTRADICTED: (scaled(0.2, 0.1, 0.1),),
-    },
-    "error_accumulation": {
-        SUPPORTED: (predicted(4.0, 0.3),),
-        NULL: (predicted(1.2, 0.3), predicted(4.0, 1.0)),  # additive
-        CONTRADICTED: (predicted(1.2, 0.6),),  # together they do less
-    },
-    "joint_manipulation": {
-        SUPPORTED: (manipulated(0.05, 0.5),),
-        NULL: (manipulated(0.05, 0.05),),  # at equal size all are as mild
-    },
-}, least=0.95)  # fmt: skip
+    least=0.95,
+)
 test_so_is_each_world_near_its_bar = truths.simulated(
     {"joint_manipulation": {CONTRADICTED: (manipulated(0.8, 0.8), manipulated(0.05, 0.05, largest=0.06))}},
-    least=0.95, nightly=True,
-)  # fmt: skip
+    least=0.95,
+    nightly=True,
+)
 TOO_LITTLE = {
     "importance_range": unlike(6.0, *REST, noise=0.3, documents=8),
     "joint_collapse": collapsed(1.5, 0.15, 0.5, noise=4.0, documents=8),
@@ -134,32 +138,34 @@ test_too_little_text_says_so = truths.simulated(
     wrong=(NOT_SO,),
     runs=by_tier(fast=40, nightly=200),
 )
-test_at_a_bar_neither_side_is_claimed_too_often = truths.seldom({
-    "importance_range": {
-        f"{SUPPORTED}; {NOT_SO}": [
-            unlike(2.0, *[0.02] * 6, documents=documents, skew=skew) for documents in (8, 16) for skew in (0.2, 0.5)
-        ],
-    },
-    "joint_collapse": {
-        EACH: [collapsed(1.0, 0.02, 0.05, documents=documents, noise=0.3) for documents in (10, 20)],
-        # A null that leaves a quarter of the damage does not explain it; one that leaves nothing does not support it.
-        NOT_SO: [collapsed(8.0, *shares, noise=1.0, documents=10) for shares in ((1.5, 0.5), (0.15, 6.0))],
-        SUPPORTED: [collapsed(8.0, 2.0, 0.5, noise=1.5, documents=10)],
-    },
-    "redundant_sets": {
-        f"{SUPPORTED}, {NULL}; {CONTRADICTED}": [
-            dropped(0.2, 2.0, documents=documents, noise=0.1) for documents in (8, 16)
-        ],
-        SUPPORTED: [dropped(0.1, 0.1, noise=0.05)],
-        NULL: [dropped(0.1, 0.15, noise=0.05)],
-    },
-    "scaling": {
-        NOT_SO: [
-            scaled(0.05, equal, 3.0, noise=noise, documents=10) for equal in (0.06, 0.07) for noise in (0.02, 0.1)
-        ],
-        SUPPORTED: [scaled(0.05, 0.05, 3.0, noise=0.2, documents=10)],
-    },
-})  # fmt: skip
+test_at_a_bar_neither_side_is_claimed_too_often = truths.seldom(
+    {
+        "importance_range": {
+            f"{SUPPORTED}; {NOT_SO}": [
+                unlike(2.0, *[0.02] * 6, documents=documents, skew=skew) for documents in (8, 16) for skew in (0.2, 0.5)
+            ],
+        },
+        "joint_collapse": {
+            EACH: [collapsed(1.0, 0.02, 0.05, documents=documents, noise=0.3) for documents in (10, 20)],
+            # A null that keeps 25 % of the damage does not explain it; one that keeps none does not support it.
+            NOT_SO: [collapsed(8.0, *shares, noise=1.0, documents=10) for shares in ((1.5, 0.5), (0.15, 6.0))],
+            SUPPORTED: [collapsed(8.0, 2.0, 0.5, noise=1.5, documents=10)],
+        },
+        "redundant_sets": {
+            f"{SUPPORTED}, {NULL}; {CONTRADICTED}": [
+                dropped(0.2, 2.0, documents=documents, noise=0.1) for documents in (8, 16)
+            ],
+            SUPPORTED: [dropped(0.1, 0.1, noise=0.05)],
+            NULL: [dropped(0.1, 0.15, noise=0.05)],
+        },
+        "scaling": {
+            NOT_SO: [
+                scaled(0.05, equal, 3.0, noise=noise, documents=10) for equal in (0.06, 0.07) for noise in (0.02, 0.1)
+            ],
+            SUPPORTED: [scaled(0.05, 0.05, 3.0, noise=0.2, documents=10)],
+        },
+    }
+)
 
 
 @pytest.mark.parametrize("rule", TOO_LITTLE)

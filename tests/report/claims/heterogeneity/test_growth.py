@@ -52,16 +52,25 @@ def known(pairs: float = LEARNED) -> list[Score]:
     ]
 
 
-test_each_headline_is_right_where_it_was_planted_true_and_where_it_was_not = simulated({
-    "growth_cost": {SUPPORTED: (study(CHEAPER),), CONTRADICTED: (study(0.0), study(-0.5))},  # never reached
-    "growth_loss": {SUPPORTED: (study(0.0, ratio=LOWER),), CONTRADICTED: (study(0.0, ratio=1.0),)},
-    "growth_time": {SUPPORTED: (study(0.0, time=FASTER),), CONTRADICTED: (study(0.0, time=0.0),)},
-}, least=1 - WRONG, runs=DRAWS)  # fmt: skip
-test_so_is_each_in_between_and_where_nothing_was_learned = simulated({
-    "growth_cost": {CONTRADICTED: (study(0.3),), OPEN: (study(CHEAPER, pairs=UNLEARNED),)},
-    "growth_loss": {CONTRADICTED: (study(0.0, ratio=3.0),), OPEN: (study(0.0, ratio=LOWER, pairs=UNLEARNED),)},
-    "growth_time": {CONTRADICTED: (study(0.0, time=-0.1),), OPEN: (study(0.0, time=FASTER, pairs=UNLEARNED),)},
-}, least=1 - WRONG, runs=DRAWS, nightly=True)  # fmt: skip
+test_each_headline_is_right_where_it_was_planted_true_and_where_it_was_not = simulated(
+    {
+        "growth_cost": {SUPPORTED: (study(CHEAPER),), CONTRADICTED: (study(0.0), study(-0.5))},  # never reached
+        "growth_loss": {SUPPORTED: (study(0.0, ratio=LOWER),), CONTRADICTED: (study(0.0, ratio=1.0),)},
+        "growth_time": {SUPPORTED: (study(0.0, time=FASTER),), CONTRADICTED: (study(0.0, time=0.0),)},
+    },
+    least=1 - WRONG,
+    runs=DRAWS,
+)
+test_so_is_each_in_between_and_where_nothing_was_learned = simulated(
+    {
+        "growth_cost": {CONTRADICTED: (study(0.3),), OPEN: (study(CHEAPER, pairs=UNLEARNED),)},
+        "growth_loss": {CONTRADICTED: (study(0.0, ratio=3.0),), OPEN: (study(0.0, ratio=LOWER, pairs=UNLEARNED),)},
+        "growth_time": {CONTRADICTED: (study(0.0, time=-0.1),), OPEN: (study(0.0, time=FASTER, pairs=UNLEARNED),)},
+    },
+    least=1 - WRONG,
+    runs=DRAWS,
+    nightly=True,
+)
 
 
 @pytest.mark.simulated

@@ -104,9 +104,14 @@ def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: i
         yield score
         reach = ((score.high or 0.0) - (score.low or 0.0)) / 2 * 1.96 / 2.9
         yield Score(
-            "ablation", "skip", score.value, score.value - reach, score.value + reach, layer=score.layer,
+            "ablation",
+            "skip",
+            score.value,
+            score.value - reach,
+            score.value + reach,
+            layer=score.layer,
             tokens=score.tokens,
-        )  # fmt: skip
+        )
 
 
 def little(run: int) -> list[float]:
@@ -120,12 +125,16 @@ def harming(run: int, harm: float) -> list[float]:
     return values
 
 
-test_anti_layers_are_judged_right = truths.simulated({
-    "anti_layers": {
-        SUPPORTED: (lambda run: judged(run, harming(run, 0.02)),),
-        CONTRADICTED: (lambda run: judged(run, [0.3] * 12),),
+test_anti_layers_are_judged_right = truths.simulated(
+    {
+        "anti_layers": {
+            SUPPORTED: (lambda run: judged(run, harming(run, 0.02)),),
+            CONTRADICTED: (lambda run: judged(run, [0.3] * 12),),
+        }
     },
-}, together=True, nightly=True)  # fmt: skip
+    together=True,
+    nightly=True,
+)
 test_too_little_text_shows_no_anti_layer = truths.seldom(
     {"anti_layers": {NOT_SO: (lambda run: judged(run, harming(run, 0.006), noise=0.3, documents=40),)}}
 )

@@ -73,18 +73,21 @@ def _related(importance: np.ndarray, rank_correlation: float, draw: np.random.Ge
     return pearson * importance + math.sqrt(1 - pearson**2) * draw.normal(size=len(importance))
 
 
-test_each_world_is_told = simulated({
-    "agreement": {
-        SUPPORTED: (agreeing(30, 0.8),),
-        NULL: (agreeing(80, 0.0, damage=0.9),),
-        CONTRADICTED: (agreeing(80, 0.0),),
+test_each_world_is_told = simulated(
+    {
+        "agreement": {
+            SUPPORTED: (agreeing(30, 0.8),),
+            NULL: (agreeing(80, 0.0, damage=0.9),),
+            CONTRADICTED: (agreeing(80, 0.0),),
+        },
+        "recovery": {
+            SUPPORTED: (recovering(24, 0.9),),
+            NULL: (recovering(80, 0.0), recovering(80, -0.6)),
+            CONTRADICTED: (recovering(80, 0.0, published=0.0), recovering(30, 0.0, published=-0.9)),
+        },
     },
-    "recovery": {
-        SUPPORTED: (recovering(24, 0.9),),
-        NULL: (recovering(80, 0.0), recovering(80, -0.6)),
-        CONTRADICTED: (recovering(80, 0.0, published=0.0), recovering(30, 0.0, published=-0.9)),
-    },
-}, least=0.95)  # fmt: skip
+    least=0.95,
+)
 FEW = {
     "agreement": {NOT_SO: [agreeing(6, *shares) for shares in ((0.45, 0.3), (0.4, 0.5))]},
     "recovery": {
@@ -93,17 +96,19 @@ FEW = {
     },
 }
 test_few_layers_are_too_few = seldom(FEW, nightly=False)
-test_at_the_margin_neither_side_is_claimed_too_often = seldom({
-    "agreement": {
-        SUPPORTED: [agreeing(layers, 0.0, damage) for layers in (6, 12, 24) for damage in (0.0, 0.8)],
-        # A shared part of 0.32 of the variance is a rank correlation of about 0.31.
-        NOT_SO: [agreeing(layers, 0.32, damage=0.4) for layers in (12, 30)],
-    },
-    "recovery": {
-        NOT_SO: [recovering(layers, 0.5) for layers in (20, 40, 80)],
-        SUPPORTED: [recovering(layers, 0.0, idle=layers // 2) for layers in (12, 24, 40)],
-    },
-})  # fmt: skip
+test_at_the_margin_neither_side_is_claimed_too_often = seldom(
+    {
+        "agreement": {
+            SUPPORTED: [agreeing(layers, 0.0, damage) for layers in (6, 12, 24) for damage in (0.0, 0.8)],
+            # A shared part of 0.32 of the variance is a rank correlation of about 0.31.
+            NOT_SO: [agreeing(layers, 0.32, damage=0.4) for layers in (12, 30)],
+        },
+        "recovery": {
+            NOT_SO: [recovering(layers, 0.5) for layers in (20, 40, 80)],
+            SUPPORTED: [recovering(layers, 0.0, idle=layers // 2) for layers in (12, 24, 40)],
+        },
+    }
+)
 
 
 def test_few_layers_are_said_to_be_too_few() -> None:

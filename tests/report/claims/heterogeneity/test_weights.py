@@ -59,28 +59,40 @@ def stacked(rows: int, rho: float, depth: int = 9) -> Callable[[int], Iterable[S
     return truth
 
 
-test_each_oscillation_is_told = simulated({
-    "oscillation": {
-        SUPPORTED: (partial(alternate, amplitude=0.5),),
-        CONTRADICTED: (lambda run: rows(autoregressive(DEPTH, 40, 40, 0.7, seed=run), run),),
-        NULL: (lambda run: rows(noise(DEPTH, 40, 40, run), run), unequal),
+test_each_oscillation_is_told = simulated(
+    {
+        "oscillation": {
+            SUPPORTED: (partial(alternate, amplitude=0.5),),
+            CONTRADICTED: (lambda run: rows(autoregressive(DEPTH, 40, 40, 0.7, seed=run), run),),
+            NULL: (lambda run: rows(noise(DEPTH, 40, 40, run), run), unequal),
+        },
+        "universal_oscillation": {
+            SUPPORTED: (
+                lambda run: typed(
+                    run,
+                    v=alternating(DEPTH, 40, 40, 0.5, seed=2 * run),
+                    w=alternating(DEPTH, 40, 40, 0.5, seed=2 * run + 1),
+                ),
+            ),
+            NULL: (lambda run: typed(run, v=noise(DEPTH, 40, 40, 2 * run), w=noise(DEPTH, 40, 40, 2 * run + 1)),),
+            CONTRADICTED: (
+                lambda run: typed(run, v=noise(DEPTH, 40, 40, run), w=alternating(DEPTH, 40, 40, 0.5, seed=run)),
+            ),
+        },
     },
-    "universal_oscillation": {
-        SUPPORTED: (lambda run: typed(run, v=alternating(DEPTH, 40, 40, 0.5, seed=2 * run),
-                                      w=alternating(DEPTH, 40, 40, 0.5, seed=2 * run + 1)),),
-        NULL: (lambda run: typed(run, v=noise(DEPTH, 40, 40, 2 * run), w=noise(DEPTH, 40, 40, 2 * run + 1)),),
-        CONTRADICTED: (
-            lambda run: typed(run, v=noise(DEPTH, 40, 40, run), w=alternating(DEPTH, 40, 40, 0.5, seed=run)),
-        ),
+    nightly=True,
+)
+test_each_prediction_is_told = simulated(
+    {
+        "predictability": {
+            SUPPORTED: (stacked(120, 0.8, 16),),  # R2 is 2 rho^2 / (1 + rho^2) = 0.78
+            NULL: (stacked(16, 0.0),),  # 12 predictors fit 16 rows of noise
+            CONTRADICTED: (stacked(120, 0.0),),
+        }
     },
-}, nightly=True)  # fmt: skip
-test_each_prediction_is_told = simulated({
-    "predictability": {
-        SUPPORTED: (stacked(120, 0.8, 16),),  # R2 is 2 rho^2 / (1 + rho^2) = 0.78
-        NULL: (stacked(16, 0.0),),  # 12 predictors fit 16 rows of noise
-        CONTRADICTED: (stacked(120, 0.0),),
-    },
-}, least=0.95, nightly=True)  # fmt: skip
+    least=0.95,
+    nightly=True,
+)
 test_small_matrices_are_not_concluded_from = seldom(
     {"oscillation": {NOT_SO: (partial(alternate, amplitude=0.5, size=4),)}}
 )

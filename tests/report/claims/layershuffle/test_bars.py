@@ -63,10 +63,13 @@ def informed() -> Iterator[Case]:
     yield from bars.each(rule, "skill", SKILL, LEARNED, lambda ends: (*shuffled(ends), *same))
     for arm in ("layershuffle-predict", "layershuffle-position"):
         for ends, verdict in (
-            ((-0.03 + NEAR, 0.03 - NEAR), SUPPORTED), ((-0.03 - NEAR, 0.03 - NEAR), OPEN),
-            ((0.0, 0.03 + NEAR), OPEN), ((0.03 + NEAR, FAR), CONTRADICTED), ((-FAR, -0.03 - NEAR), CONTRADICTED),
+            ((-0.03 + NEAR, 0.03 - NEAR), SUPPORTED),
+            ((-0.03 - NEAR, 0.03 - NEAR), OPEN),
+            ((0.0, 0.03 + NEAR), OPEN),
+            ((0.03 + NEAR, FAR), CONTRADICTED),
+            ((-FAR, -0.03 - NEAR), CONTRADICTED),
             ((0.03 - NEAR, FAR), OPEN),
-        ):  # fmt: skip
+        ):
             yield Case(rule, f"{arm} {ends}", (*shuffled(), *bars.planted(rule, {"gain": ends}, arm)), verdict)
 
 
@@ -74,9 +77,10 @@ def predicted() -> Iterator[Case]:
     """Two points short of the published accuracy; every probe must fall short, and the accuracy be above chance."""
     rows: Rows = {"short": (0.0, 0.01), "short@baseline": (0.3, 0.4), "short@sequential": (0.3, 0.4)}
     inside = {
-        "above": [(0.02 + NEAR, 0.5)], "below": bars.beside(0.02)["below"],
+        "above": [(0.02 + NEAR, 0.5)],
+        "below": bars.beside(0.02)["below"],
         "open": [(0.02 - NEAR, 0.5), (-0.01, 0.02 + NEAR)],
-    }  # fmt: skip
+    }
     yield from bars.varied("positions", rows, "short", inside, LESS)
     # All probes fall short, or one reaches it, or one is open: every pair of them.
     where = {"above": (0.02 + NEAR, FAR), "open": (0.02 - NEAR, FAR), "below": (-FAR, 0.02 - NEAR)}
@@ -106,9 +110,13 @@ def quiet() -> Iterator[Case]:
     yield from bars.each(rule, "relation", bars.beside(0.3), MORE, lambda ends: rows(relation=ends))
     yield from bars.each(rule, "baseline", bars.beside(0.3), relation, lambda ends: rows(**{"relation@baseline": ends}))
     for ends, verdict in (
-        ((NEAR, 0.1 + NEAR), SUPPORTED), ((-NEAR, 0.1 + NEAR), OPEN), ((NEAR, 0.1 - NEAR), NULL),
-        ((-0.1 + NEAR, 0.1 - NEAR), NULL), ((-0.1 - NEAR, 0.1 - NEAR), OPEN), ((-0.2, -0.15), OPEN),
-    ):  # fmt: skip
+        ((NEAR, 0.1 + NEAR), SUPPORTED),
+        ((-NEAR, 0.1 + NEAR), OPEN),
+        ((NEAR, 0.1 - NEAR), NULL),
+        ((-0.1 + NEAR, 0.1 - NEAR), NULL),
+        ((-0.1 - NEAR, 0.1 - NEAR), OPEN),
+        ((-0.2, -0.15), OPEN),
+    ):
         yield Case(rule, f"other layers {ends}", rows(above_other_layers=ends), verdict)
     yield from bars.each(rule, "skill", SKILL, LEARNED, lambda ends: rows(skill=ends))
 

@@ -43,21 +43,23 @@ def truth(loss: float, baseline: float | None, world: World = PLAIN, top: float 
 SKEWED = World(seeds=8, images=640, spread=0.02, skewed=True)
 
 
-test_every_verdict_is_the_right_one = simulated({
-    "merging": {
-        SUPPORTED: (truth(0.01, 0.5), truth(0.01, 0.5, SKEWED)),
-        CONTRADICTED: (truth(0.15, 0.5), truth(0.15, 0.01, SKEWED)),
-        NULL: (truth(0.0, 0.0),),
-        OPEN: (
-            truth(0.0, 0.5, top=0.1),  # nothing was learned
-            truth(0.03, 0.06, World(seeds=2, images=160, spread=0.03), draws=4),
-            truth(0.0, None),  # no null
-        ),
-    },
-})  # fmt: skip
-test_at_the_edge_it_is_neither_lossless_nor_lossy = seldom({
-    "merging": {EACH: (truth(0.05, 0.5), truth(0.05, 0.5, SKEWED)), f"{SUPPORTED}; {NULL}": (truth(0.0, 0.05),)},
-})  # fmt: skip
+test_every_verdict_is_the_right_one = simulated(
+    {
+        "merging": {
+            SUPPORTED: (truth(0.01, 0.5), truth(0.01, 0.5, SKEWED)),
+            CONTRADICTED: (truth(0.15, 0.5), truth(0.15, 0.01, SKEWED)),
+            NULL: (truth(0.0, 0.0),),
+            OPEN: (
+                truth(0.0, 0.5, top=0.1),  # nothing was learned
+                truth(0.03, 0.06, World(seeds=2, images=160, spread=0.03), draws=4),
+                truth(0.0, None),  # no null
+            ),
+        }
+    }
+)
+test_at_the_edge_it_is_neither_lossless_nor_lossy = seldom(
+    {"merging": {EACH: (truth(0.05, 0.5), truth(0.05, 0.5, SKEWED)), f"{SUPPORTED}; {NULL}": (truth(0.0, 0.05),)}}
+)
 
 
 def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:

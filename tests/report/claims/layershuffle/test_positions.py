@@ -42,15 +42,18 @@ def truth(told: float, probed: float | None, seeds: int = 3, images: int = 960, 
     return rows
 
 
-test_every_verdict_is_the_right_one = simulated({
-    "positions": {
-        SUPPORTED: (truth(0.9995, 0.6), truth(0.9995, 0.9)),
-        CONTRADICTED: (truth(0.9, 0.6), truth(0.94, 0.99)),
-        NULL: (truth(0.9995, 0.9995),),
-        # The last of them was not asked whether it takes training.
-        OPEN: (truth(0.985, 0.97, seeds=2, images=64, spread=0.005), truth(0.9995, None)),
+test_every_verdict_is_the_right_one = simulated(
+    {
+        "positions": {
+            SUPPORTED: (truth(0.9995, 0.6), truth(0.9995, 0.9)),
+            CONTRADICTED: (truth(0.9, 0.6), truth(0.94, 0.99)),
+            NULL: (truth(0.9995, 0.9995),),
+            # The last of them was not asked whether it takes training.
+            OPEN: (truth(0.985, 0.97, seeds=2, images=64, spread=0.005), truth(0.9995, None)),
+        }
     },
-}, depth=DEPTH)  # fmt: skip
+    depth=DEPTH,
+)
 test_at_the_edge_it_is_neither_there_nor_short = seldom(
     {"positions": {EACH: [truth(0.9799, 0.6, seeds) for seeds in (3, 8)]}}, depth=DEPTH
 )

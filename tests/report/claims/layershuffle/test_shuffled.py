@@ -54,56 +54,69 @@ FEW = World(seeds=2, images=160, spread=0.03)
 SKEWED = World(skewed=True, spread=0.02)
 EIGHT = World(seeds=8, swing=0.03)
 
-test_what_is_true_is_found = truths.simulated({
-    "trained_order": {SUPPORTED: (truth(trained()), truth(trained(sequential=0.13), SKEWED))},
-    "collapse": {SUPPORTED: (truth(trained(baseline=0.105)), truth(trained(baseline=0.11), EIGHT))},
-    "pruning": {SUPPORTED: (truth(declining(0.3, 0.8)), truth(declining(0.3, 0.9), SKEWED))},
-}, together=True)  # fmt: skip
-test_so_is_what_is_false_or_of_the_null_or_near_its_bar = truths.simulated({
-    "trained_order": {
-        CONTRADICTED: (truth(trained(0.4)), truth(trained(0.6, 0.75))),  # training in order keeps more
-        NULL: (truth(trained(0.7, 0.7), World(8)), truth(trained(0.7, 0.2, sequential=0.7), World(8))),
+test_what_is_true_is_found = truths.simulated(
+    {
+        "trained_order": {SUPPORTED: (truth(trained()), truth(trained(sequential=0.13), SKEWED))},
+        "collapse": {SUPPORTED: (truth(trained(baseline=0.105)), truth(trained(baseline=0.11), EIGHT))},
+        "pruning": {SUPPORTED: (truth(declining(0.3, 0.8)), truth(declining(0.3, 0.9), SKEWED))},
     },
-    "collapse": {CONTRADICTED: (truth(trained(baseline=0.3)), truth(trained(baseline=0.35), SKEWED))},
-    "pruning": {CONTRADICTED: (truth(declining(0.7, 0.2)),), NULL: (truth(declining(0.4, 0.4), World(8)),)},
-    "position_informed": {
-        SUPPORTED: (
-            truth(trained(layershuffle_position=0.622, layershuffle_predict=0.618), World(8, spread=0.004)),
-        ),
-        CONTRADICTED: (
-            truth(trained(layershuffle_position=0.70), World(8)),
-            truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8)),
-        ),
+    together=True,
+)
+test_so_is_what_is_false_or_of_the_null_or_near_its_bar = truths.simulated(
+    {
+        "trained_order": {
+            CONTRADICTED: (truth(trained(0.4)), truth(trained(0.6, 0.75))),  # training in order keeps more
+            NULL: (truth(trained(0.7, 0.7), World(8)), truth(trained(0.7, 0.2, sequential=0.7), World(8))),
+        },
+        "collapse": {CONTRADICTED: (truth(trained(baseline=0.3)), truth(trained(baseline=0.35), SKEWED))},
+        "pruning": {CONTRADICTED: (truth(declining(0.7, 0.2)),), NULL: (truth(declining(0.4, 0.4), World(8)),)},
+        "position_informed": {
+            SUPPORTED: (
+                truth(trained(layershuffle_position=0.622, layershuffle_predict=0.618), World(8, spread=0.004)),
+            ),
+            CONTRADICTED: (
+                truth(trained(layershuffle_position=0.70), World(8)),
+                truth(trained(layershuffle_position=0.62, layershuffle_predict=0.52), World(8)),
+            ),
+        },
     },
-}, together=True, nightly=True)  # fmt: skip
-test_too_little_is_not_concluded_from = truths.simulated({
-    "trained_order": {OPEN: (truth(trained(0.57), FEW),)},
-    "collapse": {
-        OPEN: (
-            truth(trained(baseline=0.13), FEW),
-            truth({"baseline": {"sequential": 0.11, "random": 0.1}}, FEW),
-        ),
+    together=True,
+    nightly=True,
+)
+test_too_little_is_not_concluded_from = truths.simulated(
+    {
+        "trained_order": {OPEN: (truth(trained(0.57), FEW),)},
+        "collapse": {
+            OPEN: (
+                truth(trained(baseline=0.13), FEW),
+                truth({"baseline": {"sequential": 0.11, "random": 0.1}}, FEW),
+            ),
+        },
+        "pruning": {OPEN: (truth(declining(0.6, 0.66), FEW),)},
+        "position_informed": {
+            OPEN: (
+                truth(trained(layershuffle_position=0.63), FEW),
+                truth(trained(0.11, layershuffle_position=0.11), FEW),  # nothing was learned
+            ),
+        },
     },
-    "pruning": {OPEN: (truth(declining(0.6, 0.66), FEW),)},
-    "position_informed": {
-        OPEN: (
-            truth(trained(layershuffle_position=0.63), FEW),
-            truth(trained(0.11, layershuffle_position=0.11), FEW),  # nothing was learned
-        ),
-    },
-}, wrong=(NOT_SO,), nightly=True)  # fmt: skip
+    wrong=(NOT_SO,),
+    nightly=True,
+)
 # The truth is the margin itself: each verdict is wrong there, or could be.
-test_at_the_edge_nothing_is_concluded_too_often = truths.seldom({
-    "trained_order": {
-        EACH: (
-            *(truth(trained(0.55), world) for world in (PLAIN, SKEWED, EIGHT)),  # a cost of exactly 25 points
-            truth(trained(0.74, 0.74), World(3, spread=0.03)),  # the null is open: it may give as much
-        ),
-    },
-    "collapse": {EACH: (truth(trained(baseline=0.15)),)},
-    "pruning": {f"{CONTRADICTED}; {NULL}": (truth(declining(0.4, 0.5), World(8)),)},
-    "position_informed": {EACH: (truth(trained(layershuffle_position=0.65), World(8)),)},
-})  # fmt: skip
+test_at_the_edge_nothing_is_concluded_too_often = truths.seldom(
+    {
+        "trained_order": {
+            EACH: (
+                *(truth(trained(0.55), world) for world in (PLAIN, SKEWED, EIGHT)),  # a cost of exactly 25 points
+                truth(trained(0.74, 0.74), World(3, spread=0.03)),  # the null is open: it may give as much
+            ),
+        },
+        "collapse": {EACH: (truth(trained(baseline=0.15)),)},
+        "pruning": {f"{CONTRADICTED}; {NULL}": (truth(declining(0.4, 0.5), World(8)),)},
+        "position_informed": {EACH: (truth(trained(layershuffle_position=0.65), World(8)),)},
+    }
+)
 
 
 @pytest.mark.nightly
@@ -114,15 +127,21 @@ test_at_the_edge_nothing_is_concluded_too_often = truths.seldom({
         ("trained_order", "cost", trained(), lambda seen: trained(0.55 - seen), "contradicted"),
         ("collapse", "random_order", trained(), lambda seen: trained(baseline=0.15 + seen), "contradicted"),
         (
-            "pruning", "spared_above@baseline", declining(0.4, 0.6),
-            lambda seen: declining(0.4, 0.4 + max(seen, 0.1)), "supported",
+            "pruning",
+            "spared_above@baseline",
+            declining(0.4, 0.6),
+            lambda seen: declining(0.4, 0.4 + max(seen, 0.1)),
+            "supported",
         ),
         (
-            "position_informed", "gain", trained(layershuffle_predict=0.66),
-            lambda seen: trained(layershuffle_predict=0.65 + seen), "contradicted",
+            "position_informed",
+            "gain",
+            trained(layershuffle_predict=0.66),
+            lambda seen: trained(layershuffle_predict=0.65 + seen),
+            "contradicted",
         ),
     ],
-)  # fmt: skip
+)
 def test_the_printed_resolution_is_seen(
     rule: str, metric: str, arms: Arms, planted: Callable[[float], Arms], verdict: Verdict
 ) -> None:

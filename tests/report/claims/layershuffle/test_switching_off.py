@@ -78,15 +78,21 @@ def fewer_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SHUFFLES", 400)
 
 
-test_every_verdict_is_the_right_one = pytest.mark.usefixtures("fewer_shuffles")(simulated({
-    "switching_off": {
-        SUPPORTED: (truth(ALL, NONE), truth(SOME, NONE)),
-        CONTRADICTED: (truth(NONE, NONE), truth(NONE, ALL)),
-        NULL: (truth(ALL, ALL), truth(ANYWHERE, NONE)),
-        # The last of them was not asked whether it takes training.
-        OPEN: (truth(Planted(0.4, noise=4.0), NONE, seeds=2), truth(ALL, None)),
-    },
-}, depth=DEPTH, runs=by_tier(fast=20, nightly=200)))  # fmt: skip
+test_every_verdict_is_the_right_one = pytest.mark.usefixtures("fewer_shuffles")(
+    simulated(
+        {
+            "switching_off": {
+                SUPPORTED: (truth(ALL, NONE), truth(SOME, NONE)),
+                CONTRADICTED: (truth(NONE, NONE), truth(NONE, ALL)),
+                NULL: (truth(ALL, ALL), truth(ANYWHERE, NONE)),
+                # The last of them was not asked whether it takes training.
+                OPEN: (truth(Planted(0.4, noise=4.0), NONE, seeds=2), truth(ALL, None)),
+            }
+        },
+        depth=DEPTH,
+        runs=by_tier(fast=20, nightly=200),
+    )
+)
 
 
 @pytest.mark.usefixtures("fewer_shuffles")
@@ -95,12 +101,14 @@ test_every_verdict_is_the_right_one = pytest.mark.usefixtures("fewer_shuffles")(
 def test_the_interval_holds_the_relation_without_noise(units: int) -> None:
     """What noise takes from a rank correlation is given back: the interval is about the relation that is there."""
     quiet = Planted(0.6, noise=0.0)
-    true = np.mean([
-        relation(each.tables.added.mean(axis=0), each.tables.worth.mean(axis=0))
-        for run in range(300)
-        for each in surveys(10_000 + run, {"layershuffle": quiet}, 1, 2)["layershuffle"].values()
-        if each.tables is not None
-    ])  # fmt: skip
+    true = np.mean(
+        [
+            relation(each.tables.added.mean(axis=0), each.tables.worth.mean(axis=0))
+            for run in range(300)
+            for each in surveys(10_000 + run, {"layershuffle": quiet}, 1, 2)["layershuffle"].values()
+            if each.tables is not None
+        ]
+    )
     held = []
     for run in range(150):
         row = next(iter(switching_off(surveys(run, {"layershuffle": Planted(0.6)}, 4, units))))

@@ -241,9 +241,15 @@ def zones() -> Iterator[Case]:
 
 
 test_every_bar_is_where_it_is = bars.exact(
-    contrasts(), by_kind(), fragile_cases(), rankings(), slopes("shallowest"), slopes("shallowest_on_benchmarks"),
-    graces(), zones(),
-)  # fmt: skip
+    contrasts(),
+    by_kind(),
+    fragile_cases(),
+    rankings(),
+    slopes("shallowest"),
+    slopes("shallowest_on_benchmarks"),
+    graces(),
+    zones(),
+)
 
 
 @pytest.mark.parametrize(

@@ -109,17 +109,17 @@ CLEAR = {
 test_a_planted_curve_is_found = truths.found(CURVES, depth=DEEP)
 test_planted_cosines_are_found = truths.found(CLEAR, depth=STATED)
 test_what_was_planted_is_found_in_95_of_100 = truths.simulated(
-    CURVES,
-    depth=DEEP, least=0.95, runs=by_tier(fast=2, nightly=100),
-)  # fmt: skip
+    CURVES, depth=DEEP, least=0.95, runs=by_tier(fast=2, nightly=100)
+)
 test_a_space_is_told = truths.simulated(
     {
         "same_space": {
             kind: [cosines(*world, documents=200, spread=0.05) for world in worlds] for kind, worlds in SPACES.items()
         }
     },
-    depth=STATED, nightly=True,
-)  # fmt: skip
+    depth=STATED,
+    nightly=True,
+)
 test_a_curve_is_seldom_told_wrongly = truths.seldom(
     {
         "graceful": {

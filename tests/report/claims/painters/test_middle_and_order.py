@@ -23,9 +23,14 @@ TASKS = ("stdlib", "arithmetic", "copy")
 
 
 def effects(
-    run: int, text: tuple[float, float], reasoning: tuple[float, float], *, documents: int = 32, noise: float = 0.3,
+    run: int,
+    text: tuple[float, float],
+    reasoning: tuple[float, float],
+    *,
+    documents: int = 32,
+    noise: float = 0.3,
     answers: tuple[str, ...] = ("arithmetic", "copy"),
-) -> Iterator[Score]:  # fmt: skip
+) -> Iterator[Score]:
     """What another order and absence cost in nats per token, on text and on arithmetic; copying costs enormously."""
     generator = np.random.default_rng([run, 41])
     costs = {"stdlib": text, "arithmetic": reasoning, "copy": (50.0, 1.0)}
@@ -63,26 +68,32 @@ def turned(
 
 
 ordered = partial(effects, text=(0.5, 0.5))
-test_each_world_is_told = truths.simulated({
-    "middle": {
-        # Four times less than at the ends, where an untrained model's middle does as much as its ends.
-        SUPPORTED: (partial(turned, ratio=0.25, untrained=1.0),),
-        CONTRADICTED: (partial(turned, ratio=1.5, untrained=1.0), partial(turned, ratio=1.0, untrained=1.0)),
-        NULL: (partial(turned, ratio=0.4, untrained=0.4),),
+test_each_world_is_told = truths.simulated(
+    {
+        "middle": {
+            # Four times less than at the ends, where an untrained model's middle does as much as its ends.
+            SUPPORTED: (partial(turned, ratio=0.25, untrained=1.0),),
+            CONTRADICTED: (partial(turned, ratio=1.5, untrained=1.0), partial(turned, ratio=1.0, untrained=1.0)),
+            NULL: (partial(turned, ratio=0.4, untrained=0.4),),
+        },
+        "order_by_task": {
+            SUPPORTED: (partial(ordered, reasoning=(2.0, 0.5)),),
+            CONTRADICTED: (partial(effects, text=(2.0, 0.5), reasoning=(0.5, 0.5)),),
+            NULL: (partial(ordered, reasoning=(2.0, 2.0), documents=200),),
+        },
     },
-    "order_by_task": {
-        SUPPORTED: (partial(ordered, reasoning=(2.0, 0.5)),),
-        CONTRADICTED: (partial(effects, text=(2.0, 0.5), reasoning=(0.5, 0.5)),),
-        NULL: (partial(ordered, reasoning=(2.0, 2.0), documents=200),),
-    },
-}, together=True, nightly=True)  # fmt: skip
-test_too_little_text_seldom_ends_in_a_wrong_verdict = truths.seldom({
-    "middle": {NOT_SO: (partial(turned, ratio=0.7, untrained=1.0, documents=9, noise=1.0),)},
-    "order_by_task": {
-        f"{SUPPORTED}, {CONTRADICTED}": (partial(ordered, reasoning=(2.0, 2.0), documents=16),),
-        NOT_SO: (partial(ordered, reasoning=(0.8, 0.5), documents=9, noise=1.5),),
-    },
-})  # fmt: skip
+    together=True,
+    nightly=True,
+)
+test_too_little_text_seldom_ends_in_a_wrong_verdict = truths.seldom(
+    {
+        "middle": {NOT_SO: (partial(turned, ratio=0.7, untrained=1.0, documents=9, noise=1.0),)},
+        "order_by_task": {
+            f"{SUPPORTED}, {CONTRADICTED}": (partial(ordered, reasoning=(2.0, 2.0), documents=16),),
+            NOT_SO: (partial(ordered, reasoning=(0.8, 0.5), documents=9, noise=1.5),),
+        },
+    }
+)
 
 
 @pytest.mark.nightly

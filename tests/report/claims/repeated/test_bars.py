@@ -73,7 +73,7 @@ def repeats() -> Iterator[Case]:
     spared = {"above": SUPPORTED, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
     yield from bars.each(
         "damping", "less", bars.around(0.05), spared, lambda ends: repeats_rows("damping", possible, 1, ends)
-    )  # fmt: skip
+    )
 
 
 def below_bounds() -> Iterator[Case]:
@@ -192,4 +192,4 @@ def routings() -> Iterator[Case]:
 
 test_every_bar_is_where_it_is = bars.exact(
     vital(), below_bounds(), repeats(), searches(), of_bits(), rankings(), routings()
-)  # fmt: skip
+)

@@ -39,11 +39,13 @@ test_one_run_of_single_layers = truths.found(SINGLE)
 
 # The bound itself: neither answer may be given.
 AT_BOUND = f"{SUPPORTED}, {NULL}; {CONTRADICTED}"
-test_at_the_bound_nothing_is_said = truths.seldom({
-    "superfluous": {AT_BOUND: (scanned(removed(0.3, 0.3, layer5=0.05, layer6=0.05)),)},
-    "second_half": {AT_BOUND: (scanned(removed(0.3, 0.05)),)},
-    "permuted": {AT_BOUND: (lambda run: reordered(0.2, 1.0)(run),)},
-})  # fmt: skip
+test_at_the_bound_nothing_is_said = truths.seldom(
+    {
+        "superfluous": {AT_BOUND: (scanned(removed(0.3, 0.3, layer5=0.05, layer6=0.05)),)},
+        "second_half": {AT_BOUND: (scanned(removed(0.3, 0.05)),)},
+        "permuted": {AT_BOUND: (lambda run: reordered(0.2, 1.0)(run),)},
+    }
+)
 
 
 def records() -> tuple[PlanRecord, ...]:

@@ -66,12 +66,14 @@ SEARCHES = {
 }
 test_scores_are_judged_right = truths.simulated(SEARCHES, together=True)
 test_one_search = truths.found(SEARCHES)
-test_too_little_text_shows_no_difference = truths.seldom({
-    "one_shot": {
-        f"{SUPPORTED}, {NULL}": (searched(0.011, 0.011, 0.011, 0.5), searched(0.011, 0.011, 0.011, 0.5, noise=0.3)),
-        CONTRADICTED: (searched(0.009, 0.3, 0.3, 0.5), searched(0.009, 0.3, 0.3, 0.5, noise=0.3)),
+test_too_little_text_shows_no_difference = truths.seldom(
+    {
+        "one_shot": {
+            f"{SUPPORTED}, {NULL}": (searched(0.011, 0.011, 0.011, 0.5), searched(0.011, 0.011, 0.011, 0.5, noise=0.3)),
+            CONTRADICTED: (searched(0.009, 0.3, 0.3, 0.5), searched(0.009, 0.3, 0.3, 0.5, noise=0.3)),
+        }
     }
-})  # fmt: skip
+)
 
 
 @pytest.mark.nightly
@@ -191,8 +193,12 @@ def both(steep: Mapping[str, float], *, documents: int = 500, draws: float = 0.1
 
     by_score = benchmarked(
         lambda record, _: 1 - steep.get(record.strategy, 0.0) * record.affected / WIDEST,
-        documents=documents, draws=draws, shared=shared, measure=of_benchmarks, resamples=400,
-    )  # fmt: skip
+        documents=documents,
+        draws=draws,
+        shared=shared,
+        measure=of_benchmarks,
+        resamples=400,
+    )
     return lambda run: [*by_loss(run), *by_score(run)]
 
 
@@ -274,12 +280,14 @@ ROUTERS = {
 }
 test_routers_are_judged_right = truths.simulated(ROUTERS, together=True)
 test_one_router = truths.found(ROUTERS)
-test_a_router_without_a_gain_shows_none = truths.seldom({
-    "each_prompt": {
-        SUPPORTED: (routed(0.0, 0.0), routed(0.0, 0.1), routed(0.0, 0.0, questions=60), routed(0.1, 0.0)),
-        NOT_SO: (routed(0.025, 0.025), routed(0.025, 0.025, questions=60)),
+test_a_router_without_a_gain_shows_none = truths.seldom(
+    {
+        "each_prompt": {
+            SUPPORTED: (routed(0.0, 0.0), routed(0.0, 0.1), routed(0.0, 0.0, questions=60), routed(0.1, 0.0)),
+            NOT_SO: (routed(0.025, 0.025), routed(0.025, 0.025, questions=60)),
+        }
     }
-})  # fmt: skip
+)
 
 
 @pytest.mark.nightly

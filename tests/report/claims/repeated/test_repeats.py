@@ -52,10 +52,12 @@ NOTHING_GAINS = {
     "damping": {SUPPORTED: (damped(0.3, 0.0), damped(0.3, 0.0, noise=0.3), damped(0.3, 0.01, documents=24, noise=0.2))},
 }
 test_a_scan_without_a_gain_shows_none = truths.seldom(NOTHING_GAINS, nightly=False)
-test_a_gain_that_counts_is_not_excluded = truths.seldom({
-    "some_repeat": {NOT_SO: (plain(0.1, 0.01), plain(0.1, 0.02, noise=0.2))},
-    "damping": {NOT_SO: (damped(0.3, 0.1, 0.01), damped(0.3, 0.1, 0.02, noise=0.2))},
-})  # fmt: skip
+test_a_gain_that_counts_is_not_excluded = truths.seldom(
+    {
+        "some_repeat": {NOT_SO: (plain(0.1, 0.01), plain(0.1, 0.02, noise=0.2))},
+        "damping": {NOT_SO: (damped(0.3, 0.1, 0.01), damped(0.3, 0.1, 0.02, noise=0.2))},
+    }
+)
 
 
 @pytest.mark.parametrize("rule", SCANS)

@@ -100,20 +100,74 @@ class BatchedParameter(Tensor):
 Function = Callable[..., Any]
 
 # What a parameter says of itself, which is true of every member.
-_ABOUT = frozenset({
-    "shape", "dtype", "device", "ndim", "layout", "requires_grad", "is_cuda", "is_cpu", "is_meta", "is_leaf", "names",
-    "is_sparse", "is_quantized", "is_nested",
-})  # fmt: skip
+_ABOUT = frozenset(
+    {
+        "shape",
+        "dtype",
+        "device",
+        "ndim",
+        "layout",
+        "requires_grad",
+        "is_cuda",
+        "is_cpu",
+        "is_meta",
+        "is_leaf",
+        "names",
+        "is_sparse",
+        "is_quantized",
+        "is_nested",
+    }
+)
 _ABOUT_METHODS = frozenset({"size", "dim", "numel", "is_floating_point", "is_complex", "element_size", "__len__"})
 
-_BINARY = frozenset({
-    "add", "sub", "mul", "div", "true_divide", "pow", "rsub", "maximum", "minimum", "__add__", "__radd__", "__sub__",
-    "__rsub__", "__mul__", "__rmul__", "__truediv__", "__rtruediv__", "__pow__", "__rpow__",
-})  # fmt: skip
-_UNARY = frozenset({
-    "float", "half", "bfloat16", "double", "to", "type_as", "neg", "__neg__", "exp", "abs", "sqrt", "rsqrt", "sigmoid",
-    "tanh", "relu", "softplus", "silu", "clone", "contiguous", "detach", "clamp",
-})  # fmt: skip
+_BINARY = frozenset(
+    {
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "true_divide",
+        "pow",
+        "rsub",
+        "maximum",
+        "minimum",
+        "__add__",
+        "__radd__",
+        "__sub__",
+        "__rsub__",
+        "__mul__",
+        "__rmul__",
+        "__truediv__",
+        "__rtruediv__",
+        "__pow__",
+        "__rpow__",
+    }
+)
+_UNARY = frozenset(
+    {
+        "float",
+        "half",
+        "bfloat16",
+        "double",
+        "to",
+        "type_as",
+        "neg",
+        "__neg__",
+        "exp",
+        "abs",
+        "sqrt",
+        "rsqrt",
+        "sigmoid",
+        "tanh",
+        "relu",
+        "softplus",
+        "silu",
+        "clone",
+        "contiguous",
+        "detach",
+        "clamp",
+    }
+)
 
 
 def call(func: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -56,8 +56,9 @@ def prove(stack: Stack, prepared: PreparedGroup, stride: int) -> None:
     with evaluating(stack.model), torch.no_grad():
         reason = in_float32(stack, inputs, compute)
     if reason is not None:
-        raise UnsupportedModel(f"the group {group} cannot be fused: {reason}. Leave out fused=True, and it runs "
-                               "in turn")  # fmt: skip
+        raise UnsupportedModel(
+            f"the group {group} cannot be fused: {reason}. Leave out fused=True, and it runs in turn"
+        )
 
 
 def _first(inputs: Mapping[str, Any], texts: int) -> dict[str, Any]:
