@@ -7,9 +7,14 @@ from functools import cache
 from pathlib import Path
 
 import layerwise
-from tools.sizes import tree
 
 PACKAGE = Path(layerwise.__file__).parent
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(text(path))
 
 
 @cache

@@ -30,7 +30,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
-    if path.name not in ("log.md", "renames.md")
+    if path.name != "log.md"
 }
 
 READERS = re.compile(r"[A-Z][A-Z0-9_]+|[\w.-]+/[\w.-]+|\./.+|[\w-]+\.(txt|yaml)|texts/")

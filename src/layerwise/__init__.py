@@ -61,17 +61,6 @@ _HOMES = {
     "verify": "layerwise.stack",
 }
 
-_RENAMED = {
-    "frontier": "time.frontier",
-    "layer_weights": "diagnose.layer_weights",
-    "merge": "robustness.merge",
-    "route": "search.route",
-    "speculate": "save(stack, plan, folder), and give the folder to generate(assistant_model=...)",
-    "speculative": "save(stack, plan, folder), and give the folder to generate(assistant_model=...)",
-    "study": "train.elc_study or layerwise.train.growth_study",
-}
-"""Names of earlier versions, and what is written in their place."""
-
 __all__ = [
     "Budget",
     "Corpus",
@@ -111,8 +100,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"layerwise.{name}")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    instead = f": write layerwise.{_RENAMED[name]}" if name in _RENAMED else ""
-    raise AttributeError(f"module 'layerwise' has no attribute {name!r}{instead}")
+    raise AttributeError(f"module 'layerwise' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -11,7 +11,7 @@ from typing import get_args
 import pytest
 
 from cli.command import layerwise, refused
-from layerwise.experiments.catalogue import CATALOGUE, RENAMED, VERBS, configuration
+from layerwise.experiments.catalogue import CATALOGUE, VERBS, configuration
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import flag_of, options_of
 from layerwise.experiments.options.common import Device, Dtype
@@ -150,11 +150,6 @@ assert not heavy, heavy
 """
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_a_verb_of_an_earlier_version_is_answered_with_what_to_write(old: str, new: str) -> None:
-    assert f"{old} is no verb any more: write layerwise {new}" in refused(*old.split(), "demo")
 
 
 def test_a_misspelt_family_is_answered_before_the_model_is_looked_for() -> None:

@@ -119,7 +119,6 @@ PAGES: tuple[Case, ...] = (
     Case("a report into /proc", (*REPORT, "--output", "/proc/report.html"), ("could not be written",), _file),
     Case("a report into a full device", (*REPORT, "--output", "full"), ("could not be written",), _device),
     Case("a report under a name that is too long", (*REPORT, "--output", "x" * 300), ("cannot be looked up",), _file),
-    Case("a report in a form of an earlier version", (*REPORT, "--markdown"), ("write --format markdown",), _file),
     Case("a report where a pipe lies", REPORT, ("could not be written",), runs.replaced("report.html", pipe)),
     Case("a report without the model as trained", REPORT, None, _no_identity),
     Case("a page of names with markup", REPORT, None, _named, check=_page_is_text),

@@ -22,7 +22,7 @@ from layerwise.cli.plan import plan
 from layerwise.cli.report import report
 from layerwise.cli.run import run
 from layerwise.errors import LayerwiseError
-from layerwise.experiments.catalogue import CATALOGUE, VERBS, configuration, renamed
+from layerwise.experiments.catalogue import CATALOGUE, VERBS, configuration
 from layerwise.experiments.option import CONSEQUENTIAL, flag_of, options_of, settings_of
 from layerwise.experiments.terminal import errors, write
 from layerwise.plan import Plan
@@ -135,9 +135,6 @@ def unread(error: CycloptsError, words: Sequence[str]) -> str:
     if split := next(_split_plans(words), None):
         flag, plan = split
         return f'a plan with spaces is one word for the shell only in quotes; write {flag} "{plan}"'
-    for old in (" ".join(words[:2]), *words[:1]):
-        if instead := renamed(old):
-            return f"{old} is no verb any more: {instead}"
     if isinstance(error, UnknownOptionError):
         return _unknown(error)
     if isinstance(error, UnusedCliTokensError):
@@ -152,8 +149,6 @@ def _unknown(error: UnknownOptionError) -> str:
     verb = " ".join(error.command_chain or ())
     if verb in VERBS and (name := flag.lstrip("-").replace("-", "_")) in settings_of(configuration(verb)):
         return f"{flag} is a setting of layerwise {verb}: write --set {name}=VALUE"
-    if (verb, flag) == ("report", "--markdown"):
-        return "report --markdown has another name now: write --format markdown"
     known = [each for each in VERBS if flag in _flags(each)]
     text = f"Unknown option: {flag}."
     if known:

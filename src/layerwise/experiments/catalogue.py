@@ -54,39 +54,11 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
 VERBS: Mapping[str, str] = {verb: path for members in CATALOGUE.values() for verb, path in members.items()}
 """Every verb, kinds included, with its module and class."""
 
-RENAMED: Mapping[str, str] = {
-    "frontier": "time frontier",
-    "layer-weights": "diagnose layer-weights",
-    "merge": "robustness merge",
-    "route": "search route",
-    "convert": "save convert",
-    "schedule": "train schedule",
-    "study layer-weights": "train elc-study",
-    "study growth": "train growth-study",
-    "swarm serve": "serve",
-    "swarm status": "serve status",
-    "swarm rehearse": "robustness rehearse",
-    "speculate": "save MODEL --plan PLAN --output DRAFT, and give DRAFT to generate(assistant_model=...)",
-    "time speculation": "save MODEL --plan PLAN --output DRAFT, and give DRAFT to generate(assistant_model=...)",
-    "claims": "report RUN --format claims",
-    "export": "report RUN --format parquet",
-}
-"""Verbs of earlier versions, and what is written in their place."""
-
-
-def renamed(verb: str) -> str | None:
-    """What to write in place of a verb of an earlier version; `None` for any other.
-
-    >>> renamed("route"), renamed("export")
-    ('write layerwise search route', 'write layerwise report RUN --format parquet')
-    """
-    return f"write layerwise {RENAMED[verb]}" if verb in RENAMED else None
-
 
 def configuration(verb: str) -> type[Configuration]:
     """The configuration class of a verb. Raises `OptionError` for a verb that there is not."""
     if verb not in VERBS:
-        raise OptionError(f"there is no experiment called {verb[:60]!r}; {renamed(verb) or near_matches(verb, VERBS)}")
+        raise OptionError(f"there is no experiment called {verb[:60]!r}; {near_matches(verb, VERBS)}")
     module, _, name = VERBS[verb].partition(":")
     kind: type[Configuration] = getattr(import_module(f"layerwise.experiments.{module}"), name)
     return kind
