@@ -1,30 +1,26 @@
-"""A run's tables as files that other tools read: Parquet, or CSV.
+"""Export the tables of a run as Parquet or CSV files, written by pandas.
 
-Parquet files carry the manifest in their schema metadata under `layerwise.manifest`, so a table that travels
-alone still says which weights and texts it came from. CSV has no place for that; the manifest is written
-beside the tables. A spreadsheet takes a text that begins with `=`, `+`, `-` or `@` for a formula, so in CSV such a text
-has an apostrophe before it, which `as_text` takes away. Numbers are written as they are, so that reading them gives the
-same double again. Every file appears whole or not at all.
-
-The table of scores has two columns beside those of the store, empty where they do not apply: `perplexity` is e^x of a
-loss of x nats per token, and `perplexity_change` what a difference of x nats means for it, 100 (e^x - 1) percent. The
-losses themselves are in nats: a percentage grows exponentially with the same difference.
+Parquet files store the manifest in their schema metadata under `layerwise.manifest`; for CSV it is written next to the
+tables. Spreadsheets evaluate text that starts with `=`, `+`, `-` or `@`, so such text gets a leading apostrophe in CSV.
+The table of scores has two more columns than the store: `perplexity`, e^x of a loss of x nats/token, and
+`perplexity_change`, 100 (e^x - 1) percent of a loss difference. Each file appears whole or not at all.
 """
 
 from __future__ import annotations
 
-import csv
-import itertools
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import astuple, fields
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Literal, get_type_hints
 
 from layerwise.errors import RunError, near_matches
 from layerwise.results.database import explained
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.run import MANIFEST, Run, write_whole
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 Format = Literal["parquet", "csv"]
 Row = Loss | Score | PlanRecord
@@ -41,14 +37,13 @@ DIFFERENCES = frozenset(
 )
 """The measures and metrics that are differences of losses, in nats per token."""
 
-_MOST_NATS = 700.0
-"""Above this e^x is no number."""
-
-_PER_GROUP = 100_000
-"""Rows held in memory at once, and in one Parquet row group."""
+MAX_EXPONENT = 700.0
+"""e^x overflows a double a little above this."""
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "＝", "＋", "－", "＠")
-"""How a text begins that a spreadsheet would compute, or that could be taken for one which was kept from it."""
+"""How text starts that a spreadsheet would evaluate, or that could be mistaken for text with an added apostrophe."""
+
+_DTYPES = {str: "string", int: "Int64", float: "float64"}
 
 
 def export(run: Run, folder: Path | str | None = None, format: Format = "parquet") -> tuple[Path, ...]:
@@ -60,6 +55,7 @@ def export(run: Run, folder: Path | str | None = None, format: Format = "parquet
     if format not in writers:
         raise RunError(f"Cannot export as {format!r}: {near_matches(format, writers)}.")
     folder = run.exports if folder is None else Path(folder)
+    manifest = run.manifest.to_json()
     tables: tuple[tuple[str, type[Row], Iterable[Row]], ...] = (
         ("losses", Loss, run.store.losses()),
         ("scores", Score, run.store.scores()),
@@ -72,95 +68,72 @@ def export(run: Run, folder: Path | str | None = None, format: Format = "parquet
             path = folder / f"{name}.{format}"
             draft = path.with_name(f".{path.name}.draft")
             try:
-                writers[format](draft, kind, rows, run.manifest.to_json())
+                writers[format](draft, kind, rows, manifest)
                 draft.replace(path)
             finally:
                 draft.unlink(missing_ok=True)
             written.append(path)
         if format == "csv":
-            write_whole(folder / MANIFEST, run.manifest.to_json().encode())
+            write_whole(folder / MANIFEST, manifest.encode())
             written.append(folder / MANIFEST)
     return tuple(written)
 
 
-def _write_parquet(path: Path, kind: type[Row], rows: Iterable[Row], manifest: str) -> None:
-    import pyarrow as arrow
-    from pyarrow import parquet
+def _build_frame(kind: type[Row], rows: Iterable[Row]) -> DataFrame:
+    """Return the rows as a table, with the perplexities of scores and a type for every column."""
+    from pandas import DataFrame
 
-    types = {str: arrow.string(), int: arrow.int64(), float: arrow.float64()}
-    names = [item.name for item in fields(kind)]
-    derived = PERPLEXITIES if kind is Score else ()
-    schema = arrow.schema(
-        [
-            *(arrow.field(name, types[base], nullable) for name, (base, nullable) in _columns(kind).items()),
-            *(arrow.field(name, arrow.float64(), nullable=True) for name in derived),
-        ],
+    types = {name: _DTYPES[base] for name, (base, _) in _list_columns(kind).items()}
+    records = [(*astuple(row), *(perplexity(row) if isinstance(row, Score) else ())) for row in rows]
+    return DataFrame(records, columns=list(types), dtype=object).astype(types)
+
+
+def _list_columns(kind: type[Row]) -> dict[str, tuple[type, bool]]:
+    """Return the type of each column and whether it may be empty: float and True of `float | None`."""
+    columns: dict[str, tuple[type, bool]] = {}
+    hints = get_type_hints(kind)
+    for name in (item.name for item in fields(kind)):
+        options = getattr(hints[name], "__args__", (hints[name],))
+        (base,) = (option for option in options if option is not type(None))
+        columns[name] = (base, type(None) in options)
+    return columns | (dict.fromkeys(PERPLEXITIES, (float, True)) if kind is Score else {})
+
+
+def _write_parquet(path: Path, kind: type[Row], rows: Iterable[Row], manifest: str) -> None:
+    import pyarrow
+
+    types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
+    schema = pyarrow.schema(
+        [pyarrow.field(name, types[base], nullable) for name, (base, nullable) in _list_columns(kind).items()],
         metadata={"layerwise.manifest": manifest},
     )
-    with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
-        for group in _groups(rows):
-            columns = {name: [getattr(row, name) for row in group] for name in names}
-            columns |= {name: [_derived(row)[at] for row in group] for at, name in enumerate(derived)}
-            writer.write_table(arrow.table(columns, schema=schema))
+    _build_frame(kind, rows).to_parquet(path, compression="zstd", index=False, schema=schema)
 
 
 def _write_csv(path: Path, kind: type[Row], rows: Iterable[Row], manifest: str) -> None:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*(item.name for item in fields(kind)), *(PERPLEXITIES if kind is Score else ())])
-        writer.writerows([_inert(value) for value in (*astuple(row), *_derived(row))] for row in rows)
+    frame = _build_frame(kind, rows)
+    texts = [name for name, (base, _) in _list_columns(kind).items() if base is str]
+    frame[texts] = frame[texts].map(_escape_formula, na_action="ignore")
+    frame.to_csv(path, index=False, lineterminator="\r\n")
 
 
-def _derived(row: Row) -> tuple[float | None, ...]:
-    """What stands in a row beside its fields."""
-    return perplexity(row) if isinstance(row, Score) else ()
+def _escape_formula(text: str) -> str:
+    """Return text that no spreadsheet evaluates."""
+    return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
 def perplexity(score: Score) -> tuple[float | None, float | None]:
-    """The perplexity of a loss, and in percent the change of it that a difference means; `None` for what is neither.
+    """Return the perplexity of a loss, or the percentage by which a loss difference changes it.
 
     >>> perplexity(Score("effect", "nll", 0.0, plan="0-3"))
     (1.0, None)
     >>> perplexity(Score("effect", "delta_nll", 0.0, plan="0 2"))
     (None, 0.0)
     """
-    if score.value > _MOST_NATS:
+    if score.value > MAX_EXPONENT:
         return None, None
     if (score.measure, score.metric) == ("effect", "nll"):
         return math.exp(score.value), None
     if (score.measure, score.metric) in DIFFERENCES:
         return None, 100 * math.expm1(score.value)
     return None, None
-
-
-def as_text(cell: str) -> str:
-    """The text that a cell of an exported CSV holds.
-
-    >>> as_text("'=1+1"), as_text("0-3")
-    ('=1+1', '0-3')
-    """
-    return cell.removeprefix("'")
-
-
-def _inert(value: object) -> object:
-    """A value for a cell that no spreadsheet takes for a formula; numbers are none."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULAS) else value
-
-
-def _columns(kind: type[Row]) -> dict[str, tuple[type, bool]]:
-    """Each field's base type and whether it may be `None`, from the annotations: `float | None` -> float,
-    yes.
-    """
-    columns: dict[str, tuple[type, bool]] = {}
-    hints = get_type_hints(kind)
-    for name in (item.name for item in fields(kind)):
-        options: tuple[Any, ...] = getattr(hints[name], "__args__", (hints[name],))
-        (base,) = (option for option in options if option is not type(None))
-        columns[name] = (base, type(None) in options)
-    return columns
-
-
-def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    remaining = iter(rows)
-    while group := list(itertools.islice(remaining, _PER_GROUP)):
-        yield group
