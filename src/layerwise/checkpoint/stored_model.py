@@ -13,7 +13,6 @@ from typing import Any
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.data.model_location import location_of
 from layerwise.data.stored_files import CONFIG, Tensors, read_config, stored_tensors
-from layerwise.data.text.sentence_embeddings import copy_modules
 
 # What belongs to a model beside its weights: how texts and images become tensors, how it generates, its own code.
 BESIDE = re.compile(
@@ -64,7 +63,6 @@ class StoredModel:
         for path in sorted(self.folder.iterdir()):
             if path.is_file() and BESIDE.fullmatch(path.name):
                 shutil.copyfile(path, folder / path.name)
-        copy_modules(self.folder, folder)
 
 
 def _with_floats(value: Any) -> Any:

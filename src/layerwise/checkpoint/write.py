@@ -26,7 +26,6 @@ from layerwise.checkpoint.folder import Origin, Writing, draft_of, refuse_in_the
 from layerwise.checkpoint.kinds import planned_config
 from layerwise.checkpoint.proof import parameters_of, proof_inputs, prove, quiet_transformers
 from layerwise.checkpoint.remote_code import add_own_code, add_plan
-from layerwise.data.text.sentence_embeddings import copy_modules
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
@@ -137,7 +136,6 @@ def _bring_along(stack: Stack, draft: Path) -> None:
     host = next(iter(stack.sources.values()), stack)
     if isinstance(host.model, PreTrainedModel):
         location = host.model.config._name_or_path or host.source.name
-        copy_modules(Path(location), draft)
         for name in PREPROCESSING:
             cached = cached_file(
                 location,

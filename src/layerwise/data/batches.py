@@ -200,16 +200,13 @@ def padded(rows: Sequence[Mapping[str, Tensor]], pad_id: int, multiple: int = 1)
     """Texts side by side, each of their tensors (seq,) as one of (batch, seq), padded on the right.
 
     A batch is as wide as its longest row, rounded up to a `multiple`. It has an "attention_mask" of that shape, unless
-    the rows have "position_ids", which say which tokens belong together. Embeddings (width,) are stacked.
+    the rows have "position_ids", which say which tokens belong together.
     """
     lengths = torch.tensor([len(row["input_ids"]) for row in rows])
     width = -(-int(lengths.max()) // multiple) * multiple
     fill = {"input_ids": pad_id, "labels": IGNORED, "position_ids": 0}
     batch = {}
-    for name, first in rows[0].items():
-        if first.is_floating_point():  # an embedding, which is no sequence
-            batch[name] = torch.stack([row[name] for row in rows])
-            continue
+    for name in rows[0]:
         beside = pad_sequence([row[name] for row in rows], batch_first=True, padding_value=fill[name])
         batch[name] = pad(beside, (0, width - beside.shape[1]), value=fill[name])
     if "position_ids" not in batch:

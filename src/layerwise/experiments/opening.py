@@ -24,7 +24,7 @@ import layerwise.models  # noqa: F401  (its architectures become known to transf
 from layerwise.data.model_location import location_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.errors import MeasureError, TrainError
+from layerwise.errors import TrainError
 from layerwise.experiments.options.common import BATCH_TOKENS, LoadingOptions, ModelOptions, TextOptions
 from layerwise.experiments.reporter import Reporter, waiting
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
@@ -33,7 +33,6 @@ from layerwise.results.identity import model_name
 from layerwise.results.manifest import this_hardware
 from layerwise.results.rows import UNIFORM
 from layerwise.results.run import DATABASE
-from layerwise.results.vocabulary import SENTENCES
 from layerwise.search.rungs import by_document
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
@@ -98,12 +97,6 @@ def cutting(
     config: TextOptions, stack: Stack, corpus: Corpus, seed: int
 ) -> Callable[[int | None, int | None], EvalData]:
     """A function of the tokens of a text at most, and of those of a window, that tokenizes `corpus` for `stack`."""
-
-    if stack.pooling is not None:
-        raise MeasureError(
-            f"{stack.source.name} makes embeddings: compare its plans with layerwise sweep (--families, or --plan, "
-            "repeated), and train one with layerwise heal"
-        )
 
     def cut(tokens: int | None, length: int | None) -> EvalData:
         size = config.batch_tokens or BATCH_TOKENS
@@ -207,10 +200,7 @@ def size_row(stack: Stack) -> Score:
 
 
 def uniform_row(stack: Stack) -> Score:
-    """The loss of guessing every token of the vocabulary alike, the logarithm of its size, as a row about the run; of
-    similarities of sentences that of guessing them, which is 1."""
-    if stack.pooling is not None:
-        return Score("run", UNIFORM, 1.0, part=SENTENCES)
+    """The loss of guessing every token of the vocabulary alike, the logarithm of its size, as a row about the run."""
     return Score("run", UNIFORM, math.log(int(stack.text_config.vocab_size)), part="model")
 
 

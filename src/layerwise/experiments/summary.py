@@ -37,7 +37,7 @@ def summary(data: pages.ReportData) -> str:
     written: list[str] = []
     for kind in own:  # an answer that another kind has given already is not repeated
         written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
-    amount = (f"- {data.in_unit(line)}" for line in amount_of_text(data))
+    amount = (f"- {line}" for line in amount_of_text(data))
     return "\n".join([*written, *(f"- {line}" for line in pages.claim_lines(data)), *amount])
 
 

@@ -12,7 +12,7 @@ from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
 from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.report.text.number_format import verdict
-from layerwise.report.text.wording import listed, of_sentences
+from layerwise.report.text.wording import listed
 from layerwise.results import vocabulary as vocab
 from layerwise.results.identity import model_title
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
@@ -60,10 +60,6 @@ class ReportData:
                     "run from a copy"
                 )
         return Rows(_bounded(score) for score in self.scores if math.isfinite(score.value))
-
-    def in_unit(self, text: str) -> str:
-        """A text of a report in the unit of the losses of this run: nats, unless it is of embeddings of sentences."""
-        return of_sentences(text) if any(row.part == vocab.SENTENCES for row in self.scores) else text
 
     @cached_property
     def depth(self) -> int:

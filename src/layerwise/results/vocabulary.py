@@ -141,11 +141,6 @@ HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_TASK, HEALING_RATE, HEALING_C
 )
 UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random", "skip-"
 HEALING_LAYER = "healing_layer"
-SENTENCES, KEPT = "sentences", "kept"
-"""The part of rows about embeddings of sentences, whose losses are 1 less a rank correlation; and that correlation."""
-
-KEPT_SHARE = 0.97
-"""A model keeps its similarities where the interval of `KEPT` begins no lower."""
 CHOSEN_LAYERS, LAST_LAYERS, FIRST_LAYERS, RANDOM_LAYERS, ALL_LAYERS = (
     "chosen-layers",
     "last-layers",

@@ -31,7 +31,6 @@ from layerwise.data.auto_classes import (
 )
 from layerwise.data.model_location import EMBEDDED, is_gguf, location_of
 from layerwise.data.stored_files import Tensors
-from layerwise.data.text.sentence_embeddings import pooling_in
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
 from layerwise.gguf import GGUFFile
@@ -107,7 +106,7 @@ def load(
     >>> stack.depth
     12
     """
-    resident = pooling = None
+    resident = None
     if isinstance(model, nn.Module):
         if resident_layers is not None:
             raise ModelError("a module is in memory already; give the folder or the hub id whose layers are to be read")
@@ -117,7 +116,6 @@ def load(
     else:
         name = str(model)
         location = location_of(name)
-        pooling = pooling_in(Path(location))
         opening = _Opening(
             location,
             str(device),
@@ -135,7 +133,7 @@ def load(
         source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision, trust_remote_code)
     _refuse_by_name(module)
     blocks = find_blocks(module, layers)
-    stack = Stack(module, blocks, tokenizer=tokenizer, source=source, resident=resident, pooling=pooling)
+    stack = Stack(module, blocks, tokenizer=tokenizer, source=source, resident=resident)
     inputs = example_inputs(module)
     if inputs is not None:
         stack.inspect(**inputs)

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from layerwise.data.text.sentence_embeddings import Pooling
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.quantised import weight_type
@@ -57,8 +56,7 @@ class Stack:
 
     `head_by_token` says whether norm and head were seen to act on every token alone, so that a loss needs no others.
     `sources` are the models that plans may take layers from by name: none, unless `with_sources` made the Stack.
-    `resident` are the layers in memory, of a model whose layers are read from the disk when they are needed, and
-    `pooling` is how one of sentence-transformers makes embeddings of its last states.
+    `resident` are the layers in memory, of a model whose layers are read from the disk when they are needed.
     `fusion` is what was found out about running layers as one (`under(plan, fused=True)`), `plan` what the model runs
     from `enter` until `leave`: that of a compact checkpoint, else `None`.
     `model` is any `torch.nn.Module` whose blocks stand in the `nn.ModuleList` at `path`; `layerwise.load` finds the
@@ -73,14 +71,12 @@ class Stack:
         tokenizer: Any | None = None,
         source: ModelOrigin | None = None,
         resident: ResidentLayers | None = None,
-        pooling: Pooling | None = None,
     ) -> None:
         self.model = model
         self.path = path
         self.tokenizer = tokenizer
         self.source = source or ModelOrigin(type(model).__name__)
         self.resident = resident
-        self.pooling = pooling
         self._blocks = block_list(model, path)
         self.depth = len(self._blocks)
         self.sources: Mapping[str, Stack] = {}

@@ -234,7 +234,7 @@ class ChunkedLoss:
 
 def find_chunked_loss(stack: Stack) -> ChunkedLoss | None:
     """The loss of the model of `stack` in chunks; `None` where it has no such head, or another loss."""
-    head = None if stack.pooling is not None else find_head(stack)
+    head = find_head(stack)
     if head is None:
         return None
     try:

@@ -10,7 +10,6 @@ import pytest
 
 from layerwise.report import ReportData, render
 from layerwise.report.kinds.healing import answers_by_window, findings
-from layerwise.report.writers.text import markdown
 from layerwise.results.rows import Score
 from tools.golden.outputs import stored
 
@@ -116,27 +115,3 @@ def test_the_curve_of_a_benchmark_begins_at_the_untouched_and_at_the_control() -
 def test_the_page_has_the_curve_where_windows_have_answers(gains: tuple[tuple[float, float], ...]) -> None:
     page = render(data([*WITHOUT_WINDOWS, *answers(*gains)]))
     assert ("Benchmarks: few layers skipped, and many" in page) == bool(gains)
-
-
-@pytest.mark.parametrize(
-    ("interval", "needed", "said"),
-    [
-        ((0.975, 0.99), None, "keeps 0.980 [0.975, 0.990] of the similarities of the whole model; for 0.97: enough"),
-        ((0.9, 0.96), None, "for 0.97: too little."),
-        ((0.96, 0.98), (5.0, 1.5), "for 0.97: not resolvable; 5 seeds and 1.50 times the text would tell."),
-        ((None, None), None, "for 0.97: not resolvable."),
-    ],
-)
-def test_similarities_are_kept_where_the_interval_says_so(
-    interval: tuple[float | None, float | None], needed: tuple[float, float] | None, said: str
-) -> None:
-    rows = [Score("healing", "kept", 0.98, *interval, arm="full-teacher", part="sentences", task="all")]
-    for metric, value in zip(("seeds_needed", "text_needed"), needed or (), strict=False):
-        rows.append(Score("healing", metric, value, arm="full-teacher", task="all"))
-    assert said in " ".join(findings(data(rows)))
-
-
-def test_a_page_of_sentences_has_no_losses_in_nats() -> None:
-    lost = Score("healing", "lost", 0.1, 0.05, 0.15, arm="pruned", task="all", part="sentences")
-    assert "The plan loses 0.100 [0.050, 0.150] of rank correlation" in markdown(data([lost]))
-    assert "nats a token" in markdown(data([replace(lost, part=None)]))

@@ -10,19 +10,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import kl_div
 
-from layerwise.data.splits import SPLITS
-from layerwise.data.text.corpus import read_corpus
 from layerwise.errors import TrainError
-from layerwise.measure.interventions.accuracy import evaluate
-from layerwise.measure.language.sentence_similarity import embedded_splits
 from layerwise.plan import Plan
-from layerwise.plan.samplers import Fixed
-from layerwise.stack import Stack, load
+from layerwise.stack import Stack
 from layerwise.train.heal.options import HealingOptions, Method
-from layerwise.train.heal.trainer import HealingTrainer
-from sentence_models import save_sentence_model, save_sentences
 from train.heal.healing_models import DEPTH, KINDS, PLAN, batch_of, copied, logits_of, moved, opened, trainer_of
-from train.tiny_models import plan_trainer
 
 pytestmark = pytest.mark.numbers
 EVERY = pytest.mark.parametrize("kind", list(KINDS))
@@ -177,42 +169,3 @@ def test_without_peft_the_error_says_what_to_install(tmp_path: Path, monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
     with pytest.raises(TrainError, match=r"layerwise\[heal\]"):
         trainer_of(opened("llama"), "llama", tmp_path, options_of("lora"))
-
-
-@pytest.mark.parametrize("hidden", ["none", "cosine"])
-def test_sentences_learn_the_embeddings_of_the_whole_model_and_are_validated_by_their_similarities(
-    hidden: str, tmp_path: Path
-) -> None:
-    whole = load(save_sentence_model(tmp_path / "model"))
-    documents = read_corpus(save_sentences(tmp_path / "text.txt")).documents
-    parts = dict(zip(SPLITS, (documents[:20], documents[20:40], documents[40:]), strict=True))
-    splits = embedded_splits(whole, "text", parts, 16, 0)
-    own = {"options": options_of("full", hidden=hidden)}
-    trainer = plan_trainer(copied(whole), splits, tmp_path / "run", Fixed(PLAN), Fixed(PLAN), HealingTrainer, own)
-    moved(trainer)
-    twin = copied(trainer.stack)
-    batch = splits.collate([splits.train[number] for number in range(8)])
-    inputs = {name: value for name, value in batch.items() if name != "labels"}
-
-    def embedded(stack: Stack, plan: Plan) -> Tensor:
-        states = list(stack.states(plan, stack.capture(**inputs)))[-1]
-        mask = inputs["attention_mask"].unsqueeze(-1)
-        return torch.nn.functional.normalize((states * mask).sum(1) / mask.sum(1), dim=-1)
-
-    with torch.no_grad():
-        torch.testing.assert_close(batch["labels"], embedded(whole, Plan.identity(DEPTH)))
-        expected = 1 - (embedded(twin, PLAN) * batch["labels"]).sum(-1).mean()
-        if hidden == "cosine":
-            student, teacher = (
-                list(each.states(plan, each.capture(**inputs)))[1:]
-                for each, plan in ((twin, PLAN), (whole, Plan.identity(DEPTH)))
-            )
-            cosines = [
-                torch.cosine_similarity(state, teacher[layer], dim=-1)[inputs["attention_mask"] > 0].mean()
-                for state, layer in zip(student, PLAN.layers(), strict=True)
-            ]
-            expected += 1 - torch.stack(cosines).mean()
-    assert trainer.evaluate()["eval_loss"] == pytest.approx(
-        evaluate(twin, PLAN, splits.validation, splits.collate).mean_nll, abs=1e-4
-    )
-    assert trainer.training_step(trainer.stack.model, batch).item() == pytest.approx(expected.item(), rel=1e-4)

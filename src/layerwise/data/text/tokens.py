@@ -20,7 +20,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document, excerpt
 from layerwise.errors import DataError
 
-Objective = Literal["next_token", "masked_token", "similarity"]
+Objective = Literal["next_token", "masked_token"]
 
 MASKED_SHARE = 0.15
 """The share of a window's text that a masked language model fills in, as BERT (Devlin et al. 2018, section 3.1)."""

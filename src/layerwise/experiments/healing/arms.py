@@ -85,8 +85,7 @@ def arms_of(config: Healing, stack: Stack) -> tuple[HealingArm, ...]:
         main = HealingArm(vocab.ALL_LAYERS, replace(main.options, rank=rank), vocab.ALL_LAYERS)
     arms += [HealingArm(name, parse_arm(name, config.rank), name) for name in config.arm_names()[1:]]
     controls = () if config.fine_tunes(stack.depth) else config.controls
-    # A model of embeddings has no labels, and the whole one nothing to learn.
-    if vocab.WHOLE in controls and stack.pooling is None:
+    if vocab.WHOLE in controls:
         # The whole model has nothing to learn from itself: it learns the labels, whatever the healing learns.
         arms.append(HealingArm(vocab.WHOLE, replace(main.options, teacher="none", hidden="none"), vocab.WHOLE))
     if vocab.RANDOM in controls:

@@ -51,7 +51,6 @@ class Trainings:
     seeds: int
     records: Mapping[tuple[str, int], TrainingRecord]
     losses: Mapping[str, Mapping[float, float]]
-    embeds: bool = False
 
     def unhealed(self) -> dict[str, Plan]:
         """The base under every plan, by name."""
@@ -97,7 +96,6 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
     return [
         *_models(trainings, outcomes),
         *(row for task in outcomes.tasks for row in regained(trainings, outcomes, task)),
-        *(kept_rows(trainings, outcomes) if trainings.embeds else ()),
         *_contrasts(trainings, outcomes),
         *window_rows(trainings, outcomes),
         *(row for arm in trainings.arms[:1] if arm.adapted for row in arm.adapted.rows(trainings.seeds)),
@@ -155,28 +153,6 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
         if vocab.WHOLE in trainings.names:
             net = [(own - other) / lost for own, other in zip(nats, gained, strict=True)]
             yield _over(vocab.HEALING, "net_share", net, arm=arm, task=task)
-
-
-def kept_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    """What each model keeps of the similarities of the whole one, 1 - L, with the interval over seeds and clusters of
-    documents; under the plan before healing over clusters alone. `seeds_needed` and `text_needed` would show on which
-    side of `KEPT_SHARE` it lies."""
-    counts: dict[str, Any] = {"task": vocab.ALL, "part": vocab.SENTENCES, "tokens": outcomes.tokens(vocab.ALL)}
-    counts["documents"] = outcomes.documents(vocab.ALL)
-    for name in trainings.bases[1:]:
-        lost, low, high = outcomes.difference(name, vocab.UNTOUCHED, vocab.ALL)
-        bounds = (None, None) if low is None or high is None else (1 - high, 1 - low)
-        yield Score(vocab.HEALING, vocab.KEPT, 1 - lost, *bounds, arm=name, **counts)
-    for arm in trainings.names:
-        models = [f"{arm}/{seed}" for seed in range(trainings.seeds)]
-        estimate = _over_documents(outcomes, [(name, vocab.UNTOUCHED) for name in models])
-        row = estimate.row("", vocab.KEPT)
-        bounds = (None, None) if row.low is None or row.high is None else (1 - row.high, 1 - row.low)
-        yield Score(vocab.HEALING, vocab.KEPT, 1 - row.value, *bounds, arm=arm, **counts)
-        gap = abs(1 - row.value - vocab.KEPT_SHARE)
-        needed = estimate.needed(gap) if gap else None
-        for metric, value in zip(("seeds_needed", "text_needed"), needed or (), strict=False):
-            yield Score(vocab.HEALING, metric, float(value), arm=arm, amount=gap, task=vocab.ALL)
 
 
 def _over_documents(outcomes: Outcomes, pairs: Sequence[tuple[str, str]]) -> TrainingEstimate:

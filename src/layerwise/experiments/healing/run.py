@@ -40,7 +40,6 @@ from layerwise.experiments.training_runs import (
     split_notes,
 )
 from layerwise.measure.language.evaluation_data import objective_of
-from layerwise.measure.language.sentence_similarity import embedded_splits
 from layerwise.plan import Plan
 from layerwise.results.training_record import FILE, MODEL
 from layerwise.stack import Stack
@@ -99,7 +98,6 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
         seeds=len(seeds),
         records={},
         losses=sweep.losses,
-        embeds=stack.pooling is not None,
     )
     models: list[Evaluated] = [
         *((name, "", under, lambda _: stack) for name, under in result.unhealed().items()),
@@ -199,11 +197,6 @@ def discard_healing(folder: Path) -> None:
 
 def _check_plan(config: Healing, stack: Stack, plan: Plan) -> None:
     stack.check(plan)
-    if stack.pooling is not None and (config.teacher == "none" or any("-labels" in name for name in config.compare)):
-        raise DataError(
-            f"{stack.source.name} makes embeddings of sentences, which have no labels: leave out --teacher none, and "
-            "METHOD-labels in --compare"
-        )
     is_taught = config.teacher == "self" or not all(name.endswith("-labels") for name in config.compare)
     if config.fine_tunes(stack.depth) and is_taught:
         raise PlanError(
@@ -261,13 +254,13 @@ def _fills_in(stack: Stack) -> bool:
 def _splits(
     config: Healing, stack: Stack, location: str | None, reporter: Reporter, inputs: Inputs, filled_in: bool
 ) -> Splits:
-    """The splits of the options; for a model that does that, tokens to fill in or sentences with their embeddings."""
-    if stack.pooling is None and not filled_in:
+    """The splits of the options; for a model that does that, tokens to fill in."""
+    if not filled_in:
         return read_splits(config, stack, location, reporter, seed=config.seed, corpus=inputs.corpus)
     if config.images is not None or config.limit is not None or config.select_on == "reported":
-        does = "fills in tokens of text" if filled_in else "makes embeddings of sentences"
         raise DataError(
-            f"{stack.source.name} {does}: give it --text, and neither --images nor --limit nor --select-on reported"
+            f"{stack.source.name} fills in tokens of text: give it --text, and neither --images nor --limit nor "
+            "--select-on reported"
         )
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
@@ -275,9 +268,5 @@ def _splits(
     name, division = divided_documents(config, config.seed, inputs.corpus)
     for note in division.notes:
         reporter.log(f"note: {note}")
-    longest = None if stack.pooling is None else stack.pooling.longest
-    length = config.max_length or min(TEXT_LENGTH, positions or TEXT_LENGTH, longest or TEXT_LENGTH)
-    if stack.pooling is not None:
-        reporter.log("embedding the sentences by the model as trained")
-        return embedded_splits(stack, name, division.parts, length, config.seed)
+    length = config.max_length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
     return masked_splits_of(stack.tokenizer, name, division.parts, length=length, positions=positions, seed=config.seed)

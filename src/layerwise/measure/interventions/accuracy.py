@@ -30,7 +30,6 @@ from layerwise.errors import MeasureError, ModelError
 from layerwise.measure.interventions.edge_pruning import Losses
 from layerwise.measure.language.lm_head import LanguageModelHead, ScoredTokens, find_head
 from layerwise.measure.language.loss import CHUNK, token_losses
-from layerwise.measure.language.sentence_similarity import embeddings, similarity_losses
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.plan import Plan
 from layerwise.stack import Stack
@@ -86,9 +85,8 @@ def evaluate(
 ) -> Predictions:
     """Run the model in place on every example, batch by batch in their order, under `plan` or under one for each batch.
 
-    Labels that are `filled_in` are of the positions they stand at, as masked language models have them. Of sentences,
-    set after set, `nll` is what is lost of their similarities. Raises `MeasureError` when an example's loss is not
-    finite, and names the plan.
+    Labels that are `filled_in` are of the positions they stand at, as masked language models have them. Raises
+    `MeasureError` when an example's loss is not finite, and names the plan.
     """
     parts = []
     head = find_head(stack)
@@ -97,12 +95,7 @@ def evaluate(
             chosen = plan if isinstance(plan, Plan) else plan(number)
             inputs, labels = inputs_and_labels(batch, stack.device)
             under = partial(stack.under, chosen, single_pass=True)
-            if labels.is_floating_point():
-                with under():
-                    losses, hits = similarity_losses(embeddings(stack, inputs), labels)
-                part = Predictions(hits, None, losses, np.ones_like(losses))
-            else:
-                part = predictions_of(stack.model, head, inputs, labels, filled_in=filled_in, under=under)
+            part = predictions_of(stack.model, head, inputs, labels, filled_in=filled_in, under=under)
             if not np.isfinite(part.nll).all():
                 raise MeasureError(
                     f"the loss is not finite under {chosen}: this model cannot be judged under that plan"

@@ -9,10 +9,8 @@ from itertools import pairwise
 
 from layerwise.data.batches import AnyBatch, batches, of_like_length, regrouped
 from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.sentence_sets import sentence_windows
 from layerwise.data.text.tokens import Objective, Window, windows
 from layerwise.errors import DataError, MeasureError
-from layerwise.measure.language.sentence_similarity import similarity_batches
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Cell, Piece, resampling_unit
 from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, shuffled
 from layerwise.stack import Stack
@@ -86,8 +84,8 @@ def tokenize(
     """`corpus` as `stack` will read it: windows of at most `length` tokens, at most `tokens` scored in all.
 
     Decoders are scored on the next token, masked language models on a seeded 15 % of masked tokens: only these are
-    scored, and `tokens` bounds them. Of models that embed sentences each sentence is scored once. Raises `DataError`
-    for a model without a tokenizer, `MeasureError` for one that is not a language model.
+    scored, and `tokens` bounds them. Raises `DataError` for a model without a tokenizer, `MeasureError` for one that is
+    not a language model.
     """
     objective = objective_of(stack)
     tokenizer = stack.tokenizer
@@ -97,14 +95,7 @@ def tokenize(
             "--tokenizer FOLDER_OR_FILE"
         )
     positions = longest_input(stack.model)
-    longest = None if stack.pooling is None else stack.pooling.longest
-    length = length or min(WINDOW, positions or WINDOW, longest or WINDOW)
-    if objective == "similarity":
-        read = sentence_windows(corpus, tokenizer, length, tokens, seed)
-        _refuse_foreign_tokens(stack, max(max(window.ids) for window in read))
-        return EvalData(
-            corpus.name, _digest(corpus, read, objective), length, objective, similarity_batches(stack, read)
-        )
+    length = length or min(WINDOW, positions or WINDOW)
     cut = windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
     made = batches(cut, batch_tokens, padding, tokenizer.mask_token_id)
@@ -240,13 +231,7 @@ def _digest(corpus: Corpus, cut: Sequence[Window], objective: Objective) -> str:
 
 
 def objective_of(stack: Stack) -> Objective:
-    """What the model was trained to predict, read off the head that its class name states.
-
-    What a folder of sentence-transformers holds makes embeddings, and is scored by their similarities.
-    """
-    if stack.pooling is not None:
-        stack.pooling.check(stack.source.name)
-        return "similarity"
+    """What the model was trained to predict, read off the head that its class name states."""
     name = type(stack.model).__name__
     if name.endswith(("ForCausalLM", "LMHeadModel", "LMHead")):
         return "next_token"

@@ -16,7 +16,6 @@ from torch import Tensor
 
 from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
 from layerwise.data.text.tokens import Window
-from layerwise.measure.language.sentence_similarity import pooled, similarity_losses
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.stack import Stack
 from layerwise.stack.inputs import main_tensor
@@ -69,15 +68,9 @@ def _expanded(window: Window, nll: float, tokens: int, hits: int) -> WindowLoss:
 
 
 def _by_label(stack: Stack, state: Tensor, batch: LabelledBatch) -> tuple[WindowLoss, ...]:
-    """One label for each item: the head sees the whole state, as for the class token of a vision model.
-
-    Of sentences it is what is lost of their similarities (`layerwise.measure.language.sentence_similarity`).
-    """
+    """One label for each item: the head sees the whole state, as for the class token of a vision model."""
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     output = stack.finish(state, inputs)
-    if batch.targets.is_floating_point():
-        losses, hits = similarity_losses(pooled(stack, output, inputs), batch.targets)
-        return tuple(WindowLoss(float(loss), 1, int(right)) for loss, right in zip(losses, hits, strict=True))
     logits = main_tensor(output).clone()
     nll, hit = token_losses(logits, batch.targets.to(state.device))
     return tuple(WindowLoss(value, 1, int(right)) for value, right in zip(nll.tolist(), hit.tolist(), strict=True))

@@ -138,23 +138,8 @@ def _resolving(rows: Rows) -> str:
     return f"{seeds.value:.0f} seeds and {more}, for {NUMBER.number(seeds.amount)} nats"
 
 
-def similarity_findings(data: ReportData) -> Iterator[str]:
-    """Whether each model keeps the similarities of the whole one, and what would say so."""
-    share = f"{vocab.KEPT_SHARE:g}"
-    for row in data.rows.where(measure=vocab.HEALING, metric=vocab.KEPT):
-        run = data.rows.where(measure=vocab.HEALING, arm=row.arm, seed=None)
-        seeds, text = (run.one(metric=metric) for metric in ("seeds_needed", "text_needed"))
-        verdict = "not resolvable"
-        if row.low is not None and row.high is not None and not row.low < vocab.KEPT_SHARE <= row.high:
-            verdict = "enough" if row.low >= vocab.KEPT_SHARE else "too little"
-        elif seeds is not None and text is not None:
-            verdict += f"; {seeds.value:.0f} seeds and {NUMBER.number(max(1.0, text.value))} times the text would tell"
-        yield f"{row.arm} keeps {NUMBER.text(row)} of the similarities of the whole model; for {share}: {verdict}."
-
-
 def findings(data: ReportData) -> Iterator[str]:
     """What was lost and came back, who did better, where healing stops to make up, and which sweeps are not tuned."""
-    yield from similarity_findings(data)
     yield from layer_findings(data)
     run = data.rows.where(measure=vocab.HEALING, task=vocab.ALL, seed=None, condition=None)
     lost = run.one(arm=vocab.PRUNED, metric="lost")

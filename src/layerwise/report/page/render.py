@@ -51,7 +51,7 @@ PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
     title = f"{data.title or 'layerwise'} · layerwise report"
-    return data.in_unit(page(title, _masthead(data), written(data), details(data)))
+    return page(title, _masthead(data), written(data), details(data))
 
 
 def page(title: str, masthead: Safe, chapters: list[Chapter], plans: object = ()) -> str:

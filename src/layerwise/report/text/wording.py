@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 
 from layerwise.plan.quantised import TYPES
@@ -11,33 +10,6 @@ NAMES = {"random": "random order", "kendall": "random order at a distance"}
 
 NATS = "Losses are in nats per token: 0.69 nats more, and the right token is half as likely."
 """What the unit of a loss means, for the paragraph that a page opens with."""
-
-OF_SENTENCES = {
-    r"negative log-likelihood under a plan minus that of the untouched model, nats per token": (
-        "1 less the rank correlation of similarities of sentences under a plan with those of the untouched model"
-    ),
-    r"(?:Δ|\\u0394) NLL(?: \(nats (?:a|per) token\))?": "lost rank correlation",
-    "scored tokens": "sentences",
-    r"0\.69 nats more, and the right token is half as likely": "1 is what unrelated similarities lose",
-    r"[Nn]ats a token above": "Rank correlation lost above",
-    r"right \(%\)": "same nearest sentence (%)",
-    r"nats (?:a|per) (?:scored )?token": "of rank correlation",
-    "token accuracy": "same nearest sentence",
-    r"(?<=\d) nats (on;|take)": r" of rank correlation \1",
-    r"(?<=\d) tokens, at this pace": " sentences, at this pace",
-}
-"""The words for losses in nats, as patterns, and those for embeddings of sentences."""
-
-
-def of_sentences(text: str) -> str:
-    """A text about losses in nats with the unit of embeddings of sentences in its place.
-
-    >>> of_sentences("Layer 5: dropping it costs +0.314 nats per token"), of_sentences("Nats a token above it")
-    ('Layer 5: dropping it costs +0.314 of rank correlation', 'Rank correlation lost above it')
-    """
-    for pattern, words in OF_SENTENCES.items():
-        text = re.sub(pattern, words, text)
-    return text
 
 
 def label(name: str) -> str:

@@ -40,7 +40,7 @@ def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
     answer = kind.answer(data)
     if answer and not any(answer.startswith(line.removeprefix("- ")) for line in written):
         written.append(answer)
-    yield from map(data.in_unit, (*written, *map(in_text, kind.following(data))))
+    yield from (*written, *map(in_text, kind.following(data)))
 
 
 def _lines(part: Part, data: ReportData) -> Iterator[str]:
@@ -69,7 +69,7 @@ def markdown(data: ReportData) -> str:
     kinds = present_kinds(data)
     written = [text for kind in kinds for text in markdown_parts(kind, data)]
     sections = (_title(data), _claims(data), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
-    return data.in_unit("\n\n".join(section for section in sections if section) + "\n")
+    return "\n\n".join(section for section in sections if section) + "\n"
 
 
 def _title(data: ReportData) -> str:

@@ -3,8 +3,7 @@
 A teacher's pass comes before the student's, outside the plan, with nothing recorded for gradients. Where norm and head
 act on every token alone (`layerwise.measure.language.lm_head`), both passes end with the last states, and the logits
 are made of them in chunks, those of teacher and student side by side. Checkpoints hold the weights that learn, and no
-others. Validation is by labels, so that checkpoints of every loss are chosen alike. A model of sentence-transformers
-learns the embeddings of the whole one, which label its sentences: only hidden states need a teacher's pass.
+others. Validation is by labels, so that checkpoints of every loss are chosen alike.
 """
 
 from __future__ import annotations
@@ -22,10 +21,8 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers.utils import SAFE_WEIGHTS_NAME
 
-from layerwise.data.text.sentence_sets import SIZE
 from layerwise.errors import TrainError
 from layerwise.measure.language.lm_head import find_head
-from layerwise.measure.language.sentence_similarity import similarity_losses
 from layerwise.plan import Plan
 from layerwise.stack.executors.state import returned_state
 from layerwise.stack.inputs import evaluating, main_tensor
@@ -51,12 +48,10 @@ class HealingTrainer(LearningFromPredictions):
         stack = others["stack"]
         self.options = options
         is_text = getattr(stack.model, "main_input_name", None) == "input_ids"
-        self.head = find_head(stack) if is_text and options.teacher == "self" and stack.pooling is None else None
+        self.head = find_head(stack) if is_text and options.teacher == "self" else None
         self.learning = Learning(stack, options)
         if not is_text:
             others["args"].include_num_input_tokens_seen = "no"
-        if stack.pooling is not None:
-            others["args"].per_device_eval_batch_size = 2 * SIZE  # whole sets
         super().__init__(**others)
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
             raise TrainError(
@@ -64,15 +59,10 @@ class HealingTrainer(LearningFromPredictions):
                 "apart; train on one process or with DistributedDataParallel, which torchrun does"
             )
         self._teacher: HealingPass | None = None
-        if stack.pooling is not None:
-            if self.args.world_size > 1:
-                raise TrainError("similarities are of sets of sentences, which processes divide: heal in one process")
-            self.label_names, self.model_accepts_loss_kwargs = ["labels"], False
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
         """The teacher's pass, where there is one, then the student's forward and backward."""
-        is_labelled = self.stack.pooling is not None and self.options.hidden == "none"
-        if self.options.teacher == "self" and not is_labelled:
+        if self.options.teacher == "self":
             inputs = self._prepare_inputs(inputs)
             with torch.no_grad(), evaluating(self.stack.model), self.learning.before():
                 self._teacher = self._forward(self.stack.model, inputs)
@@ -86,40 +76,17 @@ class HealingTrainer(LearningFromPredictions):
     ) -> Any:
         """The loss of the labels, or in training the divergence from the teacher."""
         teacher = self._teacher
-        if self.stack.pooling is not None:
-            return self._embedding_loss(model, inputs, return_outputs)
         if teacher is None:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         student = self._forward(model, inputs)
         mask = self.scored(inputs["labels"])
         loss = self._divergence(student, teacher, inputs, mask)
         if self.options.hidden != "none":
-            near = self._state_distance(student, teacher, mask if mask.ndim == 2 else None)
-            loss = loss + mask.sum().clamp(min=1) * near
+            layers = sorted(teacher.states)
+            own, other = ([each.states[layer] for layer in layers] for each in (student, teacher))
+            near = state_distance(own, other, mask if mask.ndim == 2 else None, self.options.hidden)
+            loss = loss + mask.sum().clamp(min=1) * (self.options.hidden_weight * near)
         return self.mean(loss, mask, num_items_in_batch)
-
-    def _embedding_loss(self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool) -> Any:
-        """The mean of 1 - cos between the embeddings of sentences and those of the model as trained, their labels; in
-        validation what is lost of their similarities. There is no dropout: its noise is most of what is left to learn
-        (docs/results/embeddings.md)."""
-        learns = model.training
-        with evaluating(model):
-            student = self._forward(model, inputs)
-        assert self.stack.pooling is not None, "who asks for embeddings has a model that makes them"
-        own, labels = self.stack.pooling(student.predicted, inputs["attention_mask"]), inputs["labels"]
-        if not learns:
-            loss = own.new_tensor(similarity_losses(own, labels)[0].mean())
-        else:
-            loss = (1 - nn.functional.cosine_similarity(own, labels, dim=-1)).mean()
-        if self._teacher is not None:
-            loss = loss + self._state_distance(student, self._teacher, inputs["attention_mask"] > 0)
-        return (loss, own) if return_outputs else loss
-
-    def _state_distance(self, student: HealingPass, teacher: HealingPass, counted: Tensor | None) -> Tensor:
-        """The weighted distance of the states after each layer of the plan, at the positions that are counted."""
-        layers = sorted(teacher.states)
-        own, other = ([each.states[layer] for layer in layers] for each in (student, teacher))
-        return self.options.hidden_weight * state_distance(own, other, counted, self.options.hidden)
 
     def _forward(self, model: nn.Module, inputs: Mapping[str, Any]) -> HealingPass:
         """One forward pass of `model`, the stack's own or wrapped, without labels."""
