@@ -67,7 +67,6 @@ wheel: $(PACKAGED)  ## the package in dist, checked, and tried in an empty envir
 benchmark: $(INSTALLED)  ## the figures in the README's performance table
 	$(BIN)/python benchmarks/sweep.py
 	$(BIN)/python benchmarks/in_place.py
-	$(BIN)/python benchmarks/proxies.py
 	$(BIN)/python benchmarks/diagnose.py
 	$(BIN)/python benchmarks/layershuffle.py
 	$(BIN)/python benchmarks/layer_weights.py

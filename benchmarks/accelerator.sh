@@ -106,7 +106,6 @@ bars() {
   if [ -n "$QUICK" ]; then
     part layershuffle 120 "$PYTHON" benchmarks/layershuffle.py --rounds 1 --steps 6 --batch 4 --width 48
     part elc-step 120 "$PYTHON" benchmarks/layer_weights.py --size tiny --rounds 1 --batch 2 --length 32 --device "$DEVICE"
-    part elc-data-wait 120 "$PYTHON" benchmarks/data_wait.py --size tiny --batch 8 --steps 4 --device "$DEVICE"
     part fused-groups 120 "$PYTHON" benchmarks/fused_groups.py --rounds 4
     part time 60 "$PYTHON" -m layerwise time demo --plan "0-3 (4|5|6|7) 8-11" --fused --rounds 6 --device "$DEVICE" \
       --run "$RUNS/time-quick"
@@ -114,8 +113,6 @@ bars() {
   fi
   part layershuffle 120 "$PYTHON" benchmarks/layershuffle.py --device "$DEVICE" --precision bfloat16 --compiled \
     --batch 256 --width 768 --side 56 --rounds 3 --steps 24
-  part elc-data-wait 90 "$PYTHON" benchmarks/data_wait.py --size small --batch 256 --steps 40 --device "$DEVICE" \
-    --precision bfloat16
   part elc-step 60 "$PYTHON" benchmarks/layer_weights.py --size small --rounds 5 --batch 64 --device "$DEVICE"
   part fused-groups 90 "$PYTHON" benchmarks/fused_groups.py --accelerator --rounds 6
   part time 60 "$PYTHON" -m layerwise time demo --plan "0-11" --plan "0-3 (4|5|6|7) 8-11" --plan "0-3 8-11" --fused \

@@ -22,7 +22,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from shapes import smol_shape
+from sweep import smol_shape
 
 from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from shapes import smol_shape
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from layerwise.data.batches import IGNORED, Batch
 from layerwise.data.text.tokens import Window
@@ -31,6 +31,22 @@ from layerwise.plan import Plan
 from layerwise.plan.families import family
 from layerwise.stack import Stack, load
 from layerwise.stack.executors.graph import Graph, build
+
+
+def smol_shape() -> LlamaForCausalLM:
+    """Return a Llama of SmolLM2-135M's shape with random weights."""
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=49152,
+        hidden_size=576,
+        intermediate_size=1536,
+        num_hidden_layers=30,
+        num_attention_heads=9,
+        num_key_value_heads=3,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+    )
+    return LlamaForCausalLM(config).eval()
 
 
 def random_batch(rows: int, length: int) -> Batch:

@@ -74,7 +74,6 @@ def save_in_pieces(home: Path, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_killed_process_leaves_no_folder_or_a_whole_one(home: Path, tmp_path: Path) -> None:
-    """The figure of 20 kills at random moments is that of `benchmarks/save_kill.py`; here are twelve chosen writes."""
     folder = tmp_path / "there" / "m"
     whole = apart(save_in_pieces, home, tmp_path / "whole" / "m", watch=Watch(tmp_path / "whole"))
     assert whole.code == 0, whole.err

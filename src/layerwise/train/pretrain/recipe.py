@@ -37,7 +37,7 @@ class PretrainingRecipe:
     segments) and of checkpoints. With `seconds`, the steps are as many as fit; see the module. `vocabulary` is the size
     of the tokenizer to train; by default the size follows from the text. `frozen_layer_weights` keep their initial
     values. With `compiled` the layers are (`layerwise.stack.compilation`); with `padding_free` nothing but attention is
-    computed for padding, which pays where segments are short of their length (`benchmarks/padding.py`).
+    computed for padding, which pays where segments are short of their length.
     """
 
     arm: str = "elc"
