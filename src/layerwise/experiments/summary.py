@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from layerwise import report as pages
 from layerwise.errors import RunError
-from layerwise.measure.contrasts.repeated import CLAIMS, repeated_contrasts
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.stats.grid import complete
 from layerwise.report.derived.power import amount_of_text
@@ -25,8 +24,7 @@ def report_data(run: Run) -> pages.ReportData:
         raise RunError(f"{run.folder} has no rows yet: it was stopped before its first. Run it again to resume it")
     if not any(score.measure == EFFECT for score in scores):
         scores += _provisional_effects(plans, losses, run.manifest.seed)
-    data = pages.ReportData(asdict(run.manifest), tuple(plans), tuple(scores), losses, notes=tuple(run.store.notes()))
-    return replace(data, scores=(*data.scores, *_later_contrasts(data, run.manifest.seed)))
+    return pages.ReportData(asdict(run.manifest), tuple(plans), tuple(scores), losses, notes=tuple(run.store.notes()))
 
 
 def summary(data: pages.ReportData) -> str:
@@ -39,16 +37,6 @@ def summary(data: pages.ReportData) -> str:
         written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
     amount = (f"- {line}" for line in amount_of_text(data))
     return "\n".join([*written, *(f"- {line}" for line in pages.claim_lines(data)), *amount])
-
-
-def _later_contrasts(data: pages.ReportData, seed: int) -> list[Score]:
-    """The contrasts of the claims that are often repeated, from the losses of a sweep that was stored before there were
-    any, or was stopped; none where they are stored.
-    """
-    stored = {score.claim for score in data.scores}
-    shared = [] if CLAIMS & stored else complete(data.losses)
-    made = repeated_contrasts(shared, data.plans, data.depth, seed=seed) if shared and data.depth else []
-    return [row for row in made if row.claim not in stored]
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:

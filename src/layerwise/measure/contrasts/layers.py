@@ -33,8 +33,10 @@ from functools import partial
 import numpy as np
 
 from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, Statistic
-from layerwise.measure.stats.grid import arrange
+from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.measure.stats.verdicts import VerdictCriterion
+from layerwise.plan import Plan, families
 from layerwise.results.rows import Loss, Score
 
 CORE, RANGE = "core", "importance_range"
@@ -52,6 +54,9 @@ PUBLISHED_DEPTH = 30
 PUBLISHED_RANGE = (8, 11)
 SLACK = 15
 """A core may be off the published range by 1/15 of the depth."""
+
+FEWEST_LAYERS = 8
+"""With fewer layers there are too few outside the core to take a median of."""
 
 LEAST = 1e-3
 """Nats per token: a median effect that is smaller counts as this."""
@@ -115,6 +120,24 @@ def core(
         drawn.row(CORE, metric, statistic, level=level, power=REACHED, layer=layers[0], other=layers[-1])
         for (metric, layers), statistic in statistics.items()
     ]
+
+
+def core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0) -> list[Score]:
+    """Compute the rows about the core from a sweep that skips every layer.
+
+    Returns an empty list if the sweep does not skip every layer, the model has fewer than `FEWEST_LAYERS` layers, or
+    the text is too short for an interval.
+    """
+    if depth < FEWEST_LAYERS:
+        return []
+    measured, original = list(losses), str(Plan.identity(depth))
+    skip = {layer: str(member.plan) for layer, member in enumerate(families.leave_one_out(depth))}
+    if not {original, *skip.values()} <= {row.plan for row in measured}:
+        return []
+    grid = arrange(measured)
+    if grid.by_unit(grid.tokens).size < FEWEST_UNITS:
+        return []
+    return core(measured, original, skip, {}, {}, margin=VerdictCriterion().margin, seed=seed)
 
 
 def excess(effects: Numbers, inside: Sequence[bool], margin: float) -> Numbers:

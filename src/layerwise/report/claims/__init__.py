@@ -2,7 +2,6 @@
 
 Four papers found this project (`PAPERS`), and each makes claims: layers are of different kinds, the middle ones are
 alike, order matters more for reasoning, weights on layers are worth their cost, a model can be trained for any order.
-Ten more are often repeated, by papers and posts of 2024 to 2026, and make a set of their own.
 Every claim has a rule, written beside it and shown on the page, that turns rows, their nulls and their intervals into
 one of five verdicts:
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from layerwise.report.claims import elc_bert, growth, heterogeneity, layershuffle, painters, repeated
+from layerwise.report.claims import elc_bert, growth, heterogeneity, layershuffle, painters
 from layerwise.report.claims.contrasts import Read, group, nulls
 from layerwise.report.claims.published import paper, row
 from layerwise.report.text.wording import label
@@ -166,21 +166,8 @@ HETEROGENEITY = paper(
     row("growth_loss", growth.loss, certain=("number",)),
     row("growth_time", growth.time, certain=("number",)),
 )
-REPEATED = paper(
-    "repeated",
-    row("vital", repeated.vital),
-    row("superfluous", repeated.superfluous),
-    row("some_repeat", repeated.some_repeat),
-    row("damping", repeated.damping),
-    row("permuted", repeated.permuted),
-    row("second_half", repeated.second_half),
-    row("one_shot", repeated.one_shot),
-    row("few_bits", repeated.few_bits),
-    row("loss_and_reasoning", repeated.loss_and_reasoning),
-    row("each_prompt", repeated.each_prompt),
-)
 
-PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY, REPEATED)
-"""The founding papers, in the order in which they were published, and what is often repeated."""
+PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)
+"""The founding papers, in the order in which they were published."""
 CLAIMS = {claim.key: claim for paper_ in PAPERS for claim in paper_.claims}
 """Every claim by its key."""
