@@ -7,7 +7,7 @@ of some steps, in a changing order, so that what is compared was timed within se
 share of the round's uniform step, the median over rounds with the least and the most, beside the share of
 floating-point operations that `layerwise.plan.schedule.cost` predicts. Seconds are those of the clock, and in the last
 column those that the process itself computed, which others on the machine disturb less. The first step of a phase is
-left out: in it the states of a frozen prefix are kept for the first time.
+left out.
 
 A shape at which matrix products are most of the work shows what the accounting is about: the width must not be small,
 and a step must hold many more tokens than a layer's width, or the optimiser's pass over the weights, norms and look-ups
@@ -46,11 +46,10 @@ WAYS = {
     "frozen prefix": Phase("frozen prefix", 1.0, tuple(range(3, DEPTH)), embedding=False),
     "bottom half": Phase("bottom half", 1.0, tuple(range(6)), head=False),
     "top quarter": Phase("top quarter", 1.0, tuple(range(9, DEPTH)), embedding=False),
-    "top quarter cached": Phase("top quarter cached", 1.0, tuple(range(9, DEPTH)), embedding=False, cached=True),
 }
 """The ways of training."""
 
-BARS = {"top quarter": 0.55, "top quarter cached": 0.40}
+BARS = {"top quarter": 0.55}
 """What a step may take at most, of a uniform one."""
 
 TOLERANCE = 0.15
@@ -123,9 +122,8 @@ def timed(options: argparse.Namespace, cost: ModelCost, folder: Path) -> dict[st
     stack = load(model(options.width, options.length))
     schedule = rounds_of(options.rounds)
     steps = len(schedule.phases) * (1 + options.steps)
-    asked = {"seed": 0, "recipe": {"settings": {"augmentation": "none"}}}
     trainer = GrowthTrainer(
-        growing=growth_runner(stack, GrowthVariant(schedule, steps, cost), splits, asked, folder / "states"),
+        runner=growth_runner(stack, GrowthVariant(schedule, steps, cost), splits, seed=0),
         stack=stack,
         args=TrainingArguments(
             output_dir=str(folder),

@@ -46,12 +46,9 @@ def drawn_phase(
     embedding = draw(st.booleans())
     head = draw(st.booleans())
     trains = some(draw, present, least=0 if embedding or head else 1)
-    below = () if embedding else tuple(layer for layer in present if not trains or layer < trains[0])
-    cached = bool(below) and draw(st.booleans()) and all(layer not in below for layer, _ in copies)
-    changeable = tuple(layer for layer in present if not cached or layer not in below)
     copied = {layer for layer, _ in copies}
     shape = draw(st.sampled_from(["run", "constant", "linear", "cosine"]))
-    sample = draw(st.none() | st.integers(1, len(trains))) if trains and chance and not cached else None
+    sample = draw(st.none() | st.integers(1, len(trains))) if trains and chance else None
     return Phase(
         name=name,
         share=share,
@@ -63,13 +60,12 @@ def drawn_phase(
         shape=shape,
         warmup=0.0 if shape == "run" else draw(st.floats(0, 0.9)),
         optimizer=draw(st.sampled_from(["keep", "drop"])),
-        redraw=some(draw, tuple(layer for layer in changeable if layer not in copied)),
-        scale=tuple((layer, draw(FACTORS)) for layer in some(draw, changeable)),
+        redraw=some(draw, tuple(layer for layer in present if layer not in copied)),
+        scale=tuple((layer, draw(FACTORS)) for layer in some(draw, present)),
         copies=copies,
         sample=sample,
         every=1 if sample is None else draw(st.integers(1, 50)),
-        drop=draw(st.tuples(st.floats(0, 0.9), st.floats(0, 0.9))) if chance and not cached else (0.0, 0.0),
-        cached=cached,
+        drop=draw(st.tuples(st.floats(0, 0.9), st.floats(0, 0.9))) if chance else (0.0, 0.0),
     )
 
 

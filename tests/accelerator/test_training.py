@@ -41,7 +41,7 @@ SCHEDULE = GrowthSchedule(
     DEPTH,
     (
         Phase("first", 0.5, (0, 1, 2, 3)),
-        Phase("top", 0.5, (2, 3), embedding=False, head=False, cached=True),
+        Phase("top", 0.5, (2, 3), embedding=False, head=False),
     ),
 )
 GROWTH = GrowthVariant(SCHEDULE, 6, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))

@@ -301,16 +301,16 @@ HEALS = tuple(f"heal {how}" for how in HEALED)
 FAMILIES: dict[str, tuple[str, ...]] = {
     "methods": (*REPRESENTATIVE, "apart"),
     "nightly": tuple(name for name in BY_METHOD if name not in REPRESENTATIVE),
-    "growth": ("growth", "uncached"),
+    "growth": ("growth",),
     "heals": HEALS,
     "pretraining": ("pretraining",),
 }
-SHARDED = ("wiring-softmax", "two layers", "uncached", "pretraining")
+SHARDED = ("wiring-softmax", "two layers", "growth", "pretraining")
 STOPPED = {
     "layershuffle": 5,
     "two layers, in shards": 4,
     "growth": 11,
-    "uncached, in shards": 5,
+    "growth, in shards": 5,
     "pretraining": 3,
     "pretraining, in shards": 5,
 }

@@ -31,8 +31,6 @@ from layerwise.train.sharding import check_sharding, with_units
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training_log import Progress
 
-STATES = "states"
-
 
 @dataclass(frozen=True, slots=True)
 class Base:
@@ -60,18 +58,16 @@ def train(
     *,
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
-    states: Path | None = None,
 ) -> TrainingRecord:
     """Train `recipe` with `seed` into `folder`, or carry on what is there; returns the training record of the model.
 
-    `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. `states` is
-    where cached phases of a growth schedule keep what frozen layers compute, `folder`/states if not said. Raises
+    `arguments` are further `TrainingArguments` (trackers, FSDP, workers, ...), which win over the recipe's. Raises
     `TrainError` when the folder holds another training, or at a loss or a gradient that is not finite (see
     `MeasuredTrainer`).
     """
 
     def make() -> PlanTrainer:
-        return trainer_of(base, splits, recipe, seed, folder, progress=progress, arguments=arguments, states=states)
+        return trainer_of(base, splits, recipe, seed, folder, progress=progress, arguments=arguments)
 
     config = training_config(base, splits, recipe, seed)
     return run_training(make, config, folder, arm=recipe.arm, data_name=splits.name, location=base.location)
@@ -86,7 +82,6 @@ def trainer_of(
     *,
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
-    states: Path | None = None,
 ) -> PlanTrainer:
     """The Trainer of a training, on a model of its own; nothing is written. The arguments are those of `train`."""
     set_seed(seed)
@@ -111,8 +106,7 @@ def trainer_of(
         "compiled": blocks if recipe.settings.compiled else (),
     }
     if recipe.growth is not None:
-        training = training_config(base, splits, recipe, seed)
-        grows = growth_runner(stack, recipe.growth, splits, training, states or folder / STATES)
+        grows = growth_runner(stack, recipe.growth, splits, seed)
         trainer: PlanTrainer = GrowthTrainer(runner=grows, **options)
     else:
         make = recipe.variant.trainer() or PlanTrainer

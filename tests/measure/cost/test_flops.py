@@ -88,13 +88,10 @@ def test_a_model_of_unknown_input_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_hand_made_schedules_have_the_shares_of_the_field() -> None:
-    """1, 2/3, 1/3 and 0, on the cost of a real model."""
+    """1, 2/3 and 1/3, on the cost of a real model."""
     cost = model_cost(load(tiny_llama()), 6)
     phase = Phase("middle", 0.5, (1,), embedding=False, head=False)
     assert layer_shares(phase, 3) == pytest.approx((1 / 3, 1, 2 / 3))
-    assert layer_shares(Phase("kept", 0.5, (1,), embedding=False, head=False, cached=True), 3) == pytest.approx(
-        (0, 1, 2 / 3)
-    )
     schedule = GrowthSchedule("two", 3, (phase, Phase("all", 0.5, (0, 1, 2))))
     flat = ModelCost(cost.layers, embedding=0.0, head=0.0)
     assert share_of_uniform(schedule, flat) == pytest.approx((2 / 3 + 1) / 2)

@@ -40,7 +40,6 @@ def costs(depth: int) -> st.SearchStrategy[ModelCost]:
     [
         (Phase("first", 1, (0,)), 1.0),
         (Phase("middle", 1, (4, 6), embedding=False), 1 / 3),
-        (Phase("top", 1, (9, 10), embedding=False, cached=True), 0.0),
     ],
 )
 def test_the_embedding(phase: Phase, share: float) -> None:
@@ -87,9 +86,7 @@ def test_shares_are_the_mean_over_all_draws(schedule: GrowthSchedule, data: st.D
     drawn = len(phase.trains) if phase.sample is None else phase.sample
     expected = []
     for learns in combinations(phase.trains, drawn):
-        whole = counted(running, frozenset(learns), phase.embedding, 6)
-        cached = phase.prefix(6) if phase.cached else ()
-        expected.append([0.0 if layer in cached else whole[layer] for layer in range(6)])
+        expected.append(counted(running, frozenset(learns), phase.embedding, 6))
     means = [fmean(column) for column in zip(*expected, strict=True)]
     kept = dict(zip(running, (1 - chance for chance in chances), strict=True))
     assert layer_shares(phase, 6) == pytest.approx([means[layer] * kept.get(layer, 0) for layer in range(6)])
@@ -169,9 +166,9 @@ def test_budgets_that_cannot_be_filled() -> None:
         steps_for(presets.published(12), cost, 0)
     with pytest.raises(PlanError, match=r"phase growth: its share of 0.16 is less than one of 3 steps"):
         steps_for(presets.published(12), cost, 2)
-    free = GrowthSchedule("free", 12, (Phase("head", 1, (), embedding=False, cached=True),))
+    rarely = Phase("rarely", 1, (0,), embedding=False, drop=(0.9999999, 0.9999999))
     with pytest.raises(PlanError, match="a step of the schedule free costs next to nothing"):
-        steps_for(free, cost, 100)
+        steps_for(GrowthSchedule("free", 1, (rarely,)), ModelCost((1.0,), 0.0, 0.0), 100)
 
 
 @pytest.mark.parametrize(

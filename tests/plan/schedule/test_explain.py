@@ -61,7 +61,7 @@ def test_every_field_is_told() -> None:
         6,
         (
             Phase("low", 0.25, (0, 1), present=(0, 1, 3), head=False, rate=2, shape="linear", warmup=0.1),
-            Phase("top", 0.25, (4,), embedding=False, cached=True, optimizer="drop", redraw=(5,)),
+            Phase("top", 0.25, (4,), embedding=False, optimizer="drop", redraw=(5,)),
             Phase("drawn", 0.25, (0, 1, 2), sample=1, every=20, copies=((4, 0), (5, 1)), scale=((2, 0.9), (3, 0.5))),
             Phase("dropped", 0.25, tuple(range(6)), drop=(0.0, 0.5), shape="constant"),
         ),
@@ -70,8 +70,7 @@ def test_every_field_is_told() -> None:
         "all there is, for 6 layers:",
         "low, 25 % of the steps: layers 0, 1 and the embedding learn, at 2 x the learning rate, in a line down to 0, "
         "with a warm-up over its first 10 %; layer 3 and the head are frozen; layers 2, 4, 5 do not run.",
-        "top, 25 % of the steps: layer 4 and the head learn; layer 5 is frozen; the states behind layers 0 to 3, "
-        "frozen, are kept on disk and read again.",
+        "top, 25 % of the steps: layer 4 and the head learn; layers 0 to 3, 5 and the embedding are frozen.",
         "    First layer 5 is given new random weights; the optimiser forgets its moments.",
         "drawn, 25 % of the steps: the embedding and the head learn throughout, and 1 of layers 0 to 2 at a time, "
         "drawn anew every 20 steps; layers 3 to 5 are frozen.",

@@ -100,10 +100,7 @@ def test_the_chance_of_being_dropped_rises_in_time_and_in_depth() -> None:
 # Controls
 
 
-@given(
-    schedule=schedules(growing=False).filter(lambda drawn: not any(phase.cached for phase in drawn.phases)),
-    data=st.data(),
-)
+@given(schedule=schedules(growing=False), data=st.data())
 def test_an_order_and_its_inverse_give_the_schedule_back(schedule: GrowthSchedule, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(schedule.depth)))
     inverse = sorted(range(schedule.depth), key=order.__getitem__)
@@ -133,9 +130,7 @@ def test_new_weights_that_nothing_trains_are_named() -> None:
 
 @given(schedule=schedules())
 def test_what_trains_everything_at_the_end_warns_of_nothing(schedule: GrowthSchedule) -> None:
-    last = replace(
-        schedule.phases[-1], trains=tuple(range(schedule.depth)), embedding=True, cached=False, sample=None, every=1
-    )
+    last = replace(schedule.phases[-1], trains=tuple(range(schedule.depth)), embedding=True, sample=None, every=1)
     assert not GrowthSchedule("whole", schedule.depth, (*schedule.phases[:-1], last)).warnings()
 
 
@@ -184,20 +179,6 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"sample": 2, "every": 0}, "phase first: every is a number of steps"),
     ({"drop": (0.0, 1.0)}, "phase first: drop is two probabilities"),
     ({"drop": 0.5}, "phase first: drop is two probabilities"),
-    ({"cached": True}, "phase first: cached keeps what frozen layers compute, and the embedding"),
-    ({"cached": True, "embedding": False}, "phase first: cached needs frozen layers .*, and layer 0 learns"),
-    (
-        {"cached": True, "embedding": False, "trains": (3,), "drop": (0.0, 0.1)},
-        "phase first: cached states .* leave drop and sample out",
-    ),
-    (
-        {"cached": True, "embedding": False, "trains": (3, 4), "sample": 1},
-        "phase first: cached states .* leave drop and sample out",
-    ),
-    (
-        {"cached": True, "embedding": False, "trains": (3,), "redraw": (2,)},
-        "phase first: cached states .* layer 2 is given other weights",
-    ),
 ]
 
 

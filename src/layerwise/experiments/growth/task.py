@@ -51,7 +51,7 @@ from layerwise.train.phases.runner import growth_runner
 from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, check_positive, grown
-from layerwise.train.training import STATES, Base, training_config
+from layerwise.train.training import Base, training_config
 
 FAMILY = "growth"
 """The family in the manifest of a run of trainings in phases."""
@@ -393,7 +393,7 @@ def check_arms(task: GrowthTask, arms: Iterable[GrowthArm], max_epochs: float, f
             finished = None if folder is None else existing_run(path, wanted)
             if seed == min(arm.steps) and finished is None:
                 assert training.recipe.growth is not None, "an arm has a schedule"
-                growth_runner(task.stack, training.recipe.growth, task.splits, wanted, path / STATES)
+                growth_runner(task.stack, training.recipe.growth, task.splits, seed)
 
 
 def recorded_steps(folder: Path) -> int | None:

@@ -7,7 +7,7 @@ second either:
     it learns                                              3 of 3
     frozen, something below it learns                      2 of 3
     frozen, nothing below it learns (a prefix)             1 of 3
-    absent, left out by chance, or a prefix that is cached 0
+    absent, or left out by chance                          0
 
 So freezing alone saves at most a third anywhere but in the prefix. The lowest thing that learns is counted whole: only
 the first matrices of a block could do without the gradient of their input.
@@ -81,18 +81,12 @@ def layer_shares(phase: Phase, depth: int) -> tuple[float, ...]:
     """
     running = phase.running(depth)
     kept = {layer: 1 - chance for layer, chance in zip(running, phase.dropped(0.5, depth), strict=True)}
-    cached = frozenset(phase.prefix(depth)) if phase.cached else frozenset()
-    return tuple(
-        kept[layer] * _share_when_run(phase, layer) if layer in kept and layer not in cached else 0.0
-        for layer in range(depth)
-    )
+    return tuple(kept[layer] * _share_when_run(phase, layer) if layer in kept else 0.0 for layer in range(depth))
 
 
 def embedding_share(phase: Phase) -> float:
-    """That of everything before the layers: it learns, it runs, or what it gives is cached."""
-    if phase.embedding:
-        return LEARNS
-    return 0.0 if phase.cached else RUNS
+    """Return that of everything before the layers."""
+    return LEARNS if phase.embedding else RUNS
 
 
 def head_share(phase: Phase) -> float:

@@ -12,7 +12,7 @@ from layerwise.plan.schedule.phase import Phase
 from layerwise.plan.schedule.schedule import GrowthSchedule, apportion, counted
 from layerwise.plan.schedule.serialization import copied_runs, scaled_groups, write_layers
 
-LEGEND = "█ learns   ▓ learns in some steps   ▒ frozen, passes gradients on   ░ frozen, runs   · absent or cached"
+LEGEND = "█ learns   ▓ learns in some steps   ▒ frozen, passes gradients on   ░ frozen, runs   · absent"
 
 _LEARNS, _AT_TIMES, _PASSES, _RUNS, _ABSENT = "█▓▒░·"
 
@@ -50,7 +50,7 @@ def chart(schedule: GrowthSchedule, width: int = 60) -> str:
           0 1  ░░░█████████
           2 3  ████████████
          head  ████████████
-    █ learns   ▓ learns in some steps   ▒ frozen, passes gradients on   ░ frozen, runs   · absent or cached
+    █ learns   ▓ learns in some steps   ▒ frozen, passes gradients on   ░ frozen, runs   · absent
     """
     if type(width) is not int or width < len(schedule.phases):
         raise PlanError(
@@ -87,7 +87,7 @@ def _histories(schedule: GrowthSchedule) -> Iterator[tuple[str, tuple[str, ...]]
     phases = schedule.phases
     states = [_layer_glyphs(phase, schedule.depth) for phase in phases]
     histories = list(zip(*states, strict=True))
-    yield "embedding", tuple(_LEARNS if phase.embedding else _ABSENT if phase.cached else _RUNS for phase in phases)
+    yield "embedding", tuple(_LEARNS if phase.embedding else _RUNS for phase in phases)
     for history, layers in groupby(range(schedule.depth), key=histories.__getitem__):
         yield write_layers(tuple(layers)), history
     yield "head", tuple(_head_glyph(phase) for phase in phases)
@@ -100,7 +100,7 @@ def _layer_glyphs(phase: Phase, depth: int) -> list[str]:
     def glyph(layer: int) -> str:
         if layer in phase.trains:
             return _AT_TIMES if by_chance else _LEARNS
-        if layer not in running or (phase.cached and layer in prefix):
+        if layer not in running:
             return _ABSENT
         return _RUNS if layer in prefix else _PASSES
 
@@ -119,17 +119,14 @@ def _head_glyph(phase: Phase) -> str:
 def _clauses(phase: Phase, depth: int) -> Iterator[str]:
     """What learns and how; what is frozen; what does not run; what chance leaves out."""
     yield ", ".join([_who_learns(phase, depth), *_how(phase)])
-    running, prefix = phase.running(depth), phase.prefix(depth)
-    below = prefix if phase.cached else ()
+    running = phase.running(depth)
     frozen = _listed(
-        tuple(layer for layer in running if layer not in phase.trains and layer not in below),
-        embedding=not phase.embedding and not phase.cached,
+        tuple(layer for layer in running if layer not in phase.trains),
+        embedding=not phase.embedding,
         head=not phase.head,
     )
     if frozen:
         yield f"{_joined(frozen)} {'are' if _several(frozen) else 'is'} frozen"
-    if phase.cached:
-        yield f"the states behind {named_layers(below)}, frozen, are kept on disk and read again"
     absent = tuple(layer for layer in range(depth) if layer not in running)
     if absent:
         yield f"{named_layers(absent)} {'do' if len(absent) > 1 else 'does'} not run"

@@ -6,7 +6,7 @@ from one layer to another, layers are given new random weights, matrices are mul
 forgets.
 
 The layers below everything that learns are its `prefix`: no gradient reaches them, so they cost a third of a layer that
-learns, and nothing at all where their outputs are `cached`.
+learns.
 
 A phase alone refuses what is wrong for any model; whether a model has the layers is a matter of its `GrowthSchedule`.
 """
@@ -48,7 +48,6 @@ class Phase:
     | `copies` | (layer, from): `from`'s weights, as they were before the phase, copied into `layer` when it begins |
     | `sample` | of `trains`, so many learn at a time, drawn anew every `every` steps; the others rest |
     | `drop` | stochastic depth: see `dropped` |
-    | `cached` | the states behind the prefix are kept on disk and read again |
 
     Raises `PlanError`, with the phase's name, for what cannot be true of any model.
 
@@ -72,7 +71,6 @@ class Phase:
     sample: int | None = None
     every: int = 1
     drop: tuple[float, float] = (0.0, 0.0)
-    cached: bool = False
 
     def __post_init__(self) -> None:
         if type(self.name) is not str or not _NAME.fullmatch(self.name):
@@ -83,8 +81,6 @@ class Phase:
         self._check_rate()
         self._check_layers()
         self._check_chance()
-        if self.cached:
-            self._check_cached()
 
     def running(self, depth: int) -> tuple[int, ...]:
         """The layers that run, of a model of `depth` layers, in order."""
@@ -130,7 +126,7 @@ class Phase:
             )
         self._check_word("shape", self.shape, get_args(Shape))
         self._check_word("optimizer", self.optimizer, get_args(Optimizer))
-        for name in ("embedding", "head", "cached"):
+        for name in ("embedding", "head"):
             if type(getattr(self, name)) is not bool:
                 self.refuse(f"{name} is true or false, not {shown(getattr(self, name))}")
         if not _is_number(self.warmup) or not 0 <= self.warmup < 1:
@@ -207,22 +203,6 @@ class Phase:
             self.refuse(wrong)
         if not all(_is_number(chance) and 0 <= chance < 1 for chance in self.drop):
             self.refuse(wrong)
-
-    def _check_cached(self) -> None:
-        first = 0 if self.present is None else self.present[0]
-        if self.embedding:
-            self.refuse("cached keeps what frozen layers compute, and the embedding below them learns; freeze it")
-        if self.trains and self.trains[0] <= first:
-            self.refuse(f"cached needs frozen layers below everything that learns, and layer {first} learns")
-        if self.drop != (0.0, 0.0) or self.sample is not None:
-            self.refuse("cached states are those of layers that are always the same; leave drop and sample out")
-        changed = {*self.redraw, *(layer for layer, _ in self.scale), *(layer for layer, _ in self.copies)}
-        below = [layer for layer in sorted(changed) if not self.trains or layer < self.trains[0]]
-        if below:
-            self.refuse(
-                f"cached states are those of layers as the phase before left them, and layer {below[0]} is given other "
-                "weights; do that in a phase before"
-            )
 
 
 def _is_number(value: object) -> bool:

@@ -181,7 +181,7 @@ def preset(name: str, depth: int) -> GrowthSchedule:
 def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
     """The control of a schedule: every phase trains as many layers, and the seed says which, anew for every phase.
 
-    New weights, factors and caches belong to particular layers and are left out; everything else stays. Raises
+    New weights and factors belong to particular layers and are left out; everything else stays. Raises
     `PlanError` for a schedule whose layers grow in (`present`, `copies`). Equal steps do not cost the same: what a
     frozen layer costs depends on its position (see `layerwise.plan.schedule.cost.steps_for`).
 
@@ -194,7 +194,7 @@ def random_freezing(schedule: GrowthSchedule, seed: int) -> GrowthSchedule:
             phase.refuse("layers grow in, and which of them run cannot be drawn; take a schedule with all present")
         chance = random.Random(f"{seed}/random freezing/{number}")
         layers = tuple(sorted(chance.sample(range(schedule.depth), len(phase.trains))))
-        phases.append(replace(phase, trains=layers, redraw=(), scale=(), cached=False))
+        phases.append(replace(phase, trains=layers, redraw=(), scale=()))
     return replace(schedule, name=f"{schedule.name} at random", phases=tuple(phases))
 
 

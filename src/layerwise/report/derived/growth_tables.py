@@ -35,7 +35,7 @@ STATES: Mapping[float, str] = {
     1.0: "learns",
     2 / 3: "frozen, above something that learns",
     1 / 3: "frozen, nothing below it learns",
-    0.0: "absent, or its states are cached",
+    0.0: "absent",
 }
 """What a layer does in a phase, by the share of its full cost: forward 1, input gradient 1, weight gradient 1."""
 SIGHT = ("the second half", "the whole course")

@@ -20,11 +20,8 @@ do is then a matter of the step, and DistributedDataParallel looks for those tha
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from hashlib import sha256
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -41,7 +38,6 @@ from layerwise.stack.blocks import block_list
 from layerwise.stack.checks.forward_trace import tensors
 from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.weights import random_twin
-from layerwise.train.phases.prefix_cache import NUMBER, PrefixCache, Substitution, extent_of
 from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.recipe import GrowthVariant
 from layerwise.train.sharding import assign, reshard
@@ -93,28 +89,18 @@ def _reached(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> l
 class GrowthRunner(TrainerCallback):
     """Carries a timetable out on the weights of `stack`, and says what the pass in flight runs.
 
-    `around` is what stands around the layers; `cache`, where there is one, keeps the states of cached phases.
+    `around` is what stands around the layers.
     """
 
-    def __init__(
-        self,
-        stack: Stack,
-        step_schedule: StepSchedule,
-        cost: ModelCost,
-        around: EmbeddingsAndHead,
-        cache: PrefixCache | None,
-    ) -> None:
+    def __init__(self, stack: Stack, step_schedule: StepSchedule, cost: ModelCost, around: EmbeddingsAndHead) -> None:
         self.stack = stack
         self.step_schedule = step_schedule
         self.cost = cost
-        self.cache = cache
         # By name: sharding puts other parameters in their place.
         self._names = {id(weight): name for name, weight in stack.model.named_parameters() if weight.requires_grad}
         self._before, self._behind = self._named(around.before), self._named(around.behind)
         self._layers = [self._named(stack.block(layer).parameters()) for layer in range(stack.depth)]
-        self.phase: Phase | None = None
         self.running: Phase | None = None
-        self._kept: Substitution | None = None
 
     def _named(self, weights: Iterable[nn.Parameter]) -> tuple[str, ...]:
         return tuple(self._names[id(weight)] for weight in weights if id(weight) in self._names)
@@ -140,14 +126,9 @@ class GrowthRunner(TrainerCallback):
     # -- what the Trainer calls ----------------------------------------------------------------------------------
 
     def at(self, step: int, number_of_pass: int = 0) -> Plan:
-        """The plan of a training pass; without the prefix where its states are kept."""
-        running = self.step_schedule.resolve(step, number_of_pass)
-        layers = running.running(self.stack.depth)
-        if self._kept is not None and self._kept.rows is not None:
-            layers = tuple(layer for layer in layers if layer >= self._behind_prefix)
-            running = replace(running, present=layers)
-        self.running = running
-        return Plan.of(layers)
+        """Return the plan of a training pass."""
+        self.running = self.step_schedule.resolve(step, number_of_pass)
+        return Plan.of(self.running.running(self.stack.depth))
 
     def flops(self, inputs: Mapping[str, Any]) -> float:
         """What the pass in flight costs on a batch, of which every position is computed, padding included."""
@@ -155,29 +136,6 @@ class GrowthRunner(TrainerCallback):
         first = next(iter(inputs.values()))
         units = inputs["input_ids"].numel() if "input_ids" in inputs else len(first)
         return flops_per_token(self.running, self.cost) * units
-
-    @contextmanager
-    def reading(self, inputs: dict[str, Any], step: int) -> Iterator[None]:
-        """Within the context a pass of `step` on `inputs` goes on from the states that are kept, if its phase keeps
-        them.
-        """
-        numbers = inputs.pop(NUMBER, None)
-        if self.cache is None or self.phase is None or not self.phase.cached:
-            yield
-            return
-        mask = inputs.get("attention_mask")
-        lengths = [self.cache.extent.positions] * len(numbers) if mask is None else mask.sum(dim=1).tolist()
-        self._kept = Substitution(self.cache, numbers.tolist(), lengths, step)
-        try:
-            with self._kept.at(self.stack.block(self._behind_prefix)):
-                yield
-        finally:
-            self._kept = None
-
-    @property
-    def _behind_prefix(self) -> int:
-        assert self.phase is not None
-        return behind_prefix(self.phase, self.stack.depth)
 
     # -- what happens when --------------------------------------------------------------------------------------
 
@@ -188,8 +146,6 @@ class GrowthRunner(TrainerCallback):
         phase = self.step_schedule.phase(step)
         if self.step_schedule.begins(step):
             self._enter(phase, optimizer)
-        if phase is not self.phase:
-            self._begin_phase(phase, step)
         learning = self.step_schedule.learning(step)
         for layer, weights in enumerate(self.layers):
             _let_learn(weights, layer in learning)
@@ -210,12 +166,10 @@ class GrowthRunner(TrainerCallback):
             entry["flops"] = float(state.total_flos)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Leave the model as it came: with weights that can all learn, and nothing kept."""
+        """Leave the model as it came: with weights that can all learn."""
         reshard(self.stack.model)
         for weights in (self.before, self.behind, *self.layers):
             _let_learn(weights, True)
-        if self.cache is not None:
-            self.cache.close()
 
     # -- a phase begins -----------------------------------------------------------------------------------------
 
@@ -244,32 +198,18 @@ class GrowthRunner(TrainerCallback):
             for weight in weights:
                 optimizer.state.pop(weight, None)
 
-    def _begin_phase(self, phase: Phase, step: int) -> None:
-        """Open and close what is kept."""
-        self.phase = phase
-        if self.cache is None:
-            return
-        self.cache.close()
-        if phase.cached:
-            layers = self.layers
-            prefix = [layers[layer] for layer in phase.prefix(self.stack.depth)]
-            self.cache.open(phase.name, _hash([self.before, *prefix]), step)
 
+def growth_runner(stack: Stack, growth: GrowthVariant, splits: Splits, seed: int) -> GrowthRunner:
+    """Return what carries `growth` out on `stack`; refuses what the model or the data does not allow.
 
-def growth_runner(
-    stack: Stack, growth: GrowthVariant, splits: Splits, training: Mapping[str, Any], states: Path
-) -> GrowthRunner:
-    """What carries `growth` out on `stack`; refuses what the model, the data or the disk does not allow.
-
-    `training` is the configuration of the training (see `layerwise.train.checkpoint_dir.run_training`), `states` where
-    cached phases keep states. Raises `PlanError` for a schedule of another depth, `TrainError` for tied weights that a
-    phase trains as one and freezes as the other, for layers that cannot take each other's weights, and where states
-    cannot be kept; also what `layerwise.stack.weights.random_twin` raises, where a phase draws new weights.
+    Raises `PlanError` for a schedule of another depth, `TrainError` for tied weights that a phase trains as one and
+    freezes as the other, and for layers that cannot take each other's weights; also what
+    `layerwise.stack.weights.random_twin` raises, where a phase draws new weights.
     """
     growth.schedule.check(stack.depth)
     batch = {key: value.to(stack.device) for key, value in splits.collate([splits.train[0]]).items()}
     around = find_embeddings_and_head(stack, batch)
-    step_schedule = StepSchedule(growth.schedule, growth.steps, int(training["seed"]))
+    step_schedule = StepSchedule(growth.schedule, growth.steps, seed)
     for phase in growth.schedule.phases:
         if around.tied and phase.embedding != phase.head:
             learns, rests = ("embedding", "head") if phase.embedding else ("head", "embedding")
@@ -282,39 +222,12 @@ def growth_runner(
                 phase.refuse(f"layer {layer} is not built as layer {source} is, and cannot take its weights")
     if any(phase.redraw for phase in growth.schedule.phases):
         random_twin(stack, step_schedule.seed)  # what cannot be drawn is refused now, and not when the phase begins
-    return GrowthRunner(stack, step_schedule, growth.cost, around, _cache(stack, growth, splits, training, states))
-
-
-def behind_prefix(phase: Phase, depth: int) -> int:
-    """The first layer of a cached phase that runs in every pass: the lowest that learns, or the last of all where only
-    the head does.
-    """
-    return phase.trains[0] if phase.trains else phase.running(depth)[-1]
+    return GrowthRunner(stack, step_schedule, growth.cost, around)
 
 
 def seed_of(seed: int, phase: Phase) -> int:
     """The seed of the new weights of a phase."""
     return random.Random(f"{seed}/{phase.name}/weights").getrandbits(32)
-
-
-def _cache(
-    stack: Stack, growth: GrowthVariant, splits: Splits, training: Mapping[str, Any], states: Path
-) -> PrefixCache | None:
-    """What keeps the states of the cached phases, if there are any."""
-    cached = [phase for phase in growth.schedule.phases if phase.cached]
-    if not cached:
-        return None
-    augmentation = training["recipe"]["settings"]["augmentation"]
-    if augmentation != "none":
-        cached[0].refuse(f"cached needs examples that stay the same, and augmentation is {augmentation}; write none")
-    examples = splits.train
-    longest = max(range(len(examples)), key=lambda number: len(examples[number].get("input_ids", ())))
-    batch = {key: value.to(stack.device) for key, value in splits.collate([examples[longest]]).items()}
-    extents = [
-        extent_of(stack, Plan.of(phase.running(stack.depth)), behind_prefix(phase, stack.depth), batch, len(examples))
-        for phase in cached
-    ]
-    return PrefixCache(states, {**training, "schedule": growth.schedule.to_json()}, extents[0])
 
 
 def _let_learn(weights: Weights, learns: bool) -> None:
@@ -329,12 +242,3 @@ def _assign(block: nn.Module, values: Iterable[Tensor]) -> None:
 
 def _shapes(stack: Stack, layer: int) -> list[tuple[str, tuple[int, ...]]]:
     return [(name, tuple(weight.shape)) for name, weight in stack.block(layer).named_parameters()]
-
-
-def _hash(groups: Iterable[Weights]) -> str:
-    """SHA-256 over the values of weights."""
-    digest = sha256()
-    for weight in (weight for weights in groups for weight in weights):
-        flat = weight.detach().cpu().contiguous().reshape(-1)
-        digest.update(flat.view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -88,7 +88,6 @@ class StepSchedule:
             redraw=(),
             scale=(),
             copies=(),
-            cached=False,
         )
 
     def whole(self, step: int) -> Plan:

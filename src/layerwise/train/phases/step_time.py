@@ -15,7 +15,6 @@ from statistics import median
 from typing import Any
 
 from layerwise.data.splits import Splits
-from layerwise.errors import TrainError
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, preset
 from layerwise.train.recipe import GrowthVariant, Settings, grown
 from layerwise.train.training import Base, trainer_of
@@ -35,14 +34,8 @@ def relative_step_times(
 ) -> tuple[float, ...]:
     """Seconds of a step of every phase, as shares of those of a uniform step, on the machine that is to train.
 
-    `arguments` are the further `TrainingArguments` of the training. Raises `TrainError` for a schedule that keeps
-    states on disk: their first reading and the later ones take unlike times, and a few steps show neither.
+    `arguments` are the further `TrainingArguments` of the training.
     """
-    if any(phase.cached for phase in schedule.phases):
-        raise TrainError(
-            f"{schedule.name} keeps states on disk, so a few steps do not show what its steps take; give --match "
-            "flops or --match tokens"
-        )
     # A schedule of its own: each phase has a step for every round behind its first one, at which it would begin.
     phases = (*schedule.phases, preset("uniform", schedule.depth).phases[0])
     timed = tuple(replace(phase, name=str(number), share=1 / len(phases)) for number, phase in enumerate(phases))

@@ -1,8 +1,7 @@
 """The Hugging Face Trainer, in phases: a `PlanTrainer` whose plans, rates and costs are those of a growth schedule.
 
 What a phase does to weights is done by `GrowthRunner`, a callback; here is what the Trainer itself needs: the
-learning rate of every step, the plan of every validation, the operations of every pass, and the numbers of the examples
-where states are kept.
+learning rate of every step, the plan of every validation and the operations of every pass.
 """
 
 from __future__ import annotations
@@ -10,12 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 from torch.optim.lr_scheduler import LambdaLR, LRScheduler
 
 from layerwise.errors import TrainError
 from layerwise.plan.samplers import Fixed, SeededSampler
-from layerwise.train.phases.prefix_cache import Numbered, NumberedBatches
 from layerwise.train.phases.runner import GrowthRunner
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training_log import seconds_a_step
@@ -26,8 +23,6 @@ class GrowthTrainer(PlanTrainer):
 
     optimizer: Any
     lr_scheduler: Any
-    train_dataset: Any
-    data_collator: Any
 
     def __init__(self, *, runner: GrowthRunner, **options: Any) -> None:
         super().__init__(draws=runner, validation=SeededSampler(Fixed(), runner.stack.depth, 0), **options)
@@ -36,17 +31,8 @@ class GrowthTrainer(PlanTrainer):
                 "phases freeze and replace whole weights, which DeepSpeed takes apart; train on one process or with "
                 "DistributedDataParallel, which torchrun does, or shard the model with --set fsdp=true"
             )
-        if self.is_fsdp_enabled and runner.cache is not None:
-            raise TrainError(
-                "processes that hold a model in shards run every layer together, and a cached phase leaves out a "
-                "prefix whose states one process has and another has not; leave cached out of the schedule, or train "
-                "without --set fsdp"
-            )
         self.runner = runner
         self.add_callback(runner)
-        if runner.cache is not None:
-            self.train_dataset = Numbered(self.train_dataset)
-            self.data_collator = NumberedBatches(self.data_collator)
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
         """The rate of every step: the parent's curve, as the phases follow it or have one of their own."""
@@ -64,11 +50,6 @@ class GrowthTrainer(PlanTrainer):
 
     def _factor(self, curve: Any) -> Any:
         return lambda step: self.runner.step_schedule.factor(step, curve)
-
-    def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """One pass forward and backward, from the states that are kept if its phase keeps them."""
-        with self.runner.reading(inputs, self.state.global_step):
-            return super().training_step(model, inputs, num_items_in_batch)
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
         """The parent's validation, of all layers that the phase of the last step has."""
