@@ -107,7 +107,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "robust, the images": (*ROBUST, "vit", *IMAGES),
     "robust --new-head": (*ROBUST, "vit", *IMAGES, "--new-head"),
     "serve": ("serve", "model", "--in-process"),
-    "robustness rehearse": ("robustness", "rehearse", "model", *TEXT),
     "a tokenizer": ("sweep", "sound", *TEXT, "--tokenizer", "llama"),
     "save convert": (
         "save",

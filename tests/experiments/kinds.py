@@ -32,7 +32,7 @@ from layerwise.experiments.layer_weights_study.arms import arms as study_arms
 from layerwise.experiments.layer_weights_study.tunings import marked
 from layerwise.experiments.pretraining.config import ElcPretraining, LayerWeightsStudy
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness.config import Rehearsal, RobustTraining
+from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.runner import perform
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
@@ -163,25 +163,6 @@ def _healing(run: Path) -> None:
     )
 
 
-def _rehearsal(run: Path) -> None:
-    model, text = _read(run)
-    config = Rehearsal(
-        model=str(model),
-        text=text,
-        max_length=24,
-        run=run,
-        nodes=4,
-        kill="half",
-        draws=2,
-        requests=4,
-        streams=2,
-        new_tokens=3,
-        hop_seconds=0.001,
-        layer_seconds=0.001,
-    )
-    perform(config, Silent())
-
-
 def _vit(run: Path, seed: int) -> Path:
     folder = run.parent / f"vit-{seed}"
     return folder if folder.exists() else save_vit(folder, seed=seed)
@@ -276,7 +257,6 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
     "search": _search,
     "search route": _routing,
     "heal": _healing,
-    "robustness rehearse": _rehearsal,
     "train robust": _robust_training,
     "robustness": _robustness,
     "robustness merge": _merging,

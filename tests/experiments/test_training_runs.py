@@ -14,7 +14,7 @@ from layerwise.data.splits import Splits
 from layerwise.errors import RunError
 from layerwise.experiments.option import plain
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness.config import Merging, Rehearsal, Robustness, RobustTraining
+from layerwise.experiments.robustness.config import Merging, Robustness, RobustTraining
 from layerwise.experiments.training_runs import read_splits, training_manifest
 from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
@@ -44,18 +44,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
     return run, splits
 
 
-def digest_of(config: Merging | Rehearsal | Robustness) -> str:
+def digest_of(config: Merging | Robustness) -> str:
     """The examples that are reported, as the manifest names them."""
     return outline_of(config).manifest.corpus_hash
 
 
-@pytest.mark.parametrize("verb", ["robustness", "merge", "rehearse"])
+@pytest.mark.parametrize("verb", ["robustness", "merge"])
 def test_the_images_of_the_training_are_those_of_its_run(verb: str, trained: tuple[Path, Splits]) -> None:
     run, splits = trained
     configs = {
         "robustness": Robustness(model=str(run)),
         "merge": Merging(models=(str(run),)),
-        "rehearse": Rehearsal(model=str(run), hop_seconds=0.0, layer_seconds=0.0),
     }
     assert digest_of(configs[verb]) == splits.digest
 

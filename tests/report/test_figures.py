@@ -22,7 +22,6 @@ from tools.golden import outputs
 MANY = synthetic.run(12, ("gain_sweep",), tasks=())
 RUNS: dict[str, ReportData] = {
     **{name: outputs.stored(name) for name in outputs.kinds() if name.endswith("-planted")},
-    "rehearsal": outputs.stored("rehearsal"),
     "sweep of more strategies than are drawn as curves": replace(
         MANY, plans=tuple(replace(record, family="many") for record in MANY.plans)
     ),

@@ -16,11 +16,11 @@ from layerwise.swarm.gathering import gather
 from layerwise.swarm.messages import Hop, Message, Response
 from layerwise.swarm.nodes.local import Fault, Kind, LocalTransport, Schedule
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.rehearsal import Ended, answer_all
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.swarm import Swarm
 from swarm.chaos import decoder, prompt, undisturbed
 from swarm.driver import events
+from swarm.streams import Ended, answer_all
 from tier import by_tier
 
 NEW = 40
@@ -28,7 +28,7 @@ PROMPTS = [prompt(number) for number in range(8)]
 NODES = tuple(f"node-{number}" for number in range(4))
 
 
-def rehearsed(
+def answered(
     faults: Sequence[Fault], streams: int = 8, replicas: int = 2, after: float = 0.0, **settings: object
 ) -> tuple[Swarm, tuple[Ended, ...]]:
     """All prompts answered at once with settings that are the default otherwise, and some time to spare."""
@@ -54,14 +54,14 @@ def test_a_machine_that_stands_still_for_seconds_loses_no_layer(seed: int) -> No
     for stall in range(4):
         at, seconds = 0.1 + 2.0 * stall + chance.random(), chance.uniform(1, 3)
         faults += [Fault(node, "pause", at + chance.uniform(0, 0.3), at + seconds) for node in NODES]
-    swarm, ended = rehearsed(faults)
+    swarm, ended = answered(faults)
     check_whole(ended)
     assert not events(swarm, ["degraded", "lost"])
 
 
 def test_a_node_that_is_always_slow_is_waited_for() -> None:
     """Each of its hops takes four times the deadline, and nobody else has its layers."""
-    swarm, ended = rehearsed([Fault("node-1", "slow", 0.2, 20.0, seconds=2.0)], streams=2, replicas=1)
+    swarm, ended = answered([Fault("node-1", "slow", 0.2, 20.0, seconds=2.0)], streams=2, replicas=1)
     check_whole(ended)
     assert events(swarm, ["late"])
     assert not events(swarm, ["degraded"])
@@ -78,10 +78,10 @@ def test_a_silent_node_is_left_for_a_replica_and_does_not_begin_what_was_left(mo
         return handle(self, messages)
 
     monkeypatch.setattr(Node, "handle_all", counted)
-    swarm, ended = rehearsed([Fault("node-0", "pause", 0.8, 10.0)], after=20.0, spot_share=0.0)
+    swarm, ended = answered([Fault("node-0", "pause", 0.8, 10.0)], after=20.0, spot_share=0.0)
     check_whole(ended)
     assert max(max(each.seconds) for each in ended) < 2.0
-    assert ran["rehearsal"] <= 1
+    assert ran["request"] <= 1
     assert ran["check"]
     assert swarm.members["node-0"].state == "live"
 
@@ -100,7 +100,7 @@ def test_a_replay_is_one_hop_of_all_tokens_and_runs_alone(kind: Kind, monkeypatc
         return await call(self, node, messages)
 
     monkeypatch.setattr(LocalTransport, "call", counted)
-    swarm, ended = rehearsed([Fault(node, kind, 0.4, 60.0) for node in ("node-0", "node-1")], spot_share=0.0)
+    swarm, ended = answered([Fault(node, kind, 0.4, 60.0) for node in ("node-0", "node-1")], spot_share=0.0)
     check_whole(ended)
     assert len(events(swarm, ["replayed"])) >= 8
     assert max(together) > 2
@@ -132,14 +132,14 @@ def test_lateness_is_that_of_a_request_and_no_state_of_the_node() -> None:
 
 def test_an_answer_that_was_lost_is_asked_for_again() -> None:
     """Nobody else has the layers; the node has answered what was sent later, so the hop before is lost."""
-    swarm, ended = rehearsed([Fault("node-1", "lost", 0.2, 0.9)], streams=2, replicas=1)
+    swarm, ended = answered([Fault("node-1", "lost", 0.2, 0.9)], streams=2, replicas=1)
     check_whole(ended)
     assert max(max(each.seconds) for each in ended) < 5.0
     assert not events(swarm, ["degraded"])
 
 
 def test_a_process_that_hangs_is_missed_after_its_patience_and_replaced() -> None:
-    swarm, ended = rehearsed([Fault("node-1", "pause", 0.2)], streams=1, replicas=1, after=60.0)
+    swarm, ended = answered([Fault("node-1", "pause", 0.2)], streams=1, replicas=1, after=60.0)
     (only,) = ended
     assert only.answer is not None
     assert only.answer.missing == tuple(sorted(layer.number for layer in swarm.members["node-1"].layers))

@@ -1,8 +1,8 @@
 """A thousand drawn schedules: an answer names every token that the whole model would not have written, and no other.
 
 Nodes die and return, stand still, are slow, lose answers, and return noise, zeros or flipped bits; every hop is
-compared where one does, which is what `spot_share=1` promises. In the same schedules no token takes longer than the
-bound that a rehearsal prints.
+compared where one does, which is what `spot_share=1` promises. In the same schedules no token takes longer than
+`slowest_token` allows.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from layerwise.swarm.answer import COMPLETE, Answer, Decoding, TokenSpan
 from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.nodes.local import Fault, Kind, Schedule
-from layerwise.swarm.rehearsal import Ended, Load, answer_all, slowest_token
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.router import MOST_FAILURES
 from layerwise.swarm.settings import OnLoss, Quorum, SwarmSettings
 from layerwise.swarm.swarm import Swarm
 from swarm.chaos import NODES, decoder, drawn_schedule, prompt, undisturbed
+from swarm.streams import Ended, Load, answer_all, slowest_token
 from tier import by_tier
 
 RUNS = 100

@@ -24,7 +24,6 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "evaluate": "evaluation.config:Evaluation",
         "robustness": "robustness.config:Robustness",
         "robustness merge": "robustness.config:Merging",
-        "robustness rehearse": "robustness.config:Rehearsal",
     },
     "Changing": {
         "search": "search.config:Search",

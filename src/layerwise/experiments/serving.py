@@ -57,11 +57,11 @@ class Serving(ResidentOptions, ModelOptions, Action):
     )
 
     plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
-    nodes: int = option(4, metavar="N", least=1, most=10_000)
+    nodes: int = option(4, "Nodes that hold layers.", metavar="N", least=1, most=10_000)
     node_file: Path | None = option(
         None, "JSON list of the nodes: name, bytes, speed, watts.", metavar="PATH", setting=True
     )
-    replicas: int = option(2, metavar="N", least=1, most=10_000)
+    replicas: int = option(2, "Nodes that hold each layer.", metavar="N", least=1, most=10_000)
     ray: str | None = option(None, metavar="ADDRESS")
     in_process: bool = option(False, "Keep the nodes in this process, without Ray: to try it out.")
     sweep: Path | None = option(

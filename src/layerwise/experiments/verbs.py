@@ -99,7 +99,6 @@ layer_weights = _function("diagnose layer-weights", "model text", Result)
 evaluate = _function("evaluate", "model", Result)
 robustness = _function("robustness", "model text", Result)
 merge = _function("robustness merge", "models text", Result)
-rehearse = _function("robustness rehearse", "model text", Result)
 time = _function("time", "model plans", Result)
 frontier = _function("time frontier", "model text", Result)
 search = _function("search", "model text budget", SearchResult)
@@ -113,7 +112,7 @@ train_growth_study = _function("train growth-study", "model text", Result)
 
 _KINDS: Mapping[Callable[..., Result], tuple[Callable[..., Result], ...]] = {
     diagnose: (layer_weights,),
-    robustness: (merge, rehearse),
+    robustness: (merge,),
     time: (frontier,),
 }
 for _verb, _members in _KINDS.items():

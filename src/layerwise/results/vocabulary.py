@@ -174,11 +174,6 @@ CHOOSE, REPORT = "choose", "report"
 BEATEN, BEST, UNRESOLVED = "beaten", "best", "not_resolvable"
 ABOVE_RIVAL, ABOVE_CLOSEST = "above_rival", "above_closest"
 
-# A rehearsal: `amount` is the number of dead nodes, `condition` on how many nodes each layer lies
-
-REHEARSAL, REHEARSAL_DRAW = "rehearsal", "rehearsal_draw"
-COMMONEST = "commonest"
-
 # A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan
 
 SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"

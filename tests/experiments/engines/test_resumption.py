@@ -25,7 +25,6 @@ TWICE = {
     "search",
     "search route",
     "heal",
-    "robustness rehearse",
     "train robust",
     "robustness merge",
     "sweep",

@@ -41,7 +41,7 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, DurationOptions, ClusterOp
     prompt: tuple[str, ...] = option(
         (), "Text to continue under the plans; repeat for more.", metavar="TEXT", repeated=True, rare=True
     )
-    new_tokens: int = option(NEW_TOKENS, metavar="N", least=1, rare=True, needs="prompt")
+    new_tokens: int = option(NEW_TOKENS, "Tokens to generate.", metavar="N", least=1, rare=True, needs="prompt")
     tasks: tuple[str, ...] = option((), metavar="NAMES")
     task_folder: Path | None = option(None, metavar="PATH", rare=True, needs="tasks")
     task_limit: int | None = option(None, metavar="N", least=1, rare=True, needs="tasks")

@@ -26,7 +26,7 @@ from layerwise.results.vocabulary import LOG_RATIO
 
 ORDER = "order_by_task"
 
-REHEARSED = frozenset({"copy"})
+NOT_REASONING = frozenset({"copy"})
 """Tasks with answers that ask for no reasoning: the answer stands in the question."""
 
 SMALLEST = 1e-9
@@ -50,7 +50,7 @@ def order_by_task(
     orders = [list(drawn) for drawn in moved.values() if drawn]
     plans = [*(plan for drawn in orders for plan in drawn), *([] if absent is None else [absent])]
     grid = arrange(row for row in losses if row.plan in {baseline, *plans})
-    reasoning = [task for task in grid.tasks() if task in answer_tasks and task not in REHEARSED]
+    reasoning = [task for task in grid.tasks() if task in answer_tasks and task not in NOT_REASONING]
     text = [task for task in grid.tasks() if task not in answer_tasks]
     if not reasoning or not text or not orders:
         return []

@@ -17,7 +17,6 @@ from layerwise.report.kinds.layer_weights_study import STUDY_KIND
 from layerwise.report.kinds.paired import PAIRED_KIND
 from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.kinds.probing import PROBING_KIND
-from layerwise.report.kinds.rehearsal import REHEARSAL_KIND
 from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
 from layerwise.report.kinds.routing import ROUTING_KIND
 from layerwise.report.kinds.search import SEARCH_KIND
@@ -36,7 +35,6 @@ KINDS: tuple[Kind, ...] = (
     PRETRAINING,
     EVALUATION,
     WIRING,
-    REHEARSAL_KIND,
     SEARCH_KIND,
     ROUTING_KIND,
     HEALING_KIND,

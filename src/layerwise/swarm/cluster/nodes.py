@@ -79,10 +79,6 @@ class RayTransport:
         """Whether Ray starts none of the nodes again: their cluster has ended, or this process' part of it."""
         return self._dead >= self._actors.keys()
 
-    def kill(self, node: str) -> None:
-        """End the process of a node at once (SIGKILL), as a crash does."""
-        self._ray.kill(self._actors[node], no_restart=True)
-
     async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
         """What the node answers to each of the messages, or how the call failed."""
         answers = await self._answers(node, self._actors[node].handle.remote(pack(messages)))

@@ -1,7 +1,7 @@
 """The local double of a cluster: nodes are objects of this process, and what goes wrong is written in a schedule.
 
 On a `VirtualLoop` the clock stands still while anything can be computed, and jumps when all that is left is waiting:
-deadlines, delays and retries of a rehearsal of hours take as long as the computing among them, and happen in the same
+deadlines, delays and retries of hours take as long as the computing among them, and happen in the same
 order every time. On an ordinary event loop they take their own.
 """
 
@@ -45,7 +45,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The faults of a rehearsal, and how long a hop takes: `hop` on the way, `layer` for every visit of every pass.
+    """The faults of the nodes, and how long a hop takes: `hop` on the way, `layer` for every visit of every pass.
 
     `jitter` is the standard deviation of the logarithm of a hop's time.
     """

@@ -1,1 +1,0 @@
-"""Rehearsal: a swarm of a model, whose nodes die while it answers; what is left of quality and latency."""

@@ -1,0 +1,83 @@
+"""Many requests at once on one swarm, how each ended, and the longest that a token may take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from layerwise.errors import SwarmError
+from layerwise.swarm.answer import Answer, Decoding
+from layerwise.swarm.deadlines import Latencies
+from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.swarm import Swarm
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a swarm carries: `streams` requests at once, a model of `depth` layers of which a node holds at most
+    `most_held`, the longest prompt, the tokens added to it, and the longest call and layer evaluation in seconds."""
+
+    streams: int
+    depth: int
+    most_held: int
+    prompt: int
+    new: int
+    hop: float
+    layer: float
+
+
+def slowest_token(load: Load, settings: SwarmSettings, losses: int) -> float:
+    """Bound the seconds of a token during which a request loses a node at most `losses` times.
+
+    losses x (silence + replay + the token once more) + the token itself: a token that meets a failed node waits until
+    the node counts as silent, then for the replay behind the other requests.
+    """
+    undisturbed = load.streams * load.depth * (load.hop + load.layer)
+    replay = load.streams * (load.hop + load.most_held * load.layer)
+    latencies = Latencies(settings.first_deadline, settings.hop_floor)
+    silence = latencies.patience(load.most_held * (load.prompt + load.new)) + latencies.patience(0)
+    return losses * (silence + replay + undisturbed) + undisturbed
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How one request ended: the answer or the reason of its refusal, and the seconds of each of its tokens."""
+
+    seconds: tuple[float, ...]
+    answer: Answer | None
+    refusal: str = ""
+
+
+def answer_all(swarm: Swarm, prompts: Sequence[Sequence[int]], decoding: Decoding, streams: int) -> tuple[Ended, ...]:
+    """Answer every prompt, `streams` at a time; the results are in the order of the prompts."""
+    ended: dict[int, Ended] = {}
+    left = iter(enumerate(prompts))
+
+    async def stream() -> None:
+        for number, ids in left:
+            ended[number] = await _end(swarm, ids, decoding, f"request-{number}")
+
+    async def main() -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(streams, len(prompts))):
+                group.create_task(stream())
+
+    swarm.run(main())
+    return tuple(ended[number] for number in range(len(prompts)))
+
+
+async def _end(swarm: Swarm, ids: Sequence[int], decoding: Decoding, request: str) -> Ended:
+    clock = asyncio.get_running_loop().time
+    seconds: list[float] = []
+    last, answer = clock(), None
+    try:
+        async for item in swarm.stream(ids, decoding, request=request):
+            if isinstance(item, Answer):
+                answer = item
+            else:
+                seconds.append(clock() - last)
+                last = clock()
+    except SwarmError as refusal:
+        return Ended((*seconds, clock() - last), None, str(refusal))
+    return Ended(tuple(seconds), answer)
