@@ -140,15 +140,6 @@ HEALING, HEALING_CONTRAST, HEALING_WINDOW, HEALING_TASK, HEALING_RATE, HEALING_C
     "healing_cost",
 )
 UNTOUCHED, PRUNED, WHOLE, RANDOM, SKIP = "untouched", "pruned", "whole", "random", "skip-"
-HEALING_LAYER = "healing_layer"
-CHOSEN_LAYERS, LAST_LAYERS, FIRST_LAYERS, RANDOM_LAYERS, ALL_LAYERS = (
-    "chosen-layers",
-    "last-layers",
-    "first-layers",
-    "random-layers",
-    "all-layers",
-)
-"""Arms of adapters with as many weights each, in layers that were chosen and in others."""
 BEFORE, HEALED = "before", "healed"
 """Conditions: a model before it is trained, and after."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,7 +9,7 @@ from scipy import stats
 from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, first, renewed
 from layerwise.measure.contrasts.joint import accumulation
 from layerwise.measure.contrasts.shuffled import shuffled
-from layerwise.measure.contrasts.trainings import Term, over_trainings, pattern
+from layerwise.measure.contrasts.trainings import over_trainings, pattern
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
@@ -50,39 +48,6 @@ def test_seeds_and_units_add_up_and_so_does_the_resolution() -> None:
     far, near = (np.array([stats.t.ppf(share, of) for of in (2, 15)]) for share in (0.975, 0.8))
     assert found.half == pytest.approx(np.hypot(*(far * spreads)))
     assert found.mde == pytest.approx(np.hypot(*((far + near) / [0.88623, 0.98348] * spreads)), rel=1e-4)
-    assert found.error == pytest.approx(np.hypot(*spreads))
-
-
-def test_p_is_where_the_interval_ends_at_zero() -> None:
-    effects = [0.2, 0.3, 0.7]
-    assert over_trainings(effects, np.zeros((3, 16)), 16).p == pytest.approx(stats.ttest_1samp(effects, 0).pvalue)
-    pulls = np.random.default_rng(1).normal(size=(3, 16)) / 16
-    both = over_trainings(effects, pulls - pulls.mean(axis=1, keepdims=True), 16)
-    assert both.p is not None
-    spreads = [np.sqrt(term.variance) for term in both.terms]
-    reach = np.hypot(*(stats.t.ppf(1 - both.p / 2, of) * each for of, each in zip((2, 15), spreads, strict=True)))
-    assert reach == pytest.approx(both.value)
-    assert over_trainings([0.2], np.zeros((1, 16)), 16).p is None
-
-
-def test_as_many_seeds_as_are_needed_resolve_an_effect_and_one_less_does_not() -> None:
-    estimate = over_trainings([0.1, 0.2, 0.6], np.zeros((3, 16)), 16)
-    count, text = estimate.needed(0.2) or (0, 0.0)
-    (variance, _), _ = ((term.variance, term.degrees) for term in estimate.terms)
-    mde = {seeds: replace(estimate, terms=(Term(variance * 3 / seeds, seeds - 1),)).mde for seeds in (count - 1, count)}
-    assert mde[count] <= 0.2 < mde[count - 1]
-    assert text == 1
-    assert (estimate.needed(0.2, comparisons=4) or (0, 0.0))[0] > count
-    assert estimate.needed(1e-6) is None
-
-
-def test_more_text_is_needed_where_the_documents_alone_leave_too_much_open() -> None:
-    pulls = np.random.default_rng(1).normal(size=(3, 16))
-    pulls -= pulls.mean(axis=1, keepdims=True)
-    estimate = over_trainings([0.1, 0.1, 0.1001], pulls, 16)
-    _, text = estimate.needed(1.0) or (0, 0.0)
-    assert text == pytest.approx(2 * replace(estimate, terms=estimate.terms[1:]).mde ** 2)
-    assert text > 1
 
 
 @pytest.mark.parametrize(("seeds", "units"), [(1, 16), (5, 7)])

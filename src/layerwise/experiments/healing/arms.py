@@ -8,11 +8,8 @@ from dataclasses import dataclass, replace
 
 from layerwise.experiments.engines.trainings import RateSweep
 from layerwise.experiments.healing.config import Healing, parse_arm
-from layerwise.experiments.healing.layers import AdaptedLayers
 from layerwise.plan import Plan, edits
 from layerwise.results import vocabulary as vocab
-from layerwise.stack import Stack
-from layerwise.train.heal.learning import adapter_weights
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.recipe import Recipe, Settings
 
@@ -28,15 +25,11 @@ RATES: Mapping[Method, tuple[float, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class HealingArm:
-    """A name, how it learns, and whose learning rate it takes: its own, where it is swept, or another's.
-
-    `adapted` are the sets of layers of which one is trained, where there are such.
-    """
+    """A name, how it learns, and whose learning rate it takes: its own, where it is swept, or another's."""
 
     name: str
     options: HealingOptions
     rate_of: str
-    adapted: AdaptedLayers | None = None
 
     @property
     def is_swept(self) -> bool:
@@ -53,38 +46,16 @@ class HealingArm:
             middle_skipped(depth, int(self.name.removeprefix(vocab.SKIP))) if self.name.startswith(vocab.SKIP) else plan
         )
 
-    def learning(self, seed: int) -> HealingOptions:
-        """How it learns with a seed."""
-        if self.adapted is None:
-            return self.options
-        layers = self.adapted.layers(self.name, seed)
-        return replace(self.options, layers=str(Plan.of(layers)), rank=self.adapted.rank_of(layers))
 
-
-def adapted_layers(config: Healing, stack: Stack) -> AdaptedLayers | None:
-    """The sets of layers that adapters are trained in; `None` where none were chosen."""
-    chosen = config.adapted_layers()
-    if not chosen:
-        return None
-    weights = {layer: adapter_weights(stack, [layer]) for layer in range(stack.depth)}
-    return AdaptedLayers(chosen, tuple(sorted(config.parsed_plan.layers())), weights, config.rank)
-
-
-def arms_of(config: Healing, stack: Stack) -> tuple[HealingArm, ...]:
-    """Every arm: the healings under the plan, the controls, and the windows.
+def arms_of(config: Healing, depth: int) -> tuple[HealingArm, ...]:
+    """Every arm for a model of `depth` layers: the healings under the plan, the controls, and the windows.
 
     Where nothing is left out the controls would be the healing itself, and there are none.
     """
-    options = HealingOptions(method=config.learned, teacher=config.teacher, hidden=config.hidden, rank=config.rank)
+    options = HealingOptions(method=config.method, teacher=config.teacher, hidden=config.hidden, rank=config.rank)
     main = HealingArm(config.main, options, config.main)
-    arms, adapted = [main], adapted_layers(config, stack)
-    if adapted is not None:
-        arms = [HealingArm(name, main.options, name, adapted) for name in adapted.arms()]
-        # What stands beside the sets trains all layers, whichever its plan has, with as many weights.
-        rank = adapted.rank_of(range(stack.depth))
-        main = HealingArm(vocab.ALL_LAYERS, replace(main.options, rank=rank), vocab.ALL_LAYERS)
-    arms += [HealingArm(name, parse_arm(name, config.rank), name) for name in config.arm_names()[1:]]
-    controls = () if config.fine_tunes(stack.depth) else config.controls
+    arms = [main, *(HealingArm(name, parse_arm(name, config.rank), name) for name in config.arm_names()[1:])]
+    controls = () if config.fine_tunes(depth) else config.controls
     if vocab.WHOLE in controls:
         # The whole model has nothing to learn from itself: it learns the labels, whatever the healing learns.
         arms.append(HealingArm(vocab.WHOLE, replace(main.options, teacher="none", hidden="none"), vocab.WHOLE))
@@ -137,6 +108,6 @@ class HealingSweep(RateSweep[str]):
         return alone[0] if len(alone) == 1 else self.best(arm.rate_of)
 
 
-def recipe_of(arm: HealingArm, plan: Plan, settings: Settings, rate: float, seed: int) -> Recipe:
+def recipe_of(arm: HealingArm, plan: Plan, settings: Settings, rate: float) -> Recipe:
     """The recipe of an arm under its own plan."""
-    return healing_recipe(arm.name, replace(settings, learning_rate=rate), plan, arm.learning(seed))
+    return healing_recipe(arm.name, replace(settings, learning_rate=rate), plan, arm.options)

@@ -231,12 +231,10 @@ class Outcomes:
 
         A task of a single document has no interval.
         """
-        return mean_of(*self.changes(first, second, task))
-
-    def changes(self, first: str, second: str, task: str) -> tuple[Numbers, Numbers]:
-        """Nats that `first` loses above `second` on every document of a task, and how many of its tokens are scored."""
         mask = self._of_task[task]
         changes = self._predictions[first].nll - self._predictions[second].nll
         units = np.unique(self._units[mask], return_inverse=True)[1]
         scored = self._predictions[first].scored
-        return np.bincount(units, changes[mask]).astype(np.float64), np.bincount(units, scored[mask]).astype(np.float64)
+        return mean_of(
+            np.bincount(units, changes[mask]).astype(np.float64), np.bincount(units, scored[mask]).astype(np.float64)
+        )

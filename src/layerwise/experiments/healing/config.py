@@ -6,17 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from layerwise.bounded import named
 from layerwise.errors import PlanError, TrainError, near_matches
 from layerwise.experiments.experiment import Alternatives, Experiment, Reads
-from layerwise.experiments.healing.layers import chosen_layers
 from layerwise.experiments.option import option
 from layerwise.experiments.options.common import DataOptions, LoadingOptions, PublishingOptions
 from layerwise.experiments.options.plans import chosen_plan
 from layerwise.experiments.options.training import OptimizationOptions, seeds_option, steps_option
 from layerwise.plan import Plan
 from layerwise.plan.quantised import refuse_quantised_layers
-from layerwise.results import vocabulary as vocab
 from layerwise.train.heal.options import RANK, HealingOptions, HiddenLoss, Method, Teacher
 
 CONTROLS = ("whole", "random")
@@ -45,7 +42,7 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     EXAMPLES: ClassVar = (
         'demo --plan "0-3 6-11" --windows 4 --tasks pairs',
         'org/name --plan "0-19 26-31" --text FOLDER --compare lora-labels',
-        "demo --plan 0-11 --teacher none --method lora:0,8-9",
+        "demo --plan 0-11 --teacher none --method full",
     )
     ALTERNATIVES: ClassVar = (Alternatives(("steps", "epochs"), "say how long to train"),)
     READS: ClassVar = (
@@ -60,11 +57,9 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     plan: str = option(
         help='Which layers, in which order: "0-3 6-11"; or the run of a search.', metavar="PLAN", empty=True
     )
-    method: str = option(
+    method: Method = option(
         "lora",
-        "What learns: adapters (lora, in some layers lora:0,8-9 or lora:RUN:3), all weights of the plan (full), or its "
-        "last three layers and the head (tail).",
-        metavar="METHOD",
+        "What to train: adapters (lora), all weights of the plan (full), or its last three layers and the head (tail).",
     )
     teacher: Teacher = option("self", "Learn the predictions of the whole model, or the labels.", rare=True)
     hidden: HiddenLoss = option(
@@ -101,8 +96,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
             )
         for name in self.compare:
             parse_arm(name, self.rank)
-        if self.learned == "lora":
-            self.adapted_layers()
         for name in self.controls:
             if name not in CONTROLS:
                 raise TrainError(f"there is no control {name[:40]!r}; {near_matches(name, CONTROLS)}")
@@ -113,23 +106,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     def parsed_plan(self) -> Plan:
         """The plan that is healed."""
         return chosen_plan(self.plan)
-
-    @property
-    def learned(self) -> Method:
-        """What learns, without the layers. Raises `TrainError` for a method that there is not."""
-        name, colon, layers = self.method.partition(":")
-        method = next((each for each in METHODS if each == name), None)
-        if method is None or (colon and (method != "lora" or not layers)):
-            raise TrainError(
-                "--method takes lora, full or tail, and lora alone with layers, as in lora:4,5,8-10; found "
-                f"{named(repr(self.method))}; {near_matches(name, METHODS)}"
-            )
-        return method
-
-    def adapted_layers(self) -> tuple[int, ...]:
-        """The layers that adapters are trained in; empty without a choice. Raises as `chosen_layers` does."""
-        layers = self.method.partition(":")[2]
-        return chosen_layers(layers, self.parsed_plan) if layers else ()
 
     def fine_tunes(self, depth: int) -> bool:
         """Whether the plan leaves nothing out of a model of so many layers, and no windows of it are skipped."""
@@ -142,9 +118,7 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
 
     @property
     def main(self) -> str:
-        """The name of the healing that is asked for: its method and its loss, or that of chosen layers."""
-        if ":" in self.method:
-            return vocab.CHOSEN_LAYERS
+        """The name of the healing that is asked for: its method and its loss."""
         loss = next(name for name, chosen in LOSSES.items() if chosen == (self.teacher, self.hidden))
         return f"{self.method}-{loss}"
 

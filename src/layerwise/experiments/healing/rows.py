@@ -21,8 +21,8 @@ several is over seeds and questions (`over_seeds`). Guessing is a row `against` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -31,7 +31,6 @@ import numpy as np
 from layerwise.experiments.engines.trainings import chosen_row, tried_rows
 from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
 from layerwise.experiments.healing.benchmarks import ALL, Outcomes
-from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson
@@ -98,7 +97,6 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
         *(row for task in outcomes.tasks for row in regained(trainings, outcomes, task)),
         *_contrasts(trainings, outcomes),
         *window_rows(trainings, outcomes),
-        *(row for arm in trainings.arms[:1] if arm.adapted for row in arm.adapted.rows(trainings.seeds)),
         *_sweep(trainings),
         *_costs(trainings),
     ]
@@ -155,28 +153,10 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
             yield _over(vocab.HEALING, "net_share", net, arm=arm, task=task)
 
 
-def _over_documents(outcomes: Outcomes, pairs: Sequence[tuple[str, str]]) -> TrainingEstimate:
-    """The difference of the losses of two models, over pairs that are seeds, and over documents."""
-    effects, pulls = [], []
-    for first, second in pairs:
-        changes, scored = outcomes.changes(first, second, vocab.ALL)
-        effects.append(float(changes.sum() / scored.sum()))
-        pulls.append((changes - effects[-1] * scored) / scored.sum())
-    return over_trainings(effects, np.array(pulls), outcomes.documents(vocab.ALL))
-
-
 def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    """The healing that is asked for against every other arm under this plan and under random ones, paired by seed.
-
-    Chosen layers are paired with the other layers by document too.
-    """
+    """The healing that is asked for against every other arm under this plan and under random ones, paired by seed."""
     main = trainings.names[0]
-    layers = [arm.name for arm in trainings.arms[1:] if arm.adapted is not None]
-    others = [
-        name
-        for name in trainings.names[1:]
-        if name != vocab.WHOLE and name not in layers and not name.startswith(vocab.SKIP)
-    ]
+    others = [name for name in trainings.names[1:] if name != vocab.WHOLE and not name.startswith(vocab.SKIP)]
     losses = {
         name: {seed: outcomes.nll(f"{name}/{seed}", ALL) for seed in range(trainings.seeds)} for name in (main, *others)
     }
@@ -196,29 +176,6 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
             arm=main,
             against=name,
         )
-    if layers:
-        yield from layer_contrasts(layers, outcomes, trainings.seeds)
-
-
-def layer_contrasts(arms: Collection[str], outcomes: Outcomes, seeds: int) -> Iterator[Score]:
-    """The chosen layers minus every other arm, paired by seed and document, with what would resolve each.
-
-    Intervals and p are over seeds and documents (`layerwise.measure.contrasts.trainings`), after Holm over the arms.
-    `seeds_needed` and `text_needed`, how many times the text, show a difference of the `amount`: as large as this one,
-    and no less than what counts as equal.
-    """
-    pairs = {arm: [(f"{vocab.CHOSEN_LAYERS}/{seed}", f"{arm}/{seed}") for seed in range(seeds)] for arm in arms}
-    estimates = {arm: _over_documents(outcomes, of) for arm, of in pairs.items()}
-    adjusted = holm_by_key({arm: each.p for arm, each in estimates.items()})
-    tokens = outcomes.tokens(vocab.ALL)
-    for arm, estimate in estimates.items():
-        row = replace(estimate.row("", "nll"), measure=vocab.HEALING_CONTRAST, claim=None, tokens=tokens)
-        row = replace(row, p=estimate.p, p_adjusted=adjusted.get(arm), arm=vocab.CHOSEN_LAYERS, against=arm)
-        yield row
-        smallest = max(abs(estimate.value), vocab.EQUAL_NATS)
-        needed = estimate.needed(smallest, len(estimates))
-        for metric, value in zip(("seeds_needed", "text_needed"), needed or (), strict=False):
-            yield Score(row.measure, metric, float(value), arm=row.arm, against=arm, amount=smallest)
 
 
 def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:

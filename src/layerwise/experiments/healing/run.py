@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from math import ceil
@@ -71,15 +71,14 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
     opened = base_model(config.model, config, inputs.stack)
     stack, plan = opened.stack, config.parsed_plan
     _check_plan(config, stack, plan)
-    arms, sweep = arms_of(config, stack), HealingSweep(config.learning_rates)
-    adapted = arms[0].adapted
+    arms, sweep = arms_of(config, stack.depth), HealingSweep(config.learning_rates)
     filled_in = _fills_in(stack)
     splits = _splits(config, stack, opened.location, reporter, inputs, filled_in)
     check_enough(splits)
     base, settings = opened.base(), _settings(config, len(splits.train))
 
     def training(arm: HealingArm, seed: int, rate: float) -> RecipeTraining:
-        return RecipeTraining.of(recipe_of(arm, arm.plan(plan, stack.depth, seed), settings, rate, seed), seed)
+        return RecipeTraining.of(recipe_of(arm, arm.plan(plan, stack.depth, seed), settings, rate), seed)
 
     def trying(arm: HealingArm, rate: float) -> RecipeTraining:
         return trial(training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
@@ -137,8 +136,6 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
         )
         if config.fine_tunes(stack.depth):
             yield "the plan leaves nothing out: the model is fine-tuned, and no control is trained beside it"
-        if adapted is not None:
-            yield from adapted.describe()
         if benchmarks is not None:
             yield benchmarks.describe()
 
@@ -156,8 +153,6 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
         settings=training_settings(arguments),
     )
     content = {"settings": settings.to_json(), "rates": config.learning_rates, "rank": config.rank}
-    if adapted is not None:
-        content["layers"] = list(adapted.chosen)
     session = yield Outline(
         manifest,
         says,
@@ -180,11 +175,9 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
         assert benchmarks is not None
         rows += benchmark_rows(result, (yield from questions), benchmarks.chance)
     best = session.folder / arms[0].name / f"seed-{result.best()}"
-    text = _written(plan, best, trained(arms[0].name, result.best()), session.folder)
-    written = [text] if adapted is None else [text, _for_peft(adapted.chosen, stack)]
-    for sentence in written:
-        reporter.log(sentence.replace("RUN", str(session.folder)))
-    return Completed(rows, {HEALING: [*split_notes(splits), *written]})
+    written = _written(plan, best, trained(arms[0].name, result.best()), session.folder)
+    reporter.log(written.replace("RUN", str(session.folder)))
+    return Completed(rows, {HEALING: [*split_notes(splits), written]})
 
 
 def discard_healing(folder: Path) -> None:
@@ -225,12 +218,6 @@ def _plan_sentence(plan: Plan, depth: int) -> str:
     left_out = sorted(set(range(depth)) - set(plan.layers()))
     names = f"layer{'s' * (len(left_out) != 1)} {', '.join(map(str, left_out))}"
     return f"plan {plan}: {len(plan.steps())} visits, {f'without {names}' if left_out else 'with every layer'}"
-
-
-def _for_peft(layers: Sequence[int], stack: Stack) -> str:
-    """The chosen layers as arguments of peft's `LoraConfig`."""
-    pattern = stack.path.rpartition(".")[2]
-    return f'peft takes the chosen layers as layers_to_transform={list(layers)}, layers_pattern="{pattern}"'
 
 
 def _written(plan: Plan, training: Path, healed: Callable[[Path], Stack], folder: Path) -> str:

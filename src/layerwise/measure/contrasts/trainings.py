@@ -29,7 +29,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from layerwise.measure.contrasts.contrast import CONTRAST
 from layerwise.measure.stats.estimate import POWER, Numbers, student
@@ -38,9 +37,6 @@ from layerwise.measure.stats.seeds import deviation_bias, seed_difference
 from layerwise.results.rows import Score
 
 PATTERN = "pattern"
-MOST_SEEDS = 100
-"""More trainings of each arm than this are no useful answer to how many would resolve a difference."""
-SMALLEST_P = 1e-9
 FIRST = 2
 """The first reader with a source that is neither the embedding nor the layer before it."""
 
@@ -65,11 +61,6 @@ class TrainingEstimate:
     documents: int
 
     @property
-    def error(self) -> float:
-        """The standard error: the root of all variances together."""
-        return float(np.sqrt(sum(term.variance for term in self.terms)))
-
-    @property
     def half(self) -> float:
         """Half the width of the interval."""
         return self._root([student(0.975, term.degrees) for term in self.terms])
@@ -77,46 +68,12 @@ class TrainingEstimate:
     @property
     def mde(self) -> float:
         """What the interval distinguishes from zero with 80 % power, the spread of few units allowed for."""
-        return self.detectable()
-
-    def detectable(self, comparisons: int = 1) -> float:
-        """`mde` at a level that holds for so many comparisons together (Bonferroni)."""
-        share = 1 - 0.025 / comparisons
         return self._root(
             [
-                (student(share, term.degrees) + student(POWER, term.degrees)) / deviation_bias(term.degrees)
+                (student(0.975, term.degrees) + student(POWER, term.degrees)) / deviation_bias(term.degrees)
                 for term in self.terms
             ]
         )
-
-    @property
-    def p(self) -> float | None:
-        """The two-sided p against no effect: one less the level at which the interval ends at zero."""
-        if not self.terms or self.error == 0:
-            return None
-
-        def reach(p: float) -> float:
-            return self._root([student(1 - p / 2, term.degrees) for term in self.terms]) - abs(self.value)
-
-        return SMALLEST_P if reach(SMALLEST_P) <= 0 else float(brentq(reach, SMALLEST_P, 1.0))
-
-    def needed(self, effect: float, comparisons: int = 1) -> tuple[int, float] | None:
-        """How many seeds, on how many times the units, distinguish `effect` from zero with 80 % power.
-
-        The level holds for so many comparisons together. Of an estimate over seeds and units (`over_trainings`): where
-        the units alone leave more open than half of the effect's square, there must be more of them. `None` without an
-        interval, and above 100 seeds.
-        """
-        if len(self.terms) != 2:
-            return None
-        seeds, units = self.terms
-        text = max(1.0, 2 * (replace(self, terms=(units,)).detectable(comparisons) / effect) ** 2)
-        more = Term(units.variance / text, units.degrees)
-        for count in range(int(seeds.degrees) + 1, MOST_SEEDS + 1):
-            own = Term(seeds.variance * (seeds.degrees + 1) / count, count - 1)
-            if replace(self, terms=(own, more)).detectable(comparisons) <= effect:
-                return count, text
-        return None
 
     def _root(self, factors: Sequence[float]) -> float:
         return float(np.sqrt(sum(f**2 * term.variance for f, term in zip(factors, self.terms, strict=True))))
@@ -134,8 +91,8 @@ def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents
 
     Of one seed, or of fewer than 8 units, nothing says what others would give: the estimate then has no interval.
 
-    >>> over_trainings([0.2, 0.4], np.zeros((2, 8)), documents=64).error
-    0.1
+    >>> round(over_trainings([0.2, 0.4], np.zeros((2, 8)), documents=64).half, 3)
+    1.271
     """
     effects = np.asarray(effects, dtype=np.float64)
     seeds, units = pulls.shape

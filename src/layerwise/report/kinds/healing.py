@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from layerwise.report.data import ReportData
-from layerwise.report.finding import is_equal, judged
+from layerwise.report.finding import judged
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Dots, Lines
-from layerwise.report.show import COUNT, DIFFERENCE, NATS, NUMBER, PERCENT, SIGNED, adjusted_p, detectable, named, plain
+from layerwise.report.show import COUNT, DIFFERENCE, NATS, NUMBER, PERCENT, SIGNED, adjusted_p, detectable, plain
 from layerwise.report.text.wording import listed
 from layerwise.report.trained import over_seeds
 from layerwise.results import vocabulary as vocab
@@ -22,14 +22,6 @@ CONTROLS = {vocab.PRUNED: 5, vocab.WHOLE: 4, vocab.RANDOM: 6}
 ABOVE = DIFFERENCE.but(axis="nats a token above the untouched whole model")
 SHARE = PERCENT.but(unit="")
 POINTS = SHARE.but(signed=True)
-LAYERS = {
-    vocab.LAST_LAYERS: "the last layers",
-    vocab.FIRST_LAYERS: "the first layers",
-    vocab.RANDOM_LAYERS: "layers drawn at random",
-    vocab.ALL_LAYERS: "all layers",
-}
-"""What adapters in chosen layers are compared with, at as many weights."""
-OPEN, MARGIN = "not resolvable", f"{vocab.EQUAL_NATS:g} nats"
 COSTS = {
     "steps": "steps",
     "tokens": "tokens",
@@ -94,53 +86,8 @@ def mean_costs(data: ReportData) -> Iterator[Score]:
             yield over_seeds(rows)
 
 
-def layer_contrasts(data: ReportData) -> Rows:
-    """The losses of adapters in the chosen layers minus those in others, and what would resolve them."""
-    return data.rows.where(measure=vocab.HEALING_CONTRAST, arm=vocab.CHOSEN_LAYERS, against=tuple(LAYERS))
-
-
-def layer_findings(data: ReportData) -> Iterator[str]:
-    """Whether LoRA in the chosen layers is better than in as many others, in one sentence."""
-    verdicts: dict[str, list[str]] = {}
-    for against, rows in layer_contrasts(data).by("against").items():
-        verdicts.setdefault(_layer_verdict(rows), []).append(LAYERS[against])
-    if not verdicts:
-        return
-    words = {"better": "better than in {}", "worse": "worse than in {}", OPEN: "not resolvable against {}"}
-    clauses = [
-        words.get(verdict, f"equal within {MARGIN} to {{}}").format(listed(of)) for verdict, of in verdicts.items()
-    ]
-    chosen = data.rows.where(measure=vocab.HEALING_LAYER, arm=vocab.CHOSEN_LAYERS).axis("layer")
-    yield f"LoRA in layers {listed([str(layer) for layer in chosen])} is {'; '.join(clauses)}."
-    trained = (vocab.CHOSEN_LAYERS, *LAYERS)
-    gains = data.rows.where(measure=vocab.HEALING, metric="regained", task=vocab.ALL, arm=trained)
-    if not any(row.low is not None and row.low > 0 for row in gains):
-        yield "No arm is resolvably better than before it was trained, so this says nothing about the layers."
-
-
-def _layer_verdict(rows: Rows) -> str:
-    (row,) = rows.where(metric="nll")
-    effect = judged(row, 0.05)
-    if effect in ("better", "worse"):
-        return effect
-    return f"equal within {MARGIN}" if is_equal(row) else OPEN
-
-
-def _resolving(rows: Rows) -> str:
-    """What would show a difference as large as this one, or as large as what counts as equal."""
-    seeds, text = (rows.one(metric=metric) for metric in ("seeds_needed", "text_needed"))
-    if _layer_verdict(rows) != OPEN:
-        return ""
-    if seeds is None or text is None:
-        (row,) = rows.where(metric="nll")
-        return "two seeds and eight documents" if row.low is None else "over 100 seeds"
-    more = "the same text" if text.value <= 1 else f"{NUMBER.number(text.value)} times the text"
-    return f"{seeds.value:.0f} seeds and {more}, for {NUMBER.number(seeds.amount)} nats"
-
-
 def findings(data: ReportData) -> Iterator[str]:
     """What was lost and came back, who did better, where healing stops to make up, and which sweeps are not tuned."""
-    yield from layer_findings(data)
     run = data.rows.where(measure=vocab.HEALING, task=vocab.ALL, seed=None, condition=None)
     lost = run.one(arm=vocab.PRUNED, metric="lost")
     if lost is not None:
@@ -156,8 +103,7 @@ def findings(data: ReportData) -> Iterator[str]:
             continue
         text = f"{arm} regains {SHARE.text(share)} % of it"
         yield text + ("." if net is None else f", {SHARE.text(net)} % net of what the whole model gains.")
-    layers = layer_contrasts(data)
-    yield from (_contrast(row) for row in data.rows.where(measure=vocab.HEALING_CONTRAST) if row not in layers)
+    yield from map(_contrast, data.rows.where(measure=vocab.HEALING_CONTRAST))
     yield from _windows(data.rows.where(measure=vocab.HEALING_WINDOW, condition=vocab.HEALED))
     yield from _benchmarks(data.rows.where(measure=vocab.HEALING_TASK, metric="difference", seed=None), healings(data))
     rates = data.rows.where(measure=vocab.HEALING_RATE)
@@ -274,28 +220,6 @@ HEALING_KIND = Kind(
                         Column("above the whole model", ("above_whole", "lost"), ABOVE),
                         Column("regained (%)", "regained_share", SHARE),
                         Column("net (%)", "net_share", SHARE),
-                    ),
-                ),
-                Pivot(
-                    name="layers",
-                    derive=layer_contrasts,
-                    rows={"chosen layers against": "against"},
-                    words=named(LAYERS),
-                    columns=(
-                        Column("nats a token", "nll", SIGNED),
-                        Column("adjusted p", "nll", adjusted_p),
-                        Column("verdict", text=_layer_verdict),
-                        Column("what would resolve it", text=_resolving),
-                    ),
-                ),
-                Pivot(
-                    name="adapted",
-                    where={"measure": vocab.HEALING_LAYER},
-                    terminal=False,
-                    rows={"arm": "arm", "seed": "seed"},
-                    columns=(
-                        Column("layers", text=lambda rows: ", ".join(map(str, rows.axis("layer")))),
-                        Column("rank", text=lambda rows: f"{rows[0].value:g}"),
                     ),
                 ),
                 Lines(

@@ -49,8 +49,7 @@ class Learning:
         self.plan = Plan.parse(options.plan)
         self.handle: Any = None
         if options.method == "lora":
-            adapted = Plan.parse(options.layers) if options.layers else self.plan
-            self.handle = add_adapters(stack, adapted.layers(), options.rank)
+            self.handle = add_adapters(stack, self.plan.layers(), options.rank)
         else:
             names = _in_full(stack, self.plan) if options.method == "full" else _in_tail(stack, self.plan)
             for name, parameter in stack.model.named_parameters():
@@ -158,12 +157,6 @@ def linear_maps(stack: Stack, layers: Iterable[int]) -> dict[str, nn.Linear | Co
         for name, module in stack.block(layer).named_modules()
         if isinstance(module, nn.Linear | Conv1D)
     }
-
-
-def adapter_weights(stack: Stack, layers: Iterable[int]) -> int:
-    """The weights of adapters of rank 1 on some layers, the sum of in + out over their linear maps; those of rank r
-    are r times as many."""
-    return sum(int(sum(module.weight.shape)) for module in linear_maps(stack, layers).values())
 
 
 def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:

@@ -25,13 +25,12 @@ TAIL_LAYERS = 3
 class HealingOptions(Variant):
     """How a model is healed under `plan`.
 
-    `method` says which weights learn: `lora`, adapters of `rank` on every linear map of the plan's layers, or of some
-    `layers` of it, written as a plan; `full`, all but the layers that the plan leaves out; `tail`, the last three
-    layers of the plan and all that comes after them. With the `teacher` "self" the loss is the divergence KL(p || q) of
-    the predictions q under the plan from those of the whole model before healing, p, at the scored positions; with
-    "none" it is that of the labels. Beside the divergence, `hidden` adds `hidden_weight` times the distance of the
-    states after each layer of the plan from those of the whole model after the same layer, at the same positions (of an
-    image at all).
+    `method` says which weights learn: `lora`, adapters of `rank` on every linear map of the plan's layers; `full`, all
+    but the layers that the plan leaves out; `tail`, the last three layers of the plan and all that comes after them.
+    With the `teacher` "self" the loss is the divergence KL(p || q) of the predictions q under the plan from those of
+    the whole model before healing, p, at the scored positions; with "none" it is that of the labels. Beside the
+    divergence, `hidden` adds `hidden_weight` times the distance of the states after each layer of the plan from those
+    of the whole model after the same layer, at the same positions (of an image at all).
 
     Raises `TrainError` for hidden states without a teacher, and for a rank or a weight that is not above 0.
     """
@@ -46,7 +45,6 @@ class HealingOptions(Variant):
     hidden: HiddenLoss = "none"
     hidden_weight: float = 1.0
     rank: int = RANK
-    layers: str = ""
 
     def __post_init__(self) -> None:
         if self.hidden != "none" and self.teacher == "none":
@@ -59,10 +57,6 @@ class HealingOptions(Variant):
                 f"a rank of {self.rank} and a weight of {self.hidden_weight:g} of hidden states were given; write a "
                 "rank of 1 or more and a weight above 0"
             )
-
-    def to_json(self) -> dict[str, Any]:
-        """The options in plain values; `layers` only where there are some: runs without them keep their recipe."""
-        return {name: value for name, value in Variant.to_json(self).items() if name != "layers" or value}
 
 
 def healing_recipe(arm: str, settings: Settings, plan: Plan, options: HealingOptions) -> Recipe:
