@@ -93,7 +93,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "heal": ("heal", "model", "--plan", "0-2", *TEXT),
     "search route": ("search", "route", "model", "--tasks", "piqa"),
     "search": ("search", "model", "--budget", "layers=3", *TEXT),
-    "time frontier": ("time", "frontier", "model", *TEXT),
     "save": ("save", "model", "--plan", "0-2", "--output", "out"),
     "save, two models": ("save", "model", "sound", "--plan", "a:0-1 b:2-3", "--output", "out"),
     "robustness merge": ("robustness", "merge", "model", "vit", *IMAGES),

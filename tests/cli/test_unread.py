@@ -53,7 +53,7 @@ def test_a_run_that_is_not_there_is_named(verb: str) -> None:
 
 def test_a_model_of_images_is_sent_to_the_verb_that_measures_it(tmp_path: Path) -> None:
     said = "layerwise robustness MODEL --images FOLDER"
-    for verb in ("sweep", "diagnose", "time frontier"):
+    for verb in ("sweep", "diagnose"):
         assert said in refused(*verb.split(), "demo-vit")
     (tmp_path / "words.txt").write_text("some words and more of them")
     assert said in refused("sweep", "demo-vit", "--text", tmp_path / "words.txt")

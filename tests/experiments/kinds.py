@@ -111,10 +111,6 @@ def _timing(run: Path) -> None:
     layerwise.time(stack(), plans=("0-3", "0 (1|2) 3"), fused=True, rounds=6, context=6, run=run, **SILENT)
 
 
-def _frontier(run: Path) -> None:
-    layerwise.time.frontier(stack(), corpus(30), tokens=400, sizes=1, rounds=12, context=8, run=run, **SHORT)
-
-
 def _search(run: Path) -> None:
     layerwise.search(stack(5), corpus(44), "ms=0.7x", context=12, tokens=700, run=run, **SHORT)
 
@@ -253,7 +249,6 @@ def _layer_weights(run: Path) -> None:
 
 KINDS: Mapping[str, Callable[[Path], None]] = {
     "time": _timing,
-    "time frontier": _frontier,
     "search": _search,
     "search route": _routing,
     "heal": _healing,

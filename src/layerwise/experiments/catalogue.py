@@ -1,6 +1,6 @@
 """Every experiment and action by its verb, in the groups in which the command line lists them.
 
-A verb that has kinds takes one as its first word: `time frontier` is a kind of `time`, and `time` alone another.
+A verb that has kinds takes one as its first word: `train elc` is a kind of `train`, and `save convert` one of `save`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Plans": {
         "verify": "actions:Verification",
         "time": "timing.config:Timing",
-        "time frontier": "timing.config:LatencyFrontier",
     },
     "Measuring": {
         "sweep": "sweep.config:Sweep",

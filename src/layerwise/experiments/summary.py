@@ -29,11 +29,8 @@ def report_data(run: Run) -> pages.ReportData:
 
 def summary(data: pages.ReportData) -> str:
     """The results of a run, one a line: what its kinds show, and the verdicts on claims of a diagnosis or a growth."""
-    own = list(present_kinds(data))
-    # A frontier shows what was timed itself.
-    own = own if len(own) == 1 else [kind for kind in own if kind.name != "timing"]
     written: list[str] = []
-    for kind in own:  # an answer that another kind has given already is not repeated
+    for kind in present_kinds(data):  # an answer that another kind has given already is not repeated
         written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
     amount = (f"- {line}" for line in amount_of_text(data))
     return "\n".join([*written, *(f"- {line}" for line in pages.claim_lines(data)), *amount])

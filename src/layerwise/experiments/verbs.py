@@ -2,7 +2,7 @@
 
     result = layerwise.sweep(stack, corpus, families=("painters",))
     result.rows, result.table(), result.report("page.html")
-    layerwise.time.frontier(stack, corpus), layerwise.search.route(stack), layerwise.train.elc("texts/")
+    layerwise.robustness.merge(models), layerwise.search.route(stack), layerwise.train.elc("texts/")
 
 A model is a `Stack`, a model of transformers or any torch module, a text a `Corpus` or a list of strings; or either is
 what the command line takes: a name, a path. The other arguments are the fields of the experiment's configuration; a
@@ -100,7 +100,6 @@ evaluate = _function("evaluate", "model", Result)
 robustness = _function("robustness", "model text", Result)
 merge = _function("robustness merge", "models text", Result)
 time = _function("time", "model plans", Result)
-frontier = _function("time frontier", "model text", Result)
 search = _function("search", "model text budget", SearchResult)
 route = _function("search route", "model", RoutingResult)
 heal = _function("heal", "model text", Result)
@@ -113,10 +112,9 @@ train_growth_study = _function("train growth-study", "model text", Result)
 _KINDS: Mapping[Callable[..., Result], tuple[Callable[..., Result], ...]] = {
     diagnose: (layer_weights,),
     robustness: (merge,),
-    time: (frontier,),
 }
 for _verb, _members in _KINDS.items():
-    for _member in _members:  # `time.frontier`, as on the command line
+    for _member in _members:  # `robustness.merge`, as on the command line
         setattr(_verb, _member.__name__.removeprefix(f"{_verb.__name__}_"), _member)
 
 

@@ -156,21 +156,12 @@ DELTA, NLL, EXACT = "delta_nll", "nll", "exact_match"
 LOOPED, GAINED = "looped", "gain_sweep"
 """The families of parallel layers whose strategies are numbers: of loops, and of gains in one pass."""
 
-# A frontier: `plan` is what was timed, `arm` and `part` its arm and its kind there, `condition` the setting, `task` the
-# part of the text, `against` the rival
-
-FRONTIER = "frontier"
-IDENTITY, PARALLEL, FUSED = "identity", "parallel", "parallel, fused"
-CHOOSE, REPORT = "choose", "report"
-BEATEN, BEST, UNRESOLVED = "beaten", "best", "not_resolvable"
-ABOVE_RIVAL, ABOVE_CLOSEST = "above_rival", "above_closest"
-
 # A search: `task` is a part of the text, `condition` a unit of prices, `arm` what stands beside the chosen plan
 
 SEARCH, SEARCH_ROUND, LATENCY = "search", "search_round", "latency"
 CHOSEN, PRICE, FRONT, ARM, BEST_CHANGE = "chosen", "price", "front", "arm", "best_change"
 AGAIN, GAP, ABOVE_CHOSEN, BETTER = "again", "gap", "above_chosen", "better"
-SECOND = "second"
+REPORT, SECOND = "report", "second"
 REST = "rest"
 
 # A routing: `task` is the set that is asked, `condition` the other set that the router was fitted to, `amount` the
@@ -306,5 +297,5 @@ holds over them, of `value` models that were measured among `amount`."""
 # which `amount` is tolerated; what they decide is the `condition`
 
 EVALUATED, PAIRED, TOLERANCE, EXCEEDED, KEPT = "evaluated", "paired", "tolerance", "exceeded", "kept"
-WORSE, ALIKE = "worse", "alike"
+WORSE, ALIKE, UNRESOLVED = "worse", "alike", "not_resolvable"
 PAIRED_DECISIONS = (WORSE, BETTER, ALIKE, UNRESOLVED)

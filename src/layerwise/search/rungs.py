@@ -172,21 +172,21 @@ FEWEST = 3 * FEWEST_UNITS
 """Documents below which windows are divided in their place."""
 
 
-def divided_text(data: EvalData, seed: int, shares: Mapping[str, float] = SHARES) -> dict[str, EvalData]:
+def divided_text(data: EvalData, seed: int) -> dict[str, EvalData]:
     """The parts by their names, disjoint by document, or by window where the text has fewer than 24 documents.
 
     Raises `DataError` for a text of which a part would have fewer than 8.
     """
     order = shuffled(pieces(data, FEWEST), seed)
-    least = min(shares.values()) * len(order)
+    least = min(SHARES.values()) * len(order)
     if least < FEWEST_UNITS:
         raise DataError(
             f"{data.name} has {data.documents} documents in {len(data.windows)} windows, and they are divided into "
-            f"{len(shares)} parts of at least {FEWEST_UNITS}: give {round(FEWEST_UNITS / min(shares.values()))} "
+            f"{len(SHARES)} parts of at least {FEWEST_UNITS}: give {round(FEWEST_UNITS / min(SHARES.values()))} "
             "documents or more, or shorter windows with --max-length"
         )
     parts, start, share = {}, 0, 0.0
-    for name, own in shares.items():
+    for name, own in SHARES.items():
         share += own
         end = round(share * len(order))
         parts[name] = portion(data, order[start:end])

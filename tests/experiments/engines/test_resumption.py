@@ -21,7 +21,6 @@ from tier import by_tier
 
 TWICE = {
     "time",
-    "time frontier",
     "search",
     "search route",
     "heal",

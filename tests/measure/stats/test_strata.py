@@ -11,8 +11,6 @@ import pytest
 from scipy import stats
 
 from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
-from layerwise.measure.cost.latency_verdict import LatencyPoint, verdict_rows
-from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.stats.effects import ArmLosses, differences, effects
 from layerwise.measure.stats.grid import WHOLE, Piece, arrange
 from layerwise.measure.stats.statistics import Numbers, paired_bootstrap, sign_flips, student_interval
@@ -20,7 +18,7 @@ from layerwise.measure.stats.strata import Strata, stratified, unit_pieces
 from layerwise.plan import Plan
 from layerwise.results import Loss, Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import ABOVE_CHOSEN, ABOVE_RIVAL, AGAIN, GAP
+from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, GAP
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
 
 
@@ -91,13 +89,6 @@ def contrasted() -> list[Score]:
     return [Resampled.of([part], seed=0, resamples=200).row("claim", "mean", first)]
 
 
-def against_rivals() -> list[Score]:
-    points = [LatencyPoint("p", "parallel", "p"), LatencyPoint("b", "skip", "b")]
-    setting = Setting("decode", 1, 8)
-    rounds = [{("p", setting): 2.0, ("b", setting): 1.0}] * 20
-    return verdict_rows(points, ALIKE, {"p": 3.0, "b": 2.0}, rounds, [setting])
-
-
 ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
     "a sweep": (lambda: effects(ALIKE, "b"), {"task": "all", "metric": "delta_nll"}),
     "arms": (
@@ -114,7 +105,6 @@ ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
         lambda: against_arms(RENAMED, WHOLE_PLAN, {"arm": PLAN}, (), "report", seed=0),
         {"metric": ABOVE_CHOSEN},
     ),
-    "latency": (against_rivals, {"metric": ABOVE_RIVAL}),
 }
 
 

@@ -100,7 +100,7 @@ def routing(config: Routing, reporter: Reporter, inputs: Inputs) -> Steps:
         yield f"mean layers: {limit:g} at most of {stack.depth}, the router's own time among them"
 
     session = yield Outline(_manifest(config, stack, sets, given), says)
-    losses = yield from LossesUnit(stack)
+    losses = yield from LossesUnit()
 
     def answers(
         tasks: TaskSet, documents: Sequence[Document], plans: Sequence[Plan], label: str

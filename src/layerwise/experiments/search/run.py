@@ -144,7 +144,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
             )
 
     yield Outline(manifest, says, chosen=own.options)
-    losses = yield from LossesUnit(stack)
+    losses = yield from LossesUnit()
     fresh = not losses.rows
     prices, table = PlanPrices.of(stack), list[Score]()
     if config.times:

@@ -1,4 +1,4 @@
-"""The steps of a timing, and rounds of timed passes, which the frontier takes too.
+"""The steps of a timing.
 
 Measure `time_round`: of each plan, in a setting (`condition`) and a round (`seed`), milliseconds.
 """
@@ -15,7 +15,6 @@ from layerwise.experiments.engines.call import RoundParts, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import described, hardware, open_named
-from layerwise.experiments.options.common import TimingOptions
 from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.timing.config import Timing
 from layerwise.measure.cost.pass_time import (
@@ -45,8 +44,8 @@ def timing(config: Timing, reporter: Reporter, inputs: Inputs) -> Steps:
     """
     stack = inputs.stack or open_named(config, reporter)
     plans = _timed_plans(config, stack)
-    settings = timed_settings(stack, config)
-    rounds = timed_rounds({"": stack}, plans, settings, config, config.rounds, seed=config.seed)
+    settings = _timed_settings(config, stack)
+    rounds = _timed_rounds(config, stack, plans, settings)
 
     def says() -> Iterator[str]:
         yield describe_model(stack)
@@ -54,6 +53,7 @@ def timing(config: Timing, reporter: Reporter, inputs: Inputs) -> Steps:
         if len(settings) < len(PHASES):
             yield f"{stack.source.name} keeps no cache, so it has no decode phase"
 
+    machine = hardware(stack.device)  # times of another machine are not added to a run
     manifest = described(
         stack,
         weight_hash(stack.model),
@@ -65,16 +65,16 @@ def timing(config: Timing, reporter: Reporter, inputs: Inputs) -> Steps:
         families=(TIME, *map(str, plans)),
         tasks=tuple(map(str, settings)),
         seed=config.seed,
-        settings=timing_settings(stack, config),
+        settings={"machine": machine.get("accelerator", machine["processor"]), "graphs": config.graphs},
     )
     yield Outline(manifest, says, ahead=(rounds,))
-    times = times_of((yield from rounds), settings)
+    times = _times_of((yield from rounds), settings)
     return Completed(rows_of_rounds([str(plan) for plan in plans], settings, times))
 
 
-def timed_settings(stack: Stack, options: TimingOptions) -> tuple[Setting, ...]:
+def _timed_settings(config: Timing, stack: Stack) -> tuple[Setting, ...]:
     """The settings of both phases; prefill alone for a model that keeps no cache."""
-    prefill, decode = (Setting(phase, options.batch, options.context) for phase in PHASES)
+    prefill, decode = (Setting(phase, config.batch, config.context) for phase in PHASES)
     try:
         with evaluating(stack.model), torch.inference_mode():
             TimedPass(stack, Setting("decode", 1, 1), graphs=False)
@@ -83,22 +83,11 @@ def timed_settings(stack: Stack, options: TimingOptions) -> tuple[Setting, ...]:
     return (prefill, decode)
 
 
-def timing_settings(stack: Stack, options: TimingOptions) -> dict[str, object]:
-    """What decides a time beside what is timed: another machine's are not added to it."""
-    machine = hardware(stack.device)
-    return {"machine": machine.get("accelerator", machine["processor"]), "graphs": options.graphs}
-
-
-def timed_rounds(
-    stacks: Mapping[str, Stack],
-    plans: Sequence[TimedPlan],
-    settings: Sequence[Setting],
-    options: TimingOptions,
-    rounds: int,
-    seed: int = 0,
+def _timed_rounds(
+    config: Timing, stack: Stack, plans: Sequence[TimedPlan], settings: Sequence[Setting]
 ) -> RoundsUnit[int]:
-    """So many rounds of everything, and one that warms up in each session of the run."""
-    own = partial(round_times, stacks, graphs=options.graphs, seed=seed)
+    """The rounds of everything, and one that warms up in each session of the run."""
+    own = partial(round_times, stack, graphs=config.graphs, seed=config.seed)
 
     def once(number: int) -> Iterator[Score]:
         for (name, setting), milliseconds in own(plans, settings, number).items():
@@ -108,12 +97,12 @@ def timed_rounds(
         list(once(-1))
         return once
 
-    operations = 2.0 * numbers_of(stacks[""].model) * settings[0].batch * settings[0].context
+    operations = 2.0 * numbers_of(stack.model) * settings[0].batch * settings[0].context
     parts = RoundParts([partial(own, [plan], settings, 0) for plan in plans], len(settings) * (PASSES + 2), operations)
-    return RoundsUnit(TIME_ROUND, range(rounds), lambda row: int(row.seed or 0), begin, parts=parts)
+    return RoundsUnit(TIME_ROUND, range(config.rounds), lambda row: int(row.seed or 0), begin, parts=parts)
 
 
-def times_of(rounds: Mapping[int, Sequence[Score]], settings: Sequence[Setting]) -> list[RoundTimes]:
+def _times_of(rounds: Mapping[int, Sequence[Score]], settings: Sequence[Setting]) -> list[RoundTimes]:
     """The times of every round, the first one first."""
     by_text = {str(setting): setting for setting in settings}
     return [

@@ -89,18 +89,12 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class TimedPlan:
-    """A plan, whether it runs fused (`Stack.under`), and whose layers it runs: those of `model`, by its name.
-
-    Without a name they are those of the model that is timed.
-    """
+    """A plan, and whether it runs fused (`Stack.under`)."""
 
     plan: Plan
     fused: bool = False
-    model: str = ""
 
     def __str__(self) -> str:
-        if self.model:
-            return self.model
         return f"{self.plan}, fused" if self.fused else str(self.plan)
 
 
@@ -112,7 +106,7 @@ def time_rows(stack: Stack, plans: Sequence[TimedPlan], setting: Setting, *, rou
     `UnsupportedModel` for decoding where nothing is cached and for groups that cannot run as one.
     """
     check_rounds(rounds)
-    times = [round_times({"": stack}, plans, [setting], number) for number in range(-1, rounds)]
+    times = [round_times(stack, plans, [setting], number) for number in range(-1, rounds)]
     return rows_of_rounds([str(plan) for plan in plans], [setting], times[1:])  # the first round warms up
 
 
@@ -127,7 +121,7 @@ def check_rounds(rounds: int) -> None:
 
 
 def round_times(
-    stacks: Mapping[str, Stack],
+    stack: Stack,
     plans: Sequence[TimedPlan],
     settings: Sequence[Setting],
     number: int,
@@ -137,12 +131,10 @@ def round_times(
 ) -> dict[tuple[str, Setting], float]:
     """One round: every plan in every setting, in an order that depends on the `number` of the round; milliseconds.
 
-    `stacks` are the models by the names that the plans have for them. Every figure is the fastest of `PASSES` passes.
-    Raises what `time_rows` raises.
+    Every figure is the fastest of `PASSES` passes. Raises what `time_rows` raises.
     """
 
     def timed(plan: TimedPlan, _: int) -> dict[Setting, float]:
-        stack = stacks[plan.model]
         with evaluating(stack.model), torch.inference_mode(), stack.under(plan.plan, fused=plan.fused):
             passes = ((setting, TimedPass(stack, setting, graphs=graphs, seed=seed)) for setting in settings)
             return {setting: 1000 * min(once.seconds() for _ in range(PASSES)) for setting, once in passes}

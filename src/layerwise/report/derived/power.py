@@ -33,7 +33,7 @@ def tokens_needed(score: Score, wanted: float | None = None) -> int | None:
     """How many tokens show a difference of `wanted` nats, by default one as large as was seen; `None` where fewer than
     those that were read do, or the row does not say.
 
-    >>> tokens_needed(Score("frontier", "above_rival", 0.01, mde=0.02, tokens=1000))
+    >>> tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
     4000
     """
     effect = score.value if wanted is None else wanted

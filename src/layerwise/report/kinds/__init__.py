@@ -10,7 +10,6 @@ from layerwise.report.kind import Kind
 from layerwise.report.kinds.comparison import COMPARISON
 from layerwise.report.kinds.diagnosis import DIAGNOSIS
 from layerwise.report.kinds.evaluation import EVALUATION
-from layerwise.report.kinds.frontier import FRONTIER_KIND
 from layerwise.report.kinds.growth import GROWTH_KIND
 from layerwise.report.kinds.healing import HEALING_KIND
 from layerwise.report.kinds.layer_weights_study import STUDY_KIND
@@ -38,7 +37,6 @@ KINDS: tuple[Kind, ...] = (
     SEARCH_KIND,
     ROUTING_KIND,
     HEALING_KIND,
-    FRONTIER_KIND,
     TIMING,
     PROBING_KIND,
     COMPARISON,

@@ -25,13 +25,11 @@ CROWDED = 1_000
 class Style:
     """How a series of points is drawn.
 
-    `line` joins the points in the order of the quantity across, with a `dash`; `front` joins those alone that no point
-    of the series further left matches, less upwards being better. `faint` points are small, grey and without intervals.
-    `symbol` and `size` are those of the points.
+    `line` joins the points in the order of the quantity across, with a `dash`. `faint` points are small, grey and
+    without intervals. `symbol` and `size` are those of the points.
     """
 
     line: bool = False
-    front: bool = False
     faint: bool = False
     bounds: bool = True
     dash: str = "solid"
@@ -71,12 +69,11 @@ class Scatter(Mark):
             xs, ys = left.where(**own).along(self.point), up.where(**own).along(self.point)
             pairs = [(key, self.show_across.shown(xs[key]), self.show.shown(ys[key])) for key in ys if key in xs]
             style = self.styles.get(group, Style())
-            if style.line or style.front:
+            if style.line:
                 pairs.sort(key=lambda pair: pair[1].value)
             spread |= {x.value for _, x, _ in pairs}
             bounds += [bound for _, x, y in pairs for bound in (x.value, y.value)]
             if pairs:
-                traces += self._front(group, pairs, slots) if style.front else []
                 traces.append(self._trace(group, style, pairs, xs, ys, data, slots))
         if len(spread) < 2:
             return None
@@ -93,19 +90,6 @@ class Scatter(Mark):
             margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40},
             showlegend=self.named,
             legend=frame.LEGEND,
-        )
-
-    def _front(self, group: Any, pairs: Any, slots: Mapping[str, int]) -> list[Trace]:
-        """The line through the points that no other of them matches, where there are two."""
-        kept: list[tuple[Score, Score]] = []
-        for _, x, y in pairs:
-            if not kept or y.value < kept[-1][1].value:
-                kept.append((x, y))
-        name = escape(self.words(group))
-        line = {"color": frame.series_style(slots.get(str(group), 0))[0], "width": 1.5}
-        xs, ys = [x.value for x, _ in kept], [y.value for _, y in kept]
-        return (
-            [frame.scatter(x=xs, y=ys, mode="lines", line=line, legendgroup=name, name=name)] if len(kept) > 1 else []
         )
 
     def _trace(
