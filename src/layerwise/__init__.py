@@ -11,7 +11,7 @@
 
 A `Plan` is text that became a value; a `Stack` is a model whose layers a plan can run; an experiment turns the two into
 tidy rows; a report turns rows into pictures. The verbs (`sweep`, `diagnose`, ...) are those of the command line, and
-so are their kinds (`diagnose.layer_weights`, `search.route`, `train.elc`, ...); the functions under them are in
+so are their kinds (`diagnose.layer_weights`, `train.elc`, ...); the functions under them are in
 `layerwise.measure`. Names are resolved when they are first used: `import layerwise` is light.
 """
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.search.budget import Budget
-    from layerwise.search.routing.router import PlanRouter, RoutedStack
     from layerwise.stack import Stack, load, verify
 
 _HOMES = {
@@ -38,9 +37,7 @@ _HOMES = {
     "Corpus": "layerwise.data.text.corpus",
     "LayerwiseError": "layerwise.errors",
     "Plan": "layerwise.plan",
-    "PlanRouter": "layerwise.search.routing.router",
     "Result": "layerwise.experiments.result",
-    "RoutedStack": "layerwise.search.routing.router",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
     "compare": "layerwise.experiments.verbs",
@@ -66,9 +63,7 @@ __all__ = [
     "Corpus",
     "LayerwiseError",
     "Plan",
-    "PlanRouter",
     "Result",
-    "RoutedStack",
     "Run",
     "Stack",
     "compare",

@@ -91,7 +91,6 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "verify": ("verify", "model"),
     "evaluate": ("evaluate", "model", "--limit", "2"),
     "heal": ("heal", "model", "--plan", "0-2", *TEXT),
-    "search route": ("search", "route", "model", "--tasks", "piqa"),
     "search": ("search", "model", "--budget", "layers=3", *TEXT),
     "save": ("save", "model", "--plan", "0-2", "--output", "out"),
     "save, two models": ("save", "model", "sound", "--plan", "a:0-1 b:2-3", "--output", "out"),

@@ -42,7 +42,7 @@ def test_a_refusal_says_what_to_write(command: str, said: str) -> None:
     assert said in refused(*command.split())
 
 
-PLANNED = ("sweep", "verify", "time", "heal", "save --output copy", "serve", "search route")
+PLANNED = ("sweep", "verify", "time", "heal", "save --output copy", "serve")
 
 
 @pytest.mark.parametrize("verb", PLANNED)

@@ -6,7 +6,6 @@ rows(folder)                   what the run holds, without what its processes to
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -41,7 +40,6 @@ from layerwise.results import Run
 from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
 from layerwise.train.fine_tuning import FineTuningConfig
-from search.routing.planted_routing import TIMES
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 SILENT: Mapping[str, Any] = {"reporter": Silent()}
@@ -59,7 +57,6 @@ def _layer_times(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> 
 PLANTED: Mapping[str, Any] = {
     "measure.cost.pass_time:TimedPass.seconds": lambda self: len(self.stack.running.steps()) / 1000,
     "measure.cost.pass_time:PassClock.between": lambda self, begun, ended: 1.0,
-    "experiments.search.routing:router_time": lambda *_: TIMES,
     "experiments.search.run:measured": _layer_times,
     "train.training_log:Pace.notes": lambda *_: {"seconds": 1.0, "step_seconds": 1.0, "peak_bytes": 1.0},
     "experiments.growth_study.run:measured_importance": lambda *_, **__: [
@@ -113,22 +110,6 @@ def _timing(run: Path) -> None:
 
 def _search(run: Path) -> None:
     layerwise.search(stack(5), corpus(44), "ms=0.7x", context=12, tokens=700, run=run, **SHORT)
-
-
-def _routing(run: Path) -> None:
-    tasks = []
-    for word, count in (("item", 70), ("thing", 64)):
-        prompts = [f"{word} {number} is " for number in range(count)]
-        lines = [
-            {"text": prompt + chr(97 + number % 5), "answer_start": len(prompt), "id": f"{word}{number}"}
-            for number, prompt in enumerate(prompts)
-        ]
-        path = run.parent / f"{word}.jsonl"
-        path.write_text("\n".join(map(json.dumps, lines)))
-        tasks.append(str(path))
-    layerwise.search.route(
-        stack(), tasks=tuple(tasks), prefix=1, moves=("drop",), run=run, **{**SHORT, "batch_tokens": 512}
-    )
 
 
 def _read(run: Path) -> tuple[Path, Path]:
@@ -250,7 +231,6 @@ def _layer_weights(run: Path) -> None:
 KINDS: Mapping[str, Callable[[Path], None]] = {
     "time": _timing,
     "search": _search,
-    "search route": _routing,
     "heal": _healing,
     "train robust": _robust_training,
     "robustness": _robustness,

@@ -135,7 +135,6 @@ FUNCTIONS = {
     },
     "diagnose layer-weights": layerwise.diagnose.layer_weights,
     "robustness merge": layerwise.robustness.merge,
-    "search route": layerwise.search.route,
 }
 
 

@@ -26,7 +26,6 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     },
     "Changing": {
         "search": "search.config:Search",
-        "search route": "search.config:Routing",
         "heal": "healing.config:Healing",
         "save": "saving.config:Saving",
         "save convert": "saving.config:Conversion",

@@ -50,8 +50,6 @@ SHARED: Mapping[str, str] = {
     "limit": "Examples, at most: images of a split, pairs of a paradigm, sentences of a task.",
     "max_length": "Longest text in tokens; by default 512, in a training 256, in fine-tuning 128.",
     "min_effect": "The smallest effect that counts, in nats per token.",
-    "moves": "Changes of a plan: drop, halves, repeat, damp, parallel, reorder, merge, bits; of a route drop, repeat, "
-    "reorder.",
     "output": "File or folder to write.",
     "overwrite": "Replace the rows of the run, or the files that are there.",
     "password": "Password of EWoK's archive.",
@@ -71,7 +69,6 @@ SHARED: Mapping[str, str] = {
     "token_file": "Tokens that clients show, one a line; or set LAYERWISE_SWARM_TOKENS.",
     "tokenizer": "Tokenizer, where the model has none, or none is to be learned from the text.",
     "trust_remote_code": "Run code that comes with the model.",
-    "width": "Plans that go on from every step, or candidates of each number of layers.",
 }
 """The help of an option by its name, for options that several verbs declare without one: each has it here once."""
 

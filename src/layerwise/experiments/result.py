@@ -1,6 +1,6 @@
 """The result of an experiment: a run folder, read when it is first used.
 
-A search, a routing and a comparison have results of their own.
+A search and a comparison have results of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import pandas
 
     from layerwise.report import ReportData
-    from layerwise.search.routing.router import PlanRouter
 
 
 def _all_first(rows: list[Score]) -> list[Score]:
@@ -186,27 +185,6 @@ class Result(Reported):
         """The summed loss of every plan on every window of the text, in nats, for experiments that measure plans."""
         with Run.open(self.folder) as run:
             return list(run.store.text_losses())
-
-
-ROUTER_FILE = "router.safetensors"
-
-
-@dataclass(frozen=True, slots=True)
-class RoutingResult(Result):
-    """What a routing computed, in the run folder `folder`."""
-
-    @property
-    def router(self) -> PlanRouter:
-        """The router, fitted to all questions of all task sets."""
-        from layerwise.search.routing.router import PlanRouter
-
-        return PlanRouter.load(self.folder / ROUTER_FILE)
-
-    @property
-    def verdicts(self) -> dict[str, str]:
-        """The decision of each task set, and of each `A to B` (fitted to A, asked B): one of `RoutingDecision`."""
-        decided = Rows(self.rows).where(measure=vocab.ROUTE_VERDICT, arm=vocab.ROUTER)
-        return {row.task if row.condition is None else f"{row.condition} to {row.task}": row.metric for row in decided}
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
     result = layerwise.sweep(stack, corpus, families=("painters",))
     result.rows, result.table(), result.report("page.html")
-    layerwise.robustness.merge(models), layerwise.search.route(stack), layerwise.train.elc("texts/")
+    layerwise.robustness.merge(models), layerwise.train.elc("texts/")
 
 A model is a `Stack`, a model of transformers or any torch module, a text a `Corpus` or a list of strings; or either is
 what the command line takes: a name, a path. The other arguments are the fields of the experiment's configuration; a
@@ -27,7 +27,7 @@ from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.files import ExperimentFile
 from layerwise.experiments.option import configured, options_of, own_first, split_commas
 from layerwise.experiments.reporter import Reporter
-from layerwise.experiments.result import ComparisonResult, Result, RoutingResult, SearchResult
+from layerwise.experiments.result import ComparisonResult, Result, SearchResult
 from layerwise.experiments.spelling import in_python, refusals
 
 if TYPE_CHECKING:
@@ -101,7 +101,6 @@ robustness = _function("robustness", "model text", Result)
 merge = _function("robustness merge", "models text", Result)
 time = _function("time", "model plans", Result)
 search = _function("search", "model text budget", SearchResult)
-route = _function("search route", "model", RoutingResult)
 heal = _function("heal", "model text", Result)
 train_robust = _function("train robust", "model text", Result)
 train_elc = _function("train elc", "text", Result)

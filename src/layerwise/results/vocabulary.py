@@ -164,20 +164,6 @@ AGAIN, GAP, ABOVE_CHOSEN, BETTER = "again", "gap", "above_chosen", "better"
 REPORT, SECOND = "report", "second"
 REST = "rest"
 
-# A routing: `task` is the set that is asked, `condition` the other set that the router was fitted to, `amount` the
-# number of a budget
-
-ROUTE, ROUTE_SEED, ROUTE_CURVE, ROUTE_PLAN, ROUTE_SHARE, ROUTE_TIME, ROUTE_VERDICT = (
-    "route",
-    "route_seed",
-    "route_curve",
-    "route_plan",
-    "route_share",
-    "route_time",
-    "route_verdict",
-)
-ROUTER = "router"
-
 # Models that were pre-trained, evaluated, fine-tuned and cut: `arm` is a wiring or a model, `seed` one training of it
 
 MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (

@@ -27,11 +27,6 @@ class _Verb(ModuleType):
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return import_module("layerwise.experiments.verbs").search(*arguments, **options)
 
-    def __getattr__(self, name: str) -> Any:
-        if name != "route":
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return import_module("layerwise.experiments.verbs").route
-
 
 # A module may be given a class of its own (Python's data model, "Customizing module attribute access").
 sys.modules[__name__].__class__ = _Verb

@@ -22,7 +22,6 @@ from tier import by_tier
 TWICE = {
     "time",
     "search",
-    "search route",
     "heal",
     "train robust",
     "robustness merge",

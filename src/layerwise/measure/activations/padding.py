@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,20 +15,17 @@ from layerwise.plan import Plan
 from layerwise.stack import Capture, Stack
 
 
-def side_by_side(
-    rows: Sequence[Sequence[int]], device: torch.device, *, padding: int = 0, left: bool = False
-) -> dict[str, Tensor]:
-    """Token ids of unlike length as the `input_ids` and the `attention_mask` of one batch, (batch, seq) each.
+def side_by_side(rows: Sequence[Sequence[int]], device: torch.device) -> dict[str, Tensor]:
+    """Return token ids of unequal length as the `input_ids` and `attention_mask` of one batch, (batch, seq) each.
 
-    >>> side_by_side([[5], [6, 7]], torch.device("cpu"), left=True)["input_ids"].tolist()
-    [[0, 5], [6, 7]]
+    >>> side_by_side([[5], [6, 7]], torch.device("cpu"))["input_ids"].tolist()
+    [[5, 0], [6, 7]]
     """
-    side: Literal["left", "right"] = "left" if left else "right"
     ids = [torch.tensor(row, dtype=torch.long, device=device) for row in rows]
     mask = [torch.ones_like(row) for row in ids]
     return {
-        "input_ids": pad_sequence(ids, batch_first=True, padding_value=padding, padding_side=side),
-        "attention_mask": pad_sequence(mask, batch_first=True, padding_side=side),
+        "input_ids": pad_sequence(ids, batch_first=True),
+        "attention_mask": pad_sequence(mask, batch_first=True),
     }
 
 

@@ -17,7 +17,6 @@ from layerwise.report.kinds.paired import PAIRED_KIND
 from layerwise.report.kinds.pretraining import PRETRAINING
 from layerwise.report.kinds.probing import PROBING_KIND
 from layerwise.report.kinds.robustness import ROBUSTNESS_KIND
-from layerwise.report.kinds.routing import ROUTING_KIND
 from layerwise.report.kinds.search import SEARCH_KIND
 from layerwise.report.kinds.sweep import SWEEP
 from layerwise.report.kinds.timing import TIMING
@@ -35,7 +34,6 @@ KINDS: tuple[Kind, ...] = (
     EVALUATION,
     WIRING,
     SEARCH_KIND,
-    ROUTING_KIND,
     HEALING_KIND,
     TIMING,
     PROBING_KIND,
