@@ -14,7 +14,6 @@ from layerwise.plan import Plan
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import OFFSPRING, _offspring, evolve
 from layerwise.search.greedy import Space, greedy, winners
-from layerwise.search.nsga import CHOICES, nsga
 from layerwise.search.rungs import Evaluator, RungSettings, grown
 from layerwise.stack import Stack
 from search.planted_objective import PlantedObjective
@@ -81,19 +80,6 @@ def test_where_nothing_can_be_left_out_the_limit_is_refused() -> None:
     objective = PlantedObjective(4, coupling=0.3, seed=0, documents=16)
     with pytest.raises(MeasureError, match="nothing can be left out"):
         list(greedy(objective, Space(4, ("drop",), layers, 0.5), settings=RungSettings()))
-
-
-pytest.importorskip("optuna", reason="needs layerwise[search]")
-
-
-@pytest.mark.parametrize("moves", [("drop",), ("halves",), ("merge",), ("drop", "halves")])
-def test_plans_without_layers_begin_only_a_search_that_may_leave_layers_out(moves: tuple[str, ...]) -> None:
-    halves = {f"{layer}.{half}" for layer in range(4) for half in CHOICES["halves"]}
-    space = Space(4, moves, lambda plan: sum(0.5 if step.name in halves else 1.0 for step in plan.steps()), 3.5)
-    starts = [Plan.parse("0 1 2")]
-    *_, last = nsga(PlantedObjective(4, coupling=0.0), space, starts, population=8, generations=2)
-    assert last.kind == "final"
-    assert min(map(space.price, last.round.losses)) <= 3.5
 
 
 def test_a_generation_is_as_large_as_it_says() -> None:

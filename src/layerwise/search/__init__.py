@@ -7,7 +7,7 @@ budget, prices           what a plan may cost: layers, milliseconds, bytes; the 
 moves, averaging         from a plan to the plans next to it; averages of neighbouring layers
 evaluator, cost          all candidates of a round as one graph, and what that costs, known beforehand
 rungs                    a round: candidates leave on growing text, with a shared error rate
-greedy, evolve, nsga     the searches; one_shot has the sets that a single score chooses
+greedy, evolve           the searches; one_shot has the sets that a single score chooses
 confirm                  what was reached, measured once on text that chose nothing
 
 Calling the package performs the verb of `layerwise.experiments.verbs`, which is resolved when it is first used.

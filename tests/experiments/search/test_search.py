@@ -175,15 +175,6 @@ def test_types_of_layers_are_chosen_within_a_budget_of_bytes(
     assert "Bits of a weight, layer by layer" in result.report(tmp_path / "page.html").read_text()
 
 
-@pytest.mark.slow
-def test_a_generation_of_optuna_is_one_graph(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
-    result = layerwise.search(
-        stack, corpus, Budget(layers=3), method="optuna", moves=("drop", "halves"), run=tmp_path / "run", **SMALL
-    )
-    assert result.front
-
-
 @pytest.mark.parametrize("method", first_fast(["evolve", "greedy"]))
 def test_layers_of_another_model_are_among_the_moves(stack: Stack, corpus: Corpus, tmp_path: Path, method: str) -> None:
     other = tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET), seed=3)
@@ -210,7 +201,7 @@ def test_layers_of_another_model_are_among_the_moves(stack: Stack, corpus: Corpu
         ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "merge")}, "evolve exchanges layers"),
         ({"budget": "layers=3", "moves": ("bits",)}, "types of layers save bytes; write bytes=0.7x"),
         ({"budget": "bytes=0.5x", "moves": ("bits", "halves")}, "goes with drop, repeat, reorder; leave out halves"),
-        ({"budget": "bytes=0.5x", "moves": ("bits",), "method": "optuna"}, "is searched greedily in one model"),
+        ({"budget": "bytes=0.5x", "moves": ("bits",), "method": "evolve"}, "is searched greedily in one model"),
         ({"budget": "bytes=0.5x", "moves": ("bits",), "source": ("b",)}, "is searched greedily in one model"),
         ({"budget": "layers=3", "context": 9}, "--context does nothing here"),
         ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "--source does nothing here"),

@@ -19,7 +19,7 @@ from layerwise.search.moves import BESIDE_BITS, BITS, CHEAPER, Move, check_moves
 if TYPE_CHECKING:
     from layerwise.stack import Stack
 
-Method = Literal["greedy", "evolve", "optuna", "one-shot"]
+Method = Literal["greedy", "evolve", "one-shot"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,10 +85,6 @@ class Search(ModelOptions, DurationOptions, Experiment):
                 f"none of {', '.join(moves)} makes a plan cheaper; name one of {', '.join((*CHEAPER, BITS))} as well, "
                 "or leave room for more than the whole model: layers=2x"
             )
-        if self.method == "optuna":
-            from layerwise.search.nsga import require_optuna
-
-            require_optuna()
 
     def _check_bits(self, moves: tuple[Move, ...]) -> None:
         """Raise `OptionError` where types of layers cannot be searched."""

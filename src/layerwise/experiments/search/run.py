@@ -59,7 +59,6 @@ from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
 from layerwise.search.moves import BITS, CHEAPER, LONGEST_REPEAT, cheaper, check_moves
-from layerwise.search.nsga import nsga
 from layerwise.search.one_shot import (
     RANDOM,
     RANDOM_SETS,
@@ -275,8 +274,6 @@ def _rounds(config: Search, searched: Evaluator, space: Space, arms: Mapping[str
         yield from greedy(searched, space, width=config.width)
     elif config.method == "evolve":
         yield from evolve(searched, space, seed=config.seed)
-    elif config.method == "optuna":
-        yield from nsga(searched, space, [space.whole, *arms.values()], seed=config.seed)
     else:
         losses = mean_losses(searched, list(arms.values()), space.whole)
         yield SearchStep("one-shot", Round(dict(sorted(losses.items(), key=lambda each: each[1])), len(losses), 0, 0))

@@ -23,7 +23,6 @@ from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import Space, greedy
 from layerwise.search.moves import BITS
-from layerwise.search.nsga import GENERATIONS, POPULATION
 from layerwise.search.one_shot import RANDOM_SETS, skip_effects
 from layerwise.search.rungs import RungSettings, divided_text, grown
 from layerwise.stack import Stack
@@ -76,9 +75,7 @@ def whole_search(config: Search, stack: Stack, text: EvalData, space: Space) -> 
     else:
         spent = worst_case(config, stack, rungs, space)
     fronts = REPORTED * (len(UNITS) if config.times else len(UNITS) - 1)
-    # NSGA-II has no rungs: each of its plans reads all of the search text.
-    sampled = POPULATION * GENERATIONS if config.method == "optuna" else 0
-    of_part = {"search": sampled, "select": config.width + _ARMS, "report": fronts + _ARMS + RANDOM_SETS}
+    of_part = {"select": config.width + _ARMS, "report": fronts + _ARMS + RANDOM_SETS}
     for name, plans in of_part.items():
         tokens = sum(batch.size for batch in parts[name].batches)
         spent.layer_tokens += plans * stack.depth * tokens
