@@ -53,12 +53,3 @@ def test_a_search_is_healed_and_saved(model: Path, tmp_path: Path) -> None:
         assert len(written.model.layers) == 4
         close = torch.allclose(written(ids).logits, stack.logits(str(plan), input_ids=ids), atol=1e-4)
         assert close == same
-
-
-def test_averages_of_layers_are_saved(model: Path, tmp_path: Path) -> None:
-    config = Saving(models=(str(model),), plan="0-1 mean2:2 4-5", output=tmp_path / "averaged")
-    assert config.act(Silent()) == 0
-    written, whole = map(AutoModelForCausalLM.from_pretrained, (tmp_path / "averaged", model))
-    own, of_both = (each.model.layers[2].mlp.up_proj.weight for each in (written, whole))
-    assert len(written.model.layers) == DEPTH - 1
-    torch.testing.assert_close(own, (of_both + whole.model.layers[3].mlp.up_proj.weight) / 2)

@@ -1,4 +1,4 @@
-"""Prices, milliseconds, averages, one-shot sets and confirmation: what each says of a stack whose truth is known."""
+"""Prices, milliseconds, one-shot sets and confirmation: what each says of a stack whose truth is known."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from layerwise.measure.cost.pass_time import Phase, Setting
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss
-from layerwise.search.averaging import averaged, with_averages
 from layerwise.search.budget import Budget
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
 from layerwise.search.evaluator import GraphEvaluator
@@ -77,27 +76,6 @@ def test_the_bytes_of_a_gguf_file_are_those_of_the_file_that_is_written(plan: st
     repeated = [f"blk.{slot}." for slot in range(4, len(Plan.parse(plan).steps()))]
     once = sum(size for name, size in sizes.items() if not any(name.startswith(each) for each in repeated))
     assert PlanPrices.of(own).of_plan(Plan.parse(plan), "bytes") == once
-
-
-def test_an_average_is_a_layer_of_a_model_of_its_own(stack: Stack, reading: EvalData) -> None:
-    able = with_averages(stack)
-    plan = Plan.parse("0 mean2:1 3-5")
-    mean = averaged([stack.block(1), stack.block(2)])
-    for name, weight in mean.named_parameters():
-        own = [dict(stack.block(layer).named_parameters())[name] for layer in (1, 2)]
-        assert torch.allclose(weight, (own[0] + own[1]) / 2)
-    with torch.no_grad():
-        captured = able.capture(**reading.batches[0].inputs)
-        expected = able.run(Plan.parse("0"), captured)
-        calls = captured.calls[1]
-        expected = mean(*(expected, *calls.args[1:]), **calls.kwargs)
-        expected = expected[0] if isinstance(expected, tuple) else expected
-        state = expected
-        for layer in (3, 4, 5):
-            state = able.apply(layer, state, captured)
-        assert torch.equal(able.run(plan, captured), state)
-    assert with_averages(stack, Plan.parse("0-3")) is stack
-    assert with_averages(able) is able
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])

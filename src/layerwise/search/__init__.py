@@ -4,7 +4,7 @@
     result.best, result.front, result.confirmed
 
 budget, prices           what a plan may cost: layers, milliseconds, bytes; the front of loss and price
-moves, averaging         from a plan to the plans next to it; averages of neighbouring layers
+moves                    from a plan to the plans next to it
 evaluator, cost          all candidates of a round as one graph, and what that costs, known beforehand
 rungs                    a round: candidates leave on growing text, with a shared error rate
 greedy, evolve           the searches; one_shot has the sets that a single score chooses

@@ -3,13 +3,12 @@
     drop       leave a layer out; in an exchange, another that was left out comes back
     halves     leave out one half of a layer: its attention or its MLP (FinerCut, BlockPruner)
     bits       a layer runs at a type of GGUF, of which `layerwise.search.bits` has the choices and the exchanges
-    merge      two neighbours become the average of their weights (LaCo, MKA; see `layerwise.search.averaging`)
     repeat     a run of up to four layers runs twice; where nothing has to be left out, a run of any length
     damp       the same, each pass with a quarter or a half of its update
     parallel   two neighbours read the same state, and both updates are added
     reorder    two neighbours change places
 
-The first four make a plan cheaper, `repeat` and `damp` make it dearer, the others leave its price as it is. So does
+The first three make a plan cheaper, `repeat` and `damp` make it dearer, the others leave its price as it is. So does
 what is done wherever there are other models: a layer is taken from one of them, or taken back. Moves act on the stages
 of a plan, unrolled as far as no group is concerned.
 """
@@ -26,17 +25,14 @@ from layerwise.plan import Plan
 from layerwise.plan.plan import Block, Group, Reduction, Stage, Visit
 from layerwise.plan.sublayer import SUBLAYERS, other_sublayer
 
-Move = Literal["drop", "halves", "repeat", "damp", "parallel", "reorder", "merge", "bits"]
+Move = Literal["drop", "halves", "repeat", "damp", "parallel", "reorder", "bits"]
 MOVES: tuple[Move, ...] = get_args(Move)
-CHEAPER: tuple[Move, ...] = ("drop", "halves", "merge")
+CHEAPER: tuple[Move, ...] = ("drop", "halves")
 """The moves that make a plan cheaper, one step at a time."""
 
 BITS: Move = "bits"
 BESIDE_BITS: tuple[Move, ...] = ("drop", "repeat", "reorder")
 """The moves that a search for types may make as well."""
-
-AVERAGE_OF_TWO = "mean2"
-"""The name that plans give to the model whose layer l is the average of the layers l and l+1."""
 
 LONGEST_REPEAT = 4
 """Layers of the longest run that `repeat` repeats, beside moves that leave layers out."""
@@ -135,9 +131,8 @@ def restored(now: Sequence[Stage], depth: int, *, halves: bool) -> Iterator[tupl
 
 
 def _layers(now: Sequence[Stage]) -> frozenset[int]:
-    """The layers whose weights take part; an average of two counts as both."""
-    visits = [(step.layer, step.source) for stage in now for step in Plan((stage,)).steps()]
-    return frozenset(layer for layer, _ in visits) | {layer + 1 for layer, source in visits if source == AVERAGE_OF_TWO}
+    """Return the layers whose weights take part."""
+    return Plan(tuple(now)).layers()
 
 
 def _drop(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
@@ -150,13 +145,6 @@ def _halves(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
         if isinstance(stage, Visit) and stage.sublayer is None and stage.source is None:
             for sublayer in SUBLAYERS:
                 yield (*now[:index], replace(stage, sublayer=other_sublayer(sublayer)), *now[index + 1 :])
-
-
-def _merge(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
-    for index, (first, second) in enumerate(pairwise(now)):
-        if _plain(first) and _plain(second) and second.layer == first.layer + 1:  # type: ignore[union-attr]
-            average = Visit(first.layer, source=AVERAGE_OF_TWO)  # type: ignore[union-attr]
-            yield (*now[:index], average, *now[index + 2 :])
 
 
 def _repeated(now: Sequence[Stage], longest: int, gains: Sequence[float]) -> Iterator[tuple[Stage, ...]]:
@@ -185,14 +173,9 @@ def _reorder(now: Sequence[Stage]) -> Iterator[tuple[Stage, ...]]:
 _MOVES: dict[str, Callable[[Sequence[Stage]], Iterator[tuple[Stage, ...]]]] = {
     "drop": _drop,
     "halves": _halves,
-    "merge": _merge,
     "parallel": _parallel,
     "reorder": _reorder,
 }
-
-
-def _plain(stage: Stage) -> bool:
-    return isinstance(stage, Visit) and stage.sublayer is None and stage.source is None
 
 
 def _distinct(plan: Plan, made: Sequence[tuple[Stage, ...]]) -> list[Plan]:

@@ -73,8 +73,7 @@ class PlanPrices:
     def of_plan(self, plan: Plan, unit: Unit) -> float:
         """What a plan costs: a sum over its steps, but of bytes over the distinct weights that it needs.
 
-        A half of a layer is half a layer. An average of layers has the price of the first of them. Groups cost the sum
-        of their members: on one machine they run in turn.
+        A half of a layer is half a layer. Groups cost the sum of their members: on one machine they run in turn.
         """
         known = self._known.get((plan, unit))
         if known is None:

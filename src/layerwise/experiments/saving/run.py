@@ -34,7 +34,6 @@ from layerwise.plan.dialects import dialect_of
 from layerwise.plan.dialects.mergekit import split_revision
 from layerwise.plan.quantised import quantised_layers
 from layerwise.results.training_record import TrainingRecord
-from layerwise.search.moves import AVERAGE_OF_TWO
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
@@ -66,8 +65,7 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
         publication = Publication.of(
             config.evidence, plan, names.values(), push=config.push, private=config.private, overwrite=config.overwrite
         )
-    averages = plan.sources() == {AVERAGE_OF_TWO} and len(names) == 1
-    if len(names) == 1 and (averages or not plan.sources()):
+    if len(names) == 1 and not plan.sources():
         # a plan without names is about one model, and so are its errors
         names = {"": next(iter(names.values()))}
     writing = Writing(
@@ -80,8 +78,7 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
         remote_code=config.remote_code,
         head=head,
     )
-    reason = "the plan has averages of layers" if averages else _in_memory(config)
-    origin = save_named(names, plan, writing, partial(_opened, config, names, plan), config.revision, reason)
+    origin = save_named(names, plan, writing, partial(_opened, config, names), config.revision, _in_memory(config))
     reporter.result("\n".join(_sentences(config.output, plan, origin)))
     if publication is not None:
         publication.publish(config.output, reporter)
@@ -147,10 +144,9 @@ def _merged(config: Saving, reporter: Reporter) -> dict[str, str]:
     return {name: source.location for name, source in models.items()}
 
 
-def _opened(config: Saving, names: Mapping[str, str], plan: Plan) -> Stack:
+def _opened(config: Saving, names: Mapping[str, str]) -> Stack:
     """The models in memory; without another word in the dtype in which they are stored, which is what is written."""
     from layerwise.experiments.opening import open_model
-    from layerwise.search.averaging import with_averages
     from layerwise.stack import Stack
 
     dtype = "stored" if config.dtype == "auto" else config.dtype
@@ -158,7 +154,7 @@ def _opened(config: Saving, names: Mapping[str, str], plan: Plan) -> Stack:
         name: open_model(config, model=location, dtype=dtype, trust_remote_code=config.trust_remote_code)
         for name, location in names.items()
     }
-    return with_averages(stacks[""], plan) if list(stacks) == [""] else Stack.with_sources(stacks)
+    return stacks[""] if list(stacks) == [""] else Stack.with_sources(stacks)
 
 
 def _counted(path: Path, plan: Plan, origin: Origin) -> str:

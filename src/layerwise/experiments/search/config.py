@@ -50,7 +50,7 @@ class Search(ModelOptions, DurationOptions, Experiment):
 
     budget: str = option(metavar="BUDGET")
     moves: tuple[str, ...] = option(
-        ("drop",), "Edits of a plan: drop, halves, repeat, damp, parallel, reorder, merge, bits.", metavar="NAMES"
+        ("drop",), "Edits of a plan: drop, halves, repeat, damp, parallel, reorder, bits.", metavar="NAMES"
     )
     source: tuple[str, ...] = option(
         (),

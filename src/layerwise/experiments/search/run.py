@@ -50,7 +50,6 @@ from layerwise.plan.sublayer import SUBLAYERS
 from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT
-from layerwise.search.averaging import foreign, with_averages
 from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, uniform
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
 from layerwise.search.confirm import against_arms, losses_above, winners_curse
@@ -98,7 +97,6 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     corpus = inputs.corpus or config.corpus(config.model)
     stack = config.with_sources(inputs.stack or open_named(config, reporter), reporter)
     moves, budget = check_moves(config.moves), Budget.parse(config.budget)
-    stack = with_averages(stack) if "merge" in moves else stack
     own = _text(config, stack, corpus, reporter, began)
     text = own.data
     parts = divided_text(text, config.seed)
@@ -115,7 +113,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         )
     setting = Setting(config.phase, config.batch, config.context)
     timed = (str(setting),) if config.times else ()
-    others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in foreign(stack))
+    others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in _other_models(stack))
     manifest = provenance(
         stack,
         text,
@@ -225,7 +223,7 @@ def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget |
     if BITS in moves:
         stack.check(uniform(stack.depth, FEWEST_BITS))
     whole = prices.of_plan(Plan.identity(stack.depth), budget.unit)
-    limit, others = budget.limit(whole), foreign(stack)
+    limit, others = budget.limit(whole), _other_models(stack)
     if limit >= whole and set(moves) <= {*CHEAPER, BITS} and not others:
         raise OptionError(
             f"--budget {budget} leaves room for the whole model, which costs {whole:g} {budget.unit}: nothing has to "
@@ -233,6 +231,11 @@ def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget |
         )
     longest = LONGEST_REPEAT if set(moves) & {*CHEAPER, BITS} else stack.depth
     return Space(stack.depth, moves, lambda plan: prices.of_plan(plan, budget.unit), limit, others, longest)
+
+
+def _other_models(stack: Stack) -> tuple[str, ...]:
+    """Return the names of the other models whose layers the stack can run."""
+    return tuple(name for name, source in stack.sources.items() if source.model is not stack.model)
 
 
 def random_plans(space: Space, count: int, seed: int) -> list[Plan]:
@@ -323,7 +326,7 @@ def _confirmed(
 def _checked_times(stack: Stack, setting: Setting, prices: PlanPrices, chosen: Plan, reporter: Reporter) -> list[Score]:
     """The milliseconds of the chosen plan, measured whole, beside what the table says."""
     if any(step.sublayer is not None or step.source is not None for step in chosen.steps()):
-        reporter.log("milliseconds of the chosen plan are predicted: halves, averages and types run no faster here")
+        reporter.log("milliseconds of the chosen plan are predicted: halves and types run no faster here")
         return []
     _, times = measured(stack, setting, [Plan.identity(stack.depth), chosen])
     return checked_latency_rows(times, prices, str(setting))
