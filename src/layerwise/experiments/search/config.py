@@ -93,8 +93,8 @@ class Search(ModelOptions, DurationOptions, Experiment):
             raise OptionError(f"--budget {self.budget}: types of layers save bytes; write bytes=0.7x, or no move bits")
         if others:
             raise OptionError(f"--moves bits goes with {', '.join(BESIDE_BITS)}; leave out {', '.join(others)}")
-        if self.method != "greedy" or self.source:
-            raise OptionError("--moves bits is searched greedily in one model; leave out --method and --source")
+        if self.source:
+            raise OptionError("--moves bits is searched in one model; leave out --source")
 
     @property
     def times(self) -> bool:
