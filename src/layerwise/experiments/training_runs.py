@@ -16,7 +16,6 @@ from layerwise.data.cache_folder import code_digest
 from layerwise.data.demo import python_stdlib
 from layerwise.data.model_location import EMBEDDED
 from layerwise.data.splits import Splits, selecting_on_reported
-from layerwise.data.text.babylm_cleaning import cleaned
 from layerwise.data.text.corpus import BABYLM, Corpus, babylm_split, read_corpus, source_files
 from layerwise.data.text.division import Division, divided, division
 from layerwise.data.text.documents import Document
@@ -155,17 +154,14 @@ def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None =
     splits and all to be trained on.
     """
     if options.text is None and corpus is None:
-        if options.clean:
-            raise DataError("--clean is for the files of BabyLM: give them, --text FOLDER")
         if options.validation is not None or options.test is not None:
             raise DataError("--validation and --test are held out of the training of a text: give it, --text PATH")
         return "standard library", _standard_library(seed)
-    prepared = cleaned if options.clean else lambda text: text
     if corpus is None:
         assert options.text is not None
         corpus = read_corpus(options.text)
-    held_out = (None if path is None else prepared(read_corpus(path)) for path in (options.validation, options.test))
-    parts = division(prepared(corpus), *held_out, seed=seed)
+    held_out = (None if path is None else read_corpus(path) for path in (options.validation, options.test))
+    parts = division(corpus, *held_out, seed=seed)
     _check_one_split(options.text, parts.parts["train"])
     return corpus.name, parts
 
@@ -184,7 +180,6 @@ def text_source(options: CorpusOptions, seed: int, corpus: Corpus | None = None)
     settings = {
         "paths": [None if path is None else str(path.absolute()) for path in paths],
         "seed": seed,
-        "clean": options.clean,
         "versions": [HubText.parse(str(path)).version() for path in paths if path is not None and is_hub_text(path)],
         "program": code_digest(Path(__file__)),
     }

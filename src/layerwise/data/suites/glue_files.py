@@ -6,8 +6,8 @@
     the hub             rte/train-00000-of-00001.parquet and rte/validation-00000-of-00001.parquet, also as
                         train.parquet or train/0000.parquet; of mnli, validation_matched and validation_mismatched
 
-JSON lines may be packed (`.gz`). Labels of published test files are secret (-1 on the hub), so these files are passed
-over. The tab-separated tables of 2018 are not read: the hub has their rows as parquet files.
+JSON lines may be packed (`.gz`). Labels of published test files are secret (-1 on the hub), so these files are
+skipped.
 """
 
 from __future__ import annotations

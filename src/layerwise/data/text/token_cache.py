@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,7 +39,6 @@ Kept = TypeVar("Kept")
 Learn = Callable[[Iterable[str]], PreTrainedTokenizerBase]
 """Learns a tokenizer from the texts of documents."""
 
-_LIBRARIES = ("tokenizers", "ftfy", "sacremoses")
 _TEXT_ROOM = Path(__file__).parent
 
 
@@ -230,11 +229,6 @@ def _key(kind: str, *content: object) -> str:
 @cache
 def _program() -> list[str]:
     """What computes: the code that reads and encodes texts, its libraries, and what Python takes for a letter."""
-    versions = [platform.python_version(), unicodedata.unidata_version]
-    for name in _LIBRARIES:
-        try:
-            versions.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            versions.append(f"no {name}")
+    versions = [platform.python_version(), unicodedata.unidata_version, f"tokenizers {version('tokenizers')}"]
     paths = (_TEXT_ROOM, *(_TEXT_ROOM.parents[1] / name for name in ("bounded.py", "data/splits.py")))
     return [*versions, code_digest(*paths)]

@@ -209,7 +209,7 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
         "MODEL --text FOLDER --tolerance 0.01",
         "RUN --suite pairs,msgs-ours",
     )
-    READS: ClassVar = (Reads(("text", "validation", "test", "clean", "images", "max_length"), "!suite"),)
+    READS: ClassVar = (Reads(("text", "validation", "test", "images", "max_length"), "!suite"),)
 
     model: str = option(
         help="Run with trained models, or the folder of one model.",

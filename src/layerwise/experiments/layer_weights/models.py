@@ -19,7 +19,6 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.model_location import EMBEDDED
 from layerwise.data.splits import Splits, digest, sample
 from layerwise.data.stored_files import CONFIG, read_config
-from layerwise.data.text.babylm_cleaning import cleaned
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import encode
@@ -224,7 +223,7 @@ def _documents(
         raise DataError("a text that the model was not trained on is needed: --text FILE_OR_FOLDER")
     if corpus is None:
         assert config.text is not None
-        corpus = cleaned(read_corpus(config.text)) if config.clean else read_corpus(config.text)
+        corpus = read_corpus(config.text)
     count = len(corpus.documents)
     if count < 2 * FEWEST_UNITS:
         raise DataError(

@@ -138,7 +138,6 @@ class CorpusOptions:
     test: Path | None = option(
         None, "Text that is reported; by default half of --validation, or a share of --text.", metavar="PATH", rare=True
     )
-    clean: bool = option(False, "Clean files of BabyLM, each as its corpus needs (extra: babylm).", rare=True)
 
 
 @dataclass(frozen=True, kw_only=True)
