@@ -108,7 +108,7 @@ def test_a_quorum_of_layers_counts_those_that_are_live(least: int, missing: set[
 
 
 def test_the_sentences() -> None:
-    cost = Expected(0.4, 0.3, 0.6, "fitted")
+    cost = Expected(0.4, 0.3, 0.6, "measured")
     assert Quorum(layers=8).verdict(range(5), range(5, 12), cost) == (
         "5 of 12 layers are live and the quorum is 8 layers; missing: 5-11"
     )

@@ -147,7 +147,7 @@ def test_a_route_leaves_out_what_is_not_worth_its_price(demo: Stack) -> None:
     singles = {frozenset({layer}): (0.0001 if layer == 5 else 1.0, None, None) for layer in range(12)}
     nodes = [Capacity("node-0", 2**40, watts=1.0), Capacity("node-1", 2**40, watts=10.0)]
     settings = SwarmSettings(prices=Prices(latency=0.0, nats=1.0, energy=1.0))
-    with gather(demo, nodes, 2, settings=settings, estimate=LossEstimate.of(singles, 12)) as swarm:
+    with gather(demo, nodes, 2, settings=settings, estimate=LossEstimate(12, singles)) as swarm:
         answer = swarm.generate(IDS, max_new_tokens=8, do_sample=False)
         assert answer.plan == "0-4 6-11"
         assert answer.expected.basis == "measured"

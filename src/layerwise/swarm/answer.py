@@ -9,9 +9,8 @@ from typing import Literal, TypeAlias
 
 from layerwise.errors import SwarmError
 
-Basis: TypeAlias = Literal["complete", "measured", "fitted", "unknown"]
-"""Where an expected cost comes from: nothing is missing, this very set was measured, a model fitted to measured sets
-predicts it, or nobody knows."""
+Basis: TypeAlias = Literal["complete", "measured", "unknown"]
+"""Where an expected cost comes from: nothing is missing, this very set was measured, or nobody knows."""
 
 Finish: TypeAlias = Literal["stop", "length"]
 """Why an answer ends: the model said so or a stop text was reached, or it is as long as was asked for."""

@@ -1,22 +1,15 @@
-"""What missing layers are expected to cost: as measured by a sweep, else as its random sets of missing layers tell.
+"""What missing layers are expected to cost, as measured by a sweep: a set that was not measured is unknown.
 
-A set that the sweep measured costs what was measured, with an interval over documents. Another one costs what a
-regression on all measured sets predicts (see `layerwise.swarm.set_regression`), for the text of the sweep. Beyond
-what was measured nothing is predicted: for more layers than were missing together in random sets, for a layer that was
-never missing, or from too few sets.
-
-    layerwise sweep MODEL --families leave_one_out,random_subsets       sets of up to half of the layers
-    layerwise sweep MODEL --families ...,every_window                   and every run of layers, as nodes hold them
+layerwise sweep MODEL --families leave_one_out,every_window      every layer, and every run of layers, as nodes hold
+                                                                 them
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Self
 
 from scipy.special import stdtrit
 
@@ -26,13 +19,6 @@ from layerwise.results.rows import Score
 from layerwise.results.run import Run
 from layerwise.results.vocabulary import DELTA, EFFECT, FEWEST_UNITS, resampling_unit
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Expected
-from layerwise.swarm.set_regression import SetRegression, fit
-
-FEWEST = 40
-"""Measured sets that a regression needs."""
-
-SCATTERED = 5
-"""Measured sets of one size, other than runs of layers, from which sets of this size are predicted."""
 
 POOLED = "all"
 """The task of the effects over all texts, where there are several."""
@@ -46,44 +32,25 @@ Measured = tuple[float, float | None, float | None]
 class LossEstimate:
     """What sets of missing layers of a model of `depth` layers cost, in nats per token.
 
-    `plans` are the measured plans by their text, those that replace or move layers among them. Sets of more than
-    `largest` layers are not predicted: too few of them, or runs of layers alone, were measured.
+    `plans` are the measured plans by their text, those that replace or move layers among them.
     """
 
     depth: int
     measured: Mapping[Missing, Measured]
-    regression: SetRegression | None
-    largest: int
     plans: Mapping[str, Measured] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, measured: Mapping[Missing, Measured], depth: int) -> Self:
-        """The estimate from measured sets.
-
-        Raises `SwarmError` for a set with layers that the model does not have.
-        """
-        sets = sorted((each for each in measured if each), key=sorted)
-        if beyond := [layer for each in sets for layer in each if not 0 <= layer < depth]:
-            raise SwarmError(f"layer {beyond[0]} was missing in a measured set, but the model has {depth} layers")
-        regression = fit(sets, [measured[each][0] for each in sets], depth) if len(sets) >= FEWEST else None
-        scattered = Counter(len(each) for each in sets if max(each) - min(each) >= len(each))
-        largest = max((size for size, count in scattered.items() if count >= SCATTERED), default=0)
-        return cls(depth, {each: measured[each] for each in sets}, regression, largest)
-
-    @property
-    def seen(self) -> Missing:
-        """The layers that were missing in some measured set."""
-        return frozenset(layer for each in self.measured for layer in each)
+    def __post_init__(self) -> None:
+        """Raise `SwarmError` for a set with layers that the model does not have."""
+        if beyond := [layer for each in self.measured for layer in each if not 0 <= layer < self.depth]:
+            raise SwarmError(
+                f"layer {min(beyond)} was missing in a measured set, but the model has {self.depth} layers"
+            )
 
     def expected(self, missing: Missing) -> Expected:
         """What a set of missing layers is expected to cost."""
         if not missing:
             return COMPLETE
-        if missing in self.measured:
-            return Expected(*self.measured[missing], "measured")
-        if self.regression is None or len(missing) > self.largest or not missing <= self.seen:
-            return UNKNOWN
-        return Expected(*self.regression.interval(missing), "fitted")
+        return Expected(*self.measured[missing], "measured") if missing in self.measured else UNKNOWN
 
     def of_plan(self, plan: str) -> Expected:
         """What a plan costs that was measured as it is; unknown for any other."""
@@ -106,7 +73,7 @@ def estimate_of_run(folder: Path | str) -> LossEstimate:
     if not rows or not identity:
         raise SwarmError(
             f"{folder} holds no effects of plans beside the trained order: resume it until it is complete, or run "
-            "layerwise sweep MODEL --families leave_one_out,random_subsets"
+            "layerwise sweep MODEL --families leave_one_out,every_window"
         )
     tasks = {row.task for row in rows}
     chosen = POOLED if POOLED in tasks else min(tasks)
@@ -114,8 +81,7 @@ def estimate_of_run(folder: Path | str) -> LossEstimate:
     read = sum(chosen in (POOLED, task) for task, _, _ in windows)
     plans = {row.plan or "": _measured(row, read) for row in rows if row.task == chosen}
     sets = {missing_layers(Plan.parse(plan), depth): measured for plan, measured in plans.items()}
-    estimate = LossEstimate.of({each: measured for each, measured in sets.items() if each is not None}, depth)
-    return replace(estimate, plans=plans)
+    return LossEstimate(depth, {each: measured for each, measured in sets.items() if each is not None}, plans)
 
 
 def missing_layers(plan: Plan, depth: int) -> Missing | None:

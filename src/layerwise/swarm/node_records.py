@@ -30,8 +30,8 @@ class NodeRecord:
     more. `heard` is the moment of the last answer, `before` that of the answer before it, and `last` the number of its
     call in the order of sending; `answered` is the greatest such number. `process` is the process that answers under
     the node's name.
-    `answers` and `requests` count what a `ReplicaComparison` has looked at, `strikes` are the last answers in a row
-    that changed the norm of the state as none before, and `served` the last requests that used its answers.
+    `answers` and `requests` count what a `ReplicaComparison` has looked at, and `served` are the last requests that
+    used its answers.
     """
 
     capacity: Capacity
@@ -50,7 +50,6 @@ class NodeRecord:
     failures: int = 0
     answers: int = 0
     requests: int = 0
-    strikes: int = 0
     served: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_SERVED))
     overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
@@ -92,7 +91,7 @@ class NodeRecord:
         self.overhead.append(max(seconds - reply.seconds, 0.0))
         self.per_layer.append(reply.seconds / len(hop.visits))
         if self.process and self.process != reply.process:
-            self.answers = self.strikes = 0
+            self.answers = 0
             self.served.clear()
             if self.state == "quarantined":
                 self.state, self.reason = "suspected", "a new process, which is yet to show that it computes"

@@ -251,8 +251,7 @@ class Router:
 
         Raises `_BeginAgain` where earlier answers of the same node may be wrong, too.
         """
-        why = self.comparison.reason(reply.node, hop, reply, begins=record.index == 0)
-        if why is None:
+        if not self.comparison.chooses(reply.node, begins=record.index == 0):
             return True
         whole = hop
         if not hop.fresh:
@@ -260,7 +259,7 @@ class Router:
             if not session.history_whole or known is None:
                 return True
             whole = replace(hop, given=session.replay(record, hop.visits, [*known, hop.given.state]))
-        wrong = await self.comparison.wrong(reply.node, hop, whole, reply, why)
+        wrong = await self.comparison.wrong(reply.node, hop, whole, reply)
         for node in wrong:
             for other in self.sessions:
                 other.doubt(node)

@@ -1,101 +1,23 @@
-"""Whether a node's answers are believed: which hops are compared, and what a comparison shows.
+"""Which answers of nodes are compared, and what a comparison shows.
 
-    is_compared   which hops of a node are run on a replica as well
-    NormBounds    which hops change the norm of the state as no other does
-    judge         from the answers of several nodes to one hop: who is right
-
-This finds faults: broken memory, wrong weights, a wrong version. A node that lies only where it knows itself
-unwatched is another matter.
-
-Two numbers of a hop are bounded, in their logarithms: the norm of the update beside that of the state that entered,
-|out - in| / |in|, and |out| / |in|. The bounds lie three times the distance of the 5 % and 95 % quantiles beyond them,
-so that an honest hop is outside about never, and a minority of wrong hops does not move them. Zeros and noise are
-outside; another layer's output may well be inside, and is for comparisons to find. A hop outside its bounds proves
-nothing: texts of a new kind may do that. It is a reason to compare it.
+This finds faults: broken memory, wrong weights, a wrong version. A node that returns wrong states only where it knows
+that nobody compares is not found.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections import deque
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import ceil, inf, isfinite, log, nan, sqrt
-from typing import TypeAlias
+from math import ceil, sqrt
 
-import numpy as np
 import torch
 from torch import Tensor
 
-REMEMBERED = 400
-"""Hops of one kind that bounds are learned from: the last ones."""
-
-ENOUGH = 30
-"""Hops of one kind before which there are no bounds."""
-
-EDGES = (0.05, 0.95)
-MARGIN = 3.0
-LEAST_SPREAD = log(1.1)
-"""The least distance of the two quantiles that is assumed: layers whose updates hardly vary have bounds too."""
-
-TINY = 1e-30
-
-
-NormChange: TypeAlias = tuple[float, float]
-"""The logarithms of |out - in| / |in| and of |out| / |in|; minus infinity for an output of zeros, and no number for one
-that has none."""
-
-
-def norm_change(entering: Tensor, leaving: Tensor) -> NormChange:
-    """What a hop makes of the norm of a state."""
-    before, after, update = (float(each.norm()) for each in (entering, leaving, leaving - entering))
-    if not (isfinite(before) and isfinite(after) and isfinite(update)):
-        return nan, nan
-    below = max(before, TINY)
-    return log(max(update / below, TINY)), log(max(after / below, TINY)) if after else -inf
-
-
-@dataclass(slots=True)
-class NormBounds:
-    """The bounds (low, high) of both numbers for the hops of one kind, from the last of them.
-
-    A prompt is a kind of its own, since the first token's state may be thousands of times as long as the others.
-    """
-
-    hops: deque[NormChange] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
-    bounds: tuple[tuple[float, float], ...] = ()
-    until: int = ENOUGH
-
-    def holds(self, change: NormChange) -> bool | None:
-        """Whether a hop lies within the bounds; `None` before these are known.
-
-        A state that is zero, or no number, is outside any bounds.
-        """
-        if not all(map(isfinite, change)):
-            return False
-        if not self.bounds:
-            return None
-        return all(low <= each <= high for each, (low, high) in zip(change, self.bounds, strict=True))
-
-    def learn(self, change: NormChange) -> None:
-        """Add a hop, which should not be under suspicion; the bounds are computed anew whenever a tenth more hops were
-        seen."""
-        self.hops.append(change)
-        self.until -= 1
-        if self.until <= 0:
-            low, high = np.quantile(np.array(self.hops), EDGES, axis=0)
-            margin = MARGIN * np.maximum(high - low, LEAST_SPREAD)
-            self.bounds = tuple(zip((low - margin).tolist(), (high + margin).tolist(), strict=True))
-            self.until = max(1, len(self.hops) // 10)
-
-
 ROUTER = ""
 """The name under which the router's own layers answer: they are right."""
-
-STRIKES = 5
-"""Hops in a row outside the bounds of their norms after which a node with no replica is quarantined."""
 
 
 def tolerance(width: int, visits: int, eps: float) -> float:
@@ -164,13 +86,12 @@ def judge(
     nodes: Sequence[str],
     differences: Sequence[Sequence[float]],
     tolerated: float,
-    outside: Collection[str] = (),
 ) -> Judgement:
     """Who is right about one hop, from the relative differences of each two answers; a node may have answered twice.
 
     In this order: who contradicts itself is wrong; who contradicts the router's own layers is wrong; who contradicts a
-    majority of the nodes is wrong; of two that contradict each other, the one whose norms are `outside` their bounds is
-    wrong. Else the next step is another answer: a third replica's, the router's, or a node's again.
+    majority of the nodes is wrong. Otherwise the next step is another answer: a third replica's, the router's, or a
+    node's again.
     """
     agree = [[difference <= tolerated for difference in row] for row in differences]
     pairs = [(i, j) for i in range(len(nodes)) for j in range(len(nodes)) if i != j]
@@ -183,9 +104,7 @@ def judge(
     else:
         right = max(group_of.values(), key=len, default=frozenset())
         if 2 * len(right) <= len(steady):
-            within = frozenset(steady) - frozenset(outside)
-            agreed = bool(within) and all(within <= group_of[node] for node in within)
-            right = within if agreed and within != frozenset(steady) else frozenset()
+            right = frozenset()
     if not right or (len(steady) == 1 and ROUTER not in steady):  # one node, however often it answers, proves nothing
         return Judgement(frozenset(), frozenset(fickle))
     return Judgement(right - {ROUTER}, frozenset(fickle) | (frozenset(steady) - right))

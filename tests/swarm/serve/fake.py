@@ -28,7 +28,7 @@ from layerwise.swarm.decoding.text_stream import TextStream
 TEXT = "The swarm goes on: αβγ 😀 日本.\n"
 DEPTH = 12
 HELD = (range(6), range(6, 12), (*range(3), *range(6, 9)), (*range(3, 6), *range(9, 12)))
-LOST = Expected(0.31, 0.12, 0.55, "fitted")
+LOST = Expected(0.31, 0.12, 0.55, "measured")
 
 
 def byte_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:

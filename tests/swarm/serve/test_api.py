@@ -58,7 +58,7 @@ def events(text: str) -> list[Any]:
 
 
 NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "basis": "complete"}
-LACKING = {"value": 0.31, "low": 0.12, "high": 0.55, "basis": "fitted"}
+LACKING = {"value": 0.31, "low": 0.12, "high": 0.55, "basis": "measured"}
 
 
 def test_a_completion_is_whole_and_says_what_ran() -> None:

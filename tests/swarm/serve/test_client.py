@@ -50,7 +50,7 @@ def test_a_completion_as_a_stream(client: openai.OpenAI) -> None:
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage is not None
     assert chunks[-1].usage.completion_tokens == len(TEXT.encode())
-    assert chunks[-1].model_extra["layerwise"]["expected_nats"]["basis"] == "fitted"
+    assert chunks[-1].model_extra["layerwise"]["expected_nats"]["basis"] == "measured"
 
 
 def test_a_chat(client: openai.OpenAI) -> None:
