@@ -40,8 +40,8 @@ from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
 from layerwise.measure.stats.agreement import agreement
 from layerwise.measure.weights.deltas import deltas
+from layerwise.measure.weights.effective_rank import weight_structure
 from layerwise.measure.weights.predictability import predictability
-from layerwise.measure.weights.spectra import spectra
 from layerwise.stack import load
 
 
@@ -65,7 +65,7 @@ def main() -> None:
     scores = []
     measures: dict[str, Callable[[], object]] = {
         "proxies": lambda: scores.extend(proxies(stack, reading)),
-        "structure of the weights": partial(spectra, stack),
+        "structure of the weights": partial(weight_structure, stack),
         "structure of the activations": partial(activations, stack, reading),
         "deltas": partial(deltas, stack),
         "predictability": partial(predictability, stack),

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from scipy import stats
 
 from conftest import tiny_llama
-from layerwise.data.batches import batches
 from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
 from layerwise.measure.activations.residual_updates import split
-from layerwise.measure.gradients import taylor
 from layerwise.measure.gradients.proxies import cost_ratio, proxies, survey
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
@@ -24,7 +19,6 @@ from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
-from layerwise.stack.weights import layer_weights
 from measure.activations.test_similarity import cosine, padded, random
 from measure.by_layer import by_layer
 from measure.language.test_loss import ragged_batch
@@ -35,11 +29,6 @@ from rounding import unit
 @cache
 def scores_of_planted() -> list[Score]:
     return proxies(idle_stack(), idle_text())
-
-
-def of_states(metric: str, against: str | None = None) -> dict[Any, Score]:
-    """The rows of each hidden state."""
-    return Rows(scores_of_planted()).where(metric=metric, against=against).along("amount")
 
 
 def test_turns_and_angles_equal_a_loop_over_tokens() -> None:
@@ -66,7 +55,7 @@ def test_padding_is_not_seen() -> None:
 
 def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
     name = IDLE
-    for metric in ("block_influence", "gate_gradient", "gate_sensitivity", "taylor"):
+    for metric in ("block_influence", "gate_gradient", "gate_sensitivity"):
         found = by_layer(scores_of_planted(), metric)
         assert found[name].value == found[name].low == found[name].high == 0.0
         others = [abs(found[layer].value) for layer in range(6) if layer != IDLE]
@@ -79,8 +68,6 @@ def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
     assert abs(angular[2, 2].value - angular[3, 1].value) <= rounding
     gates = by_layer(scores_of_planted(), "gate_gradient")
     assert gates[name, "attn"].value == gates[name, "mlp"].value == 0.0
-    lens = of_states("logit_lens")
-    assert lens[name].value == lens[IDLE + 1].value
 
 
 def outside(scores: list[Score]) -> set[Any]:
@@ -159,57 +146,8 @@ def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> Non
     assert gate.value == pytest.approx(effect, rel=0.1)
 
 
-def test_taylor_is_the_sum_over_weights_whatever_the_batches() -> None:
-    windows = [window for batch in idle_text().batches for window in batch.windows]
-    whole = EvalData("one", "1", idle_text().length, "next_token", batches(windows, 10_000, 0))
-    assert len(whole.batches) == 1 < len(idle_text().batches)
-    left, right = by_layer(scores_of_planted(), "taylor"), by_layer(survey(idle_stack(), whole, None), "taylor")
-    batch = whole.batches[0]
-    loss = torch.nn.functional.cross_entropy(
-        idle_stack().model(**batch.inputs, use_cache=False).logits.flatten(0, 1),
-        batch.targets.flatten(),
-        ignore_index=-100,
-    )
-    for layer, block in enumerate(idle_stack().model.model.layers):
-        weights = list(block.parameters())
-        gradients = torch.autograd.grad(loss, weights, retain_graph=True)
-        expected = sum(float((w.detach() * g).abs().sum()) for w, g in zip(weights, gradients, strict=True))
-        assert right[layer].value == pytest.approx(expected, rel=1e-4)
-        assert left[layer].value == pytest.approx(expected, rel=1e-4)
-    assert left[1].documents == idle_text().documents
-
-
-def test_the_interval_of_taylor_is_that_of_the_jackknife_over_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all weights in the sample: the value again without each group, and Student's quantile."""
-    monkeypatch.setattr(taylor, "SAMPLED", 1_000_000)
-    stack, draw = load(tiny_llama(depth=4)), torch.Generator().manual_seed(0)
-    measured, tokens, weights = taylor.Taylor(stack), np.arange(1.0, 9.0), layer_weights(stack, 2)
-    groups = [{name: torch.randn(own.shape, generator=draw) for name, own in weights.items()} for _ in range(8)]
-    for number, gradient in enumerate(groups):
-        measured.count(number, number + 1)
-        for layer, (name, each) in itertools.product(range(4), gradient.items()):
-            measured.add(number, layer, name, each.clone())
-
-    def value(kept: list[int]) -> float:
-        sums = (sum(groups[at][name].double() for at in kept) * own.double() for name, own in weights.items())
-        return sum(float(each.detach().abs().sum()) for each in sums) / tokens[kept].sum()
-
-    without = np.array([value([other for other in range(8) if other != group]) for group in range(8)])
-    reach = stats.t.ppf(0.975, 7) * np.sqrt(7 * without.var())
-    row, whole = measured.scores(8)[2], value(list(range(8)))
-    assert (row.value, row.low, row.high) == pytest.approx((whole, whole - reach, whole + reach), rel=1e-4)
-
-
-def test_the_lens_ends_at_the_models_own_loss() -> None:
-    lens = of_states("logit_lens")
-    own = sum(row.nll for row in sweep(idle_stack(), [Plan.identity(6)], idle_text())) / idle_text().tokens
-    assert lens[6].value == pytest.approx(own, rel=1e-12)
-    assert lens[6].value < lens[0].value
-    assert of_states("logit_lens", against="uniform")[0].value == pytest.approx(math.log(97))
-
-
 def test_the_random_twin_is_a_null_of_its_own() -> None:
-    for metric in ("block_influence", "angular_distance", "gate_sensitivity", "taylor"):
+    for metric in ("block_influence", "angular_distance", "gate_sensitivity"):
         rows = Rows(scores_of_planted()).where(metric=metric, part=None)
         own, null = (rows.where(against=against) for against in (None, "random_twin"))
         assert [(row.layer, row.amount) for row in null] == [(row.layer, row.amount) for row in own]
@@ -226,7 +164,7 @@ def test_few_windows_have_values_without_intervals() -> None:
     stack: Stack = load(tiny_llama())
     reading = EvalData("ragged", "0", 12, "next_token", (ragged_batch(),))
     found = survey(stack, reading, split(stack, reading))
-    for metric in ("gate_gradient", "gate_sensitivity", "taylor"):
+    for metric in ("gate_gradient", "gate_sensitivity"):
         score = by_layer(found, metric)[0]
         assert score.low is None
         assert score.value != 0.0

@@ -48,7 +48,7 @@ def effect(plan: str) -> float:
 
 def test_the_planted_identity_layer_goes_first_and_costs_nothing() -> None:
     first = dropped(1)
-    for name in ("skip", "block_influence", "angular", "taylor"):
+    for name in ("skip", "block_influence", "angular", "gate_sensitivity"):
         assert first[name].value == first[name].low == first[name].high == 0.0
         assert first[name].p == 1.0
     assert first["deepest_keep_last"].value > 0.05

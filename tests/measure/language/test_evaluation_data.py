@@ -20,7 +20,6 @@ from layerwise.measure.gradients.proxies import survey
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import (
     EvalData,
-    groups,
     minibatches,
     refuse_too_little,
     sample,
@@ -106,8 +105,8 @@ def test_a_masked_language_model_is_told_by_the_tokens_that_it_is_scored_on() ->
         found = tokenize(stack, corpus, tokens=asked)
         losses = [row for row in sweep(stack, [], found) if row.plan == "0-3"]
         assert found.tokens == sum(row.tokens for row in losses)
-        taylor = next(row for row in survey(stack, found, None) if row.metric == "taylor")
-        assert taylor.tokens == found.tokens
+        gate = next(row for row in survey(stack, found, None) if row.metric == "gate_gradient")
+        assert gate.tokens == found.tokens
         assert found.tokens < 0.2 * sum(len(window.ids) for window in found.windows)
     assert 40 < found.tokens <= 60
 
@@ -124,17 +123,6 @@ def test_the_tokens_of_a_beginning_cost_what_they_cost_in_the_whole() -> None:
     assert len(found) == len(shorter.windows) == 8
     assert {window.ids for window in shorter.windows} < {window.ids for window in again.windows}
     assert found == pytest.approx({name: alone[name] for name in found}, rel=1e-5)
-
-
-def test_groups_share_no_document_and_leave_none_out() -> None:
-    whole = reading(*[[20, 20]] * 16, answers=16)
-    parts = groups(whole, 8, 0)
-    owners = [{window.document for window in part.windows} for part in parts]
-    assert len(parts) == 8
-    assert sum(map(len, owners)) == len(set().union(*owners)) == whole.documents
-    assert {len({window.task for window in part.windows}) for part in parts} == {2}
-    few = reading([20, 20])
-    assert groups(few, 8, 0) == (few,)
 
 
 def test_too_little_text_is_refused_with_what_to_give() -> None:

@@ -47,14 +47,14 @@ def test_a_score_agrees_with_itself_and_disagrees_with_its_opposite() -> None:
     scores = [
         *rows("ablation", "skip", VALUES),
         *rows("proxies", "block_influence", 2 * VALUES + 1),
-        *rows("proxies", "taylor", -VALUES),
+        *rows("proxies", "gate_sensitivity", -VALUES),
     ]
     for metric in ("spearman", "kendall"):
         found = table(agreement(scores), metric)
         assert found["block_influence"].value == found["block_influence"].low == 1.0
-        assert found["taylor"].value == found["taylor"].high == -1.0
-        assert found["taylor"].p < 0.001
-        assert found["taylor"].p <= found["taylor"].p_adjusted < 0.002
+        assert found["gate_sensitivity"].value == found["gate_sensitivity"].high == -1.0
+        assert found["gate_sensitivity"].p < 0.001
+        assert found["gate_sensitivity"].p <= found["gate_sensitivity"].p_adjusted < 0.002
         band = found["random_score"]
         assert band.value == 0.0
         assert -band.low == band.high < 1.0
@@ -92,7 +92,7 @@ def test_the_interval_holds_the_correlation_of_the_process() -> None:
         draw = np.random.default_rng([2, study])
         truth = draw.normal(size=30)
         views = (dict(enumerate((truth + draw.normal(size=30)).tolist())) for _ in range(2))
-        pair = _Pair.of("skip", "taylor", dict(zip(("skip", "taylor"), views, strict=True)))
+        pair = _Pair.of("skip", "gate_sensitivity", dict(zip(("skip", "gate_sensitivity"), views, strict=True)))
         low, high = pair.interval("spearman", study)
         covered += low <= 0.483 <= high
     assert covered >= 51  # the correlation of ranks is 0.483 where that of the values is 0.5
@@ -120,16 +120,16 @@ def test_rankings_are_read_from_their_rows() -> None:
 @pytest.mark.parametrize(
     ("others", "value"),
     [
-        pytest.param(rows("proxies", "taylor", VALUES)[7:], 1.0, id="five shared layers"),
-        pytest.param(rows("proxies", "taylor", VALUES)[9:], None, id="three shared layers"),
-        pytest.param(rows("proxies", "taylor", [1.0] * DEPTH), None, id="no variation"),
+        pytest.param(rows("proxies", "gate_sensitivity", VALUES)[7:], 1.0, id="five shared layers"),
+        pytest.param(rows("proxies", "gate_sensitivity", VALUES)[9:], None, id="three shared layers"),
+        pytest.param(rows("proxies", "gate_sensitivity", [1.0] * DEPTH), None, id="no variation"),
     ],
 )
 def test_pairs_are_over_four_shared_layers_that_vary(others: list[Score], value: float | None) -> None:
     found = table(agreement([*rows("ablation", "skip", VALUES), *others]), "spearman")
     assert {name: row.value for name, row in found.items()} == {
         "random_score": 0.0,
-        **({} if value is None else {"taylor": value}),
+        **({} if value is None else {"gate_sensitivity": value}),
     }
 
 

@@ -30,8 +30,8 @@ from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
 from layerwise.measure.stats.float64 import exact, exact_on_cpu, wide
 from layerwise.measure.weights.deltas import deltas
+from layerwise.measure.weights.effective_rank import weight_structure
 from layerwise.measure.weights.predictability import predictability
-from layerwise.measure.weights.spectra import spectra
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
@@ -76,7 +76,7 @@ MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
     "losses": _losses,
     "similarity": lambda stack, reading: figures(similarity_sums(stack, reading.batches).scores()),
     "proxies": lambda stack, reading: figures(proxies(stack, reading)),
-    "spectra": lambda stack, reading: figures(spectra(stack)),
+    "weight structure": lambda stack, reading: figures(weight_structure(stack)),
     "activations": lambda stack, reading: figures(activations(stack, reading)),
     "deltas": lambda stack, reading: figures(deltas(stack)),
     "predictability": lambda stack, reading: figures([*predictability(stack), *predicted_weight_loss(stack, reading)]),

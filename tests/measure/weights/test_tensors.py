@@ -16,8 +16,8 @@ from torch import Tensor
 from layerwise.errors import MeasureError
 from layerwise.measure.cost.memory import LiveBytes
 from layerwise.measure.weights.deltas import delta_rows
+from layerwise.measure.weights.effective_rank import structure_rows
 from layerwise.measure.weights.predictability import predictability_rows
-from layerwise.measure.weights.spectra import spectrum_rows
 from layerwise.measure.weights.tensors import (
     StackTensors,
     Tensors,
@@ -64,14 +64,14 @@ class CountedTensors:
 LAYER = sum(map(math.prod, SHAPES.values()))
 
 
-@pytest.mark.parametrize("rows", [delta_rows, predictability_rows, spectrum_rows])
+@pytest.mark.parametrize("rows", [delta_rows, predictability_rows, structure_rows])
 def test_weight_measures_read_two_layers_at_most(rows: Callable[[Tensors], Iterator[Score]]) -> None:
     tensors = CountedTensors()
     assert len(list(rows(tensors))) > 20
     assert tensors.most <= 2 * LAYER
 
 
-@pytest.mark.parametrize("rows", [delta_rows, spectrum_rows])
+@pytest.mark.parametrize("rows", [delta_rows, structure_rows])
 def test_working_copies_in_double_precision_are_no_larger_than_two_layers(
     rows: Callable[[Tensors], Iterator[Score]],
 ) -> None:

@@ -116,20 +116,20 @@ def recommended(**correlations: tuple[float, float | None, float]) -> str:
 def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> None:
     text = recommended(
         gate_gradient=(-0.15, -0.7, 0.6),
-        taylor=(0.7, 0.2, 0.01),
+        angular=(0.7, 0.2, 0.01),
         gate_sensitivity=(0.74, 0.3, 0.004),
         block_influence=(0.5, 0.1, 0.03),
     )
     assert text.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (Spearman's")
-    assert "also in agreement: taylor 0.700" in text
+    assert "also in agreement: angular 0.700" in text
     # A p of 0.03 is not below 0.05 / 2, which Holm's correction asks of the third of four.
     assert "not beyond chance: block influence 0.500 [0.100, 0.950] and gate gradient −0.150" in text
 
 
-@pytest.mark.parametrize("taylor", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])
-def test_no_proxy_is_recommended_without_evidence(taylor: tuple[float, float | None, float]) -> None:
+@pytest.mark.parametrize("angular", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])
+def test_no_proxy_is_recommended_without_evidence(angular: tuple[float, float | None, float]) -> None:
     """A great correlation without an interval, with one that holds zero, or no greater than chance may give."""
-    assert recommended(taylor=taylor).startswith("No proxy is recommended: none ranks these layers")
+    assert recommended(angular=angular).startswith("No proxy is recommended: none ranks these layers")
     assert recommended() == ""
 
 

@@ -36,8 +36,8 @@ from layerwise.measure.stats import verdicts
 from layerwise.measure.stats.agreement import agreement, rankings
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.weights.deltas import deltas
+from layerwise.measure.weights.effective_rank import weight_structure
 from layerwise.measure.weights.predictability import predictability
-from layerwise.measure.weights.spectra import spectra
 from layerwise.results import Loss, Score
 from layerwise.results.vocabulary import MARGIN, PROBING, PROXIES, RACING, VERDICT
 
@@ -69,7 +69,7 @@ def _structure(context: PartContext, note: Note) -> None:
     """Of the weights and of the activations; either may be had without the other."""
     _note_too_little(context.text, note)
     sides: tuple[Callable[[], list[Score]], ...] = (
-        partial(spectra, context.stack, seed=context.seed),
+        partial(weight_structure, context.stack, seed=context.seed),
         partial(activations, context.stack, context.text, seed=context.seed),
     )
     rows: list[Score] = []

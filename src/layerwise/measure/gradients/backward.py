@@ -7,8 +7,7 @@ the gradient that arrives where it is added:
     d nll / d alpha = sum over tokens of <d nll / d (x + alpha u), u>
 
 So no gate has to be built: a hook on each output reads its gradient as the backward pass comes by, and one pass gives
-the derivatives of all gates, window by window. The gradients of the weights fall out of the same pass; each is handed
-over as it comes, so that they are never all held at once.
+the derivatives of all gates, window by window.
 
 The head is apart: on a large vocabulary its logits need more memory than all layers, so the loss and its gradient at
 the last state are taken in chunks first, and that gradient is then sent down through the layers.
@@ -16,7 +15,7 @@ the last state are taken in chunks first, and that gradient is then sent down th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
@@ -46,9 +45,6 @@ HELD_BY_LAYER = 24
 Gate = tuple[int, Sublayer | None]
 """A layer, and which half of it; none for the whole."""
 
-OnWeight = Callable[[int, str, Tensor], None]
-"""Takes a layer, the name of one of its weights, and the gradient by it of a batch's summed loss."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backward:
@@ -64,12 +60,11 @@ class Backward:
     gates: Mapping[Gate, Tensor]
 
 
-def backward(stack: Stack, batch: AnyBatch, branches: Branches | None, on_weight: OnWeight | None = None) -> Backward:
+def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
     """Run `batch` forward and back through `stack`; call within `differentiable(stack)`.
 
-    Without `branches` the gates are those of whole layers. `on_weight` is called for every weight that the loss depends
-    on, once a batch; the gradient is its own to keep. Raises `MeasureError` for a state or a loss that is not finite,
-    naming the layer and the document.
+    Without `branches` the gates are those of whole layers. Raises `MeasureError` for a state or a loss that is not
+    finite, naming the layer and the document.
     """
     with torch.no_grad():
         captured = captured_batch(stack, batch)
@@ -86,8 +81,7 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None, on_weight
     counted = counted_tokens(batch.inputs, states[0])
     check_finite(states, counted, [window.document for window in batch.windows])
     nll, gradient = loss_gradient(stack, state.detach(), batch)
-    with _handing_over(stack, on_weight) as weights:
-        torch.autograd.backward(state, gradient, inputs=[states[0], *weights])
+    torch.autograd.backward(state, gradient, inputs=[states[0]])
     return Backward(tuple(each.detach() for each in states), nll, gates)
 
 
@@ -118,7 +112,9 @@ def differentiable(stack: Stack) -> Iterator[None]:
     """Within the context the weights of the blocks, and no others, can be differentiated by; restored on exit."""
     refuse_on_disk(stack.model, "differentiate by the weights")
     refuse_quantised(stack.model, "differentiate by the weights")
-    inside = {id(parameter) for named in _parameters(stack) for parameter in named.values()}
+    blocks = block_list(stack.model, stack.path)
+    # Quantized integers cannot be differentiated by.
+    inside = {id(parameter) for block in blocks for parameter in block.parameters() if parameter.is_floating_point()}
     before = [(parameter, parameter.requires_grad) for parameter in stack.model.parameters()]
     try:
         for parameter, _ in before:
@@ -135,40 +131,6 @@ def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
         one = {name: value[:1].to(stack.device) for name, value in batch.inputs.items()}
         state = stack.capture(**one).state
     return some_windows(batch, HELD // (HELD_BY_LAYER * stack.depth * state.numel()))
-
-
-@contextmanager
-def _handing_over(stack: Stack, on_weight: OnWeight | None) -> Iterator[list[Tensor]]:
-    """Within the context the gradient of each of the yielded weights goes to `on_weight`, and none is kept.
-
-    Without `on_weight` there are no weights. A weight that several layers share is handed over for each. What stood in
-    `grad` is there again on exit.
-    """
-    if on_weight is None:
-        yield []
-        return
-    owners: dict[Tensor, list[tuple[int, str]]] = {}
-    for layer, named in enumerate(_parameters(stack)):
-        for name, weight in named.items():
-            owners.setdefault(weight, []).append((layer, name))
-    before = [(weight, weight.grad) for weight in owners]
-
-    def hand_over(parameter: Tensor) -> None:
-        gradient, parameter.grad = parameter.grad, None
-        assert gradient is not None, "torch calls the hook when the gradient is there"
-        for number, (layer, name) in enumerate(owners[parameter]):
-            on_weight(layer, name, gradient.clone() if number else gradient)
-
-    with ExitStack() as hooks:
-        for owned in owners:
-            owned.grad = None
-            handle = owned.register_post_accumulate_grad_hook(hand_over)  # type: ignore[no-untyped-call]
-            hooks.callback(handle.remove)
-        try:
-            yield list(owners)
-        finally:
-            for owned, kept in before:
-                owned.grad = kept
 
 
 @contextmanager
@@ -217,11 +179,3 @@ def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
     rows = max(1, CHUNK // logits)
     for start in range(0, windows, rows):
         yield slice(start, min(start + rows, windows))
-
-
-def _parameters(stack: Stack) -> list[dict[str, torch.nn.Parameter]]:
-    """The parameters of every block that can be differentiated by: quantised integers cannot."""
-    return [
-        {name: parameter for name, parameter in block.named_parameters() if parameter.is_floating_point()}
-        for block in block_list(stack.model, stack.path)
-    ]

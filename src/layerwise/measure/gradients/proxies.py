@@ -4,12 +4,9 @@
     angular_distance   how far a run of layers turns the last token         the same
     gate_gradient      a skip's effect to first order, branches too         `GateGradients`
     gate_sensitivity   the size of that, window by window                   the same
-    taylor             the same, weight by weight                           `measure.gradients.taylor`
-    logit_lens         the loss of every state under the model's own head   `logit_lens`
 
-All but the last come from the same pass (`survey`); the lens needs a head a state and is priced apart. A proxy is worth
-what it agrees with: compare it with the measured skip (`layerwise.measure.stats.agreement`). What a network that has
-learned nothing scores stands beside each, as `<metric>@random_twin`.
+All of them come from the same pass (`survey`). A proxy is as good as its agreement with the measured effect of skipping
+(`layerwise.measure.stats.agreement`). The rows against `random_twin` are the scores of an untrained model.
 """
 
 from __future__ import annotations
@@ -27,30 +24,26 @@ from torch.nn import functional
 
 from layerwise.data.batches import IGNORED, AnyBatch
 from layerwise.data.text.tokens import Window
-from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
-from layerwise.measure.activations.padding import captured_batch, counted_tokens
+from layerwise.measure.activations.padding import counted_tokens
 from layerwise.measure.activations.residual_updates import split
 from layerwise.measure.cost.pass_time import PassClock, in_turns
 from layerwise.measure.gradients.backward import Gate, backward, differentiable, in_parts
-from layerwise.measure.gradients.taylor import GROUPS, Taylor
 from layerwise.measure.interventions.ablation import refuse_shallow
-from layerwise.measure.language.evaluation_data import EvalData, groups
-from layerwise.measure.language.loss import window_losses
+from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats import statistics
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.window_sums import WindowSums
-from layerwise.plan import Plan
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import LOGIT_LENS, NO_EFFECT, PROXIES, RANDOM_TWIN, UNIFORM_GUESS
+from layerwise.results.vocabulary import NO_EFFECT, PROXIES, RANDOM_TWIN
 from layerwise.stack import Stack
 from layerwise.stack.branches import Branches
 from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.weights import random_twin, weights_on_disk
 
-TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity", "taylor"})
-"""The metrics that are also measured on the random twin: the gate gradient has a null of its own, the lens a guess's.
-"""
+TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity"})
+"""The metrics that are also measured on the random twin: the gate gradient has a null of its own."""
 
 
 def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
@@ -61,26 +54,22 @@ def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
     """
     refuse_shallow(stack)
     branches = split(stack, data)
-    scores = survey(stack, data, branches, seed=seed)
-    return [*scores, *logit_lens(stack, data), *_of_the_twin(stack, data, seed)]
+    return [*survey(stack, data, branches, seed=seed), *_of_the_twin(stack, data, seed)]
 
 
 def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
     """The proxies that one forward and one backward pass over `data` give, without nulls of a twin.
 
-    Without `branches` there are gates of whole layers alone. The text is read in groups of documents, so that the error
-    of a sum over all of it can be computed. The model is as before on exit; nothing is added to the
+    Without `branches` there are gates of whole layers alone. The model is as before on exit; nothing is added to the
     `grad` of its parameters.
     """
-    turning, gates, taylor = BlockInfluence(stack.depth), GateGradients(), Taylor(stack)
+    turning, gates = BlockInfluence(stack.depth), GateGradients()
     with evaluating(stack.model), differentiable(stack):
-        for number, group in enumerate(groups(data, GROUPS, 0)):
-            for part in (part for batch in group.batches for part in in_parts(stack, batch)):
-                passed = backward(stack, part, branches, partial(taylor.add, number))
-                turning.add(passed.states, counted_tokens(part.inputs, passed.states[0]), part.windows)
-                gates.add(passed.gates, part.windows)
-                taylor.count(number, sum(window.scored for window in part.windows))
-    return [*turning.scores(), *gates.scores(seed), *taylor.scores(data.documents)]
+        for part in (part for batch in data.batches for part in in_parts(stack, batch)):
+            passed = backward(stack, part, branches)
+            turning.add(passed.states, counted_tokens(part.inputs, passed.states[0]), part.windows)
+            gates.add(passed.gates, part.windows)
+    return [*turning.scores(), *gates.scores(seed)]
 
 
 def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
@@ -127,46 +116,11 @@ def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
         untrained = random_twin(stack, seed)
     except UnsupportedModel:
         return []
-    with weights_on_disk(stack):  # two models and a gradient of every weight would be held at once
+    with weights_on_disk(stack):  # two models would be held at once
         scores = survey(untrained, data, None, seed=seed)
     return [
         replace(score, against=RANDOM_TWIN) for score in scores if score.metric in TWINNED and score.against is None
     ]
-
-
-def logit_lens(stack: Stack, data: EvalData) -> list[Score]:
-    """What the model would say if it stopped after each layer: one row a state (`amount`), with its interval.
-
-    Every hidden state is sent through the model's own last norm and head (nostalgebraist 2020, "interpreting GPT: the
-    logit lens"), and scored as the model itself is, in nats per scored token; state 0 is the embedding. States of early
-    layers are written in another basis than the head reads, so a high loss there does not say that nothing is known yet
-    (Belrose et al. 2023, arXiv 2303.08112, train a translator for each layer). The null, against `uniform`, is the loss
-    of a guess at random, log of the vocabulary. One head a state makes this the dear one of the proxies. Raises
-    `MeasureError` where a loss is not finite, naming state and document.
-    """
-    plan = Plan.identity(stack.depth)
-    sums = WindowSums()
-    with evaluating(stack.model), torch.inference_mode():
-        for batch in data.batches:
-            captured = captured_batch(stack, batch)
-            losses = [window_losses(stack, state, batch) for state in stack.states(plan, captured)]
-            nlls = torch.tensor([[loss.nll for loss in state] for state in losses], dtype=torch.float64)
-            for state, window in (~nlls.isfinite()).nonzero().tolist()[:1]:
-                raise MeasureError(
-                    f"the loss of hidden state {state} is not finite in document {batch.windows[window].document!r}; "
-                    "load the model in float32, or leave that document out"
-                )
-            sums.add(nlls, torch.tensor([loss.tokens for loss in losses[0]]), batch.windows)
-    states = [{"amount": float(state)} for state in range(stack.depth + 1)]
-    return [*sums.scores(PROXIES, LOGIT_LENS, states), *_uniform(stack, data, states)]
-
-
-def _uniform(stack: Stack, data: EvalData, states: Sequence[Mapping[str, Any]]) -> list[Score]:
-    """The loss of guessing at random; nothing where no vocabulary is known."""
-    if data.objective is None:
-        return []
-    guess = math.log(int(stack.text_config.vocab_size))
-    return [Score(PROXIES, LOGIT_LENS, guess, guess, guess, against=UNIFORM_GUESS, **state) for state in states]
 
 
 FLIPS_PER_GATE = 40

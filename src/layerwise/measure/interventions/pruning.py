@@ -3,7 +3,7 @@
 Effects of single layers do not add up, so a ranking is only worth something if the *set* it chooses is: for k = 1, 2,
 ... the k least important layers of every score are dropped together, and the rest is run as a plan.
 
-    skip, taylor, ...     the k least important layers (`layerwise.measure.stats.agreement`); of equals the first ones
+    skip, angular, ...    the k least important layers (`layerwise.measure.stats.agreement`); of equals the first ones
     angular               the k neighbours across which the state turns least (Gromov et al. 2024, arXiv 2403.17887,
                           section 3): one run of layers, as there, since its distance is that of a run
     deepest_keep_last     the k deepest layers but the last: the simple baseline of the same paper

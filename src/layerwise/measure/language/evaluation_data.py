@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 from layerwise.data.batches import AnyBatch, batches, of_like_length, regrouped
 from layerwise.data.text.corpus import Corpus
@@ -163,18 +162,6 @@ def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:
             "a longer text, or shorter windows with --max-length"
         )
     return portion(data, order[::2]), portion(data, order[1::2])
-
-
-def groups(data: EvalData, count: int, seed: int) -> tuple[EvalData, ...]:
-    """`count` parts that share no unit of resampling, in the proportions of the tasks; the whole where units are fewer
-    than `count`.
-    """
-    order = shuffled(pieces(data, FEWEST_UNITS), seed)
-    if len(order) < count:
-        return (data,)
-    # One run of the order after the other: every run of it holds the tasks in nearly their shares.
-    ends = [len(order) * number // count for number in range(count + 1)]
-    return tuple(portion(data, order[start:end]) for start, end in pairwise(ends))
 
 
 def sample(data: EvalData, tokens: int, seed: int) -> EvalData:

@@ -18,8 +18,7 @@ alike here and in the pruning curves:
     random_weights                          the ablation `random`
     block_influence                         the proxy of that name
     angular                                 the angular distance across the one layer
-    gate_sensitivity, gate_gradient,        the proxies of those names
-    taylor
+    gate_sensitivity, gate_gradient         the proxies of those names
     recovery                                the area under the recovery curve, after damage of equal size where there
                                             is one
 """
@@ -88,7 +87,6 @@ _SOURCES = (
     _Source("angular", PROXIES, "angular_distance", amount=1.0),
     _Source("gate_sensitivity", PROXIES, "gate_sensitivity"),
     _Source("gate_gradient", PROXIES, "gate_gradient"),
-    _Source("taylor", PROXIES, "taylor"),
     _Source("recovery", RECOVERY, "area", treatments=_TREATMENTS),
 )
 

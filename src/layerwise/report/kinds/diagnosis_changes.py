@@ -15,7 +15,7 @@ from layerwise.report.kind import Beside, Column, Part, Pivot, Says, Section
 from layerwise.report.kinds.diagnosis_weights import HALVES, joint_costs, of_halves, written
 from layerwise.report.marks import Heat, Lines, Mark, Scatter
 from layerwise.report.marks.lines import area, hover_text, size_axis
-from layerwise.report.show import DIFFERENCE, NATS, NUMBER, Show
+from layerwise.report.show import DIFFERENCE, NUMBER, Show
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.wording import label, listed, null_name
 from layerwise.results import vocabulary as vocab
@@ -36,7 +36,7 @@ RECOVERED = {
 }
 """What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
-RANKED = ("block_influence", "angular", "gate_sensitivity", "gate_gradient", "taylor")
+RANKED = ("block_influence", "angular", "gate_sensitivity", "gate_gradient")
 """The proxies by the names of their rankings."""
 SKIPPED = DIFFERENCE.but(axis="Δ NLL of skipping", reference=None)
 
@@ -353,16 +353,6 @@ PROXIES_SECTION = Section(
                     equal=True,
                     numbered=True,
                     height=340,
-                ),
-                Lines(name="proxies-taylor", nulls=null_name, where={"measure": vocab.PROXIES, "metric": "taylor"}),
-                Lines(
-                    name="proxies-lens",
-                    nulls=null_name,
-                    where={"measure": vocab.PROXIES, "metric": vocab.LOGIT_LENS},
-                    x="amount",
-                    across="hidden state",
-                    at="hidden state {}",
-                    show=NATS.but(axis="NLL (nats per token)"),
                 ),
             )
         ),

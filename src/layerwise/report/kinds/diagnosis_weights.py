@@ -34,9 +34,7 @@ SHARED = {
 }
 OF_WEIGHTS = {
     "norm": "Frobenius norm",
-    "spectral_exponent": "Spectral exponent",
     "effective_rank": "Effective rank",
-    "outlier_ratio": "Outlier ratio",
 }
 OF_STATES = {
     "output_ratio": "What is added, against the state it is added to",

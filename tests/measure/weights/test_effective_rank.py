@@ -1,4 +1,4 @@
-"""Spectra of matrices whose figures are known, and of models beside their random twin."""
+"""Norms and effective ranks of known matrices, and of models compared with their random twin."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from conftest import tiny_llama
 from layerwise import load
 from layerwise.errors import MeasureError
-from layerwise.measure.weights.spectra import hill_exponent, spectra, spectrum
+from layerwise.measure.weights.effective_rank import matrix_structure, weight_structure
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import noise, planted_stack, stack_of_layers
@@ -25,40 +25,19 @@ def row(scores: list[Score], metric: str, layer: int = 0, part: str | None = "w"
 def test_the_effective_rank_counts_equal_directions() -> None:
     matrix = torch.zeros(9, 7, dtype=torch.float64)
     matrix[:3, :3] = 2 * torch.eye(3)
-    found = spectrum(matrix)
+    found = matrix_structure(matrix)
     assert found.effective_rank == pytest.approx(3)
     assert found.norm == pytest.approx(math.sqrt(12))
 
 
 def test_the_effective_rank_weighs_directions_by_their_singular_values() -> None:
-    found = spectrum(torch.diag(torch.tensor([3.0, 1.0], dtype=torch.float64)))
+    found = matrix_structure(torch.diag(torch.tensor([3.0, 1.0], dtype=torch.float64)))
     assert found.effective_rank == pytest.approx(math.exp(-(0.75 * math.log(0.75) + 0.25 * math.log(0.25))))
-
-
-@pytest.mark.parametrize("exponent", [1.5, 2.5, 4.0])
-def test_the_exponent_of_a_power_law_is_found(exponent: float) -> None:
-    # Quantiles of a Pareto density that falls as x ** -exponent.
-    quantiles = (torch.arange(1000, dtype=torch.float64) + 0.5) / 1000
-    assert hill_exponent((1 - quantiles) ** (-1 / (exponent - 1))) == pytest.approx(exponent, rel=0.03)
-
-
-def test_spectra_without_a_tail_have_no_exponent() -> None:
-    assert hill_exponent(torch.ones(8)) is None
-    assert hill_exponent(torch.tensor([0.0, 0.0, 0.0, 1.0])) is None
-    assert hill_exponent(torch.tensor([1.0])) is None
-
-
-def test_outliers_are_counted_against_the_mean_size() -> None:
-    weights = noise(4, 50, 40)
-    weights[2, :3, :2] = 100.0
-    scores = spectra(planted_stack({"w": weights}))
-    assert row(scores, "outlier_ratio", 2).value == 6 / 2000
-    assert row(scores, "outlier_ratio", 1).value <= 1 / 2000
 
 
 def test_all_matrices_of_a_layer_together() -> None:
     weights = {"w": noise(4, 10, 10), "v": noise(4, 10, 20, 1)}
-    scores = spectra(planted_stack(weights))
+    scores = weight_structure(planted_stack(weights))
     total = math.sqrt(sum(float(each[1].double().square().sum()) for each in weights.values()))
     assert row(scores, "norm", 1, None).value == pytest.approx(total)
     ranks = [row(scores, "effective_rank", 1, name).value for name in weights]
@@ -70,7 +49,7 @@ def test_a_model_stands_beside_its_random_twin() -> None:
     with torch.no_grad():
         # One strong direction, as training would leave it.
         model.model.layers[3].mlp.up_proj.weight += 1.0
-    scores = spectra(load(model))
+    scores = weight_structure(load(model))
     for layer in (2, 3):
         null = row(scores, "effective_rank", layer, "mlp.up_proj.weight", "random_twin")
         assert null.low <= null.value <= null.high
@@ -79,11 +58,11 @@ def test_a_model_stands_beside_its_random_twin() -> None:
 
 def test_unlike_layers_and_zero_matrices_are_no_obstacle() -> None:
     layers = [{"w": noise(1, 4 + n, 6, n)[0], "zero": torch.zeros(4, 4)} for n in range(4)]
-    scores = spectra(stack_of_layers(layers))
+    scores = weight_structure(stack_of_layers(layers))
     assert {s.layer for s in scores} == {0, 1, 2, 3}
     assert {s.part for s in scores} == {"w", None}
 
 
 def test_what_has_no_structure_is_refused() -> None:
     with pytest.raises(MeasureError, match="layers of this model have none"):
-        spectra(stack_of_layers([{"gain": torch.ones(4)} for _ in range(4)]))
+        weight_structure(stack_of_layers([{"gain": torch.ones(4)} for _ in range(4)]))
