@@ -13,20 +13,14 @@ from layerwise.models.elc.convert import convert_elc
 from layerwise.models.elc.encoder import ElcModel
 from layerwise.models.elc.heads import (
     ElcForMaskedLM,
-    ElcForMultipleChoice,
-    ElcForQuestionAnswering,
     ElcForSequenceClassification,
-    ElcForTokenClassification,
 )
 
 __all__ = [
     "VARIANTS",
     "ElcConfig",
     "ElcForMaskedLM",
-    "ElcForMultipleChoice",
-    "ElcForQuestionAnswering",
     "ElcForSequenceClassification",
-    "ElcForTokenClassification",
     "ElcModel",
     "convert_elc",
 ]
@@ -36,7 +30,4 @@ register(
     AutoModel=ElcModel,
     AutoModelForMaskedLM=ElcForMaskedLM,
     AutoModelForSequenceClassification=ElcForSequenceClassification,
-    AutoModelForTokenClassification=ElcForTokenClassification,
-    AutoModelForQuestionAnswering=ElcForQuestionAnswering,
-    AutoModelForMultipleChoice=ElcForMultipleChoice,
 )
