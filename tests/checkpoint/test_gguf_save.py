@@ -508,7 +508,7 @@ def test_rows_that_are_no_whole_blocks_are_written_in_f16(tmp_path: Path) -> Non
 COMMANDS: dict[str, tuple[tuple[str, ...], int | str]] = {
     "plan": (("in.gguf", "--plan", "0-2 5 5", "--output", "out.gguf"), 5),
     "a type that changes nothing": (("in.gguf", "--plan", "0-2 Q4_0:5", "--output", "out.gguf"), 4),
-    "RYS": (("in.gguf", "--from", "blocks:2,5", "--output", "out.gguf"), 15),
+    "a plan behind --from": (("in.gguf", "--from", "0-4 2-11", "--output", "out.gguf"), 15),
     "mergekit": (("--from", "merge.yml", "--output", "out.gguf"), 6),
     "card": (("in.gguf", "--plan", "0-2", "--card", "--output", "out.gguf"), 3),
     "a group": (("in.gguf", "--plan", "0 (1|2)", "--output", "out.gguf"), "has a group"),

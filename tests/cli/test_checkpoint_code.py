@@ -84,7 +84,7 @@ IMAGES = ("--images", "images")
 ROBUST = ("train", "robust", "layershuffle", "--model")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "plan": ("plan", "0-3", "--model", "model"),
-    "plan --from": ("plan", "--from", "blocks:1,2", "--model", "model"),
+    "plan --from": ("plan", "--from", "0-1 1-2", "--model", "model"),
     "sweep": ("sweep", "model", *TEXT),
     "diagnose": ("diagnose", "model", *TEXT),
     "time": ("time", "model", "--plan", "0-2"),

@@ -38,11 +38,8 @@ def test_what_has_no_effect_is_a_note(file: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "printed"),
     [
-        (("0-5 3-7", "--depth", "8", "--to", "rys"), "blocks:3,6"),
         (("0-1 Q4_0:2", "3", "--depth", "4", "--to", "tensor-types"), "blk\\.2\\.=q4_0"),
-        (("--from", "blocks:3,6", "--depth", "8", "--to", "text"), "0-5 3-7"),
-        (("--from", "layers:0,1,1", "--to", "text"), "0 1 1"),
-        (("0-1", "1*2", "--to", "rys"), "layers:0,1,1,1"),
+        (("--from", "0 1*2", "--depth", "8", "--to", "text"), "0 1*2"),
     ],
 )
 def test_plans_are_translated(arguments: tuple[str, ...], printed: str) -> None:
@@ -62,7 +59,7 @@ def test_a_file_is_translated_and_back(file: Path) -> None:
 @pytest.mark.numbers
 def test_the_depth_and_the_location_of_a_model_are_read(tmp_path: Path) -> None:
     tiny_llama(5).save_pretrained(tmp_path / "m")
-    assert layerwise("plan", "--from", "blocks:1,3", "--model", tmp_path / "m", "--to", "text").out == "0-2 1-4\n"
+    assert "layer evaluations  4 (as trained: 5)" in layerwise("plan", "0-2 4", "--model", tmp_path / "m").out
     written = layerwise(
         "plan", "a:0-2 b:3", "--model", tmp_path / "m", "--model", tmp_path / "m", "--to", "mergekit"
     ).out
@@ -104,14 +101,15 @@ def test_odd_configurations_are_refused(change: dict[str, object] | str, reason:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (("layers:0,1",), "is a string of RYS: write it behind --from"),
         (("0-3", "--to", "mergekit"), "mergekit's YAML names a model in every slice: name it with --model"),
-        (("0 (1|2)", "--to", "rys"), "stage 2 of the plan, (1|2), runs layers side by side"),
-        (("0-3", "--to", "yaml"), "--to takes one of mergekit, rys, tensor-types, text, not 'yaml'"),
+        (
+            ("0 (1|2)", "--model", "org/a", "--depth", "4", "--to", "mergekit"),
+            "stage 2 of the plan, (1|2), runs layers side by side",
+        ),
+        (("0-3", "--to", "yaml"), "--to takes one of mergekit, tensor-types, text, not 'yaml'"),
         (("0-3", "--from", "0-2"), "a PLAN and --from each say what the plan is"),
         (("--from", "nothing.yml"), "nothing.yml is no file"),
         (("--from", "/"), "/ is no file"),
-        (("--from", "blocks:1,2"), "its depth is needed"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(arguments: tuple[str, ...], reason: str) -> None:

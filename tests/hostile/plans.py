@@ -22,7 +22,6 @@ def _slices(folder: Path) -> None:
 
 PLANS = (
     Case("a plan: 2,000 slices of a file", ("plan", "--from", "merge.yaml"), ("19,998,000 layers", "10,000"), _slices),
-    Case("a plan: RYS in digits of another script", ("plan", "--from", "layers:٣,٤,٥"), ("layers:٣", "commas")),
     _plan("nothing", "", "at least one layer"),
     _plan("a count of nine hundred million", "0*999999999", "at most 5 digits"),
     _plan("a count of 5,000 digits", "0*" + "9" * 5_000, "digits"),

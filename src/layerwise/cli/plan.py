@@ -21,8 +21,8 @@ CELLS = 48
 GAP = 3
 
 MODEL = "Model that it is meant for, whose depth is read without --depth; several are a, b, c, ..."
-FROM = "Read it from a file of mergekit's, from an RYS string such as blocks:30,34, or from a file of either."
-TO = "Print it in another form, and nothing else: mergekit, rys, tensor-types (of llama-quantize) or text."
+FROM = "Read it from a file: mergekit's YAML, or a plan."
+TO = "Print it in another form, and nothing else: mergekit, tensor-types (of llama-quantize) or text."
 
 
 def plan(
@@ -31,7 +31,7 @@ def plan(
     model: Annotated[
         tuple[str, ...], Parameter(metavar="MODEL", help=MODEL, negative=(), n_tokens=1, show_default=False)
     ] = (),
-    source: Annotated[str | None, Parameter(name="--from", metavar="FILE_OR_TEXT", help=FROM)] = None,
+    source: Annotated[str | None, Parameter(name="--from", metavar="FILE", help=FROM)] = None,
     dialect: Annotated[str | None, Parameter(name="--to", metavar="FORM", help=TO)] = None,
 ) -> None:
     """Read a plan: what it does and costs, and its wiring as a picture.
@@ -60,17 +60,12 @@ def plan(
     if source is not None and text:
         raise OptionError("a PLAN and --from each say what the plan is; give one of them")
     # YAML is read by few, and help does not wait for it.
-    from layerwise.experiments.interchange.foreign_plans import (
-        depth_of,
-        read_recipe,
-        read_text,
-        with_models,
-        write_recipe,
-    )
+    from layerwise.experiments.interchange.foreign_plans import depth_of, read_recipe, with_models, write_recipe
+    from layerwise.plan.dialects import MergeRecipe
 
     if depth is None and model:
         depth = min(map(depth_of, model))
-    recipe = read_text(" ".join(text)) if source is None else read_recipe(source, depth)
+    recipe = MergeRecipe(Plan.parse(" ".join(text))) if source is None else read_recipe(source)
     recipe = with_models(recipe, model)
     if depth is not None:
         recipe.plan.check(depth)

@@ -1,4 +1,4 @@
-"""Random plans of whole layers one after another: what mergekit's YAML and the strings of RYS can say."""
+"""Random plans of whole layers one after another: what mergekit's YAML can say."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layerwise.errors import PlanError
-from layerwise.plan.dialects import dialect_of, read_mergekit, write_mergekit
+from layerwise.plan.dialects import read, read_mergekit, write_mergekit
 
 ONE = """\
 merge_method: passthrough
@@ -30,8 +30,7 @@ def added(lines: str) -> str:
 
 
 def test_slices_of_one_model_are_a_plan_without_names() -> None:
-    recipe = read_mergekit(ONE)
-    assert dialect_of(ONE) == "mergekit"
+    recipe = read(ONE)
     assert (str(recipe.plan), dict(recipe.models), recipe.head) == ("0-7 6-11", {None: "org/name"}, None)
     assert (recipe.dtype, recipe.notes) == ("bfloat16", ())
 

@@ -22,10 +22,10 @@ def test_the_stage_that_is_not_sequential_is_named(
     text: str, stage: str, reason: str, instead: str, position: int
 ) -> None:
     with pytest.raises(PlanError) as refused:
-        sequential(text, "an RYS string")
+        sequential(text)
     message = str(refused.value)
     assert message.startswith(f"stage {stage} of the plan, ")
     assert f"{reason}" in message
-    assert "an RYS string says only which layers run one after another" in message
+    assert "mergekit's YAML says only which layers run one after another" in message
     assert instead in message
     assert refused.value.position == position

@@ -10,37 +10,18 @@ from layerwise import gguf
 from layerwise.bounded import Unreadable, decoded, kind_of, named, read_bytes
 from layerwise.data.model_location import is_gguf, location_of
 from layerwise.errors import ModelError, OptionError, PlanError
-from layerwise.plan import Plan
 from layerwise.plan.checks import source_name
-from layerwise.plan.dialects import (
-    DIALECTS,
-    MergeRecipe,
-    dialect_of,
-    read,
-    write_mergekit,
-    write_rys,
-    write_tensor_types,
-)
+from layerwise.plan.dialects import DIALECTS, MergeRecipe, read, write_mergekit, write_tensor_types
 from layerwise.plan.dialects.located import SIZE
-from layerwise.plan.dialects.rys import needs_depth
 
 
-def read_recipe(given: str, depth: int | None = None) -> MergeRecipe:
-    """The plan that `given` leads to, and where its models lie: the content of a file, or the text itself.
+def read_recipe(given: str) -> MergeRecipe:
+    """Return the plan that `given` leads to, and where its models are: the content of a file, or the text itself.
 
-    mergekit's YAML, a string of RYS, or a plan. `depth` is that of the model, which blocks of RYS need. Raises
-    `PlanError`, which begins with the file where there is one.
+    The text is mergekit's YAML or a plan. Raises `PlanError`, which begins with the file where there is one.
     """
     with _of_file(given):
-        return read(_content(given), depth)
-
-
-def check_recipe(given: str) -> None:
-    """Raise `PlanError` unless `given` can be read, as far as that is seen without the depth of the model."""
-    with _of_file(given):
-        text = _content(given)
-        if dialect_of(text) != "rys" or not needs_depth(text):
-            read(text)
+        return read(_content(given))
 
 
 def _content(given: str) -> str:
@@ -48,9 +29,7 @@ def _content(given: str) -> str:
     if kind_of(path) == "file":
         return decoded(read_bytes(path, SIZE))
     if path.suffix in (".yml", ".yaml") or kind_of(path) != "nothing":
-        raise PlanError(
-            f"{named(given)} is no file: give mergekit's YAML, or write blocks:30,34, layers:0,1,2 or a plan"
-        )
+        raise PlanError(f"{named(given)} is no file: give mergekit's YAML, or write a plan")
     return given
 
 
@@ -60,7 +39,7 @@ def _of_file(given: str) -> Iterator[None]:
     try:
         yield
     except Unreadable as fault:
-        raise PlanError(f"{named(given)} {fault}; give mergekit's YAML, a string of RYS or a plan") from None
+        raise PlanError(f"{named(given)} {fault}; give mergekit's YAML or a plan") from None
     except PlanError as refused:
         if kind_of(given) != "file":
             raise
@@ -89,8 +68,6 @@ def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) ->
         raise OptionError(f"--to takes one of {', '.join(DIALECTS)}, not {dialect!r}")
     if dialect == "text":
         return str(recipe.plan)
-    if dialect == "rys":
-        return write_rys(recipe.plan, depth)
     if dialect == "tensor-types":
         return write_tensor_types(recipe.plan, depth)
     if not recipe.models:
@@ -117,13 +94,3 @@ def depth_of(model: str) -> int:
         if type(depth) is int and depth > 0 and not getattr(config, "is_encoder_decoder", False):
             return depth
     raise ModelError(f"the configuration of {named(model)} does not say one number of layers: give it with --depth")
-
-
-def read_text(text: str) -> MergeRecipe:
-    """The plan of a text of the plan language. Raises `PlanError`, which says where to write a text of another form."""
-    try:
-        return MergeRecipe(Plan.parse(text))
-    except PlanError:
-        if dialect_of(text) == "rys":
-            raise PlanError(f"{text.strip()[:60]} is a string of RYS: write it behind --from") from None
-        raise

@@ -75,9 +75,7 @@ class Saving(LoadingOptions, Action):
     plan: str | None = option(
         None, 'Which layers, in which order: "0-3 6-11"; or the run of a search.', metavar="PLAN", empty=True
     )
-    recipe: str | None = option(
-        None, "In place of --plan: mergekit's YAML, an RYS string, or a file of one.", metavar="FILE", flag="--from"
-    )
+    recipe: str | None = option(None, "In place of --plan: a file of mergekit's YAML.", metavar="FILE", flag="--from")
     output: Path = option(metavar="FOLDER")
     arm: str | None = option(None, metavar="NAME", rare=True)
     overwrite: bool = option(False)
@@ -117,15 +115,15 @@ class Saving(LoadingOptions, Action):
         """Raise `PlanError` for a plan that cannot be read, and `OptionError` without a model."""
         bytes_of(self.max_shard_size)
         if (self.plan is None) == (self.recipe is None):
-            raise OptionError("say which layers by --plan PLAN or by --from FILE_OR_TEXT, and by one of them")
+            raise OptionError("say which layers by --plan PLAN or by --from FILE, and by one of them")
         if self.push is not None:
             from layerwise.checkpoint.push import check_repository
 
             check_repository(self.push)
         if self.recipe is not None:
-            from layerwise.experiments.interchange.foreign_plans import check_recipe
+            from layerwise.experiments.interchange.foreign_plans import read_recipe
 
-            check_recipe(self.recipe)
+            read_recipe(self.recipe)
             return
         chosen_plan(self.plan or "")
         if not self.models:

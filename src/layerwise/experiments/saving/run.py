@@ -21,7 +21,7 @@ from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.data.model_location import is_gguf
 from layerwise.errors import CheckpointError, ModelError, OptionError
-from layerwise.experiments.interchange.foreign_plans import depth_of, read_recipe, with_models
+from layerwise.experiments.interchange.foreign_plans import read_recipe, with_models
 from layerwise.experiments.interchange.trained_models import Publication
 from layerwise.experiments.option import given_flag, given_options
 from layerwise.experiments.options.common import Dtype
@@ -30,7 +30,6 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.saving.config import Saving, bytes_of
 from layerwise.plan import Plan
 from layerwise.plan.checks import source_name
-from layerwise.plan.dialects import dialect_of
 from layerwise.plan.dialects.mergekit import split_revision
 from layerwise.plan.quantised import quantised_layers
 from layerwise.results.training_record import TrainingRecord
@@ -231,9 +230,8 @@ def resolved_recipe(
 
     Raises `OptionError` for models, data types and revisions that are given twice, and what `read_recipe` raises.
     """
-    is_rys = dialect_of(given) == "rys"
-    recipe = None if is_rys and not models else read_recipe(given, depth_of(models[0]) if is_rys else None)
-    if recipe is None or not (recipe.models or models):
+    recipe = read_recipe(given)
+    if not (recipe.models or models):
         raise OptionError(f"a model is needed: layerwise save MODEL --from {named(given)} --output FOLDER")
     recipe = with_models(recipe, models)
     for note in recipe.notes:

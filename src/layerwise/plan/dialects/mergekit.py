@@ -317,7 +317,7 @@ def write_mergekit(
       - model: org/name
         layer_range: [6, 12]
     """
-    flat = sequential(plan, _FORM)
+    flat = sequential(plan)
     by_name: Mapping[str | None, str] = {None: models} if isinstance(models, str) else models
     _check_names({step.source for step in flat.steps()} | ({head} if head else set()), by_name)
     if dtype is not None and dtype not in DTYPES:

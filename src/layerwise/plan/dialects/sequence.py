@@ -12,16 +12,18 @@ from layerwise.plan.lowering import Step
 from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
 from layerwise.plan.quantised import refuse_quantised_layers
 
+_FORM = "mergekit's YAML"
 
-def sequential(plan: Plan | str, form: str = "a list of layers") -> Plan:
+
+def sequential(plan: Plan | str) -> Plan:
     """The plan with its repeats and blocks spelled out: one visit of a whole layer after another.
 
-    Raises `PlanError` that names the stage for a plan with groups, gains or halves of layers, which `form` cannot say;
-    nor can it say at which type a layer runs.
+    Raises `PlanError` that names the stage for a plan with groups, gains, halves of layers or quantized layers, which
+    mergekit's YAML cannot express.
 
     >>> sequential("0-2 [3 4]*2 5*2")
     Plan('0-4 3-5 5')
-    >>> sequential("0-2 [3 (4|5)]*2 6", "mergekit's YAML")
+    >>> sequential("0-2 [3 (4|5)]*2 6")
     Traceback (most recent call last):
     layerwise.errors.PlanError: stage 2 of the plan, [3 (4|5)]*2, runs layers side by side, and mergekit's YAML says \
 only which layers run one after another: write its layers in turn, as in 3-5
@@ -29,12 +31,12 @@ only which layers run one after another: write its layers in turn, as in 3-5
           ^
     """
     plan = Plan.parse(plan)
-    refuse_quantised_layers(plan, f"write {form}")
+    refuse_quantised_layers(plan, f"write {_FORM}")
     position = 0
     for number, run in enumerate(runs(plan.stages), start=1):
         reason = next(_obstacles(run[0]), None)
         if reason is not None:
-            _refuse(plan, number, position, run, reason, form)
+            _refuse(plan, number, position, run, reason)
         position += len(write(Plan(run))) + 1
     return Plan(tuple(Visit(step.layer, source=step.source) for step in plan.steps()))
 
@@ -69,12 +71,12 @@ def _obstacles(stage: Stage) -> Iterator[str]:
             yield "runs layers side by side" if len(stage.branches) > 1 else "scales the update of a layer"
 
 
-def _refuse(plan: Plan, number: int, position: int, run: tuple[Stage, ...], reason: str, form: str) -> NoReturn:
+def _refuse(plan: Plan, number: int, position: int, run: tuple[Stage, ...], reason: str) -> NoReturn:
     layers = dict.fromkeys((step.source, step.layer) for step in Plan(run).steps())
     instead = Plan(tuple(Visit(layer, source=source) for source, layer in layers))
     several = "its layers in turn" if len(layers) > 1 else "the whole layer"
     raise PlanError(
-        f"stage {number} of the plan, {Plan(run)}, {reason}, and {form} says only which layers run one after another: "
+        f"stage {number} of the plan, {Plan(run)}, {reason}, and {_FORM} says only which layers run one after another: "
         f"write {several}, as in {instead}",
         text=str(plan),
         position=position,
