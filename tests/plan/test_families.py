@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from laws.symbolic import distinct_evaluations
 from layerwise.errors import PlanError
 from layerwise.plan import FAMILIES, Member, Plan, Reduction, edits, families, family
-from layerwise.plan.kendall import inversions
 
 
 def naive_evaluations(members: tuple[Member, ...]) -> int:
@@ -146,20 +145,9 @@ def test_a_window_that_the_model_does_not_have_is_refused(first: int, last: int)
         families.window(9, first, last)
 
 
-def test_off_centre_windows_stand_at_every_position_as_the_painters_reverse_them() -> None:
-    members = families.off_centre(32)
-    assert {member.affected for member in members} == {8}
-    for start, member in enumerate(members):
-        (reverse,) = (each for each in families.window(32, start, start + 7) if each.strategy == "reverse")
-        assert member.plan == reverse.plan
-    assert len(members) == 25
-
-
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (lambda: families.kendall(6, distances=[11]), "distances 0 to 10, not 11"),
-        (lambda: families.kendall(6, distances=[1.5]), "distances 0 to 10"),  # type: ignore[list-item]
         (lambda: families.painters(6, seeds=[None]), "a seed is"),  # type: ignore[list-item]
         (lambda: families.painters(6, loops=[0]), "a repeat count is"),
     ],
@@ -167,18 +155,6 @@ def test_off_centre_windows_stand_at_every_position_as_the_painters_reverse_them
 def test_a_wrong_choice_within_a_family_is_told_why(make: Callable[[], object], reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         make()
-
-
-def test_kendall_members_are_at_the_distance_they_name() -> None:
-    members = families.kendall(30)
-    most = 29 * 28 // 2
-    assert {inversions(member.plan.order()) for member in members} == {1, *(round(most * k / 8) for k in range(1, 9))}
-    for member in members:
-        assert inversions(member.plan.order()) == member.affected
-        assert member.plan.order()[0] == 0
-        assert sorted(member.plan.order()) == list(range(30))
-    (reversed_whole,) = (member for member in members if member.affected == most)
-    assert str(reversed_whole.plan) == "0 29-1"
 
 
 def test_a_gain_sweep_runs_from_the_mean_to_the_sum() -> None:

@@ -18,7 +18,7 @@ from tools.golden.outputs import stored
 
 TASKS = {"text": 0.6, "copying": 0.9, "sorting": 1.3, "brackets": 1.1, "arithmetic": 2.2}
 HARM = {"skip": 1.0, "middle_repeat": 1.5, "reverse": 0.55, "random": 0.5, "parallel": 0.7, "looped_parallel": 0.35}
-ORDERS = {"reverse", "random", "swap", "kendall"}
+ORDERS = {"reverse", "random", "swap"}
 DOCUMENTS = 48
 HALF_WIDTH = 0.02
 

@@ -11,7 +11,7 @@
     edits           skip, swap, reverse, repeat, parallel, ...: from a plan to a new plan
     samplers        from chance to the plan of one pass: `Shuffle`, `Drop`, `Failout`; `SeededSampler` has its seed;
                     which layers are kept when there must be fewer, and which lie on which node
-    families        from a depth to the plans of one study: `painters` (the published grid), `kendall`, ...
+    families        from a depth to the plans of one study: `painters` (the published grid), ...
     explain         a plan in words
     dialects        plans as other tools write them
     schedule        growth training as a value: which layers learn when

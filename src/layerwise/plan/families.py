@@ -15,10 +15,8 @@ from math import comb
 from layerwise.errors import PlanError, near_matches
 from layerwise.plan import edits
 from layerwise.plan.checks import check_depth, shown
-from layerwise.plan.kendall import draw_order, most_inversions
 from layerwise.plan.painters import (
     PAINTERS_LOOPS,
-    PAINTERS_SEEDS,
     Member,
     painters,
     published_windows,
@@ -32,7 +30,6 @@ from layerwise.plan.sublayer import SUBLAYERS
 __all__ = [
     "FAMILIES",
     "PAINTERS_LOOPS",
-    "PAINTERS_SEEDS",
     "Member",
     "assignments",
     "bits",
@@ -42,11 +39,9 @@ __all__ = [
     "every_window",
     "family",
     "gain_sweep",
-    "kendall",
     "leave_branch_out",
     "leave_one_out",
     "looped",
-    "off_centre",
     "painters",
     "random_subsets",
     "repeat_blocks",
@@ -250,51 +245,6 @@ def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable
     )
 
 
-def off_centre(depth: int) -> tuple[Member, ...]:
-    """A window of a quarter of the layers, and at least 2, run in descending order at every position.
-
-    The published windows are all centred; this asks how much of their effect is where they stand. `affected` is the
-    width. Every strategy on any window is `window`.
-
-    >>> [str(member.plan) for member in off_centre(5)]
-    ['1 0 2-4', '0 2 1 3 4', '0 1 3 2 4', '0-2 4 3']
-    """
-    check_depth(depth, least=3)
-    whole, width = Plan.identity(depth), max(2, depth // 4)
-    return tuple(
-        Member(edits.reverse(whole, start, start + width), "off_centre", "reverse", width)
-        for start in range(depth - width + 1)
-    )
-
-
-def kendall(
-    depth: int, distances: Iterable[int] | None = None, seeds: Iterable[int] = PAINTERS_SEEDS
-) -> tuple[Member, ...]:
-    """Random orders at chosen Kendall-tau distances from the trained one, uniform at each distance.
-
-    The first layer stays, as in the widest window of the Painters, so that their reverse is the far end of
-    this axis and their random orders lie about its middle. `distances` are 1 and the eighths of the greatest
-    by default; `affected` is the distance: the number of pairs of layers that run the other way round. The
-    two distances with one order only, none and all, have one member each.
-
-    >>> for member in kendall(5, distances=[1, 6], seeds=[0, 1]):
-    ...     print(member.affected, member.draw, member.plan)
-    1 0 0 1 3 2 4
-    1 1 0 2 1 3 4
-    6 0 0 4-1
-    """
-    check_depth(depth, least=3)
-    most = most_inversions(depth - 1)
-    eighths = {1, *(round(most * part / 8) for part in range(1, 9))} - {0}
-    chosen = eighths if distances is None else set(distances)
-    draws = tuple(seeds)
-    return tuple(
-        Member(_disordered(depth, distance, seed), "kendall", "kendall", distance, seed)
-        for distance in sorted(chosen)
-        for seed in (draws if 0 < distance < most else draws[:1])
-    )
-
-
 def looped(depth: int, loops: Iterable[int] | None = None) -> tuple[Member, ...]:
     """Looped parallel on every published window of more than one layer, for every count in `loops`: the Painters'
     Figure 10.
@@ -348,8 +298,6 @@ FAMILIES: dict[str, Callable[[int], tuple[Member, ...]]] = {
     "bits": bits,
     "bits_left_out": bits_left_out,
     "bits_noise": bits_noise,
-    "off_centre": off_centre,
-    "kendall": kendall,
     "looped": looped,
     "gain_sweep": gain_sweep,
 }
@@ -378,10 +326,6 @@ def _with_source(depth: int, layers: Iterable[int], name: str) -> Plan:
     """The trained order, in which these layers are of the source `name`."""
     chosen = frozenset(layers)
     return Plan(tuple(Visit(layer, source=name if layer in chosen else None) for layer in range(depth)))
-
-
-def _disordered(depth: int, distance: int, seed: int) -> Plan:
-    return Plan.of([0, *(1 + layer for layer in draw_order(depth - 1, distance, seed))])
 
 
 def assignments(models: Sequence[str], depth: int, draws: int, seed: int, *, own_depth: bool) -> tuple[Plan, ...]:

@@ -25,8 +25,6 @@ Runs = Mapping[str, ReportData]
 """The runs that stand side by side, by the names of their models."""
 ScoreOf = Callable[[str], Score | None]
 
-NOT_OF_LAYERS = frozenset({"kendall"})
-"""Families whose sizes are no numbers of layers."""
 MOST_CURVES = 8
 """More strategies than this are a grid in the report of a run, and no curves."""
 HALF = 50.0
@@ -72,16 +70,14 @@ def own_task(run: ReportData, task: str) -> str:
 
 
 def drawn_families(runs: Runs) -> dict[str, bool]:
-    """The families that any run has a curve of, and whether these are drawn: their sizes are numbers of layers, and
-    their strategies no more than an eye can follow.
-    """
+    """Return the families that any run has a curve of, and whether they have few enough strategies to be drawn."""
     strategies: dict[str, dict[str, None]] = {}
     for run in runs.values():
         curved = curve_families(run)
         for record in run.swept:
             if record.family in curved:
                 strategies.setdefault(record.family, {})[record.strategy] = None
-    return {family: family not in NOT_OF_LAYERS and len(own) <= MOST_CURVES for family, own in strategies.items()}
+    return {family: len(own) <= MOST_CURVES for family, own in strategies.items()}
 
 
 def curves(runs: Runs) -> Iterator[Score]:

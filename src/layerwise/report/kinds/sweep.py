@@ -33,7 +33,6 @@ CURVED: Mapping[str, tuple[str, Show]] = {
 }
 """What curves show: its name and its quantity."""
 SIZES = {
-    "kendall": "pairs of layers the other way round",
     "repeat_blocks": "layers repeated",
     "damped_repeats": "layers repeated",
     "bits": "layers quantised",

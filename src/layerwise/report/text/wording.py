@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from layerwise.plan.quantised import TYPES
 
-NAMES = {"random": "random order", "kendall": "random order at a distance"}
+NAMES = {"random": "random order"}
 
 NATS = "Losses are in nats per token: 0.69 nats more, and the right token is half as likely."
 """What the unit of a loss means, for the paragraph that a page opens with."""
