@@ -30,7 +30,7 @@ MEASURED = (
 """The fields that say what is measured. Names and paths are not among them: the hashes are. A hash comes after
 the fields that it depends on, so that a refusal names what was asked for otherwise."""
 
-_TEXT = "Give the text, the tokenizer, the --max-length, --tokens, --limit and --head-share that it was begun with"
+_TEXT = "Give the text, the tokenizer, the --max-length, --tokens and --limit that it was begun with"
 _WRITE: Mapping[str, str] = {
     "weight_hash": "Give the model that it was begun with",
     "dtype": "Write --dtype {}",

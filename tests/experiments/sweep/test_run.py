@@ -16,7 +16,7 @@ import torch
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.errors import MeasureError, RunError
+from layerwise.errors import MeasureError
 from layerwise.experiments.engines.steps import UnitSession
 from layerwise.experiments.opening import folder_of
 from layerwise.experiments.reporter import Silent
@@ -358,30 +358,6 @@ def test_contrasts_of_claims_are_stored(corpus: Corpus, tmp_path: Path) -> None:
         "permuted",
     }
     assert {score.claim for score in rows} == claims
-
-
-def test_a_share_of_the_head_is_a_run_of_its_own(
-    whole: Path, stack: Stack, corpus: Corpus, tmp_path: Path, calls: Counter[str]
-) -> None:
-    """The layers read every token; the losses are estimates for all of them, paired over the plans."""
-    config = replace(SWEEP, head_share=0.25)
-    measure(stack, corpus, tmp_path / "run", config)
-    layers = calls["layer"]
-    measure(stack, corpus, tmp_path / "exact")
-    assert calls["layer"] == 2 * layers
-    (losses, scores, _), (exact, _, _) = everything(tmp_path / "run"), everything(whole)
-    assert [(row.plan, row.window, row.tokens) for row in losses] == [
-        (row.plan, row.window, row.tokens) for row in exact
-    ]
-    assert [row.nll for row in losses] != [row.nll for row in exact]
-    assert {score.plan for score in scores if score.measure == "effect"} >= PLANS
-    with pytest.raises(RunError, match=r"on texts, not on texts, the head on 0\.25 of the"):
-        Run.resume_or_create(whole, prepared(stack, corpus, config).manifest)
-
-
-def test_all_of_the_head_is_the_run_that_it_was(whole: Path, stack: Stack, corpus: Corpus) -> None:
-    with Run.resume_or_create(whole, prepared(stack, corpus, replace(SWEEP, head_share=1.0)).manifest) as run:
-        assert run.store.losses()
 
 
 def test_a_sweep_that_skips_every_layer_stores_the_contrast_of_the_core(corpus: Corpus, tmp_path: Path) -> None:

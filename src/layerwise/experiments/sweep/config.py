@@ -54,14 +54,6 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, DurationOptions, ClusterOp
         setting=True,
     )
     similarity: bool = option(True, "Compare the hidden states of the layers.", rare=True)
-    head_share: float = option(
-        1.0,
-        "Share of the scored tokens that the head reads; less is faster, with wider intervals.",
-        metavar="SHARE",
-        least=0.01,
-        most=1,
-        setting=True,
-    )
 
     def check(self) -> None:
         """Raise `PlanError` for plans that are none, and `OptionError` for numbers that cannot be read."""

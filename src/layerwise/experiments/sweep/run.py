@@ -66,7 +66,6 @@ from layerwise.measure.interventions.sweep_pieces import piece_function
 from layerwise.measure.language.continuations import continuations, encode_prompt
 from layerwise.measure.language.evaluation_data import WINDOW as TEXT_WINDOW
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
-from layerwise.measure.language.token_sample import token_sample
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.workers import Emit, Plain, Spread
 from layerwise.plan import Member, Plan
@@ -139,11 +138,9 @@ class SweepUnit(Unit[MeasureError | None]):
         return config.batch_tokens or BATCH_TOKENS
 
     def _tokenized(self, corpus: Corpus, tokens: int | None, length: int | None) -> EvalData:
-        config = self.config
-        whole = tokenize(
-            self.stack, corpus, length=length, tokens=tokens, batch_tokens=self.batch_tokens, seed=config.seed
+        return tokenize(
+            self.stack, corpus, length=length, tokens=tokens, batch_tokens=self.batch_tokens, seed=self.config.seed
         )
-        return token_sample(whole, config.head_share, config.seed)
 
     def _works_on(self, text: EvalData, finished: Finished | None = None) -> list[Work]:
         due = cost_estimate(self.stack, self.plans, text, finished)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
-from layerwise.data.text.tokens import Window
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.stack import Stack
 from layerwise.stack.inputs import main_tensor
@@ -26,10 +25,7 @@ CHUNK = 1 << 24
 
 @dataclass(frozen=True, slots=True)
 class WindowLoss:
-    """Summed NLL in nats over the scored tokens of one window, how many they are, and how many were the arg-max.
-
-    Where the head read a sample of them (`layerwise.measure.language.token_sample`) the sums are estimates for all.
-    """
+    """Summed NLL in nats over the scored tokens of one window, how many they are, and how many were the arg-max."""
 
     nll: float
     tokens: int
@@ -40,7 +36,6 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
     """The loss of every window of `batch` when the blocks of `stack` arrive at `state`.
 
     `nll = -sum_t log softmax(logits_t)[target_t]` over the scored tokens of the window; `state` is (batch, seq, width).
-    Of a window that scores n tokens and has targets for m of them, the sums over these count n / m times.
     Non-finite values come back as they are: the caller knows which plan to name.
     """
     if isinstance(batch, LabelledBatch):
@@ -56,15 +51,7 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
     nlls = torch.zeros(count, dtype=torch.float64).index_add_(0, rows.cpu(), exact_on_cpu(nll))
     hits = torch.zeros(count, dtype=torch.int64).index_add_(0, rows.cpu(), hit.long().cpu())
     tokens = torch.bincount(rows.cpu(), minlength=count)
-    return tuple(map(_expanded, batch.windows, nlls.tolist(), tokens.tolist(), hits.tolist()))
-
-
-def _expanded(window: Window, nll: float, tokens: int, hits: int) -> WindowLoss:
-    """The loss of all scored tokens of a window, told from those that have a target."""
-    if not tokens:
-        return WindowLoss(nll, tokens, hits)
-    expansion = window.scored / tokens
-    return WindowLoss(nll * expansion, window.scored, round(hits * expansion))
+    return tuple(map(WindowLoss, nlls.tolist(), tokens.tolist(), hits.tolist()))
 
 
 def _by_label(stack: Stack, state: Tensor, batch: LabelledBatch) -> tuple[WindowLoss, ...]:
