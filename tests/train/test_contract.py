@@ -52,7 +52,6 @@ ONE = (
     "pretraining with dropout",
     "heal lora",
     "heal tail",
-    "draft",
     "layershuffle-position",
     "layershuffle-predict",
     "wiring-softmax",
@@ -225,7 +224,7 @@ def test_killed_without_warning_it_ends_with_the_same_weights(
     ("kind", "kills"),
     [
         pytest.param("heal lora", 2, marks=pytest.mark.slow),
-        *(pytest.param(kind, 20, marks=pytest.mark.nightly) for kind in ("heal full", "heal tail", "growth", "draft")),
+        *(pytest.param(kind, 20, marks=pytest.mark.nightly) for kind in ("heal full", "heal tail", "growth")),
     ],
 )
 def test_killed_at_drawn_writes_of_its_whole_life_it_ends_with_the_same_weights(
@@ -254,11 +253,9 @@ RECOMPUTED = [
     ("layershuffle-predict", True),
     ("wiring-softmax", False),
     ("growth", False),
-    ("draft", True),
     ("layershuffle-position", True),
     ("layershuffle-predict", False),
     ("wiring-softmax", True),
-    ("draft", False),
 ]
 """A reentrant pass learns nothing behind layers that are frozen, as torch warns, and a phase of growth begins so."""
 

@@ -14,7 +14,6 @@ from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Failout, Fixed, Sampler, Shuffle, node_layout
 from layerwise.train import methods
 from layerwise.train.methods import COMPARED, METHODS, READ_BY, Options, recipe
-from layerwise.train.methods.draft import DraftOptions
 from layerwise.train.methods.layer_weights import LayerMixingOptions
 from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
 from layerwise.train.recipe import Recipe, Settings, retrained
@@ -51,7 +50,6 @@ def test_every_method_is_a_frozen_recipe_under_its_own_name(method: str) -> None
         ("layerdrop-scratch", Drop(0.2), Fixed(), "plain"),
         ("layershuffle-layerdrop", Drop(0.2, of=Shuffle()), Shuffle(), "plain"),
         ("failout", Failout(((0, 1, 2), (3, 4, 5), (6, 7, 8), (9, 10, 11)), 0.2), Fixed(), "plain"),
-        ("draft", Fixed(), Fixed(), "draft"),
         ("wiring-softmax", Fixed(), Fixed(), "wiring"),
         ("wiring-identity", Fixed(), Fixed(), "wiring"),
     ],
@@ -79,19 +77,6 @@ def test_wirings_are_as_published_and_not_what_layershuffle_is_compared_with() -
     assert len(COMPARED) == 8
 
 
-def test_a_draft_is_the_first_layer_and_the_last_one_or_what_is_given() -> None:
-    given = recipe("draft", Options(variants=(DraftOptions("0-2 11", 2.0),)), DEPTH)
-    assert given.variant == DraftOptions("0-2 11", 2.0)
-    assert recipe("draft", Options(), DEPTH).variant == DraftOptions("0 11")
-    assert recipe("draft", Options(), 1).variant == DraftOptions("0")
-    with pytest.raises(PlanError, match="12"):
-        recipe("draft", Options(variants=(DraftOptions("0 12"),)), DEPTH)
-    with pytest.raises(PlanError):
-        DraftOptions("0-")
-    with pytest.raises(TrainError, match="write a weight above 0"):
-        DraftOptions("0", 0.0)
-
-
 def test_a_recipe_is_written_with_the_options_of_its_variant_alone() -> None:
     plain, wired = (recipe(name, Options(), DEPTH).to_json() for name in ("layershuffle", "wiring-softmax"))
     assert (plain["variant"], plain["options"]) == ("plain", {})
@@ -107,8 +92,6 @@ GIVEN: dict[str, dict[str, Any]] = {
     "position_dropout": {"variants": (PositionOptions(dropout=0.1),)},
     "prediction_loss": {"variants": (PredictionOptions(total="mean"),)},
     "prediction_token": {"variants": (PredictionOptions(reads="mean"),)},
-    "draft": {"variants": (DraftOptions("0 2"),)},
-    "draft_weight": {"variants": (DraftOptions(weight=2.0),)},
 }
 
 

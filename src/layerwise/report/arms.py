@@ -17,7 +17,6 @@ ARMS: dict[str, int] = {
     "layershuffle-layerdrop": 8,
     "layerdrop": 1,
     "layerdrop-scratch": 7,
-    "draft": 4,
     "ltg": 5,
     "elc": 0,
     "elc-base": 6,

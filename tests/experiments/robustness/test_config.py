@@ -11,7 +11,6 @@ from layerwise.errors import LayerwiseError
 from layerwise.experiments.robustness.config import OTHER_TRAININGS, Robustness, RobustTraining, named_methods
 from layerwise.plan.samplers import Drop, Shuffle
 from layerwise.train.methods import METHODS
-from layerwise.train.methods.draft import DraftOptions
 from layerwise.train.methods.layershuffle import PositionOptions
 from layerwise.train.recipe import Settings
 
@@ -51,12 +50,6 @@ def test_the_position_encoding_has_a_dropout() -> None:
     (recipe,) = (each for each in config.recipes(Settings(), 12) if each.arm == "layershuffle-position")
     assert recipe.variant == PositionOptions(dropout=0.25)
     assert training("layershuffle-position").recipes(Settings(), 12)[1].variant == PositionOptions()
-
-
-def test_a_draft_has_a_plan_and_a_weight_and_other_runs_keep_their_names() -> None:
-    (_, found) = training("draft", draft="0 1 11", draft_weight=2.0).recipes(Settings(), 12)
-    assert found.variant == DraftOptions("0 1 11", 2.0)
-    assert set(training("layerdrop").options(Settings()).to_json()["variants"]) == {"position", "predict"}
 
 
 def test_an_option_replaces_a_setting_of_the_recipe() -> None:
@@ -104,9 +97,6 @@ def test_an_option_replaces_a_setting_of_the_recipe() -> None:
         (("layershuffle",), {"position_dropout": 0.1}, "it is read by layershuffle-position"),
         (("baseline",), {"evals": 3}, "the baseline is validated once, at its end"),
         (("layerdrop",), {"drop_rate": 2.0}, "is a probability from 0"),
-        (("layerdrop",), {"draft": "0 1"}, "--set draft does nothing here: it is read by draft"),
-        (("draft",), {"draft": "0-"}, "0-"),
-        (("draft",), {"draft_weight": -1.0}, "write a weight above 0"),
         (("baseline",), {"gradient_accumulation": 3}, "equal parts"),
     ],
 )

@@ -26,7 +26,6 @@ from layerwise.plan.checks import LAYER_LIMIT
 from layerwise.results.run import is_run
 from layerwise.results.training_record import RETRAINED
 from layerwise.train.methods import METHODS, READ_BY, Options, recipes
-from layerwise.train.methods.draft import DraftOptions
 from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
 from layerwise.train.methods.method import DropSync
 from layerwise.train.recipe import Recipe, Settings
@@ -124,13 +123,6 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         "first", "Token that layershuffle-predict classifies; its published code takes the mean of all.", setting=True
     )
 
-    draft: str | None = option(
-        None, "Plan that learns to draft; by default the first layer and the last one.", metavar="PLAN", setting=True
-    )
-    draft_weight: float = option(
-        1.0, "What the draft's divergence from the whole model counts in the loss.", metavar="X", setting=True
-    )
-
     def check(self) -> None:
         """Raise `TrainError` for methods and settings that no training can have."""
         for name in named_methods(self.methods):
@@ -166,9 +158,6 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
             PositionOptions(table=self.position_table, dropout=float(self.position_dropout)),
             PredictionOptions(self.prediction_loss, self.prediction_token),
         )
-        draft = DraftOptions(self.draft or "", self.draft_weight)
-        if draft != DraftOptions():  # runs of versions without it keep their names
-            variants += (draft,)
         options = Options(
             replace(settings, **given), max_shift=self.max_shift, drop_sync=self.drop_sync, variants=variants
         )

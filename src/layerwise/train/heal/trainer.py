@@ -21,14 +21,17 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers.utils import SAFE_WEIGHTS_NAME
 
+from layerwise.data.batches import IGNORED
 from layerwise.errors import TrainError
+from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.measure.language.lm_head import find_head
 from layerwise.plan import Plan
 from layerwise.stack.executors.state import returned_state
-from layerwise.stack.inputs import evaluating, main_tensor
-from layerwise.train.distillation import CHUNK, LearningFromPredictions, divergence, in_chunks, state_distance
+from layerwise.stack.inputs import accepted, evaluating, main_tensor
+from layerwise.train.distillation import CHUNK, divergence, in_chunks, state_distance
 from layerwise.train.heal.learning import Learning
 from layerwise.train.heal.options import HealingOptions
+from layerwise.train.trainer import PlanTrainer
 
 
 @dataclass(slots=True)
@@ -41,16 +44,17 @@ class HealingPass:
     states: dict[int, Tensor] = field(default_factory=dict)
 
 
-class HealingTrainer(LearningFromPredictions):
+class HealingTrainer(PlanTrainer):
     """A `PlanTrainer` that heals as `options` say. DDP is the parent's; sharding is refused."""
 
     def __init__(self, *, options: HealingOptions, **others: Any) -> None:
         stack = others["stack"]
         self.options = options
-        is_text = getattr(stack.model, "main_input_name", None) == "input_ids"
-        self.head = find_head(stack) if is_text and options.teacher == "self" else None
+        self.learns_text = getattr(stack.model, "main_input_name", None) == "input_ids"
+        self._shifts = self.learns_text and objective_of(stack) == "next_token"
+        self.head = find_head(stack) if self.learns_text and options.teacher == "self" else None
         self.learning = Learning(stack, options)
-        if not is_text:
+        if not self.learns_text:
             others["args"].include_num_input_tokens_seen = "no"
         super().__init__(**others)
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
@@ -79,19 +83,28 @@ class HealingTrainer(LearningFromPredictions):
         if teacher is None:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
         student = self._forward(model, inputs)
-        mask = self.scored(inputs["labels"])
+        mask = self._find_scored(inputs["labels"])
         loss = self._divergence(student, teacher, inputs, mask)
         if self.options.hidden != "none":
             layers = sorted(teacher.states)
             own, other = ([each.states[layer] for layer in layers] for each in (student, teacher))
             near = state_distance(own, other, mask if mask.ndim == 2 else None, self.options.hidden)
             loss = loss + mask.sum().clamp(min=1) * (self.options.hidden_weight * near)
-        return self.mean(loss, mask, num_items_in_batch)
+        if self.model_accepts_loss_kwargs and num_items_in_batch is not None:
+            processes = self.accelerator.num_processes if self.args.average_tokens_across_devices else 1
+            return loss * processes / num_items_in_batch
+        return loss / mask.sum().clamp(min=1)
+
+    def _find_scored(self, labels: Tensor) -> Tensor:
+        """Return where predictions are learned, of the shape of `labels`: (batch, seq), or images (batch,)."""
+        if self._shifts:
+            labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
+        return labels != IGNORED
 
     def _forward(self, model: nn.Module, inputs: Mapping[str, Any]) -> HealingPass:
         """One forward pass of `model`, the stack's own or wrapped, without labels."""
         result = HealingPass(torch.empty(0))
-        given = self.without_labels(inputs)
+        given = {name: value for name, value in accepted(self.stack.model, inputs).items() if name != "labels"}
         if self.head is not None and "logits_to_keep" in inspect.signature(self.stack.model.forward).parameters:
             given["logits_to_keep"] = 1
         with self._noting(result):
