@@ -201,7 +201,7 @@ _FOLDERS = (
     _folder("a folder that is not there", lambda root: None, "there is no folder 'pictures'"),
     _folder("a file", lambda root: (root / "pictures").write_text("a"), "pictures is a file"),
     _folder("an empty folder", lambda root: (root / "pictures").mkdir(), "no subfolders"),
-    _folder("one class", lambda root: pictures(root, ("cat",)), "1 class"),
+    _folder("one class", lambda root: pictures(root, ("cat",)), "at least two classes"),
     _folder("a class without images", lambda root: (pictures(root) / "owl").mkdir(), "owl holds no image"),
     _folder("three images a class", lambda root: pictures(root, count=2), "'cat' has 2 example"),
     _folder("a test and no training", _only_a_test, "holds test/ but no train/"),

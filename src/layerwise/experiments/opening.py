@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import datasets
 import torch
 from torch import nn
 from transformers.utils import logging
@@ -44,7 +45,8 @@ from layerwise.train.training import Base
 
 
 def quiet_transformers() -> None:
-    """Turn off transformers' progress bars and advice: layerwise reports what matters of them itself."""
+    """Turn off the progress bars of transformers and datasets and their advice: layerwise reports what matters."""
+    datasets.disable_progress_bars()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
 

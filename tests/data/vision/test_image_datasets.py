@@ -12,9 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
-from layerwise.data.vision import image_reading, image_sources
-from layerwise.data.vision.image_examples import Pixels
-from layerwise.data.vision.images import read_images
+from layerwise.data.vision import image_reading
+from layerwise.data.vision.images import KeptImages, read_images
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
@@ -61,12 +60,12 @@ def test_a_saved_dataset_is_read_by_the_types_of_its_columns(tmp_path: Path) -> 
     found = read_images(tmp_path / "pets", preprocessing=SMALL)
     assert (found.name, found.classes) == ("pets", ("cat", "dog"))
     assert [len(part) for part in (found.train, found.validation, found.test)] == [18, 2, 6]
-    assert isinstance(found.test, Pixels)
+    assert isinstance(found.test, KeptImages)
     assert sorted(found.test.labels.tolist()) == [0, 0, 0, 1, 1, 1]
     third = SMALL.pixels(Image.open(BytesIO(png(103))))
     assert [
         int(label)
-        for shown, label in zip(found.test.pixels, found.test.labels, strict=True)
+        for shown, label in zip(map(found.test.image, range(6)), found.test.labels, strict=True)
         if torch.equal(shown, third)
     ] == [1]
 
@@ -91,10 +90,10 @@ def test_labels_may_be_words(monkeypatch: pytest.MonkeyPatch) -> None:
     served(monkeypatch, datasets.DatasetDict({"train": words}))
     found = read_images("flowers", preprocessing=SMALL)
     assert found.classes == ("rose", "tulip")
-    assert isinstance(found.train, Pixels)
+    assert isinstance(found.train, KeptImages)
     assert found.train.labels.bincount().tolist() == [8, 8]
     tulip = SMALL.pixels(Image.open(BytesIO(png(0))))
-    index = next(index for index, pixels in enumerate(found.train.pixels) if torch.equal(pixels, tulip))
+    index = next(index for index in range(16) if torch.equal(found.train.image(index), tulip))
     assert found.train.labels[index] == 1
 
 
@@ -158,7 +157,6 @@ def test_a_later_start_reads_no_image_of_a_dataset(
             table(20, seed).to_parquet(tmp_path / "pets" / "train.parquet")
 
     monkeypatch.setenv("LAYERWISE_CACHE", str(tmp_path / "own"))
-    monkeypatch.setattr(image_sources, "SETTLED", 0)
     write(0)
     first = read_images(tmp_path / "pets", preprocessing=SMALL)
     with monkeypatch.context() as patched:

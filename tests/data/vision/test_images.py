@@ -12,8 +12,7 @@ from PIL import Image
 from layerwise.data.splits import Splits
 from layerwise.data.vision import images
 from layerwise.data.vision.digits import digits
-from layerwise.data.vision.image_examples import Pixels
-from layerwise.data.vision.images import DecodedWhenRead, read_images
+from layerwise.data.vision.images import DecodedWhenRead, KeptImages, read_images
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
@@ -46,10 +45,10 @@ def split_folder(tmp_path: Path) -> Path:
     return tmp_path / "pets"
 
 
-def parts(splits: Splits) -> list[Pixels]:
+def parts(splits: Splits) -> list[KeptImages]:
     found = [splits.train, splits.validation, splits.test]
-    assert all(isinstance(part, Pixels) for part in found)
-    return [part for part in found if isinstance(part, Pixels)]
+    assert all(isinstance(part, KeptImages) for part in found)
+    return [part for part in found if isinstance(part, KeptImages)]
 
 
 def test_a_folder_of_classes_is_split_by_class(folder: Path) -> None:
@@ -57,7 +56,7 @@ def test_a_folder_of_classes_is_split_by_class(folder: Path) -> None:
     assert (found.name, found.classes, found.skipped) == ("pets", ("cat", "dog"), ())
     counts = [Counter(part.labels.tolist()) for part in parts(found)]
     assert counts == [{0: 16, 1: 24}, {0: 2, 1: 3}, {0: 2, 1: 3}]
-    shown = {tuple(image.flatten().tolist()) for part in parts(found) for image in part.pixels}
+    shown = {tuple(image.flatten().tolist()) for part in parts(found) for image in map(part.image, range(len(part)))}
     assert len(shown) == 50
 
 
@@ -79,7 +78,7 @@ def test_images_too_many_for_memory_are_decoded_when_read(folder: Path, monkeypa
     kept = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
     monkeypatch.setattr(images, "MOST_PIXELS_KEPT", 50 * SMALL.bytes - 1)
     decoded = read_images(folder, preprocessing=SMALL, augmentation="crop+flip")
-    assert isinstance(kept.train, Pixels)
+    assert isinstance(kept.train, KeptImages)
     assert isinstance(decoded.train, DecodedWhenRead)
     assert decoded.digest == kept.digest
     for one, other in ((kept.train, decoded.train), (kept.validation, decoded.validation)):
@@ -178,6 +177,10 @@ def change(folder: Path, what: str) -> Path:
         case "an empty class":
             (folder / "train" / "fox" / "empty").mkdir(parents=True)
             (folder / "train" / "fox" / ".hidden.png").write_bytes(b"")
+        case "an archive":
+            (folder / "train" / "cat" / "more.ZIP").write_bytes(b"")
+        case "depths":
+            shutil.copytree(folder / "val" / "cat", folder / "train" / "cat" / "more")
         case "few":
             shutil.rmtree(folder / "val")
             draw(folder / "train" / "fox", 1, seed=30)
@@ -191,13 +194,15 @@ def change(folder: Path, what: str) -> Path:
 REFUSED = {
     "gone": "there is no folder .*nowhere",
     "file": "is a file",
-    "flat": "holds 6 images and no subfolders",
-    "one class": "dog is a class that the training images do not have; they have cat",
+    "flat": "cat has no subfolders",
+    "one class": "no image of dog to train on",
     "an empty class": "fox holds no image",
+    "an archive": r"\.zip files: unpack them",
+    "depths": "has no labels: give each of at least two classes",
     "few": r"'fox' has 1 example\(s\), too few to split into 2",
     "no train": "holds test/, val/ but no train/",
     "twice": "val/ and validation/, which mean the same split",
-    "new": "fox is a class that the training images do not have",
+    "new": "no image of fox to train on",
 }
 
 

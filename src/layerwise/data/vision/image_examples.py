@@ -51,26 +51,15 @@ class ImageExamples(Examples):
 
 
 class Pixels(ImageExamples):
-    """Images of an array `pixels`, uint8 of shape (images, channels, height, width), which may lie on the disk.
+    """Images of an array `pixels`, uint8 of shape (images, channels, height, width)."""
 
-    With `rows`, int64 of the shape of `labels`, image i is `pixels[rows[i]]`: several splits are of one array.
-    """
-
-    def __init__(
-        self, pixels: Tensor, labels: Tensor, scaling: Scaling, augmentation: str = "none", rows: Tensor | None = None
-    ) -> None:
+    def __init__(self, pixels: Tensor, labels: Tensor, scaling: Scaling, augmentation: str = "none") -> None:
         super().__init__(labels, scaling, augmentation)
-        self._all = pixels
-        self._rows = torch.arange(len(labels)) if rows is None else rows
-
-    @property
-    def pixels(self) -> Tensor:
-        """A copy of all images, uint8 of shape (images, channels, height, width)."""
-        return self._all[self._rows]
+        self.pixels = pixels
 
     def image(self, index: int) -> Tensor:
         """The bytes of an image, uint8 of shape (channels, height, width)."""
-        return self._all[int(self._rows[index])]
+        return self.pixels[index]
 
 
 class Scaling:

@@ -7,21 +7,17 @@ a fault with a reason, which the reader of a whole set refuses or leaves out.
 
 from __future__ import annotations
 
-import os
 import re
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 from warnings import catch_warnings, simplefilter
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from layerwise.bounded import Unreadable, read_bytes
-from layerwise.data.cache_folder import SETTLED, stamps
 from layerwise.errors import DataError
 
 FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
@@ -50,43 +46,13 @@ SPLIT_NAMES: Mapping[str, str] = MappingProxyType(
 """What folders and datasets call the splits, and what layerwise calls them."""
 
 
-class Version(NamedTuple):
-    """What differs whenever a content does: where it lies, the stamps of its files (`layerwise.data.cache_folder`), and
-    when one of them changed last, in nanoseconds since 1970."""
-
-    name: str
-    stamp: str
-    changed: int
-
-    @classmethod
-    def of(cls, files: Iterable[Path], part: str = "") -> Version | None:
-        """The version of the `part` of some files; `None` where there are none, or one cannot be seen."""
-        try:
-            known = stamps(files)
-        except OSError:
-            return None
-        # A path may hold bytes that are no Unicode, which a database does not take.
-        names = [os.fsencode(path).decode(errors="backslashreplace") for path, *_ in known]
-        if not known:
-            return None
-        changed = max(max(modified, entered) for *_, modified, entered in known)
-        return cls("|".join([*names, part]), str([state for _, *state in known]), changed)
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether a change from now on shows."""
-        return time.time_ns() - self.changed >= SETTLED
-
-
 @dataclass(frozen=True, slots=True)
 class ImageSource:
-    """One image with its label: `name` is its path or row, `read` gives the bytes of its file, and `version` says
-    whether they are those of another time (`None` where that is not known)."""
+    """One image with its label: `name` is its path or row, and `read` returns the bytes of its file."""
 
     name: str
     label: int
     read: Callable[[], bytes]
-    version: Callable[[], Version | None] = lambda: None
 
     def image(self) -> Image.Image:
         """The image, decoded. Raises `DataError` that names it where it cannot be read."""
@@ -98,11 +64,15 @@ class ImageSource:
 
 @dataclass(frozen=True, slots=True)
 class ImageSet:
-    """Listed images under a name: `parts` has "train", and "validation" and "test" where the set brings its own."""
+    """Listed images under a name: `parts` has "train", and "validation" and "test" where the set brings its own.
+
+    `fingerprint` differs whenever the listed files do; None if they may change without it.
+    """
 
     name: str
     classes: tuple[str, ...]
     parts: Mapping[str, tuple[ImageSource, ...]]
+    fingerprint: str | None = None
 
     def __post_init__(self) -> None:
         if len(self.classes) < 2:

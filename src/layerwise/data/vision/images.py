@@ -1,10 +1,9 @@
 """Images: a folder, a dataset of the hub, or the digits, as the splits that a model is trained and judged on.
 
-Every image is read once before anything else happens, so that a damaged file is known by name after minutes and not
-after a night; a later start reads those that have changed. A set of up to `MOST_PIXELS_KEPT` is kept in the cache,
-decoded and resized, a byte a value; larger ones are decoded anew each time, by the workers of the data loader. An image
-that occurs in two splits, byte for byte, stays in the one that reports (or else in the one that selects) and leaves the
-other.
+Every image is read once before anything else happens, so that a damaged file is reported before training starts. Sets
+of up to `MOST_PIXELS_KEPT` are kept in the cache, decoded and resized, one byte per value; larger ones are decoded
+again each time, by the workers of the data loader. An image that occurs in two splits, byte for byte, stays in the one
+that reports (or else in the one that selects) and leaves the other.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from torch import Tensor
 from layerwise.data.splits import SPLITS, Examples, Splits, digest, selecting_on_reported
 from layerwise.data.vision.digits import digits
 from layerwise.data.vision.image_division import ImageDivision, divided
-from layerwise.data.vision.image_examples import ImageExamples, Pixels, check_augmentation
+from layerwise.data.vision.image_examples import ImageExamples, check_augmentation
 from layerwise.data.vision.image_reading import ReadImages, read_all
 from layerwise.data.vision.image_sets import listed_images
 from layerwise.data.vision.image_sources import ImageSet, ImageSource
@@ -69,7 +68,7 @@ def read_images(
     division = divided(listed, seed, select_on).limited(limit, seed).ordered(seed)
     pictures = [picture for part in division.parts.values() for picture in part]
     is_small = len(pictures) * preprocessing.bytes <= MOST_PIXELS_KEPT
-    reading = read_all(pictures, preprocessing if is_small else None, progress)
+    reading = read_all(pictures, preprocessing if is_small else None, listed.fingerprint, progress)
     if reading.faults and unreadable == "refuse":
         raise DataError(_unreadable(reading.faults, len(pictures), listed.name))
     skipped = tuple(picture.name for picture in pictures if picture.name in reading.faults)
@@ -99,6 +98,28 @@ def read_images(
         origin=division.origin,
     )
     return splits if selected_apart else selecting_on_reported(splits)
+
+
+class KeptImages(ImageExamples):
+    """Images that were decoded once: `column` has the bytes of each, and image i is row `rows[i]` of it."""
+
+    def __init__(
+        self,
+        column: Any,
+        rows: Sequence[int],
+        labels: Tensor,
+        preprocessing: Preprocessing,
+        augmentation: str = "none",
+    ) -> None:
+        super().__init__(labels, preprocessing.scaling, augmentation)
+        self._column = column
+        self._rows = rows
+        self._shape = (preprocessing.channels, preprocessing.height, preprocessing.width)
+
+    def image(self, index: int) -> Tensor:
+        """The bytes of an image, uint8 of shape (channels, height, width)."""
+        content = bytearray(self._column[self._rows[index]].as_buffer())
+        return torch.frombuffer(content, dtype=torch.uint8).reshape(self._shape)
 
 
 class DecodedWhenRead(ImageExamples):
@@ -155,11 +176,9 @@ def _examples(
 ) -> Examples:
     if reading.pixels is None:
         return DecodedWhenRead(pictures, preprocessing, augmentation)
-    labels, rows = (
-        torch.tensor(values, dtype=torch.int64)
-        for values in ([each.label for each in pictures], [reading.rows[each.name] for each in pictures])
-    )
-    return Pixels(reading.pixels, labels, preprocessing.scaling, augmentation, rows)
+    labels = torch.tensor([each.label for each in pictures], dtype=torch.int64)
+    rows = [reading.rows[each.name] for each in pictures]
+    return KeptImages(reading.pixels, rows, labels, preprocessing, augmentation)
 
 
 def _unreadable(faults: Mapping[str, str], total: int, name: str) -> str:
