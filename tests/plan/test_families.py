@@ -30,7 +30,6 @@ def naive_evaluations(members: tuple[Member, ...]) -> int:
         ("every_window", 464, 8_990, 4_524),
         ("painters", 225, 6_975, 4_487),
         ("bits", 150, 4_500, 5 * 465 + 29),
-        ("bits_left_out", 31, 930, 495),
     ],
 )
 def test_what_a_family_costs_at_thirty_layers(name: str, plans: int, naive: int, distinct: int) -> None:

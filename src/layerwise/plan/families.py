@@ -33,7 +33,6 @@ __all__ = [
     "Member",
     "assignments",
     "bits",
-    "bits_left_out",
     "bits_noise",
     "damped_repeats",
     "every_window",
@@ -205,25 +204,10 @@ def bits(depth: int, types: Iterable[str] = INTEGER_TYPES) -> tuple[Member, ...]
     """
     check_depth(depth)
     return tuple(
-        Member(_with_source(depth, [layer], str(WeightType(name))), "bits", name, 1)
+        Member(_with_source(depth, layer, str(WeightType(name))), "bits", name, 1)
         for name in types
         for layer in range(depth)
     )
-
-
-def bits_left_out(depth: int, type: str = "Q4_0") -> tuple[Member, ...]:
-    """Quantise all layers, and all but each one: `bits` at the operating point, where the others have few bits too.
-
-    What the bits of a layer are worth there is the loss of the first plan minus that without the layer. `affected` is
-    the number of layers that are quantised.
-
-    >>> [str(member.plan) for member in bits_left_out(4)]
-    ['Q4_0:0-3', '0 Q4_0:1-3', 'Q4_0:0 1 Q4_0:2 Q4_0:3', 'Q4_0:0 Q4_0:1 2 Q4_0:3', 'Q4_0:0-2 3']
-    """
-    check_depth(depth, least=2)
-    name, every = str(WeightType(type)), range(depth)
-    chosen = [list(every), *([layer for layer in every if layer != one] for one in every)]
-    return tuple(Member(_with_source(depth, each, name), "bits_left_out", name, len(each)) for each in chosen)
 
 
 def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable[int] = (0,)) -> tuple[Member, ...]:
@@ -238,7 +222,7 @@ def bits_noise(depth: int, types: Iterable[str] = INTEGER_TYPES, seeds: Iterable
     check_depth(depth)
     draws = tuple(seeds)
     return tuple(
-        Member(_with_source(depth, [layer], str(WeightType(name, seed))), "bits_noise", name, 1, seed)
+        Member(_with_source(depth, layer, str(WeightType(name, seed))), "bits_noise", name, 1, seed)
         for name in types
         for seed in draws
         for layer in range(depth)
@@ -296,7 +280,6 @@ FAMILIES: dict[str, Callable[[int], tuple[Member, ...]]] = {
     "repeat_blocks": repeat_blocks,
     "damped_repeats": damped_repeats,
     "bits": bits,
-    "bits_left_out": bits_left_out,
     "bits_noise": bits_noise,
     "looped": looped,
     "gain_sweep": gain_sweep,
@@ -322,10 +305,9 @@ def family(
     return FAMILIES[name](depth)
 
 
-def _with_source(depth: int, layers: Iterable[int], name: str) -> Plan:
-    """The trained order, in which these layers are of the source `name`."""
-    chosen = frozenset(layers)
-    return Plan(tuple(Visit(layer, source=name if layer in chosen else None) for layer in range(depth)))
+def _with_source(depth: int, layer: int, name: str) -> Plan:
+    """The trained order, in which this layer is of the source `name`."""
+    return Plan(tuple(Visit(each, source=name if each == layer else None) for each in range(depth)))
 
 
 def assignments(models: Sequence[str], depth: int, draws: int, seed: int, *, own_depth: bool) -> tuple[Plan, ...]:

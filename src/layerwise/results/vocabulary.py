@@ -52,8 +52,6 @@ CONTRAST = "contrast"
 RELATIVE, SLOPE, EXCESS, LESS, LOG_RATIO = "relative", "slope", "excess", "less", "log_ratio"
 BITS, STANDS_OUT = "bits", "stands_out"
 """The contrasts of layers at a type (`layerwise.measure.contrasts.bits`)."""
-LAYER_AGREEMENT, SPEARMAN, CORRECTED, RELIABILITY = "layer_agreement", "spearman", "corrected", "reliability"
-"""How alike changes of single layers rank them (`layerwise.measure.contrasts.layer_agreement`)."""
 
 # A diagnosis: rows are of a `layer`; `part` is a half of it, or a type of its weights (empty: all types together)
 

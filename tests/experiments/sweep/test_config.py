@@ -82,7 +82,6 @@ def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
                 "repeat_blocks",
                 "damped_repeats",
                 "bits",
-                "bits_left_out",
                 "bits_noise",
             },
         ),

@@ -16,7 +16,7 @@ from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.plan import Member, Plan, families
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import ALL, BITS, CONTRAST, DELTA, EXCESS, SAME_NORM_RANDOM, STANDS_OUT, WORTH
+from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, SAME_NORM_RANDOM, STANDS_OUT
 from layerwise.stack import load
 from measure.planted_models import own_text, planted
 from tier import by_tier
@@ -26,12 +26,11 @@ TOKENS = 10
 
 
 def members(depth: int, seeds: int = 2) -> tuple[Member, ...]:
-    """The model as trained, and all three families."""
+    """The model as trained, and both families."""
     return (
         Member(Plan.identity(depth), "identity", "identity", 0),
         *families.bits(depth, TYPES),
         *families.bits_noise(depth, TYPES, range(seeds)),
-        *families.bits_left_out(depth),
     )
 
 
@@ -61,7 +60,7 @@ def test_each_contrast_is_the_difference_that_it_says(depth: int, units: int, se
     plan = {(each.family, each.strategy, each.draw): [] for each in members(depth)}  # type: ignore[var-annotated]
     for each in members(depth):
         plan[each.family, each.strategy, each.draw].append(str(each.plan))
-    whole, every = mean[str(Plan.identity(depth))], mean[plan["bits_left_out", "Q4_0", None][0]]
+    whole = mean[str(Plan.identity(depth))]
     for kind in TYPES:
         cost = [mean[each] - whole for each in plan["bits", kind, None]]
         noise = np.mean([[mean[each] for each in plan["bits_noise", kind, draw]] for draw in range(2)], axis=0)
@@ -75,13 +74,6 @@ def test_each_contrast_is_the_difference_that_it_says(depth: int, units: int, se
                 over = own.one(metric=metric, layer=None)
                 assert over is not None
                 assert over.value == pytest.approx(np.mean(values), abs=1e-9)
-    worth = [every - mean[each] for each in plan["bits_left_out", "Q4_0", None][1:]]
-    for metric, values, against in ((WORTH, worth, None), (STANDS_OUT, _apart(worth), WORTH)):
-        own = rows.where(metric=metric, condition="Q4_0", against=against)
-        assert [row.value for row in own] == pytest.approx(values, abs=1e-9)
-    together = rows.one(metric=WORTH, against=ALL)
-    assert together is not None
-    assert together.value == pytest.approx(every - whole, abs=1e-9)
     assert {(row.measure, row.claim) for row in rows} == {(CONTRAST, BITS)}
     assert all((row.low is None) == (units < FEWEST_UNITS) for row in rows)
 
@@ -93,7 +85,7 @@ def _apart(values: list[float]) -> list[float]:
 
 def test_what_was_not_measured_has_no_row() -> None:
     depth, nll = 3, drawn(3, 9, 0)
-    for family, left in (("bits", {WORTH}), ("bits_noise", {DELTA, WORTH}), ("bits_left_out", {DELTA, EXCESS})):
+    for family, left in (("bits", set()), ("bits_noise", {DELTA})):
         without = {str(each.plan) for each in members(depth) if each.family == family}
         records = [record for record in plan_records(members(depth)) if record.plan not in without]
         kept = losses({plan: values for plan, values in nll.items() if plan not in without})
@@ -114,8 +106,8 @@ LAYERS, UNITS, SPREAD = 30, 40, 0.02
 """A model like SmolLM2 under 10,000 tokens: what a layer costs differs by so many nats from text to text."""
 
 
-def named(seed: int, fragile: float, layer: int) -> set[tuple[str, int]]:
-    """The layers that are shown to need more than the mean of the others, with what of theirs is: alone or together."""
+def named(seed: int, fragile: float, layer: int) -> set[int]:
+    """The layers that are shown to need more than the mean of the others."""
     chance = np.random.default_rng(seed)
     base, costs = 3 + chance.normal(0, 0.5, UNITS), np.full(LAYERS, 0.004)
     costs[layer] += fragile
@@ -124,12 +116,8 @@ def named(seed: int, fragile: float, layer: int) -> set[tuple[str, int]]:
     nll = {str(own[0].plan): base}
     for each, cost in zip(own[1 : LAYERS + 1], alone, strict=True):
         nll[str(each.plan)] = base + cost
-    every, *left_out = own[-LAYERS - 1 :]
-    nll[str(every.plan)] = base + alone.sum(axis=0)
-    for each, cost in zip(left_out, alone, strict=True):
-        nll[str(each.plan)] = nll[str(every.plan)] - cost
     rows = Rows(bits_contrasts(losses(nll), plan_records(own), LAYERS)).where(metric=STANDS_OUT)
-    return {(str(row.against), int(row.layer or 0)) for row in rows if _shown(row)}
+    return {int(row.layer or 0) for row in rows if _shown(row)}
 
 
 def _shown(row: Score) -> bool:
@@ -139,19 +127,17 @@ def _shown(row: Score) -> bool:
 def test_a_layer_is_named_among_however_many_layers_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """The flips grow with what is compared, so that the smallest p survives the correction."""
     monkeypatch.setattr("layerwise.measure.contrasts.bits.FLIPS", 1)
-    assert (DELTA, 7) in named(0, 0.05, 7)
+    assert 7 in named(0, 0.05, 7)
 
 
 @pytest.mark.simulated
 def test_a_fragile_layer_is_named_and_no_layer_where_all_are_alike() -> None:
-    """In at least 95 of 100, alone and where all others have few bits too."""
+    """In at least 95 of 100."""
     count = by_tier(fast=3, nightly=100)
     found = [named(seed, 0.02, seed % LAYERS) for seed in range(count)]
-    assert sum((DELTA, seed % LAYERS) in own for seed, own in enumerate(found)) >= 0.95 * count
-    assert sum((WORTH, seed % LAYERS) in own for seed, own in enumerate(found)) >= 0.95 * count
-    alike = [{against for against, _ in named(1_000 + seed, 0.0, 0)} for seed in range(count)]
-    for against in (DELTA, WORTH):
-        assert sum(against not in own for own in alike) >= 0.95 * count
+    assert sum(seed % LAYERS in own for seed, own in enumerate(found)) >= 0.95 * count
+    alike = [named(1_000 + seed, 0.0, 0) for seed in range(count)]
+    assert sum(not own for own in alike) >= 0.95 * count
 
 
 def with_fragile(layer: int, seed: int) -> Rows:

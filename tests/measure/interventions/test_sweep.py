@@ -58,8 +58,6 @@ def test_rows_equal_one_plan_at_a_time(wanted: list[Plan]) -> None:
         ("leave_one_out", 7, 15 + 6),
         # Each layer at each of five types: that layer and those behind it. What stands before it is the identity's.
         ("bits", 31, 5 * 21 + 6),
-        # All at one type is a way of its own, on which all branch off that leave one out; the first is the identity's.
-        ("bits_left_out", 8, 6 + 21 + 6 - 1),
     ],
 )
 def test_layer_evaluations_equal_the_bound_exactly(name: str, heads: int, evaluations: int) -> None:

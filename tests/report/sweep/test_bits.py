@@ -24,7 +24,7 @@ QUESTION = "Which layer needs its bits most?"
 @cache
 def contrasts(fragile: float) -> tuple[Score, ...]:
     """Layers that cost .01 nats at Q4_0 alone and nothing elsewhere; one costs more; noise costs .02."""
-    records = synthetic.plan_records(DEPTH, ("bits", "bits_noise", "bits_left_out"))
+    records = synthetic.plan_records(DEPTH, ("bits", "bits_noise"))
     chance, rows = np.random.default_rng(0), []
     for text in dict.fromkeys([str(Plan.identity(DEPTH)), *(record.plan for record in records)]):
         own = dict(quantised_layers(Plan.parse(text)))
@@ -38,7 +38,7 @@ def contrasts(fragile: float) -> tuple[Score, ...]:
 
 
 def run(fragile: float = 0.05, without: tuple[str, ...] = ()) -> ReportData:
-    own = synthetic.run(DEPTH, ("bits", "bits_noise", "bits_left_out"))
+    own = synthetic.run(DEPTH, ("bits", "bits_noise"))
     kept = tuple(row for row in contrasts(fragile) if row.metric not in without)
     return replace(own, scores=(*own.scores, *kept))
 
@@ -57,15 +57,12 @@ def test_the_fragile_layer_is_named_with_its_cost_and_what_noise_explains() -> N
     assert "no layer is shown to need more than the mean of the others." in text
     assert "Beyond noise of the same norm the error costs " in text
     assert "at Q4_1" not in text.partition("Beyond noise")[2]
-    assert "All 6 layers at Q4_0 cost " in text
-    assert f"there the bits of {FRAGILE} are shown to be worth more" in text
 
 
 def test_no_layer_is_named_where_all_are_alike() -> None:
     state, text = answer(run(0.0))
     assert state == "unresolved"
     assert "needs most" not in text
-    assert "there those of no layer are shown to be worth more" in text
 
 
 def test_a_run_without_noise_says_nothing_of_it_and_one_without_bits_asks_nothing() -> None:

@@ -46,7 +46,6 @@ from layerwise.measure.activations.plan_states import (
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
-from layerwise.measure.contrasts.layer_agreement import layer_agreement
 from layerwise.measure.contrasts.layers import core_of_sweep
 from layerwise.measure.contrasts.painters import CONTRASTED, painters_contrasts
 from layerwise.measure.interventions.sweep import (
@@ -269,7 +268,6 @@ class SweepUnit(Unit[MeasureError | None]):
             if CONTRASTED.intersection(self.config.families):
                 _store_contrasts(run, painters_contrasts(losses, records, self.stack.depth, seed=seed))
             _store_contrasts(run, bits_contrasts(losses, records, self.stack.depth, seed=seed))
-            _store_contrasts(run, layer_agreement(losses, records, self.stack.depth, seed=seed))
             _store_contrasts(run, core_of_sweep(losses, self.stack.depth, seed=seed))
             run.store.replace_scores(EFFECT, scores)
         return failures

@@ -9,15 +9,14 @@ from layerwise.report.data import ReportData
 from layerwise.report.finding import Finding, settled
 from layerwise.report.show import SIGNED
 from layerwise.report.text.number_format import is_resolved
-from layerwise.report.text.wording import counted, listed
+from layerwise.report.text.wording import listed
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, STANDS_OUT, WORTH
+from layerwise.results.vocabulary import BITS, CONTRAST, DELTA, EXCESS, STANDS_OUT
 
 QUANTITIES = {
     DELTA: "quantised alone",
     EXCESS: "beyond noise of the same norm",
-    WORTH: "its bits, all others quantised",
 }
 """What is drawn of each layer, in words."""
 
@@ -41,7 +40,7 @@ def bits_finding(data: ReportData) -> Finding | None:
     if not sentences:
         return None
     apart = _named(data, of_bits(data).where(metric=STANDS_OUT))
-    answer = " ".join([*sentences, *_beyond_noise(data), *_together(data)])
+    answer = " ".join([*sentences, *_beyond_noise(data)])
     return Finding("Which layer needs its bits most?", answer, settled(bool(apart)))
 
 
@@ -72,14 +71,3 @@ def _beyond_noise(data: ReportData) -> Iterator[str]:
     if rows:
         spans = listed([f"{SIGNED.text(row)} at {row.condition}" for row in rows])
         yield f"Beyond noise of the same norm the error costs {spans}."
-
-
-def _together(data: ReportData) -> Iterator[str]:
-    for row in of_bits(data).where(metric=WORTH, layer=None):
-        layers = counted(len(of_bits(data).where(metric=WORTH, condition=row.condition, layer=PRESENT)), "layer")
-        apart = _named(data, of_bits(data).where(metric=STANDS_OUT, condition=row.condition, against=WORTH))
-        best = f" the bits of {listed([str(each.layer) for each in apart])}" if apart else " those of no layer"
-        yield (
-            f"All {layers} at {row.condition} cost {SIGNED.text(row)}; there{best} are shown to be worth more than the"
-            " mean of the others."
-        )

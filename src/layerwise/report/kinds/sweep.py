@@ -16,7 +16,7 @@ from layerwise.report.derived.zones import plan_zones
 from layerwise.report.figures.palette import series_slots
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
 from layerwise.report.kinds.sweep_findings import findings
-from layerwise.report.kinds.sweep_layers import AGREEMENT, BITS
+from layerwise.report.kinds.sweep_layers import BITS
 from layerwise.report.marks import Bars, Dots, Heat, Lines, Scatter, Slots, Style
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
 from layerwise.report.text.number_format import probability, tidy, verdict
@@ -36,7 +36,6 @@ SIZES = {
     "repeat_blocks": "layers repeated",
     "damped_repeats": "layers repeated",
     "bits": "layers quantised",
-    "bits_left_out": "layers quantised",
     "bits_noise": "layers with noise",
 }
 """What the families count that count no affected layers."""
@@ -371,7 +370,6 @@ SWEEP = Kind(
         Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),
         Section(anchor="curves", needs=lambda data: any(_families(data)) and _has_effects(data), parts=_curves),
         Section(anchor="layers", needs=lambda data: bool(changed(data)), parts=_layers),
-        AGREEMENT,
         BITS,
         Section(
             anchor=vocab.BENCHMARK,

@@ -28,7 +28,6 @@ from layerwise.report.claims.painters import FASTER, fragility
 from layerwise.report.data import ReportData
 from layerwise.report.derived.bits import bits_finding
 from layerwise.report.derived.curves import at_half, order_strategy, single
-from layerwise.report.derived.layer_agreement import agreement_finding
 from layerwise.report.derived.power import WANTED, needed_in_words
 from layerwise.report.derived.swept import ABSENCE, by_window, over_windows, ranked
 from layerwise.report.derived.zones import Runs, matrix, trained_zones
@@ -122,7 +121,6 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
     answers = (
         _layers(data),
         bits_finding(data),
-        agreement_finding(data),
         _ranking(data, rows, losses),
         _order_by_task(data, rows, order),
         _order_or_absence(data, rows, order, losses),
