@@ -16,12 +16,10 @@ file system's clock, so files that were changed a moment before they were read h
 from __future__ import annotations
 
 import os
-import secrets
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from hashlib import file_digest, sha256
+from hashlib import sha256
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -80,21 +78,6 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
         lock.release()
 
 
-@contextmanager
-def replaced(path: Path) -> Iterator[Path]:
-    """A draft beside `path`, a file or a folder, that takes its name when it is complete, and is gone if not."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}")
-    try:
-        yield draft
-        if draft.is_file():
-            with draft.open("rb") as file:
-                os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        shutil.rmtree(draft) if draft.is_dir() else draft.unlink(missing_ok=True)
-
-
 def stamp(path: Path) -> Stamp:
     """The stamp of a file. Raises `OSError` where there is none."""
     state = path.stat()
@@ -110,12 +93,6 @@ def settled(known: Iterable[Stamp]) -> bool:
     """Whether any later change of the files will be seen: none was changed within the last moments."""
     now = time.time_ns()
     return all(max(changed, entered) < now - SETTLED for *_, changed, entered in known)
-
-
-def content_digest(path: Path) -> str:
-    """SHA-256 of what a file holds."""
-    with path.open("rb") as file:
-        return file_digest(file, "sha256").hexdigest()
 
 
 def code_digest(*paths: Path) -> str:

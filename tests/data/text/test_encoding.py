@@ -7,14 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from data import babylm
 from layerwise.data.text.corpus import read_corpus
 from layerwise.data.text.division import division
 from layerwise.data.text.documents import Document
-from layerwise.data.text.encoding import Encoded, encode, paragraphs, sentences
+from layerwise.data.text.encoding import Encoded, encode, encoded_rows, paragraphs, sentences
 from layerwise.data.text.segments import AROUND, cut, pretraining_text
 from layerwise.data.text.vocabulary import PARAGRAPH, TAB, train_wordpiece
 from layerwise.errors import DataError
@@ -25,11 +28,17 @@ PAR, TABULATOR = TOKENIZER.convert_tokens_to_ids([PARAGRAPH, TAB])
 
 def encoded(lengths_of_sentences: list[list[int]]) -> Encoded:
     """Documents whose sentences have these lengths; ids count up."""
-    flat = [length for document in lengths_of_sentences for length in document]
-    bounds = np.concatenate([[0], np.cumsum(flat)])
-    documents = np.concatenate([[0], np.cumsum([len(document) for document in lengths_of_sentences])])
-    names = tuple(map(str, range(len(lengths_of_sentences))))
-    return Encoded(np.arange(bounds[-1], dtype=np.int32), bounds, documents, names)
+    rows, last = [], 0
+    for number, lengths in enumerate(lengths_of_sentences):
+        ids = np.arange(last, last + sum(lengths), dtype=np.int32)
+        rows.append({"name": str(number), "ids": ids, "sentences": np.array(lengths, np.int32)})
+        last += sum(lengths)
+    return Encoded(Dataset.from_list(rows))
+
+
+def ids_of(text: Encoded) -> list[int]:
+    """The ids of all documents one after another."""
+    return [token for ids in text.rows["ids"] for token in ids]
 
 
 @given(
@@ -41,15 +50,18 @@ def test_segments_cover_a_document_and_begin_with_the_sentence_that_overflowed(
 ) -> None:
     text, room = encoded(corpus), length - AROUND
     segments = cut(text, length)
-    assert sorted({int(each) for number in range(len(segments)) for each in segments.ids(number)}) == text.ids.tolist()
-    edges = text.sentences[text.documents].tolist()
-    rows = list(zip(segments.starts.tolist(), segments.ends.tolist(), segments.owners.tolist(), strict=True))
-    for start, end, owner in rows:
+    tokens = segments.ids(range(len(segments)))
+    assert sorted({int(each) for ids in tokens for each in ids}) == ids_of(text)
+    bounds = [0, *np.cumsum([length for document in corpus for length in document]).tolist()]
+    edges = [0, *np.cumsum([sum(document) for document in corpus]).tolist()]
+    rows = [(int(ids[0]), int(ids[-1]) + 1, owner) for ids, owner in zip(tokens, segments.owners, strict=True)]
+    for (start, end, owner), ids in zip(rows, tokens, strict=True):
+        assert len(ids) == end - start
         assert edges[owner] <= start < end <= edges[owner + 1]
         assert end - start == room or (end - start < room and end in edges), "only the last of a document has room left"
     for (_, end, owner), (following, _, next_owner) in pairwise(rows):
         if owner == next_owner:
-            first, last = next(each for each in pairwise(text.sentences.tolist()) if each[0] <= end < each[1])
+            first, last = next(each for each in pairwise(bounds) if each[0] <= end < each[1])
             assert following == (first if last - first <= room else end)
 
 
@@ -58,50 +70,62 @@ def test_text_laid_out_as_babylm_fills_segments(year: str, tmp_path: Path) -> No
     corpus = read_corpus(babylm.write(tmp_path, year)["train"])
     for documents in (corpus.documents, division(corpus).parts["train"]):
         segments = cut(encode(TOKENIZER, documents), 128)
-        assert (segments.ends - segments.starts + AROUND).mean() / 128 >= 0.95
+        assert np.mean([len(ids) + AROUND for ids in segments.ids(range(len(segments)))]) / 128 >= 0.95
 
 
 def test_a_paragraph_ends_in_its_token_and_a_tab_is_one() -> None:
-    found = encode(TOKENIZER, [Document("one", "The dog ran.\nHe\thid!\n\nDid he?")])
-    ids = found.ids.tolist()
-    ends = [found.sentences[2] - 1, found.sentences[3] - 1]
-    assert [index for index, token in enumerate(ids) if token == PAR] == ends
+    (row,) = encode(TOKENIZER, [Document("one", "The dog ran.\nHe\thid!\n\nDid he?")]).rows
+    ids, ends = row["ids"], np.cumsum(row["sentences"])
+    assert [index for index, token in enumerate(ids) if token == PAR] == [ends[1] - 1, ends[2] - 1]
     assert ids.count(TABULATOR) == 1
     text = TOKENIZER.decode([token for token in ids if token not in (PAR, TABULATOR)])
     assert text.split() == ["The", "dog", "ran.", "He", "hid!", "Did", "he?"]
     for text in ("\tThe dog ran. He hid!\n\tDid he?", "\tThe dog ran. He hid!\n\n \tDid he?"):
-        found = encode(TOKENIZER, [Document("one", text)])
-        assert [token == TABULATOR for token in found.ids[found.sentences[:-1]]] == [True, False, True]
+        (row,) = encode(TOKENIZER, [Document("one", text)]).rows
+        starts = [0, *np.cumsum(row["sentences"])[:-1]]
+        assert [row["ids"][start] == TABULATOR for start in starts] == [True, False, True]
 
 
 def test_parts_of_one_text_are_one_document_and_no_others_are() -> None:
     parts = [Document("a#0", "He ran.", part_of="a"), Document("a#1", "She did.", part_of="a")]
     other = [Document("b#0", "Who?", part_of="b"), Document("c", "Why?"), Document("d", "Did he?")]
-    found = encode(TOKENIZER, [*parts, *other])
-    assert found.names == ("a", "b", "c", "d")
-    assert np.diff(found.documents).tolist() == [2, 1, 1, 1]
+    rows = encode(TOKENIZER, [*parts, *other]).rows
+    assert [(row["name"], len(row["sentences"])) for row in rows] == [("a", 2), ("b", 1), ("c", 1), ("d", 1)]
 
 
 @pytest.mark.parametrize("size", [1, 30, 2**23])
-def test_batches_change_nothing_and_their_ids_can_be_written_as_they_are_encoded(size: int) -> None:
+def test_the_size_of_a_batch_changes_nothing(size: int) -> None:
     documents = [Document(str(n), f"The dog {n} ran.\tHe hid! " * n, part_of="a" if n < 3 else None) for n in range(9)]
-    whole, rows = encode(TOKENIZER, documents), list[np.ndarray]()
-    written = encode(TOKENIZER, documents, write=rows.append, size=size)
-    assert np.array_equal(np.concatenate(rows), whole.ids)
-    assert len(written.ids) == 0
-    for name in ("sentences", "documents", "names", "skipped"):
-        assert np.array_equal(getattr(written, name), getattr(whole, name))
+    skipped: list[str] = []
+    rows = list(encoded_rows(TOKENIZER, documents, skipped, size=size))
+    whole = encode(TOKENIZER, documents)
+    assert [{**row, "ids": list(row["ids"]), "sentences": list(row["sentences"])} for row in rows] == list(whole.rows)
+    assert skipped == whole.skipped == ["0"]
 
 
-def test_what_looks_like_a_special_token_is_text() -> None:
-    ids = encode(TOKENIZER, [Document("one", "the [MASK] and [PAR] ran")]).ids.tolist()
-    assert TOKENIZER.mask_token_id not in ids
-    assert ids.count(PAR) == 1  # that of the paragraph's end
+def as_gpt2() -> PreTrainedTokenizerFast:
+    """No space is put before a text, and special tokens are found in it."""
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    core.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=["[MASK]"])
+    core.train_from_iterator(["Mr. Fox ran. the and [MASK]"], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=core, mask_token="[MASK]")
+
+
+@pytest.mark.parametrize("tokenizer", [TOKENIZER, as_gpt2()])
+def test_what_looks_like_a_special_token_is_text(tokenizer: PreTrainedTokenizerFast) -> None:
+    found = encode(tokenizer, [Document("one", "the [MASK] and [PAR] ran")])
+    ids = ids_of(found)
+    assert tokenizer.mask_token_id not in ids
+    assert ids.count(PAR) == (tokenizer is TOKENIZER)  # that of the paragraph's end
+    assert found.tokens == len(ids)
 
 
 def test_what_holds_nothing_is_skipped_by_name_or_refused() -> None:
     some = encode(TOKENIZER, [Document("empty", " \n "), Document("full", "He ran."), Document("none", "")])
-    assert (some.names, some.skipped) == (("full",), ("empty", "none"))
+    assert (list(some.rows["name"]), some.skipped) == (["full"], ["empty", "none"])
     with pytest.raises(DataError, match=r"none of the 1 document"):
         encode(TOKENIZER, [Document("empty", "\n")])
     with pytest.raises(DataError, match="length of 3 or more"):

@@ -165,7 +165,7 @@ def test_seed_and_index_decide_a_training_example() -> None:
 
 def test_one_training_segment_in_ten_is_cut_short_and_all_stand_between_start_and_end() -> None:
     read = MaskedSegments([SEGMENTS], MASKING, TOKENIZER, seed=0)
-    whole = len(SEGMENTS.ids(0)) + 2
+    whole = len(SEGMENTS.ids([0])[0]) + 2
     examples = read.__getitems__([Draw(48, 0, 0, slot) for slot in range(5_000)])
     lengths = np.array([len(each["input_ids"]) for each in examples])
     assert (lengths < whole).mean() == pytest.approx(0.1, abs=0.02)

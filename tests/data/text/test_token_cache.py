@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from datasets.arrow_writer import ArrowWriter
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data import cache_folder
@@ -66,7 +67,7 @@ class Reader:
 
 
 def contents(text: Encoded) -> tuple[object, ...]:
-    return text.ids.tolist(), text.sentences.tolist(), text.documents.tolist(), tuple(text.names), tuple(text.skipped)
+    return list(text.rows), text.tokens, list(text.skipped)
 
 
 def test_a_later_start_reads_nothing_and_maps_what_would_have_been_encoded(text: Path, tmp_path: Path) -> None:
@@ -82,10 +83,14 @@ def test_a_later_start_reads_nothing_and_maps_what_would_have_been_encoded(text:
     for split in ("train", "validation", "test"):
         stored, expected = getattr(found.text, split), getattr(plain, split)
         assert contents(stored) == contents(expected)
-        for room in (14, 38):
-            assert np.array_equal(np.stack(stored.ranges(room)), np.stack(expected.ranges(room)))
-    assert found.text.train.ids.dtype == np.uint16
-    assert not found.text.train.ids.flags.writeable
+        for length in (16, 40, 16):
+            one, other = cut(stored, length), cut(expected, length)
+            assert list(one.rows["ids"]) == list(other.rows["ids"])
+            assert one.owners.tolist() == other.owners.tolist()
+    segments = cut(found.text.train, 16)
+    assert len(segments.rows.cache_files) == 1
+    assert segments.ids([0])[0].dtype == np.uint16
+    assert not segments.ids([0])[0].flags.writeable
 
 
 def rewritten(file: Path, old: str, new: str) -> None:
@@ -129,18 +134,17 @@ def test_other_settings_and_other_tokenizers_have_texts_of_their_own(text: Path,
     given = Reader(text, folder)
     assert contents(given.open(tokenizer=small.tokenizer).text.train) == contents(small.text.train)
     assert contents(small.text.train) != contents(first.text.train)
-    assert (given.read, given.learned) == (0, 0)
+    assert (given.read, given.learned) == (1, 0)
 
 
 def touched(folder: Path, patch: pytest.MonkeyPatch) -> None:
     (folder / "one.txt").touch()
 
 
-DOUBTS: dict[str, tuple[Callable[[Path, pytest.MonkeyPatch], object], tuple[int, int]]] = {
-    "other code": (lambda folder, patch: patch.setattr(token_cache, "_program", lambda: ["another version"]), (1, 1)),
-    "files that were only touched": (touched, (1, 0)),
+DOUBTS: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
+    "other code": lambda folder, patch: patch.setattr(token_cache, "_program", lambda: ["another version"]),
+    "files that were only touched": touched,
 }
-"""What makes a text read again, and whether a tokenizer is learned again too."""
 
 
 @pytest.mark.parametrize("doubt", DOUBTS)
@@ -148,18 +152,14 @@ def test_what_may_be_another_text_is_read_again(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, doubt: str
 ) -> None:
     Reader(text, tmp_path / "cache").open()
-    happen, expected = DOUBTS[doubt]
-    happen(text, monkeypatch)
-    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npy")}
-    later = Reader(text, tmp_path / "cache")
-    later.open()
-    assert (later.read, later.learned) == expected
-    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npy")}
-    assert before.items() <= after.items()
-    assert (before == after) == (later.learned == 0)
+    DOUBTS[doubt](text, monkeypatch)
+    for expected in (1, 0):
+        later = Reader(text, tmp_path / "cache")
+        later.open()
+        assert (later.read, later.learned) == (expected, expected)
 
 
-def test_files_that_may_change_within_a_tick_are_read_again(
+def test_files_that_may_change_within_a_tick_are_read_again_and_found_by_their_content(
     text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache_folder, "SETTLED", 10**12)
@@ -167,55 +167,59 @@ def test_files_that_may_change_within_a_tick_are_read_again(
     later = Reader(text, tmp_path / "cache")
     later.open()
     assert (later.read, later.learned) == (1, 0)
+    rewritten_unseen(text / "one.txt")
+    changed = Reader(text, tmp_path / "cache")
+    found = changed.open()
+    assert contents(found.text.train) == contents(changed.plain(found.tokenizer).train)
+    assert changed.learned == 1
+
+
+def test_files_that_change_while_they_are_read_are_not_taken_for_those_before(text: Path, tmp_path: Path) -> None:
+    first = Reader(text, tmp_path / "cache")
+    first.cache = replace(first.cache, progress=lambda label, share: (text / "one.txt").touch())
+    first.open()
+    assert list((tmp_path / "cache").glob("*/text.json")) == []
 
 
 def test_a_start_that_was_killed_leaves_nothing_that_is_taken_for_a_text(text: Path, tmp_path: Path) -> None:
     killed = Reader(text, tmp_path / "cache")
-    texts = tmp_path / "cache/texts"
 
     def kill(label: str, share: float) -> None:
         if label == "encoding validation":
-            (draft,) = texts.iterdir()
-            draft.rename(texts / f"{draft.name}-killed")  # as `kill -9` leaves it: nothing tidies up
             raise KeyboardInterrupt
 
     killed.cache = replace(killed.cache, progress=kill)
     with pytest.raises(KeyboardInterrupt):
         killed.open()
-    assert [each.name[0] for each in texts.iterdir()] == ["."]
+    (half,) = (tmp_path / "cache").glob("*/generator")
+    (half.parent / "text.json").write_text('{"name": "te')  # a record is written last, and may be cut short
     later = Reader(text, tmp_path / "cache")
     found = later.open()
-    assert later.learned == 0
-    assert contents(found.text.train) == contents(later.plain(found.tokenizer).train)
-    assert [each.name[0] == "." for each in texts.iterdir()] == [False]
+    assert (later.read, later.learned) == (1, 1)
+    for split in ("train", "validation", "test"):
+        assert contents(getattr(found.text, split)) == contents(getattr(later.plain(found.tokenizer), split))
 
 
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
-    "a bit": lambda whole: whole[:-1] + bytes([whole[-1] ^ 1]),
-    "cut short": lambda whole: whole[:-9],
+    "cut short": lambda whole: whole[: len(whole) // 2],
     "zeroed": lambda whole: bytes(len(whole)),
     "empty": lambda whole: b"",
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_what_is_not_what_was_kept_is_made_anew(text: Path, tmp_path: Path, damage: str) -> None:
-    stored = Reader(text, tmp_path / "cache").open().text.train
-    expected, other = (np.stack(stored.ranges(room)) for room in (14, 30))
-    file = stored.folder / "train.cut-14.npy"
-    file.write_bytes(DAMAGE[damage](file.read_bytes()))
-    assert np.array_equal(np.stack(stored.ranges(14)), expected)
-    assert np.array_equal(np.load(file), expected)  # and kept for those who come later
-    file.write_bytes((stored.folder / "train.cut-30.npy").read_bytes())
-    assert np.array_equal(np.stack(stored.ranges(14)), expected)
-    assert np.array_equal(np.stack(stored.ranges(30)), other)
-    whole, file = contents(stored), stored.folder / "train.ids.npy"
-    content = DAMAGE[damage](file.read_bytes())
-    file.unlink()  # another file: the one that is mapped stays
-    file.write_bytes(content)
+def test_what_is_not_what_was_kept_is_made_again(text: Path, tmp_path: Path, damage: str) -> None:
+    stored = Reader(text, tmp_path / "cache").open().text
+    whole, segments = contents(stored.train), list(cut(stored.train, 16).rows)
+    for name in ("cache-cut-14", "generator-train"):
+        (file,) = (tmp_path / "cache").glob(f"*/generator/*=train/*/{name}.arrow")
+        content = DAMAGE[damage](file.read_bytes())
+        file.unlink()  # another file: the one that is mapped stays
+        file.write_bytes(content)
+        assert list(cut(stored.train, 16).rows) == segments
     later = Reader(text, tmp_path / "cache")
     assert contents(later.open().text.train) == whole
-    assert (later.read, later.learned) == (1, 0)
+    assert later.read == 1
 
 
 def test_one_of_many_reads_and_the_others_wait(text: Path, tmp_path: Path) -> None:
@@ -229,16 +233,28 @@ def test_one_of_many_reads_and_the_others_wait(text: Path, tmp_path: Path) -> No
 def test_a_worker_that_is_handed_segments_maps_them_itself(text: Path, tmp_path: Path) -> None:
     segments = cut(Reader(text, tmp_path / "cache").open().text.train, 16)
     handed = pickle.dumps(segments)
-    assert len(handed) < 1_000
+    assert segments.rows[0]["ids"].combine_chunks().values.to_numpy().tobytes() not in handed
     again = pickle.loads(handed)
-    for number in range(len(segments)):
-        assert np.array_equal(again.ids(number), segments.ids(number))
+    assert list(again.rows) == list(segments.rows)
 
 
-def test_a_cache_that_cannot_be_written_says_what_to_set(text: Path, tmp_path: Path) -> None:
-    (tmp_path / "cache").write_text("a file")
-    with pytest.raises(DataError, match="set LAYERWISE_CACHE to a folder on a disk"):
+@pytest.mark.parametrize("full", [False, True])
+def test_a_cache_that_cannot_be_written_says_what_to_set(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    if full:
+        monkeypatch.setattr(ArrowWriter, "finalize", refuse)
+    else:
+        (tmp_path / "cache").write_text("a file")
+    reason = "No space left on device" if full else "File exists|Not a directory"
+    with pytest.raises(
+        DataError, match=rf"cannot be kept in .*({reason}).*: set LAYERWISE_CACHE to a folder on a disk"
+    ):
         Reader(text, tmp_path / "cache").open()
+    assert list(tmp_path.glob("cache/*/text.json")) == []
 
 
 def test_the_variables_go_before_the_home(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Learned tokenizers: what they cut and keep apart, how large they become, and that words have ids of their own."""
+"""Learned tokenizers: what they cut and keep apart, and how large they become."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from layerwise.data.text.vocabulary import (
@@ -23,7 +23,6 @@ from layerwise.data.text.vocabulary import (
     train_bytepair,
     train_wordpiece,
 )
-from layerwise.data.text.word_table import TextEncoder, counted_words, encodes_words, split_words
 from layerwise.errors import DataError
 
 TEXTS = ["The cat saw the dog, and the dog saw the cat in 1987."] * 30
@@ -121,37 +120,3 @@ def test_what_cannot_be_learned_or_used_is_refused(call: Callable[[], object], m
     check_tokenizer(PIECES, "learned")
     with pytest.raises(DataError, match=message):
         call()
-
-
-def as_gpt2() -> PreTrainedTokenizerFast:
-    """No space is put before a text, and special tokens are found in it."""
-    core = Tokenizer(models.BPE())
-    core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    core.decoder = decoders.ByteLevel()
-    alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, initial_alphabet=alphabet, special_tokens=["[MASK]"])
-    core.train_from_iterator(TEXTS, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=core, mask_token="[MASK]")
-
-
-TOKENIZERS = {"word pieces": (PIECES, True), "byte pairs": (as_gpt2(), True), "digits first": (PAIRS, False)}
-WORDS = ("a", "ab", "B", ".", "'s", " ", "  ", "\n", "\x1c", "\u00a0", "é", "1", "2", "[MASK]")
-texts = st.lists(st.lists(st.sampled_from(WORDS), max_size=12).map("".join), min_size=1, max_size=4)
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-@given(texts=texts)
-def test_a_text_has_the_ids_that_its_tokenizer_gives_it(name: str, texts: list[str]) -> None:
-    tokenizer, by_word = TOKENIZERS[name]
-    assert encodes_words(tokenizer) is by_word
-    encoder = TextEncoder(tokenizer)
-    for _ in range(2):  # then with every word known
-        found, lengths = encoder(texts)
-        rows = [found[end - length : end].tolist() for end, length in zip(lengths.cumsum(), lengths, strict=True)]
-        assert rows == [ids(tokenizer, text) for text in texts]
-
-
-@given(texts)
-def test_words_make_up_the_text_and_are_counted_with_their_spaces(texts: list[str]) -> None:
-    assert [" ".join(split_words(text)) for text in texts] == texts
-    assert sum(len(word) * count for word, count in counted_words(texts).items()) == sum(map(len, texts))

@@ -139,7 +139,7 @@ def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[st
     assert "note:" not in ended.err
     path = run / "elc" / "seed-0" / "model"
     whole = encode(load_tokenizer(str(path)), read_corpus(folders["train"]).documents)
-    assert f"{len(whole.ids):,} tokens to train on" in ended.err
+    assert f"{whole.tokens:,} tokens to train on" in ended.err
 
 
 @pytest.mark.slow

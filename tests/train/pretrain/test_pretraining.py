@@ -92,7 +92,7 @@ def test_both_phases_are_one_training(tmp_path: Path) -> None:
     assert all(shape[1] <= 16 for shape in shapes[:4])
     assert all(16 < shape[1] <= 48 for shape in shapes[4:])
     assert (done.steps, done.best_step, done.examples) == (STEPS, STEPS, 4 * 8 + 2 * 2)
-    assert done.epochs == done.figures["tokens"] / len(TEXT.train.ids)
+    assert done.epochs == done.figures["tokens"] / TEXT.train.tokens
     assert sorted(path.name for path in tmp_path.iterdir()) == [MODEL, CONFIG]
 
 

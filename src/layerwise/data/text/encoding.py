@@ -1,40 +1,38 @@
-"""Documents as token ids: sentences one after another, in one array.
+"""Documents as token ids: a dataset with a row for each document.
 
 A document becomes paragraphs, a paragraph sentences, a sentence token ids; `[PAR]` ends every paragraph. Parts of one
-text that follow each other are one document here (`Document.part_of`), whatever lay between them: the utterances of a
-corpus fill segments together.
+text that follow each other are one document here (`Document.part_of`): utterances of a corpus fill segments together.
 
 Empty lines separate paragraphs, and so do line ends, unless the text is hard-wrapped: there the lines between two empty
 ones are joined. The splitter of sentences is a rule of thumb for English: a full stop, question or exclamation mark
 before white space and a capital or a digit ends one, unless the word before it is an abbreviation or an initial.
-
-A text is encoded a batch of documents at a time, so that a large one never lies in memory twice.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, groupby
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from datasets import Dataset, are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.text.documents import Document
 from layerwise.data.text.vocabulary import PARAGRAPH, TAB
-from layerwise.data.text.word_table import TextEncoder
 from layerwise.errors import DataError
 
-Ids = NDArray[np.int32] | NDArray[np.uint16]
-Offsets = NDArray[np.int64]
-Ranges = tuple[Offsets, Offsets, Offsets]
-"""Starts, ends and documents of segments, each (segments,)."""
-
-BATCH = 2**23
+BATCH = 2**20
 """Characters that are encoded together, unless one document has more."""
+
+_SENTENCES = 2**12
+"""Sentences that a tokenizer is given at once."""
+
+Sentences = list[list[int]]
+"""The token ids of the sentences of a document."""
 
 _EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _SPACES = re.compile(r"[^\S\t]+")
@@ -53,66 +51,87 @@ _EVEN = 0.75
 class Encoded:
     """Documents as token ids.
 
-    `ids` (tokens,) holds all of them one after another; sentence s is `ids[sentences[s]:sentences[s + 1]]`, document d
-    the sentences from `documents[d]` to `documents[d + 1]`; `names` are the documents' ids. `skipped` names documents
-    in which there was nothing to read.
+    `rows` has a row for each document: its `name`, its token `ids`, and the lengths of its `sentences` in tokens.
+    `skipped` names documents in which there was nothing to read.
     """
 
-    ids: Ids
-    sentences: Offsets
-    documents: Offsets
-    names: Sequence[str]
+    rows: Dataset
     skipped: Sequence[str] = ()
 
-    def ranges(self, room: int) -> Ranges:
-        """Segments of at most `room` ids, as `layerwise.data.text.segments` describes them."""
-        starts, ends, owners = [], [], []
-        for owner, (first, last) in enumerate(pairwise(self.documents.tolist())):
-            for start, end in _segments(self.sentences[first : last + 1], room):
-                starts.append(start)
-                ends.append(end)
-                owners.append(owner)
-        arrays = (np.array(each, dtype=np.int64) for each in (starts, ends, owners))
-        return next(arrays), next(arrays), next(arrays)
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def tokens(self) -> int:
+        """The number of token ids."""
+        return sum(len(chunk.flatten()) for chunk in self.rows.data.column("ids").chunks)
 
 
 def encode(
     tokenizer: PreTrainedTokenizerBase,
     documents: Sequence[Document],
     progress: Callable[[float], None] = lambda share: None,
-    write: Callable[[NDArray[np.int32]], object] | None = None,
+) -> Encoded:
+    """Encode documents in memory. The arguments and errors are those of `encoded_rows`."""
+    skipped: list[str] = []
+    rows = list(encoded_rows(tokenizer, documents, skipped, progress))
+    return Encoded(Dataset.from_list(rows), skipped)
+
+
+def encoded_rows(
+    tokenizer: PreTrainedTokenizerBase,
+    documents: Sequence[Document],
+    skipped: list[str],
+    progress: Callable[[float], None] = lambda share: None,
     *,
     size: int = BATCH,
-) -> Encoded:
-    """The documents as sentences of token ids; what only looks like a special token is text.
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of `Encoded`; text that only looks like a special token is encoded as text.
 
-    Parts of one text that follow each other become one document, named after it. `progress` receives the share of the
-    documents that is done. About `size` characters are encoded together; where `write` is given, it receives the ids of
-    each batch, which are then not kept. Documents without a token are skipped and named. Raises `DataError` when none
-    is left.
+    Parts of one text that follow each other become one document, named after it. The names of documents without a token
+    are added to `skipped`. `progress` receives the share of the documents that is done. About `size` characters are
+    encoded together.
+
+    Raises:
+        DataError: No document has a token.
     """
-    encoder = TextEncoder(tokenizer)
-    ids: list[NDArray[np.int32]] = []
-    keep = ids.append if write is None else write
-    lengths, counts = [], []
-    for batch in _batches(documents, progress, size):
-        tokens, of_sentences, of_documents = _encoded(tokenizer, encoder, batch)
-        keep(tokens)
-        lengths.append(of_sentences)
-        counts.append(of_documents)
-    held = np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
-    read = [document for document, count in zip(documents, held.tolist(), strict=True) if count]
-    if not read:
+    dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
+    encoded = chain.from_iterable(_encode(tokenizer, batch) for batch in _batches(documents, progress, size))
+    is_empty = True
+    for _, parts in groupby(_skip_empty(encoded, skipped), key=lambda part: part[0].part_of or object()):
+        read = list(parts)
+        document, is_empty = read[0][0], False
+        joined = [sentence for _, sentences in read for sentence in sentences]
+        yield {
+            "name": document.part_of or document.id,
+            "ids": np.fromiter(chain.from_iterable(joined), dtype),
+            "sentences": np.array([len(sentence) for sentence in joined], np.int32),
+        }
+    if is_empty:
         raise DataError(f"none of the {len(documents)} document(s) holds a word: give at least one text with sentences")
-    names = [each.part_of or each.id for each in read]
-    first = [n for n, each in enumerate(read) if each.part_of is None or not n or names[n - 1] != names[n]]
-    return Encoded(
-        np.concatenate(ids) if ids else np.zeros(0, dtype=np.int32),
-        offsets(np.concatenate(lengths)),
-        offsets(held[held > 0])[[*first, len(read)]],
-        tuple(names[number] for number in first),
-        tuple(each.id for each, count in zip(documents, held.tolist(), strict=True) if not count),
-    )
+
+
+@contextmanager
+def hide_progress_bars() -> Iterator[None]:
+    """Hide the progress bars of `datasets`: layerwise reports its own."""
+    if are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
+
+
+def _skip_empty(
+    encoded: Iterator[tuple[Document, Sentences]], skipped: list[str]
+) -> Iterator[tuple[Document, Sentences]]:
+    for document, sentences in encoded:
+        if sentences:
+            yield document, sentences
+        else:
+            skipped.append(document.id)
 
 
 def _batches(
@@ -128,69 +147,44 @@ def _batches(
             first, characters = number + 1, 0
 
 
-def offsets(lengths: NDArray[np.integer]) -> Offsets:
-    """Where each of some ranges begins that follow each other, and where the last one ends, (ranges + 1,)."""
-    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]).astype(np.int64)
+def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Iterator[tuple[Document, Sentences]]:
+    """Yield each document with the ids of its sentences, those with nothing to read left out.
 
-
-def _encoded(
-    tokenizer: PreTrainedTokenizerBase, encoder: TextEncoder, documents: Sequence[Document]
-) -> tuple[NDArray[np.int32], Offsets, Offsets]:
-    """The ids of the documents one after another, how many each sentence has, and how many sentences each document."""
-    vocabulary = tokenizer.get_vocab()
-    paragraph, tab = vocabulary.get(PARAGRAPH), vocabulary.get(TAB)  # not every tokenizer has them
-    texts: list[str] = []
-    last: list[int] = []  # the sentence that ends each paragraph
-    counts: list[int] = []
-    for document in documents:
-        before = len(texts)
-        for block in paragraphs(document.text):
-            texts += sentences(block)
-            last.append(len(texts) - 1)
-        counts.append(len(texts) - before)
-    ids, lengths = _sentence_ids(encoder, texts, np.array(last, dtype=np.int64), paragraph, tab)
-    held = offsets((lengths > 0).astype(np.int64))[offsets(np.array(counts, dtype=np.int64))]
-    return ids, lengths[lengths > 0], np.diff(held)
-
-
-def _sentence_ids(
-    encoder: TextEncoder, texts: Sequence[str], last: Offsets, paragraph: int | None, tab: int | None
-) -> tuple[NDArray[np.int32], Offsets]:
-    """The ids of the sentences one after another, and how many each has.
-
-    Where the tokenizer has a token for it, a tab is that, and one stands behind each sentence that is the `last` of its
-    paragraph, if there is something to read in it.
+    Where the tokenizer has a token for it, a tab is that, and one ends each paragraph.
     """
-    pieces = [text.split("\t") if tab is not None else [text] for text in texts]
-    ids, piece_lengths = encoder([piece for split in pieces for piece in split])
-    ends = offsets(piece_lengths)
-    first = offsets(np.array([len(split) for split in pieces], dtype=np.int64))  # the first piece of each sentence
-    tabs = np.setdiff1d(np.arange(first[-1]), first[:-1])
-    lengths = np.diff(ends[first]) + np.diff(first) - 1
-    marks = last[lengths[last] > 0] if paragraph is not None else last[:0]
-    lengths[marks] += 1
-    # Both kinds in the order of the text: the end of a sentence stands before the first piece of the next.
-    where = np.concatenate([ends[tabs], ends[first[marks + 1]]])
-    order = np.argsort(np.concatenate([tabs, first[marks + 1] - 0.5]), kind="stable")
-    tokens = np.repeat(np.array([tab or 0, paragraph or 0], dtype=np.int32), [len(tabs), len(marks)])
-    return np.insert(ids, where[order], tokens[order]), lengths
+    vocabulary = tokenizer.get_vocab()
+    paragraph, tab = vocabulary.get(PARAGRAPH), vocabulary.get(TAB)
+    texts = [[sentences(block) for block in paragraphs(document.text)] for document in documents]
+    split = [
+        piece
+        for text in texts
+        for block in text
+        for sentence in block
+        for piece in (sentence.split("\t") if tab is not None else [sentence])
+    ]
+    pieces = _token_ids(tokenizer, split)
+    for document, text in zip(documents, texts, strict=True):
+        read: Sentences = []
+        for block in text:
+            for sentence in block:
+                ids = list(next(pieces))
+                if tab is not None:
+                    for _ in range(sentence.count("\t")):
+                        ids += [tab, *next(pieces)]
+                read.append(ids)
+            if paragraph is not None and read[-1]:
+                read[-1].append(paragraph)
+        yield document, [ids for ids in read if ids]
 
 
-def _segments(bounds: Offsets, room: int) -> Iterator[tuple[int, int]]:
-    """Segments of one document whose sentences begin and end at `bounds`."""
-    start, last = int(bounds[0]), int(bounds[-1])
-    position = 0
-    while last - start > room:
-        end = start + room
-        yield start, end
-        # Every sentence has a token, so at most so many bounds lie between.
-        position = bisect_right(bounds, end, position, min(len(bounds), position + room + 2))
-        before, after = int(bounds[position - 1]), int(bounds[position])
-        # The sentence that overflowed begins anew where it fits a segment.
-        start = before if after - before <= room else end
-        position -= 1
-    if last > start:
-        yield start, last
+def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[list[int]]:
+    """Yield the ids of each text, without special tokens."""
+    for start in range(0, len(texts), _SENTENCES):
+        batch = list(texts[start : start + _SENTENCES])
+        encoding = tokenizer(
+            batch, add_special_tokens=False, split_special_tokens=True, return_attention_mask=False, verbose=False
+        )
+        yield from encoding["input_ids"]
 
 
 def paragraphs(text: str) -> list[str]:

@@ -5,25 +5,25 @@ into a segment until it is full; the one that overflows is read there as far as 
 whole. So every segment but the last of its document is full, and what is read twice is the beginning of a sentence. A
 sentence that is longer than a segment continues in the next segment (LTG-BERT drops the rest of it). `[CLS]` and
 `[SEP]` are put around a segment when it is read, so a segment of length 128 holds at most 126 ids.
-
-The ids of all documents lie in one array, and a segment is a range of it: cutting the same text to 128 and to 512
-tokens costs two lists of numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow
+from datasets import Dataset
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
 from layerwise.data.splits import SPLITS, digest
 from layerwise.data.text.documents import Document
-from layerwise.data.text.encoding import Encoded, Ids, encode
+from layerwise.data.text.encoding import Encoded, encode, hide_progress_bars
 from layerwise.errors import DataError
 
 AROUND = 2
@@ -32,27 +32,27 @@ AROUND = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """Ranges of the ids of `text`: segment s is `text.ids[starts[s]:ends[s]]`, of document `owners[s]`.
+    """Segments of the documents of `text`.
 
-    `length` counts the tokens of the longest segment with the two around it.
+    `rows` has the token `ids` of each, and the number of its `document`; `length` counts the tokens of the longest
+    segment with the two around it.
     """
 
     text: Encoded
     length: int
-    starts: NDArray[np.int64]
-    ends: NDArray[np.int64]
-    owners: NDArray[np.int64]
+    rows: Dataset
 
     def __len__(self) -> int:
-        return len(self.starts)
+        return len(self.rows)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """A process that is handed segments cuts the text itself, or maps what was cut."""
-        return cut, (self.text, self.length)
+    @property
+    def owners(self) -> NDArray[np.int32]:
+        """The number of the document of each segment, shape (segments,)."""
+        return np.asarray(self.rows.data.column("document").to_numpy())
 
-    def ids(self, number: int) -> Ids:
-        """The token ids of one segment, shape (at most length - 2,)."""
-        return self.text.ids[self.starts[number] : self.ends[number]]
+    def ids(self, numbers: Sequence[int]) -> list[NDArray[Any]]:
+        """The token ids of some segments, each of shape (at most length - 2,)."""
+        return [row.values.to_numpy() for row in self.rows[numbers]["ids"]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,11 +95,52 @@ def digest_of(parts: Mapping[str, Sequence[Document]]) -> str:
 
 
 def cut(text: Encoded, length: int) -> Segments:
-    """The documents in segments of `length` tokens, in order; the last of each may be shorter.
+    """Cut documents into segments of `length` tokens, in order; the last of each may be shorter.
 
-    Raises `DataError` for a length below 3.
+    The segments of a text in the token cache are kept there, and are mapped into memory the next time.
+
+    Raises:
+        DataError: The length is below 3.
     """
     room = length - AROUND
     if room < 1:
         raise DataError(f"segments of {length} tokens have no room beside [CLS] and [SEP]: use a length of 3 or more")
-    return Segments(text, length, *text.ranges(room))
+    documents = text.rows.with_format("arrow")
+    options = {"remove_columns": documents.column_names, "new_fingerprint": f"cut-{room}"}
+    with hide_progress_bars():
+        try:
+            rows = documents.map(partial(_cut, room=room), with_indices=True, batched=True, **options)
+        except (pyarrow.ArrowException, OSError):  # a damaged file, or a cache that this user may only read
+            options["keep_in_memory"] = True
+            options["load_from_cache_file"] = False
+            rows = documents.map(partial(_cut, room=room), with_indices=True, batched=True, **options)
+    return Segments(text, length, rows)
+
+
+def _cut(table: pyarrow.Table, numbers: Sequence[int], room: int) -> pyarrow.Table:
+    """Cut a batch of documents, which have these `numbers`."""
+    ids, owners = [], []
+    for number, document, sentences in zip(numbers, table["ids"], table["sentences"], strict=True):
+        tokens = document.values.to_numpy()
+        for start, end in _segments([0, *np.cumsum(sentences.values.to_numpy()).tolist()], room):
+            ids.append(tokens[start:end])
+            owners.append(number)
+    columns = [pyarrow.array(ids, table["ids"].type), pyarrow.array(owners, pyarrow.int32())]
+    return pyarrow.table(columns, ["ids", "document"])
+
+
+def _segments(bounds: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
+    """Yield the segments of a document whose sentences begin and end at `bounds`."""
+    start, last = bounds[0], bounds[-1]
+    position = 0
+    while last - start > room:
+        end = start + room
+        yield start, end
+        # Every sentence has a token, so at most so many bounds lie between.
+        position = bisect_right(bounds, end, position, min(len(bounds), position + room + 2))
+        before, after = bounds[position - 1], bounds[position]
+        # The sentence that overflowed is read again where it fits a segment.
+        start = before if after - before <= room else end
+        position -= 1
+    if last > start:
+        yield start, last

@@ -272,7 +272,7 @@ def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
 
 def _rows(segments: Segments, numbers: Sequence[int]) -> tuple[Ids, Ids]:
     """Segments side by side, (rows, length - 2) with 0 behind their ends, and how long each is, (rows,)."""
-    rows = [segments.ids(number) for number in numbers]
+    rows = segments.ids(numbers)
     ids = np.zeros((len(rows), segments.length - AROUND), dtype=np.int64)
     for row, values in zip(ids, rows, strict=True):
         row[: len(values)] = values

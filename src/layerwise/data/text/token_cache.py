@@ -1,45 +1,45 @@
 """The token cache: a text is read, its tokenizer learned and its documents encoded once, and mapped from then on.
 
-    CACHE/tokens/sources/KEY.json   the digest of a text, by the stamps of its files and how it was divided
-    CACHE/tokens/tokenizers/KEY/    a tokenizer learned from a text, by the digest of the text and the vocabulary
-    CACHE/tokens/texts/KEY/         an encoded text, by the digests of the text and of the tokenizer
-    CACHE/tokens/locks/KEY.lock     held by the process that fills an entry; the others wait
+    CACHE/tokens/KEY/           a text with its tokenizer, as datasets of the library `datasets`
+    CACHE/tokens/KEY/text.json  its name, its digest and its notes; written last, so a text without it is not whole
+    CACHE/tokens/locks/         a lock for every text that is being written; other processes wait
 
-Every key is a SHA-256 of all that decides what is behind it, the code of layerwise that reads and encodes texts and the
-version of `tokenizers` among them, so nothing is ever out of date: what changes has another key. A later start with the
-same files compares their stamps and reads no text. Where the files were touched, or copied, the text is read and
-hashed, and what was encoded is found by its digest. Nothing is removed by itself.
+KEY is a SHA-256 of all that decides what is behind it: the stamps of the files (or the content of a text that is in no
+file), how the text is divided, the tokenizer, and the code and the libraries that encode. What changes has another key.
 """
 
 from __future__ import annotations
 
 import json
 import platform
+import shutil
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
+from datasets import Dataset
+from datasets.exceptions import DatasetGenerationError
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.cache_folder import Stamp, cache_folder, code_digest, locked, replaced, settled, stamps, writable
+from layerwise.data.cache_folder import Stamp, cache_folder, code_digest, locked, settled, stamps, writable
 from layerwise.data.splits import SPLITS, digest
 from layerwise.data.text.documents import Document
+from layerwise.data.text.encoding import Encoded, encoded_rows, hide_progress_bars
 from layerwise.data.text.segments import PretrainingText, digest_of, pretraining_text
-from layerwise.data.text.stored_text import open_stored, store
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import DataError
-
-Kept = TypeVar("Kept")
 
 Learn = Callable[[Iterable[str]], PreTrainedTokenizerBase]
 """Learns a tokenizer from the texts of documents."""
 
-_TEXT_ROOM = Path(__file__).parent
+_LIBRARIES = ("tokenizers", "datasets")
+_TEXT_PACKAGE = Path(__file__).parent
+_RECORD, _TOKENIZER = "text.json", "tokenizer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +81,6 @@ class TokenizedText:
 
 
 @dataclass(frozen=True, slots=True)
-class _Record:
-    """What is known of a text that was read once: its name, its digest, that of its documents' names, and the notes."""
-
-    name: str
-    digest: str
-    layout: str
-    notes: tuple[str, ...]
-
-    @classmethod
-    def of(cls, read: ReadText) -> _Record:
-        names = ((split, each.part_of or "", each.id.encode()) for split in SPLITS for each in read.parts[split])
-        return cls(read.name, digest_of(read.parts), digest(names), read.notes)
-
-    @classmethod
-    def from_file(cls, path: Path) -> _Record | None:
-        try:
-            content = json.loads(path.read_bytes())
-            return cls(content["name"], content["digest"], content["layout"], tuple(content["notes"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-
-
-@dataclass(frozen=True, slots=True)
 class TokenCache:
     """Opens texts from a folder, and fills it with those that are not there.
 
@@ -115,95 +92,99 @@ class TokenCache:
     progress: Callable[[str, float], None] = lambda label, share: None
 
     def open(self, source: TextSource, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText:
-        """The text of `source` with the tokenizer that is `wanted`, or with one that is learned from it.
+        """Open the text of `source` with the tokenizer that is `wanted`, or with one that is learned from it.
 
-        Raises `DataError` where the cache cannot be written, and what reading, learning and encoding raise.
+        Raises:
+            DataError: The cache cannot be written. Reading, learning and encoding raise errors of their own.
         """
-        before = _stamps_of(source)
-        if before is None:
-            return self._prepared(source.read(), wanted)
-        key = _key("source", source.settings, before)
-        record = self.folder / "sources" / f"{key}.json"
+        tokenizer = wanted.settings if isinstance(wanted, Vocabulary) else tokenizer_digest(wanted)
+        if isinstance(wanted, PreTrainedTokenizerBase) and tokenizer is None:
+            self.log("this tokenizer cannot be compared with others, so the text is encoded at every start")
+            read = source.read()
+            text = pretraining_text(wanted, read.name, read.parts, self.progress)
+            return TokenizedText(wanted, text, read.notes)
+        known = _stamps_of(source)
+        if known is not None:
+            return self._open(_key(source.settings, known, tokenizer), source, source.read, wanted, known)
+        read = source.read()
+        return self._open(_key(source.settings, _content_digest(read), tokenizer), source, lambda: read, wanted)
 
-        def read() -> TokenizedText:
-            is_settled = settled(before)
-            text = source.read()
-            # Under the stamps of its files it is recorded if they tell of every later change.
-            if is_settled and _stamps_of(source) == before:
-                with writable(self.folder), replaced(record) as draft:
-                    draft.write_text(json.dumps(asdict(_Record.of(text)), indent=1))
-            return self._prepared(text, wanted)
-
-        return self._once(key, lambda: self._opened(_Record.from_file(record), wanted), read)
-
-    def _once(self, key: str, look: Callable[[], Kept | None], make: Callable[[], Kept]) -> Kept:
-        """What `look` finds, else what one process makes under the lock of `key` while others wait for it."""
-        kept = look()
-        if kept is None:
+    def _open(
+        self,
+        key: str,
+        source: TextSource,
+        read: Callable[[], ReadText],
+        wanted: PreTrainedTokenizerBase | Vocabulary,
+        known: tuple[Stamp, ...] | None = None,
+    ) -> TokenizedText:
+        """Open a text by its key; `known` are the stamps of its files, if these are part of the key."""
+        folder = self.folder / key
+        opened = self._load(folder, wanted)
+        if opened is None:
             path = self.folder / "locks" / f"{key}.lock"
             with locked(path, lambda: self.log("another process prepares this text; waiting for it")):
-                kept = look()
-                kept = make() if kept is None else kept
-        return kept
+                opened = self._load(folder, wanted)
+                if opened is None:
+                    opened, record = self._build(folder, read(), wanted)
+                    if known is None or _stamps_of(source) == known:
+                        with writable(self.folder):
+                            (folder / _RECORD).write_text(json.dumps(record))
+        return opened
 
-    def _prepared(self, read: ReadText, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText:
-        """The text that was read, with all that is missing of it learned and encoded."""
-        known = _Record.of(read)
-        tokenizer = self._learned(known, read, wanted) if isinstance(wanted, Vocabulary) else wanted
-        if tokenizer_digest(tokenizer) is None:
-            self.log("this tokenizer cannot be compared with others, so the text is encoded at every start")
-            text = pretraining_text(tokenizer, read.name, read.parts, self.progress)
-            return TokenizedText(tokenizer, text, read.notes)
-        folder = self._text_folder(known, tokenizer)
+    def _load(self, folder: Path, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
+        """Map a text; `None` if it is not there, or not whole."""
 
-        def encode() -> TokenizedText:
-            with writable(self.folder):
-                store(folder, tokenizer, read.parts, self.progress)
-            tokenized = self._opened(known, tokenizer)
-            if tokenized is None:
-                raise DataError(f"what was just written to {self.folder} cannot be read: use a cache on another disk")
-            return tokenized
+        def refuse() -> Iterator[Any]:
+            raise DataError(f"the text in {folder} is not whole")
 
-        return self._once(folder.name, lambda: self._opened(known, tokenizer), encode)
+        try:
+            record = json.loads((folder / _RECORD).read_bytes())
+            splits = {split: Encoded(_rows(folder, split, refuse), record["skipped"][split]) for split in SPLITS}
+            text = PretrainingText(record["name"], record["digest"], **splits)
+            tokenizer = _kept_tokenizer(folder) if isinstance(wanted, Vocabulary) else wanted
+            return TokenizedText(tokenizer, text, tuple(record["notes"]))
+        except (OSError, ValueError, KeyError, TypeError, DataError):
+            return None
 
-    def _learned(self, known: _Record, read: ReadText, wanted: Vocabulary) -> PreTrainedTokenizerBase:
-        """The tokenizer that is learned from the text, kept for later starts."""
-        folder = self._tokenizer_folder(known, wanted)
-
-        def learn() -> PreTrainedTokenizerBase:
+    def _build(
+        self, folder: Path, read: ReadText, wanted: PreTrainedTokenizerBase | Vocabulary
+    ) -> tuple[TokenizedText, dict[str, Any]]:
+        """Write a text to its folder, all but the record, which is returned too."""
+        with writable(self.folder):
+            if folder.exists():  # a start that was killed
+                shutil.rmtree(folder)
+            folder.mkdir(parents=True)
+        tokenizer = wanted
+        if isinstance(tokenizer, Vocabulary):
             self.log(f"learning a vocabulary from {len(read.parts['train']):,} documents of {read.name}")
-            tokenizer = wanted.learn(each.text for each in read.parts["train"])
-            with writable(self.folder), replaced(folder) as draft:
-                tokenizer.save_pretrained(draft)
-            return _kept_tokenizer(folder)
+            learned = tokenizer.learn(each.text for each in read.parts["train"])
+            with writable(self.folder):
+                learned.save_pretrained(folder / _TOKENIZER)
+            tokenizer = _kept_tokenizer(folder)
+        skipped: dict[str, list[str]] = {split: [] for split in SPLITS}
+        splits = {}
+        for split in SPLITS:
+            progress = partial(self.progress, f"encoding {split}")
+            rows = partial(encoded_rows, tokenizer, read.parts[split], skipped[split], progress)
+            with writable(self.folder):
+                splits[split] = Encoded(_rows(folder, split, rows), skipped[split])
+        text = PretrainingText(read.name, digest_of(read.parts), **splits)
+        record = {"name": text.name, "digest": text.digest, "notes": read.notes, "skipped": skipped}
+        return TokenizedText(tokenizer, text, read.notes), record
 
-        return self._once(folder.name, lambda: _kept_tokenizer(folder) if folder.is_dir() else None, learn)
 
-    def _opened(self, known: _Record | None, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
-        """The text of a record, if its tokenizer is there and it is encoded."""
-        if known is None:
-            return None
-        if isinstance(wanted, Vocabulary):
-            folder = self._tokenizer_folder(known, wanted)
-            if not folder.is_dir():
-                return None
-            wanted = _kept_tokenizer(folder)
-        if tokenizer_digest(wanted) is None:
-            return None
-        splits = open_stored(self._text_folder(known, wanted))
-        text = None if splits is None else PretrainingText(known.name, known.digest, **splits)
-        return None if text is None else TokenizedText(wanted, text, known.notes)
-
-    def _tokenizer_folder(self, known: _Record, wanted: Vocabulary) -> Path:
-        return self.folder / "tokenizers" / _key("tokenizer", known.digest, wanted.settings)
-
-    def _text_folder(self, known: _Record, tokenizer: PreTrainedTokenizerBase) -> Path:
-        return self.folder / "texts" / _key("text", known.digest, known.layout, tokenizer_digest(tokenizer))
+def _rows(folder: Path, split: str, rows: Callable[[], Iterator[dict[str, Any]]]) -> Dataset:
+    """Map the rows of a split; they are generated and written first if they are not in the folder."""
+    try:
+        with hide_progress_bars():
+            return Dataset.from_generator(rows, cache_dir=str(folder), fingerprint=split)
+    except DatasetGenerationError as error:
+        raise (error.__cause__ or error) from None
 
 
 def _kept_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """A tokenizer that was learned; where it lay is of no interest to a model that it is saved with."""
-    tokenizer = load_tokenizer(folder)
+    """Load a tokenizer that was learned, without the path that it was loaded from: models are saved with it."""
+    tokenizer = load_tokenizer(folder / _TOKENIZER)
     tokenizer.name_or_path = tokenizer.init_kwargs["name_or_path"] = ""
     return tokenizer
 
@@ -215,20 +196,26 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
 
 
 def _stamps_of(source: TextSource) -> tuple[Stamp, ...] | None:
-    """The stamps of the files; `None` where there are none, and reading says why."""
+    """The stamps of the files; `None` where only reading tells what the text is."""
     try:
-        return None if source.files is None else stamps(source.files())
+        known = None if source.files is None else stamps(source.files())
     except (OSError, ValueError):
         return None
+    return known if known is not None and settled(known) else None
 
 
-def _key(kind: str, *content: object) -> str:
-    return sha256(json.dumps([kind, _program(), *content], sort_keys=True).encode()).hexdigest()
+def _content_digest(read: ReadText) -> str:
+    parts = ((split, each.part_of or "", each.id.encode()) for split in SPLITS for each in read.parts[split])
+    return f"{read.name} {digest_of(read.parts)} {digest(parts)} {read.notes}"
+
+
+def _key(*content: object) -> str:
+    return sha256(json.dumps([_program(), *content], sort_keys=True).encode()).hexdigest()
 
 
 @cache
 def _program() -> list[str]:
-    """What computes: the code that reads and encodes texts, its libraries, and what Python takes for a letter."""
-    versions = [platform.python_version(), unicodedata.unidata_version, f"tokenizers {version('tokenizers')}"]
-    paths = (_TEXT_ROOM, *(_TEXT_ROOM.parents[1] / name for name in ("bounded.py", "data/splits.py")))
+    """List what encodes: the code of layerwise, the libraries, and what Python takes for a letter."""
+    versions = [platform.python_version(), unicodedata.unidata_version, *map(version, _LIBRARIES)]
+    paths = (_TEXT_PACKAGE, *(_TEXT_PACKAGE.parents[1] / name for name in ("bounded.py", "data/splits.py")))
     return [*versions, code_digest(*paths)]

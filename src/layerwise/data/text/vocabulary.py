@@ -22,7 +22,6 @@ import numpy as np
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from layerwise.data.text.word_table import counted_words
 from layerwise.errors import DataError
 
 UNKNOWN, START, END, PADDING, MASK, PARAGRAPH, TAB = SPECIALS = (
@@ -152,11 +151,7 @@ def _check_room(vocabulary: int | None, specials: Sequence[str], otherwise: str 
 def _words(texts: Iterable[str]) -> Counter[str]:
     """How often each word occurs, spelt in the characters that stand for bytes."""
     cut = _cutter()
-    counts: Counter[str] = Counter()
-    for text, often in counted_words(texts).items():
-        for word, _ in cut.pre_tokenize_str(text):
-            counts[word] += often
-    return counts
+    return Counter(word for text in texts for word, _ in cut.pre_tokenize_str(text))
 
 
 def _cutter() -> pre_tokenizers.PreTokenizer:

@@ -96,7 +96,7 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
             )
         for each in shared:
             yield (
-                f"{' and '.join(recipe.arm for recipe in each.recipes)}: {seeds}, {len(each.text.train.ids):,} tokens "
+                f"{' and '.join(recipe.arm for recipe in each.recipes)}: {seeds}, {each.text.train.tokens:,} tokens "
                 "to train on, as many steps"
             )
 

@@ -164,7 +164,7 @@ def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Padding) -
     `documents` and `tokens` count those that were scored.
     """
     device = device_of(model)
-    documents = len(examples.segments.text.names)
+    documents = len(examples.segments.text)
     nats, wanted = np.zeros(documents), np.zeros(documents)
     loader = DataLoader(examples, batch_size=_BATCH, collate_fn=collate)
     for number, batch in enumerate(loader):

@@ -118,8 +118,8 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
             device=self.device,
             corpus=text.name,
             corpus_hash=text.digest,
-            documents=len(text.test.names),
-            tokens=len(text.test.ids),
+            documents=len(text.test),
+            tokens=text.test.tokens,
             window=recipe.lengths[0],
             families=families,
             tasks=(),
@@ -141,10 +141,10 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         text, recipe = self.text, self.recipes[0]
         skipped = f"; {len(text.skipped):,} without a word were skipped" if text.skipped else ""
         yield (
-            f"{text.name}: {len(text.train.names):,} documents for training, {len(text.validation.names):,} for "
-            f"validation, {len(text.test.names):,} for the report{skipped}"
+            f"{text.name}: {len(text.train):,} documents for training, {len(text.validation):,} for "
+            f"validation, {len(text.test):,} for the report{skipped}"
         )
-        yield f"{len(text.train.ids):,} tokens to train on, a vocabulary of {len(self.tokenizer):,}"
+        yield f"{text.train.tokens:,} tokens to train on, a vocabulary of {len(self.tokenizer):,}"
         arms = ", ".join(each.arm for each in self.recipes)
         length = f"{recipe.seconds:,.0f} seconds" if recipe.seconds else f"{recipe.steps:,} steps"
         yield f"{arms}; {self.seeds} seed{'s' * (self.seeds != 1)} each, {length}"

@@ -149,7 +149,7 @@ class PretrainingTrainer(DividedValidation):
 
     def epochs(self) -> float:
         """How often the text was read, by its tokens."""
-        return float(self.state.num_input_tokens_seen / len(self.text.train.ids))
+        return float(self.state.num_input_tokens_seen / self.text.train.tokens)
 
     def examples(self) -> int:
         """The segments of both lengths."""
