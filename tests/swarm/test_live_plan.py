@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from laws.plans import plans
-from layerwise.errors import PlanError
 from layerwise.plan import Plan
 from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import RemoteLayer
@@ -38,15 +36,6 @@ def test_a_replaced_layer_runs_in_the_same_slot() -> None:
 def test_hops_begin_at_the_seams_of_groups() -> None:
     assert _live("0 (1 2|3) 4").seams() == (0, 1, 3, 4)
     assert _live("0-3").seams() == (0,)
-
-
-def test_another_order_is_another_plan() -> None:
-    live = _live("0-3", 1)
-    turned = live.in_order(live.visits[::-1])
-    assert str(turned.running) == "3 2 0"
-    assert [visit.slot for visit in turned.visits] == [3, 2, 0]
-    with pytest.raises(PlanError, match="it has parallel branches"):
-        _live("0 (1|2)").in_order(())
 
 
 @given(plans(depth=6), st.sets(st.integers(0, 5), max_size=4))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from layerwise.errors import SwarmError
 from layerwise.swarm.messages import RemoteLayer
 from layerwise.swarm.placement import Moves, Placement, assign, rebalance
-from layerwise.swarm.replication import Capacity, Demand, read_capacities
+from layerwise.swarm.replication import Capacity, Demand
 
 EACH = 10
 
@@ -182,12 +181,3 @@ def test_a_node_with_less_memory_than_before_drops_what_others_hold() -> None:
     assert moves.hold == {}
     assert len(moves.drop["n1"]) == 3
     assert len(moves.after["n0"]) == 4
-
-
-@pytest.mark.parametrize("content", ["[" * 99_999, "7", "[7]", '[{"name": "a", "bytes": ' + "9" * 5_000 + "}]", "[]"])
-def test_what_is_no_list_of_nodes_is_refused(content: str, tmp_path: Path) -> None:
-    (tmp_path / "nodes.json").write_text(content)
-    with pytest.raises(SwarmError, match=r"nodes\.json"):
-        read_capacities(tmp_path / "nodes.json")
-    with pytest.raises(SwarmError, match="is a folder, not a file"):
-        read_capacities(tmp_path)

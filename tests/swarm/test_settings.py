@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Decoding, Expected
 from layerwise.swarm.replication import Capacity
-from layerwise.swarm.route import Prices
 from layerwise.swarm.serve.settings import ServeSettings
 from layerwise.swarm.settings import Quorum, SwarmSettings
 
@@ -37,9 +36,7 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
             ("seed", 2**63),
         )
     ),
-    (Prices, {"energy": -1}, "the price of energy is a number from 0, not -1"),
     (Capacity, {"name": "n", "bytes": 1, "speed": 0.0}, "a speed above 0"),
-    (Capacity, {"name": "n", "bytes": 1, "watts": -1.0}, "and watts from 0"),
     (Quorum, {}, "one of the two"),
     (Quorum, {"layers": 1, "nats": 1.0}, "one of the two"),
     (Quorum, {"nats": math.inf}, "a number of nats from 0, not inf"),

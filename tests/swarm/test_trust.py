@@ -142,8 +142,7 @@ def test_where_every_hop_is_compared_the_first_answer_is_right(wrongness: str, r
     """No wrong output of a single pass is returned, not even the first, whether a replica or the router finds it."""
     stack, (ids, _) = _stack(), prompts(1, seed=seed)
     schedule = Schedule((Fault("node-0", "wrong", 0.0, wrongness=wrongness),), seed=seed)
-    order = "any" if seed % 2 else "fixed"
-    settings = SwarmSettings(spot_share=1.0, seed=seed, order=order, quorum=Quorum(layers=1))
+    settings = SwarmSettings(spot_share=1.0, seed=seed, quorum=Quorum(layers=1))
     with gather(stack, replicas + 1, replicas, schedule=schedule, settings=settings) as swarm:
         logits, answer = swarm.outputs(input_ids=ids)
         assert _quarantined(swarm) == ["node-0"]

@@ -26,12 +26,9 @@ from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from transformers import PreTrainedTokenizerBase
 
     from layerwise.stack import Stack
-    from layerwise.swarm.replication import Capacity
     from layerwise.swarm.settings import SwarmSettings
     from layerwise.swarm.swarm import Swarm
 
@@ -51,16 +48,10 @@ class Serving(ResidentOptions, ModelOptions, Action):
         "./my-model --nodes 8 --ray auto --sweep runs/my-model",
         "demo --in-process --port 8080",
     )
-    ALTERNATIVES: ClassVar = (
-        Alternatives(("ray", "in_process"), "say where the nodes are"),
-        Alternatives(("nodes", "node_file"), "say which nodes there are"),
-    )
+    ALTERNATIVES: ClassVar = (Alternatives(("ray", "in_process"), "say where the nodes are"),)
 
     plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
     nodes: int = option(4, "Nodes that hold layers.", metavar="N", least=1, most=10_000)
-    node_file: Path | None = option(
-        None, "JSON list of the nodes: name, bytes, speed, watts.", metavar="PATH", setting=True
-    )
     replicas: int = option(2, "Nodes that hold each layer.", metavar="N", least=1, most=10_000)
     ray: str | None = option(None, metavar="ADDRESS")
     in_process: bool = option(False, "Keep the nodes in this process, without Ray: to try it out.")
@@ -75,9 +66,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
     )
     on_loss: Literal["keep", "recompute"] = option(
         "keep", "After a lost layer: keep what it left in the caches, or recompute all tokens without it.", setting=True
-    )
-    order: Literal["auto", "fixed", "any"] = option(
-        "auto", "Order of the layers; auto is any for a model whose training record says so.", setting=True
     )
     replacement: tuple[str, ...] = option(
         (),
@@ -94,13 +82,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
         least=0,
         most=1,
         setting=True,
-    )
-    price_latency: float = option(1.0, "Price of a second of a route.", metavar="X", least=0, setting=True)
-    price_nats: float = option(
-        0.0, "Price of a nat per token that a route costs.", metavar="X", least=0, needs="sweep", setting=True
-    )
-    price_energy: float = option(
-        0.0, "Price of a joule of a route.", metavar="X", least=0, needs="node_file", setting=True
     )
     host: str = option("127.0.0.1", "Address to listen on; any but loopback needs a token.", metavar="HOST")
     port: int = option(8000, "Port to listen on; 0 is any free one.", metavar="PORT", least=0, most=65535)
@@ -200,13 +181,17 @@ class Serving(ResidentOptions, ModelOptions, Action):
 
         estimate = None if self.sweep is None else estimate_of_run(self.sweep)
         where = None if self.in_process else self.ray or "local"
-        nodes = self._nodes()
-        count = nodes if isinstance(nodes, int) else len(nodes)
         if where == "local":  # the nodes of one thread each compute on the same machine
-            torch.set_num_threads(max(1, available_processors() - count))
-        reporter.log(f"starting {count} nodes {'in this process' if where is None else f'on Ray ({where})'}")
+            torch.set_num_threads(max(1, available_processors() - self.nodes))
+        reporter.log(f"starting {self.nodes} nodes {'in this process' if where is None else f'on Ray ({where})'}")
         swarm = await gathered(
-            stack, nodes, self.replicas, address=where, plan=self.plan, settings=self._settings(), estimate=estimate
+            stack,
+            self.nodes,
+            self.replicas,
+            address=where,
+            plan=self.plan,
+            settings=self._settings(),
+            estimate=estimate,
         )
         held = [
             f"{member.name}: {', '.join(layer.name for layer in sorted(member.layers))}" for member in swarm.members
@@ -214,22 +199,12 @@ class Serving(ResidentOptions, ModelOptions, Action):
         reporter.log("layers: " + "; ".join(held))
         return swarm
 
-    def _nodes(self) -> int | Sequence[Capacity]:
-        from layerwise.swarm.replication import read_capacities
-
-        return self.nodes if self.node_file is None else read_capacities(self.node_file)
-
     def _settings(self) -> SwarmSettings:
-        from layerwise.data.model_location import location_of
-        from layerwise.swarm.gathering import order_of
-        from layerwise.swarm.route import Prices
         from layerwise.swarm.settings import Quorum, SwarmSettings
 
         return SwarmSettings(
-            order=order_of(location_of(self.model)) if self.order == "auto" else self.order,
             on_loss=self.on_loss,
             quorum=None if self.quorum is None else Quorum.parse(self.quorum),
-            prices=Prices(self.price_latency, self.price_nats, self.price_energy),
             replacements=tuple(f"r{number}" for number in range(len(self.replacement))),
             hop_floor=self.deadline,
             spot_share=self.spot_share,

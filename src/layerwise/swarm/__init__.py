@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from layerwise.swarm.gathering import gather
     from layerwise.swarm.nodes.local import Fault, Schedule
     from layerwise.swarm.replication import Capacity
-    from layerwise.swarm.route import Prices
     from layerwise.swarm.settings import Quorum, SwarmSettings
     from layerwise.swarm.swarm import Swarm
 
@@ -31,7 +30,6 @@ _HOMES = {
     "Expected": "answer",
     "Fault": "nodes.local",
     "LossEstimate": "estimate",
-    "Prices": "route",
     "Quorum": "settings",
     "Schedule": "nodes.local",
     "Swarm": "swarm",
@@ -46,7 +44,6 @@ __all__ = [
     "Expected",
     "Fault",
     "LossEstimate",
-    "Prices",
     "Quorum",
     "Schedule",
     "Swarm",

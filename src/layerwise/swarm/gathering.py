@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 from layerwise.errors import SwarmError
 from layerwise.plan import Plan
-from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import Stack
 from layerwise.swarm.cluster.connection import NOT_INSTALLED
 from layerwise.swarm.decoding.servable import Servable
@@ -17,7 +15,6 @@ from layerwise.swarm.messages import Transport
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import local_node
 from layerwise.swarm.replication import Capacity
-from layerwise.swarm.route import Order
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.supply import UNLIMITED, Supply
 from layerwise.swarm.swarm import Swarm
@@ -126,14 +123,3 @@ def _cluster(supply: Supply, address: str) -> Transport:
     except ImportError as error:
         raise SwarmError(NOT_INSTALLED) from error
     return RayTransport(tuple(supply.placement), address)
-
-
-def order_of(folder: str | Path) -> Order:
-    """Whether the layers of a trained model may run in any order: what its training record says.
-
-    A model without a record, and one that was trained in order or shuffled by some places only, keeps its order.
-    """
-    path = Path(folder)
-    record = TrainingRecord.read(path) if path.is_dir() else None
-    sampler = "" if record is None else str(record.recipe.get("sampler", ""))
-    return "any" if sampler.startswith("shuffled") and not sampler.startswith("shuffled by") else "fixed"

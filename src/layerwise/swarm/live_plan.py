@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from layerwise.errors import PlanError
 from layerwise.plan import Plan, Step
 from layerwise.plan import plan as stages
 from layerwise.plan.edits import map_visits
@@ -63,17 +62,6 @@ class LivePlan:
         )
         gone = frozenset(layers_of(requested)) & frozenset(missing)
         return cls(requested, running, tuple(steps), visits, gone)
-
-    def in_order(self, visits: tuple[RemoteVisit, ...]) -> LivePlan:
-        """The same visits in another order. Raises `PlanError` for a plan with groups, whose order is its meaning."""
-        if any(step.opens or step.closes for step in self.steps):
-            raise PlanError(f"the layers of {self.running} cannot run in another order: it has parallel branches")
-        if visits == self.visits:
-            return self
-        by_visit = dict(zip(self.visits, self.steps, strict=True))
-        steps = tuple(by_visit[visit] for visit in visits)
-        running = Plan.parse(" ".join(step.name for step in steps))
-        return replace(self, running=running, steps=steps, visits=visits)
 
     @property
     def missing_numbers(self) -> tuple[int, ...]:

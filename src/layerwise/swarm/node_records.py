@@ -111,7 +111,7 @@ class NodeRecord:
         """What the node asks for a hop. One that is silent is dearer by the time for which it is."""
         silent = self.silent(now)
         hop_seconds = self.hop_seconds + (silent if silent >= self.latencies.floor else 0.0)
-        return Offer(self.name, self.layers, hop_seconds, self.layer_seconds, self.capacity.watts, self.waiting)
+        return Offer(self.name, self.layers, hop_seconds, self.layer_seconds, self.waiting)
 
     def view(self) -> NodeView:
         """The node as users see it."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from pathlib import Path
+from dataclasses import dataclass, field
 
-from layerwise.bounded import Unreadable, read_json
 from layerwise.errors import SwarmError
 from layerwise.swarm.messages import RemoteLayer
 
@@ -16,39 +14,15 @@ APART = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """What a node offers: bytes for weights, and its speed in layers per second or any other unit.
-
-    `watts` are what it draws while it computes.
-    """
+    """What a node offers: bytes for weights, and its speed in layers per second or any other unit."""
 
     name: str
     bytes: int
     speed: float = 1.0
-    watts: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.bytes >= 0 and 0 < self.speed < float("inf") and self.watts >= 0):
-            raise SwarmError(f"node {self.name} offers bytes from 0, a speed above 0 and watts from 0, not {self}")
-
-
-def read_capacities(path: Path) -> tuple[Capacity, ...]:
-    """The nodes of a JSON file: a list of objects with the fields of `Capacity`, of which `name` and `bytes` must be.
-
-    Raises `SwarmError` for a file that says anything else.
-    """
-    names = [each.name for each in fields(Capacity)]
-    try:
-        content = read_json(path)
-        nodes = tuple(Capacity(**each) for each in content)
-    except Unreadable as fault:
-        raise SwarmError(f"{path} {fault}; write a JSON list of objects with {', '.join(names)}") from fault
-    except (ValueError, TypeError) as error:
-        raise SwarmError(
-            f"{path} is no list of nodes ({str(error)[:120]}); write a JSON list of objects with {', '.join(names)}"
-        ) from error
-    if not nodes or len({node.name for node in nodes}) != len(nodes):
-        raise SwarmError(f"{path} names {len(nodes)} nodes; give one or more, each with a name of its own")
-    return nodes
+        if not (self.bytes >= 0 and 0 < self.speed < float("inf")):
+            raise SwarmError(f"node {self.name} offers bytes from 0 and a speed above 0, not {self}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,23 +36,20 @@ class RecordedPass:
     whole: RecordedPass | None = None
     _selected: dict[tuple[int, ...], Arguments] = field(default_factory=dict)
 
-    def entered(self, slot: int, chain: Sequence[int], missing: frozenset[int]) -> Array | None:
-        """The state that entered at `slot`, or at one before it in the `chain` with but `missing` places between."""
-        position = chain.index(slot)
-        while chain[position] not in self.entering:
-            if position == 0 or chain[position - 1] not in missing:
+    def entered(self, slot: int, missing: frozenset[int]) -> Array | None:
+        """The state that entered at `slot`, or at one before it with but `missing` places between."""
+        while slot not in self.entering:
+            if slot - 1 not in missing:
                 return None
-            position -= 1
-        return self.entering[chain[position]]
+            slot -= 1
+        return self.entering[slot]
 
-    def enter(self, after: int | None, slot: int | None, chain: Sequence[int], state: Array) -> None:
-        """Note that `state` entered at `slot`, and at every place of the `chain` behind `after`, which nothing ran.
+    def enter(self, after: int | None, slot: int, state: Array) -> None:
+        """Note that `state` entered at `slot`, and at every place between `after` and it, which nothing ran.
 
-        `after` is `None` before the first place, and `slot` behind the last one.
+        `after` is `None` before the first place.
         """
-        first = 0 if after is None else chain.index(after) + 1
-        last = len(chain) if slot is None else chain.index(slot) + 1
-        for each in chain[first:last]:
+        for each in range(0 if after is None else after + 1, slot + 1):
             self.entering[each] = state
 
     def part(self, visits: Sequence[RemoteVisit], state: Array) -> Pass:
@@ -76,9 +73,8 @@ class SwarmRequest:
     Nodes know it by its `key`, which no other request has, whatever its name: what one of the same name has left on a
     node must not answer for it.
 
-    `chain` holds the places of the plan in the order in which they run. `recapture` makes one pass of all tokens so
-    far, for a request that begins anew in the middle. `one_pass` says that the request is a single forward pass, which
-    leaves no cache. `left_out` are layers that are not worth their price.
+    `recapture` makes one pass of all tokens so far, for a request that begins anew in the middle. `one_pass` says that
+    the request is a single forward pass, which leaves no cache.
 
     `touched` are the nodes that were sent anything. `used` are those whose answers were used, and `doubted` those of
     them that were found to compute wrongly, each with the number of the first token. `written` says of each pass which
@@ -89,7 +85,6 @@ class SwarmRequest:
     key: str
     requested: Plan
     live: LivePlan
-    chain: tuple[int, ...]
     one_pass: bool = False
     recapture: Callable[[], Capture] | None = None
     passes: list[RecordedPass] = field(default_factory=list)
@@ -97,7 +92,6 @@ class SwarmRequest:
     warm: dict[tuple[str, RemoteVisit], int] = field(default_factory=dict)
     replaced: dict[RemoteLayer, RemoteLayer] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
-    left_out: frozenset[RemoteLayer] = frozenset()
     tokens: int = 0
     touched: set[str] = field(default_factory=set)
     used: dict[str, int] = field(default_factory=dict)
@@ -113,7 +107,7 @@ class SwarmRequest:
         live = LivePlan.of(requested)
         assert live is not None, "a plan has a layer"
         key = f"{request}/{secrets.token_hex(8)}"
-        return cls(request, key, requested, live, tuple(range(len(live.steps))), one_pass)
+        return cls(request, key, requested, live, one_pass)
 
     @cached_property
     def layers(self) -> tuple[RemoteLayer, ...]:
@@ -134,26 +128,11 @@ class SwarmRequest:
             record.whole = RecordedPass(record.index, encode(self.recapture().calls, record.arguments.layers))
         return record.whole.part(visits, joined(states))
 
-    def reorder(self, visits: Sequence[RemoteVisit]) -> None:
-        """Run the visits in another order from now on; only before the first pass.
-
-        A place where nothing runs stays behind the one that it was behind: what has run there may be lost by now, and
-        what is lost may come back.
-        """
-        self.live = self.live.in_order(tuple(visits))
-        chain = [visit.slot for visit in self.live.visits]
-        for number, slot in enumerate(self.chain):
-            if slot not in chain:
-                chain.insert(chain.index(self.chain[number - 1]) + 1 if number else 0, slot)
-        self.chain = tuple(chain)
-
     def lose(self, missing: Collection[RemoteLayer]) -> None:
         """Go on without the `missing` layers, and with all others. Raises `BelowQuorum` where none is left."""
         live = LivePlan.of(self.requested, missing, self.replaced)
         if live is None:
             raise BelowQuorum(f"request {self.request} cannot be answered: no layer of {self.requested} is left")
-        if self.chain != tuple(sorted(self.chain)):
-            live = live.in_order(tuple(sorted(live.visits, key=lambda visit: self.chain.index(visit.slot))))
         self.live, self.legs = live, ()
 
     def spans(self, expected: Callable[[LivePlan], Expected], recomputed: bool) -> tuple[TokenSpan, ...]:

@@ -26,7 +26,7 @@ from layerwise.swarm.live_plan import cut_at_seams
 from layerwise.swarm.messages import Array, Hop, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.request import RecordedPass, SwarmRequest
-from layerwise.swarm.route import Leg, Offer, Uncovered, cheapest, next_leg
+from layerwise.swarm.route import Leg, Offer, Uncovered, cheapest
 from layerwise.swarm.settings import Quorum
 from layerwise.swarm.wire import encode, parted, to_array, to_tensor
 
@@ -47,7 +47,7 @@ class _BeginAgain(Exception):
 
 class Router:
     """Runs the passes of requests over nodes. `expected` says what a set of missing layers costs. A `referee` holds all
-    layers, and is asked where nodes contradict each other; `single` is what one missing layer costs."""
+    layers, and is asked where nodes contradict each other."""
 
     def __init__(
         self,
@@ -55,14 +55,12 @@ class Router:
         quorum: Quorum,
         expected: Callable[[frozenset[int]], Expected],
         referee: Node | None = None,
-        single: Callable[[int], float | None] | None = None,
     ) -> None:
         self.calling = calling
         self.members = calling.members
         self.settings = settings = calling.settings
         self.quorum = quorum
         self.expected = expected
-        self.single = single
         self.comparison = ReplicaComparison(calling, settings.spot_share, settings.seed, referee)
         self.sessions: WeakSet[SwarmRequest] = WeakSet()
 
@@ -116,13 +114,13 @@ class Router:
                 if groups:  # what a group merges is another thing now
                     state, after, groups = entering, None, []
                 continue
-            record.enter(after, leg.visits[0].slot, session.chain, state)
+            record.enter(after, leg.visits[0].slot, state)
             reached = await self._hop(session, record, leg, state)
             if reached is None:
                 continue
             state = _folded(session, position, leg, state, reached, groups)
             after = leg.visits[-1].slot
-        record.enter(after, None, session.chain, state)
+        record.enter(after, len(session.requested.steps()) - 1, state)
         return state
 
     @staticmethod
@@ -130,14 +128,11 @@ class Router:
         """The first visit of the live plan behind the place `after`."""
         if after is None:
             return 0
-        bound = session.chain.index(after)
-        later = (number for number, visit in enumerate(session.live.visits) if session.chain.index(visit.slot) > bound)
+        later = (number for number, visit in enumerate(session.live.visits) if visit.slot > after)
         return next(later, len(session.live.visits))
 
     def _leg(self, session: SwarmRequest, record: RecordedPass, position: int) -> Leg:
         """The next hop of a pass that has come to the visit at `position`."""
-        if session.one_pass and self.settings.order == "any" and len(session.live.seams()) == 1:
-            return self._free_leg(session, position)
         leg = session.leg_at(position)
         if leg is not None and self._holds(leg):
             return leg
@@ -160,20 +155,10 @@ class Router:
             for visit in visits
             if record.index and session.warm.get((offer.node, visit), 0) != record.index
         }
-        first = position == 0 and record.index == 0 and not session.touched
-        any_order = first and len(session.live.seams()) == 1
-        order = self.settings.order if any_order else "fixed"
-        route = cheapest(
-            visits, offers, self.settings.prices, order, replay, self._dispensable(visits) if first else None
-        )
+        route = cheapest(visits, offers, replay)
         if isinstance(route, Uncovered):
             raise _Lost({visit.layer for visit in route.visits})
-        if route.omitted:
-            session.left_out |= {visit.layer for visit in route.omitted}
-            raise _Lost({visit.layer for visit in route.omitted})
-        if order == "any":
-            session.reorder([visit for leg in route.legs for visit in leg.visits])
-        return cut_at_seams(route.legs, session.live)
+        return cut_at_seams(route, session.live)
 
     def _offers(self, session: SwarmRequest, visits: Sequence[RemoteVisit]) -> list[Offer]:
         """The live nodes that have not failed this pass; where these do not suffice, all that have not worn it out."""
@@ -183,23 +168,6 @@ class Router:
             without = _worn(session)
         now = asyncio.get_running_loop().time()
         return [member.offer(now) for member in self.members.live(without)]
-
-    def _dispensable(self, visits: Sequence[RemoteVisit]) -> dict[RemoteVisit, float]:
-        """The visits that a route may leave out for its price, and what each costs in nats per token."""
-        if self.single is None or not self.settings.prices.nats:
-            return {}
-        costs = {visit: self.single(visit.layer.number) for visit in visits}
-        return {visit: max(nats, 0.0) for visit, nats in costs.items() if nats is not None}
-
-    def _free_leg(self, session: SwarmRequest, position: int) -> Leg:
-        """The next hop of a single pass in any order: whoever is free first."""
-        done = session.live.visits[:position]
-        left = session.live.visits[position:]
-        leg = next_leg(left, self._offers(session, left), self.settings.prices)
-        if isinstance(leg, Uncovered):
-            raise _Lost({visit.layer for visit in leg.visits})
-        session.reorder((*done, *leg.visits, *(visit for visit in left if visit not in leg.visits)))
-        return leg
 
     # -- one hop --------------------------------------------------------------------------------------------------
 
@@ -283,7 +251,7 @@ class Router:
         if before is None:  # what led here was routed before; the states have to be made from the tokens
             raise _BeginAgain
         states = await self._entered(session, record, before)
-        entered = record.entered(before.visits[0].slot, session.chain, session.missing_slots())
+        entered = record.entered(before.visits[0].slot, session.missing_slots())
         if states is None or entered is None:
             return None
         states = [*states, entered]
@@ -300,7 +268,7 @@ class Router:
     @staticmethod
     def _known(session: SwarmRequest, slot: int) -> list[Array] | None:
         """The states that entered at a place in all earlier passes, if all of them are there."""
-        known = [each.entered(slot, session.chain, session.missing_slots()) for each in session.passes]
+        known = [each.entered(slot, session.missing_slots()) for each in session.passes]
         return None if None in known else [state for state in known if state is not None]
 
     # -- loss and return ------------------------------------------------------------------------------------------
@@ -311,12 +279,12 @@ class Router:
         What was missing stays so until the next pass: it has not run in this one.
         """
         live = self.members.live_layers(_worn(session))
-        missing = set(session.live.missing) | session.left_out
+        missing = set(session.live.missing)
         for layer in session.layers:
             if session.replaced.get(layer, layer) not in lost:
                 continue
             others = (RemoteLayer(layer.number, source) for source in self.settings.replacements)
-            other = None if layer in session.left_out else next((each for each in others if each in live), None)
+            other = next((each for each in others if each in live), None)
             if other is None:
                 missing.add(layer)
             else:
@@ -326,7 +294,7 @@ class Router:
     def _rejoin(self, session: SwarmRequest) -> None:
         """Take up layers again that are back."""
         live = self.members.live_layers()
-        back = {layer for layer in (*session.live.missing, *session.replaced) if layer in live} - session.left_out
+        back = {layer for layer in (*session.live.missing, *session.replaced) if layer in live}
         if not back or not session.history_whole:
             return
         for layer in back:

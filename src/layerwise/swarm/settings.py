@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import ceil
 from typing import Literal, Self, TypeAlias
 
 from layerwise.errors import SwarmError
 from layerwise.plan.plan import Plan
 from layerwise.swarm.answer import Expected
-from layerwise.swarm.route import Order, Prices
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +86,6 @@ that the rest is what the plan without it would have written from there."""
 class SwarmSettings:
     """The rules of one swarm.
 
-    `order` says whether layers may run in any order, for a model that was trained for it, or only in its own.
     Without a `quorum` half of the layers must be left. `replacements` are the names of models whose layers may stand in
     for lost ones of the same number. A node is given `first_deadline` seconds for each of its first hops, and
     `hop_floor` at least later on.
@@ -96,10 +94,8 @@ class SwarmSettings:
     node; what a node held that has been away for `balance_after` seconds, others take up.
     """
 
-    order: Order = "fixed"
     on_loss: OnLoss = "keep"
     quorum: Quorum | None = None
-    prices: Prices = field(default_factory=Prices)
     replacements: tuple[str, ...] = ()
     first_deadline: float = 10.0
     hop_floor: float = 0.5

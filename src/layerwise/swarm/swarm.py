@@ -101,8 +101,7 @@ class Swarm:
         self.estimate = estimate
         self._calling = Calling(transport, self._members, self.settings, servable.sample)
         self.health = HealthChecks(self._calling, supply)
-        single = estimate.single if estimate else None
-        self.router = Router(self._calling, self.quorum, self.expected, servable.referee, single)
+        self.router = Router(self._calling, self.quorum, self.expected, servable.referee)
         self._head = BatchedHead(stack)
         self._running: dict[str, SwarmRequest] = {}
         self._names = count()
