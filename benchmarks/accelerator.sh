@@ -106,16 +106,14 @@ bars() {
   if [ -n "$QUICK" ]; then
     part layershuffle 120 "$PYTHON" benchmarks/layershuffle.py --rounds 1 --steps 6 --batch 4 --width 48
     part elc-step 120 "$PYTHON" benchmarks/layer_weights.py --size tiny --rounds 1 --batch 2 --length 32 --device "$DEVICE"
-    part fused-groups 120 "$PYTHON" benchmarks/fused_groups.py --rounds 4
-    part time 60 "$PYTHON" -m layerwise time demo --plan "0-3 (4|5|6|7) 8-11" --fused --rounds 6 --device "$DEVICE" \
+    part time 60 "$PYTHON" -m layerwise time demo --plan "0-3 (4|5|6|7) 8-11" --rounds 6 --device "$DEVICE" \
       --run "$RUNS/time-quick"
     return
   fi
   part layershuffle 120 "$PYTHON" benchmarks/layershuffle.py --device "$DEVICE" --precision bfloat16 --compiled \
     --batch 256 --width 768 --side 56 --rounds 3 --steps 24
   part elc-step 60 "$PYTHON" benchmarks/layer_weights.py --size small --rounds 5 --batch 64 --device "$DEVICE"
-  part fused-groups 90 "$PYTHON" benchmarks/fused_groups.py --accelerator --rounds 6
-  part time 60 "$PYTHON" -m layerwise time demo --plan "0-11" --plan "0-3 (4|5|6|7) 8-11" --plan "0-3 8-11" --fused \
+  part time 60 "$PYTHON" -m layerwise time demo --plan "0-11" --plan "0-3 (4|5|6|7) 8-11" --plan "0-3 8-11" \
     --device "$DEVICE" --run "$RUNS/time"
 }
 

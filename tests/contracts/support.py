@@ -11,7 +11,7 @@ from pathlib import Path
 
 import transformers
 
-from contracts import checks, fused, specimen
+from contracts import checks, specimen
 from contracts.checks import WAYS, Answer, Halves, Way
 from contracts.specimen import Refusal, Specimen
 from contracts.zoo import POPULAR, REFUSED, SUPPORTED, named
@@ -166,5 +166,4 @@ def measure(one: Specimen) -> Finding:
 
 if __name__ == "__main__":
     transformers.logging.set_verbosity_error()
-    rest = TABLE.read_text(encoding="utf-8").partition(fused.TITLE)
-    TABLE.write_text(table(measure(one) for one in SUPPORTED) + "\n" + "".join(rest[1:]), encoding="utf-8")
+    TABLE.write_text(table(measure(one) for one in SUPPORTED), encoding="utf-8")

@@ -149,8 +149,6 @@ def test_layers_of_two_models_share_what_the_models_share() -> None:
         stepwise = merged.logits("a:0 b:1 a:2 b:3-4", **inputs)
         with merged.under("a:0 b:1 a:2 b:3-4"):
             torch.testing.assert_close(first(**inputs).logits, stepwise)
-        with load(first).fused_projections():
-            torch.testing.assert_close(first(**inputs).logits, load(first).logits("0-4", **inputs))
 
 
 def test_states_of_several_streams_have_batch_and_tokens_first() -> None:

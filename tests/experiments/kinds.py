@@ -105,7 +105,7 @@ def corpus(count: int, words: str = "text number") -> Corpus:
 
 
 def _timing(run: Path) -> None:
-    layerwise.time(stack(), plans=("0-3", "0 (1|2) 3"), fused=True, rounds=6, context=6, run=run, **SILENT)
+    layerwise.time(stack(), plans=("0-3", "0 (1|2) 3"), rounds=6, context=6, run=run, **SILENT)
 
 
 def _search(run: Path) -> None:

@@ -1,4 +1,4 @@
-"""All executors are one function: step by step, in place, in a single pass, in a graph, and with groups as one.
+"""All executors are one function: step by step, in place, in a single pass, and in a graph.
 
 A plan is drawn over three models of each kind, with halves where a kind has them. What a cache makes of it is asked of
 the kinds that decode.
@@ -7,9 +7,7 @@ the kinds that decode.
 from __future__ import annotations
 
 import copy
-import itertools
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
 import torch
@@ -17,11 +15,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from contracts.fused import UNITS, counted
-from layerwise.plan import Group, Plan, Reduction, Visit
+from layerwise.plan import Plan
 from layerwise.stack.executors.graph import GraphExecutor, build
-from layerwise.stack.rounding import EPS, gap
-from stack.makers import DEPTH, IDS, MAKERS, NAMES, merged_stack, sources, stack_of
+from stack.makers import DEPTH, MAKERS, NAMES, merged_stack, sources, stack_of
 from stack.random_plans import plans
 from tier import by_tier, first_fast
 
@@ -88,57 +84,6 @@ def test_in_place_equals_step_by_step_equals_the_graph(kind: str, data: st.DataO
         walked = {node: state.clone() for node, state in GraphExecutor(graph, apply, captured.state).states()}
         assert torch.equal(walked[graph.ends[plan]], stack.run(plan, captured))
         assert torch.equal(walked[graph.ends[other]], stack.run(other, captured))
-
-
-def grouped() -> st.SearchStrategy[Plan]:
-    """Plans of layers and of two sets of disjoint groups, so that every arrangement of weights is one."""
-    merge = st.one_of(
-        st.sampled_from([Reduction("mean"), Reduction("sum")]),
-        st.floats(0.25, 2.0).map(lambda gain: Reduction("gain", gain)),
-    )
-
-    def plan(order: list[int], cuts: list[int], merges: list[Reduction], times: list[int]) -> Plan:
-        stages: list[Any] = []
-        bounds = [0, *sorted(set(cuts)), DEPTH]
-        for number, (first, last) in enumerate(itertools.pairwise(bounds)):
-            visits = [Visit(layer) for layer in order[first:last]]
-            branches = tuple(Plan((visit,)) for visit in visits)
-            stages.append(visits[0] if len(visits) == 1 else Group(branches, merges[number], times[number]))
-        return Plan(tuple(stages))
-
-    return st.builds(
-        plan,
-        st.permutations(range(DEPTH)),
-        st.lists(st.integers(1, DEPTH - 1), max_size=3),
-        st.lists(merge, min_size=DEPTH, max_size=DEPTH),
-        st.lists(st.integers(1, 2), min_size=DEPTH, max_size=DEPTH),
-    )
-
-
-@pytest.mark.parametrize("kind", first_fast(["llama", "gpt2", "bert", "vit"]))
-@settings(max_examples=by_tier(fast=3, nightly=30), deadline=None, suppress_health_check=ALL_CHECKS)
-@given(plan=grouped())
-def test_groups_that_run_as_one_are_what_they_are_step_by_step_and_behind_a_cache(kind: str, plan: Plan) -> None:
-    stack, inputs = stack_of(kind), MAKERS[kind][1]
-    groups = sum(step.opens for step in plan.steps())
-    with torch.inference_mode():
-        expected = stack.logits(plan, **inputs)
-        with stack.under(plan, fused=True), counted() as together:
-            inside = stack.model(**inputs).logits
-    assert len(together) == groups
-    assert gap(inside, expected) <= UNITS * EPS
-    if kind in ("llama", "gpt2"):
-        mask = torch.ones_like(IDS)
-        mask[0, :3] = 0
-        options = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
-        call = {"input_ids": IDS, "attention_mask": mask, **options}
-        with stack.under(plan, fused=True):
-            cached, recomputed = (
-                stack.model.generate(**call, use_cache=use, return_dict_in_generate=True, output_logits=True)
-                for use in (True, False)
-            )
-        assert torch.equal(cached.sequences, recomputed.sequences)
-        assert max(gap(a, b) for a, b in zip(cached.logits, recomputed.logits, strict=True)) <= UNITS * EPS
 
 
 @pytest.mark.parametrize("kind", MAKERS)

@@ -143,14 +143,13 @@ def with_extra() -> Stack:
     return stack
 
 
-def enter(stack: Stack, **options: bool) -> None:
-    with stack.under("0 Q4_0:1", **options):
+def enter(stack: Stack) -> None:
+    with stack.under("0 Q4_0:1"):
         pass
 
 
 REFUSED: dict[str, tuple[Callable[[Path], object], type[LayerwiseError], str]] = {
     "other": (lambda _: with_extra().check("Q4_0:1"), UnsupportedModel, r"its extra, of shape \(2, 32\), is no matrix"),
-    "fused": (lambda _: enter(stack_of("llama"), fused=True), PlanError, "cannot run groups .* with Q4_0:1"),
     "training": (lambda _: enter(load(tiny_llama().train())), PlanError, "cannot train .* with Q4_0:1"),
     "name": (lambda _: Stack.with_sources({"Q4_0": stack_of("llama")}), PlanError, "Q4_0 is a type of GGUF and names"),
     "save": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m"), PlanError, "cannot save a model under"),

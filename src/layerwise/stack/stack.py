@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,7 +29,6 @@ from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.clone import clone
 from layerwise.stack.executors.entries import own_blocks
-from layerwise.stack.executors.fused.preparation import Fusion, prepared_groups
 from layerwise.stack.executors.state import Merger, follow, returned_state, streams_first, tokens_first, with_state
 from layerwise.stack.history.shared_key_values import KeyValueSharing, KeyValueTracker
 from layerwise.stack.history.tracker import HistoryTracker
@@ -57,8 +56,7 @@ class Stack:
     `head_by_token` says whether norm and head were seen to act on every token alone, so that a loss needs no others.
     `sources` are the models that plans may take layers from by name: none, unless `with_sources` made the Stack.
     `resident` are the layers in memory, of a model whose layers are read from the disk when they are needed.
-    `fusion` is what was found out about running layers as one (`under(plan, fused=True)`), `plan` what the model runs
-    from `enter` until `leave`: that of a compact checkpoint, else `None`.
+    `plan` is what the model runs from `enter` until `leave`: that of a compact checkpoint, else `None`.
     `model` is any `torch.nn.Module` whose blocks stand in the `nn.ModuleList` at `path`; `layerwise.load` finds the
     path and makes a Stack. A Stack changes nothing in the model outside the `under` context.
     """
@@ -86,7 +84,6 @@ class Stack:
         self._branches: Branches | None = None
         self._unsplit: str | None = None
         self.plan: Plan | None = None
-        self.fusion = Fusion()
         self._quantised = QuantisedLayers()
 
     def __repr__(self) -> str:
@@ -111,7 +108,6 @@ class Stack:
         host = next(iter(sources.values()))
         merged = copy.copy(host)
         merged.sources = dict(sources)
-        merged.fusion = Fusion()
         merged.source = ModelOrigin(", ".join(f"{name}: {stack.source.name}" for name, stack in sources.items()))
         return merged
 
@@ -380,7 +376,7 @@ class Stack:
     # -- in place -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def under(self, plan: Plan | str, *, single_pass: bool = False, fused: bool = False) -> Iterator[Stack]:
+    def under(self, plan: Plan | str, *, single_pass: bool = False) -> Iterator[Stack]:
         """Within the context the model itself runs `plan`: forward, `generate`, pipelines, trainers.
 
         Parameters are shared, never copied; cached decoding has one slot per visit. The model is exactly as before on
@@ -401,35 +397,13 @@ class Stack:
         `single_pass` promises that no cache outlives a forward pass, as in training and scoring; asking for one raises
         `ModelError`. A layer that the plan visits once is then the block itself: entering costs next to nothing, and
         whatever is tied to the block (sharding) stays.
-
-        `fused` lets the members of each group run as one, and the linear layers that read one tensor (queries, keys and
-        values), which is faster where a pass has few tokens (decoding) and equal up to rounding. Within the context the
-        weights stand in other storage, of which the model's own parameters are views; nothing is held twice. Each group
-        is proved on a small batch when it is first entered. Raises `UnsupportedModel`, with the reason, for a plan with
-        a group that cannot run as one; see `layerwise.stack.executors.fused` for the passes that run unfused all the
-        same.
         """
         plan = Plan.parse(plan)
         self._refuse_while_in_place(f"run {plan}")
         self.check(plan)
         refuse_loss_of_a_kind(self.model, self.path, plan)
         branches = self.branches() if plan.has_sublayers() else None
-        slots = in_place.slots_per_block(own_blocks(self._blocks)) if fused else 1
-        with (
-            prepared_groups(self, plan, slots) if fused else nullcontext(()) as groups,
-            in_place.in_place(self, plan, branches, single_pass=single_pass, groups=groups),
-        ):
-            yield self
-
-    @contextmanager
-    def fused_projections(self) -> Iterator[Stack]:
-        """Within the context the linear layers of a block that read one tensor are computed as one product.
-
-        It is what `under(plan, fused=True)` does to the layers of a plan, for the model as it stands: `generate`,
-        plans without `fused`. See `layerwise.stack.executors.fused.projections`.
-        """
-        self._refuse_while_in_place("fuse its projections")
-        with prepared_groups(self, Plan.identity(self.depth), 1):
+        with in_place.in_place(self, plan, branches, single_pass=single_pass):
             yield self
 
     def enter(self, plan: Plan | str) -> None:

@@ -48,9 +48,9 @@ def steps(clock: list[int]) -> list[int]:
 
 @pytest.fixture(scope="module")
 def command(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
-    """Three plans, fused too, timed into a run that several tests look at."""
+    """Three plans, timed into a run that several tests look at."""
     run = tmp_path_factory.mktemp("runs") / "run"
-    return ("time", model, *PLANS, "--plan", "0 1 3", "--fused", *SHORT, "--run", run)
+    return ("time", model, *PLANS, "--plan", "0 1 3", *SHORT, "--run", run)
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +70,7 @@ def test_rows_provenance_and_a_report(timed: tuple[Path, Ended]) -> None:
     folder, ended = timed
     stored = rows(folder)
     assert {row.condition for row in stored} == {f"{phase}, batch 1, context 6" for phase in ("prefill", "decode")}
-    assert list(dict.fromkeys(row.plan for row in stored)) == [
-        "0-3",
-        "0 (1|2) 3",
-        "0 1 3",
-        "0-3, fused",
-        "0 (1|2) 3, fused",
-        "0 1 3, fused",
-    ]
+    assert list(dict.fromkeys(row.plan for row in stored)) == ["0-3", "0 (1|2) 3", "0 1 3"]
     values = {(row.plan, row.metric): row.value for row in stored}
     assert values["0 1 3", "ms"] == pytest.approx(3)
     assert values["0 1 3", "ratio"] == pytest.approx(3 / 4)
@@ -88,7 +81,7 @@ def test_rows_provenance_and_a_report(timed: tuple[Path, Ended]) -> None:
         assert run.manifest.numerics["machine"]
     page = (folder / "report.html").read_text()
     assert "How long a pass takes" in page
-    assert "0 (1|2) 3, fused" in page
+    assert "0 (1|2) 3" in page
 
 
 def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(

@@ -23,13 +23,9 @@ class Timing(ModelOptions, Experiment):
 
     VERB: ClassVar = "time"
     RUNS: ClassVar = "timing.run:timing"
-    EXAMPLES: ClassVar = (
-        'demo --plan "0-11" --plan "0-3 6-11"',
-        'demo --plan "0-3 (4|5|6|7) 8-11" --fused',
-    )
+    EXAMPLES: ClassVar = ('demo --plan "0-11" --plan "0-3 6-11"',)
 
     plans: tuple[str, ...] = option((), "A plan; repeat for more.", metavar="PLAN", flag="--plan", repeated=True)
-    fused: bool = option(False, "Time every plan fused, too: projections of one tensor and members of a group as one.")
     rounds: int = option(20, metavar="N", least=6)
     batch: int = option(1, "Texts at once when timed.", metavar="N", least=1, rare=True)
     context: int = option(128, metavar="N", least=1, rare=True)

@@ -23,7 +23,6 @@ from layerwise.measure.cost.pass_time import (
     RoundTimes,
     Setting,
     TimedPass,
-    TimedPlan,
     round_times,
     rows_of_rounds,
 )
@@ -83,9 +82,7 @@ def _timed_settings(config: Timing, stack: Stack) -> tuple[Setting, ...]:
     return (prefill, decode)
 
 
-def _timed_rounds(
-    config: Timing, stack: Stack, plans: Sequence[TimedPlan], settings: Sequence[Setting]
-) -> RoundsUnit[int]:
+def _timed_rounds(config: Timing, stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting]) -> RoundsUnit[int]:
     """The rounds of everything, and one that warms up in each session of the run."""
     own = partial(round_times, stack, graphs=config.graphs, seed=config.seed)
 
@@ -111,11 +108,10 @@ def _times_of(rounds: Mapping[int, Sequence[Score]], settings: Sequence[Setting]
     ]
 
 
-def _timed_plans(config: Timing, stack: Stack) -> list[TimedPlan]:
+def _timed_plans(config: Timing, stack: Stack) -> list[Plan]:
     plans = list(dict.fromkeys(map(Plan.parse, config.plans)))
-    if len(plans) == 1 and not config.fused:
+    if len(plans) == 1:
         plans = list(dict.fromkeys([Plan.identity(stack.depth), *plans]))
     for plan in plans:
         stack.check(plan)
-    timed = [TimedPlan(plan) for plan in plans]
-    return [*timed, *(TimedPlan(plan, fused=True) for plan in plans if config.fused)]
+    return plans

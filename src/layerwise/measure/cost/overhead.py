@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from layerwise.measure.cost.pass_time import PassClock, check_rounds, in_turns
+from layerwise.errors import MeasureError
+from layerwise.measure.cost.pass_time import LEAST_ROUNDS, PassClock, in_turns
 from layerwise.measure.stats.estimate import Numbers
 from layerwise.stack.inputs import evaluating
 
@@ -39,7 +40,8 @@ def overhead(models: Mapping[str, nn.Module], inputs: Inputs, *, rounds: int = 9
     A step is forward and backward, a pass a forward pass in evaluation mode. The models' weights are as before;
     gradients are cleared. Raises `MeasureError` for fewer rounds than an interval of a median needs.
     """
-    check_rounds(rounds)
+    if rounds < LEAST_ROUNDS:
+        raise MeasureError(f"{rounds} rounds give no interval of a median; take {LEAST_ROUNDS} or more")
     for model in models.values():  # once unseen: the first pass of a model allocates
         _step(model, inputs)
     kept = {name: kept_bytes(model, inputs) for name, model in models.items()}

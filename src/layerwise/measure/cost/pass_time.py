@@ -87,42 +87,13 @@ class Setting:
         return f"{self.phase}, batch {self.batch}, context {self.context}"
 
 
-@dataclass(frozen=True, slots=True)
-class TimedPlan:
-    """A plan, and whether it runs fused (`Stack.under`)."""
-
-    plan: Plan
-    fused: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.plan}, fused" if self.fused else str(self.plan)
-
-
-def time_rows(stack: Stack, plans: Sequence[TimedPlan], setting: Setting, *, rounds: int = 20) -> list[Score]:
-    """Two rows for each of `plans`: its milliseconds for a pass, and its ratio to the first plan's, by rounds.
-
-    `ms` is the median over rounds of the fastest pass of a round; `ratio` the median of the ratios within a round. Both
-    have the interval of `median_interval`. Raises `MeasureError` for fewer than `LEAST_ROUNDS` rounds, and
-    `UnsupportedModel` for decoding where nothing is cached and for groups that cannot run as one.
-    """
-    check_rounds(rounds)
-    times = [round_times(stack, plans, [setting], number) for number in range(-1, rounds)]
-    return rows_of_rounds([str(plan) for plan in plans], [setting], times[1:])  # the first round warms up
-
-
 RoundTimes = Mapping[tuple[str, Setting], float]
 """The milliseconds of one round: by the name of what was timed, and the setting."""
 
 
-def check_rounds(rounds: int) -> None:
-    """Raise `MeasureError` for fewer rounds than an interval needs."""
-    if rounds < LEAST_ROUNDS:
-        raise MeasureError(f"{rounds} rounds give no interval of a median; take {LEAST_ROUNDS} or more")
-
-
 def round_times(
     stack: Stack,
-    plans: Sequence[TimedPlan],
+    plans: Sequence[Plan],
     settings: Sequence[Setting],
     number: int,
     *,
@@ -131,11 +102,11 @@ def round_times(
 ) -> dict[tuple[str, Setting], float]:
     """One round: every plan in every setting, in an order that depends on the `number` of the round; milliseconds.
 
-    Every figure is the fastest of `PASSES` passes. Raises what `time_rows` raises.
+    Every figure is the fastest of `PASSES` passes. Raises `UnsupportedModel` for decoding where nothing is cached.
     """
 
-    def timed(plan: TimedPlan, _: int) -> dict[Setting, float]:
-        with evaluating(stack.model), torch.inference_mode(), stack.under(plan.plan, fused=plan.fused):
+    def timed(plan: Plan, _: int) -> dict[Setting, float]:
+        with evaluating(stack.model), torch.inference_mode(), stack.under(plan):
             passes = ((setting, TimedPass(stack, setting, graphs=graphs, seed=seed)) for setting in settings)
             return {setting: 1000 * min(once.seconds() for _ in range(PASSES)) for setting, once in passes}
 

@@ -88,18 +88,6 @@ def configuration_in_order(model: Any, path: str, order: Sequence[int], depth: i
     return config
 
 
-def settings_of_layer(model: nn.Module, path: str, layer: int, depth: int) -> list[dict[str, Any]]:
-    """What every configuration of the blocks at `path` says of each layer where all are the layer number `layer`.
-
-    Two layers of which it says the same may change places without another mask or another kind of attention.
-    """
-    order = (layer,) * depth
-    return [
-        {**in_visit_order(vars(holder), path, order, depth), **_reordered_properties(holder, path, order, depth)}
-        for holder in _holders(model, path)
-    ]
-
-
 @contextmanager
 def _answering(holder: Any, values: dict[str, Any]) -> Iterator[None]:
     """Within the context the attributes of `holder` named in `values` read as those."""

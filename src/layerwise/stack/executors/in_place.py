@@ -30,7 +30,6 @@ from layerwise.stack.executors import occupancy
 from layerwise.stack.executors.clone import Then, clone, indices
 from layerwise.stack.executors.config_view import visit_order
 from layerwise.stack.executors.entries import REFUSED_COPIES, entries, own_blocks
-from layerwise.stack.executors.fused.execution import PreparedGroup
 from layerwise.stack.executors.passes import Passes
 from layerwise.stack.executors.state import returned_state, with_returned_state
 
@@ -54,13 +53,11 @@ def in_place(
     branches: Branches | None = None,
     *,
     single_pass: bool = False,
-    groups: Sequence[PreparedGroup] = (),
 ) -> Iterator[None]:
     """Within the context the model of `stack` runs `plan`; it is exactly as before afterwards, come what may.
 
     A plan with halves needs the `branches` of the blocks. In a `single_pass` no cache outlives a forward pass, so that
     a layer needs no slot of its own: one that is visited once, outside every group, is entered as the block itself.
-    The members of the prepared `groups` run as one.
     """
     model, path = stack.model, stack.path
     if model.training:
@@ -79,8 +76,6 @@ def in_place(
             else visit_entry(stack, step, slot, (slot - step.layer) * stride, passes, branches)
             for slot, step in enumerate(steps)
         ]
-        for group in groups:
-            group.install(stack, listed, stride)
         for slot in once:
             counted = listed[slot].register_forward_hook(partial(_visited, passes, slot))
             entered.callback(counted.remove)
