@@ -114,12 +114,12 @@ def test_plain_transformers_opens_the_stored_layers(home: Path, tmp_path: Path) 
         assert torch.equal(loaded(IDS).logits, load(home).logits("0 3 4", input_ids=IDS))
 
 
-def test_a_plan_of_another_format_is_refused(home: Path, tmp_path: Path) -> None:
+def test_a_configuration_without_its_plan_is_refused(home: Path, tmp_path: Path) -> None:
     save(home, "0 1", tmp_path / "m", compact=True)
     settings = json.loads((tmp_path / "m" / "config.json").read_text())
-    settings["layerwise"]["format"] = 2
+    settings["layerwise"]["plan"] = 2
     (tmp_path / "m" / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(CheckpointError, match="a format that this version of layerwise does not know"):
+    with pytest.raises(CheckpointError, match="has no plan in the entry `layerwise`"):
         load(tmp_path / "m")
 
 

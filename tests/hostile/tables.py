@@ -12,7 +12,6 @@ from pathlib import Path
 
 from hostile.case import Case
 from hostile.material import Content, device, empty_folder, loop, model, nothing, pipe, put, sparse
-from layerwise.results.training_record import FORMAT
 
 EVALUATE = ("evaluate", "model", "--run", "run", "--suite", "p.jsonl")
 PAIR = {"sentence_good": "the cat sleeps", "sentence_bad": "the cat sleep"}
@@ -214,7 +213,6 @@ def _record(case: str, content: object, *says: str) -> Case:
 
 
 _GOOD = {
-    "format": FORMAT,
     "arm": "wiring",
     "seed": 0,
     "base": "ab",

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.errors import RunError
-from layerwise.results import manifest, training_record
 from layerwise.results.checked import value_of
 from layerwise.results.manifest import Manifest
 from layerwise.results.training_record import FILE, LogEntry, TrainingRecord, refined_at, trained_models
@@ -49,7 +48,6 @@ RECORD = TrainingRecord(
     (LogEntry(20, "train", 1.5),),
 )
 CONTENT = {
-    "format": training_record.FORMAT,
     "arm": "layershuffle",
     "seed": 0,
     "base": "w1",
@@ -100,10 +98,7 @@ BOTH: tuple[tuple[str | dict[str, Any], str], ...] = (
     ("{", "is not JSON"),
     ("[]", "is a list and not an object of fields"),
     ('"manifest"', 'is "manifest" and not an object'),
-    ("{}", "has format unknown"),
     ("[" * 100_000, "nested too deeply"),
-    ({"format": 1}, "has format 1; this layerwise reads format"),
-    ({"format": "2"}, "has format unknown"),
     ({"surprise": 1}, "unknown ['surprise']"),
     ({"seed": "7"}, 'is "7" where a whole number belongs'),
     ({"seed": "7" * 5000}, "where a whole number belongs"),
@@ -127,7 +122,7 @@ OF_MANIFESTS = (
     ({"hardware": None}, "hardware in the manifest is null where an object belongs"),
     ({"experiment": {"seeds": [10**30]}}, "experiment in the manifest is a number of more than 64 bits"),
     ({"command": json.loads("[" * 500 + "]" * 500)}, "command in the manifest is nested too deeply"),
-    (json.dumps({"format": manifest.FORMAT, "model": "demo"}), "missing ['command'"),
+    (json.dumps({"model": "demo"}), "missing ['command'"),
 )
 OF_RECORDS = (
     ({"steps": "many"}, f'{FILE} is "many" where a whole number belongs'),

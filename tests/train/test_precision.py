@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.pretraining.config import ElcPretraining
 from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.train import precision
-from layerwise.train.checkpoint_dir import CONFIG, existing_run, write_config
+from layerwise.train.checkpoint_dir import existing_run, write_config
 from layerwise.train.pretrain.recipe import pretraining_recipe
 from layerwise.train.recipe import Recipe, Settings
 
@@ -62,17 +61,3 @@ def test_a_run_goes_on_in_the_precision_that_it_began_in(tmp_path: Path, taken: 
     begun(tmp_path / "growth", Recipe("arm", Settings(precision=taken)).to_json())
     assert config.resolved_precision("auto", tmp_path / "growth") == taken
     assert config.resolved_precision("auto", tmp_path / "nothing yet") == "bfloat16"
-
-
-def test_folders_of_versions_without_these_settings_are_still_theirs(tmp_path: Path) -> None:
-    """What a version wrote that knew neither compiled blocks nor batches without padding."""
-    before = json.loads(json.dumps(Recipe("arm", Settings()).to_json()))
-    assert "compiled" not in before["settings"]
-    assert "compiled" in Recipe("arm", Settings(compiled=True)).to_json()["settings"]
-    pretraining = pretraining_recipe("tiny").to_json()["pretraining"]
-    assert pretraining["compiled"] is False
-    assert "padding_free" not in pretraining
-    assert pretraining_recipe("tiny", padding_free=True).to_json()["pretraining"]["padding_free"]
-    folder = begun(tmp_path, before)
-    assert (folder / CONFIG).is_file()
-    assert existing_run(folder, {"recipe": Recipe("arm", Settings()).to_json(), "seed": 0}) is None

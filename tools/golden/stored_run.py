@@ -1,7 +1,7 @@
 """The rows of a run as a JSON file that can be read in a review: a row a line, under the names of its columns.
 
-Columns are read by name. One that a row does not have, because it is newer than the file or because the row ends before
-it, has its default; one that no row has any more is refused. Numbers are written so that reading gives the same bits.
+Columns are read by name. A row may end before its last empty columns; an unknown column is refused. Numbers are written
+so that reading gives the same bits.
 """
 
 from __future__ import annotations

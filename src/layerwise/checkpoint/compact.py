@@ -18,7 +18,6 @@ from layerwise.plan import Block, Group, Plan, Stage, Visit
 from layerwise.plan.quantised import refuse_quantised_layers
 
 RECORD = "layerwise"
-FORMAT = 1
 
 Numbers = Mapping[tuple[str | None, int], int]
 
@@ -86,7 +85,7 @@ def write_record(
     """Add to `config.json` the plan over the stored layers, what remote code reads, and where it lies."""
     settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     if plan is not None:
-        settings[RECORD] = {"format": FORMAT, "plan": str(plan), **(remote or {})}
+        settings[RECORD] = {"plan": str(plan), **(remote or {})}
     if auto_map:
         settings["auto_map"] = dict(auto_map)
     text = json.dumps(settings, indent=2, sort_keys=True)

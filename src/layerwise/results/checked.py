@@ -101,22 +101,6 @@ def value_of(kind: type[Value], content: object, what: str, *, whole: bool = Fal
         raise RunError(f"{error}. {_RESTORE}") from error
 
 
-def without_format(content: object, version: int, what: str, otherwise: str) -> object:
-    """What a file holds beside the version of its layout. Raises `RunError` for another version; `otherwise` is what to
-    do then, where no older layerwise is at hand.
-    """
-    if not isinstance(content, dict):
-        return content
-    recorded = content.get("format")
-    if recorded != version:
-        format_of = recorded if type(recorded) is int else "unknown"
-        raise RunError(
-            f"{what} has format {format_of}; this layerwise reads format {version}: read it with the version of "
-            f"layerwise that wrote it, or {otherwise}."
-        )
-    return {name: value for name, value in content.items() if name != "format"}
-
-
 def row_of(kind: type[Row], cells: Sequence[object]) -> Row:
     """The row of `cells`, as a table holds them. Raises `ValueError` that says which cell cannot be what it is."""
     content = dict(zip(_COLUMNS[kind], cells, strict=True))

@@ -5,7 +5,7 @@ and readers see a consistent state while the writer goes on. (After a power cut 
 missing; the file stays sound.) Plan texts and document names are stored once and referred to by number,
 because a sweep repeats each of them thousands of times. The key of `losses` starts with the window, since the
 most frequent query is "which plans are finished on this one?". The tables are strict: no cell holds a value of
-another type. A table that was made without that is read all the same, since rows are checked when they are read.
+another type. Rows are checked again when they are read.
 """
 
 from __future__ import annotations
@@ -148,11 +148,6 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
             raise RunError(f"{path} is not the database of a run: it has no table {name}. {_ANOTHER}")
         present = {column for _, column, *_ in connection.execute(f"PRAGMA table_info({name})")}
         missing = [column for column in columns if column not in present]
-        if name == "scores" and "arm" in missing:
-            raise RunError(
-                f"{path} was written by an earlier layerwise, whose rows have no column 'arm'. Read it with "
-                "that version, or carry the command out again that stands in its manifest."
-            )
         if missing:
             raise RunError(
                 f"{path} is not the database of a run: its table {name} has no column {missing[0]}. {_ANOTHER}"

@@ -18,12 +18,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from layerwise.results.checked import parse, value_of, without_format
+from layerwise.results.checked import parse, value_of
 from layerwise.results.identity import MEASURED
 from layerwise.results.rows import Count
-
-FORMAT = 5
-"""Version of the JSON layout; raised when a field changes its meaning."""
 
 
 def utc_now() -> str:
@@ -115,25 +112,24 @@ class Manifest:
         return {name: getattr(self, name) for name in MEASURED}
 
     def to_json(self) -> str:
-        """The manifest as indented JSON, with the version of the layout in `format`.
+        """Return the manifest as indented JSON.
 
         >>> manifest = Manifest("demo", None, "w1", "float32", "cpu", "lib", "c1", 2, 9, 8, ("f",), ("t",), 0)
         >>> Manifest.from_json(manifest.to_json()) == manifest
         True
         """
-        content = {"format": FORMAT, **{item.name: getattr(self, item.name) for item in fields(self)}}
+        content = {item.name: getattr(self, item.name) for item in fields(self)}
         return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """Read what `to_json` wrote; anything else, a layout from another version too, raises `RunError`."""
+        """Read what `to_json` wrote; anything else raises `RunError`."""
         return cls.of(parse(text, "the manifest"))
 
     @classmethod
     def of(cls, content: object, what: str = "the manifest") -> Manifest:
         """The manifest that `to_json` made this JSON of; `what` is what a refusal calls it. Raises `RunError`."""
-        fields_alone = without_format(content, FORMAT, what, "start in another folder")
-        return value_of(cls, fields_alone, what, whole=True)
+        return value_of(cls, content, what, whole=True)
 
 
 def _text(word: str) -> str:

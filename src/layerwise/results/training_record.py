@@ -13,13 +13,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layerwise.results.checked import read, value_of, without_format
+from layerwise.results.checked import read, value_of
 from layerwise.results.run import write_whole
 
 FILE = "training.json"
-
-FORMAT = 2
-"""Version of the JSON layout; raised when a field changes its name or its meaning."""
 
 RETRAINED = "retrained"
 """The arm of models that were refined for fewer layers than they have; `retrained-6` for those with six."""
@@ -62,20 +59,16 @@ class TrainingRecord:
     figures: Mapping[str, float] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
-        """Write the record beside the weights, whole or not at all, with the version of the layout in `format`."""
-        content = {"format": FORMAT, **asdict(self)}
-        write_whole(folder / FILE, (json.dumps(content, indent=1) + "\n").encode())
+        """Write the record next to the weights, whole or not at all."""
+        write_whole(folder / FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @classmethod
     def read(cls, folder: Path) -> TrainingRecord | None:
-        """The record in `folder`, or `None` for a model that has none.
-
-        Raises `RunError` if it cannot be read, and for one that a layerwise of another layout wrote.
-        """
+        """Return the record in `folder`, or None for a model that has none. Raises `RunError` if it cannot be read."""
         path = folder / FILE
         if not path.exists():
             return None
-        return value_of(cls, without_format(read(path), FORMAT, str(path), "train in another folder"), str(path))
+        return value_of(cls, read(path), str(path))
 
 
 def refined_at(arm: str) -> int | None:

@@ -145,12 +145,13 @@ def load(
 
 def _plan_of(name: str, record: Mapping[str, Any]) -> Plan:
     """The plan of a compact checkpoint, by the entry `layerwise` of its configuration."""
-    if record.get("format") != 1 or not isinstance(record.get("plan"), str):
+    plan = record.get("plan")
+    if not isinstance(plan, str):
         raise CheckpointError(
-            f"{name} holds a plan of a format that this version of layerwise does not know ({shown(record)}); write it "
-            "again with layerwise save --compact"
+            f"{name} has no plan in the entry `layerwise` of its configuration ({shown(record)}); write it again with "
+            "layerwise save --compact"
         )
-    return Plan.parse(record["plan"])
+    return Plan.parse(plan)
 
 
 def weight_hash(model: nn.Module) -> str:

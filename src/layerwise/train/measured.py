@@ -209,7 +209,7 @@ class MeasuredTrainer(Trainer):
             sums = [float(each) for each in noted["sums"]]
             step = int(noted["step"])
         except (Unreadable, KeyError, TypeError, ValueError):
-            return  # of another version: the next note is then about the steps since the checkpoint
+            return  # damaged: the next note is then about the steps since the checkpoint
         own = sums[self.args.process_index] if len(sums) == self.args.world_size else sum(sums) / len(sums)
         self._tr_loss = torch.tensor(own, device=self._tr_loss.device)
         self._globalstep_last_logged = step

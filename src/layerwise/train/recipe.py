@@ -82,11 +82,8 @@ class Settings:
             )
 
     def to_json(self) -> dict[str, Any]:
-        """In plain values; what earlier versions had no setting for is left out where it is as it was for them."""
-        values = asdict(self)
-        if not self.compiled:
-            del values["compiled"]
-        return values
+        """Return the settings in plain values."""
+        return asdict(self)
 
     def steps(self, examples: int) -> int:
         """The optimizer steps of a training on so many examples."""

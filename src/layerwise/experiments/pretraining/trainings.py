@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +131,7 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
 
     def shared_recipe(self) -> dict[str, object]:
         """What every pretraining has in common: all but the variant and how its layer weights begin."""
-        options = self.recipes[0].settings()
+        options = asdict(self.recipes[0])
         for name in ("arm", "variant", "initialisation", "frozen_layer_weights"):
             del options[name]
         return shared_recipe(options, self.arguments)

@@ -80,19 +80,12 @@ class PretrainingRecipe:
         if self.vocabulary is not None:
             check_positive("vocabulary", self.vocabulary)
 
-    def settings(self) -> dict[str, Any]:
-        """Every field by its name, but not what earlier versions had no field for, where it is as it was for them."""
-        values = asdict(self)
-        if not self.padding_free:
-            del values["padding_free"]
-        return values
-
     def to_json(self) -> dict[str, Any]:
         """The recipe in plain values, as JSON gives them back; `variant` there says that nothing was added to it.
 
         `optimizer` and `masking` name the algorithms, so that no training goes on, or is compared, with other ones'.
         """
-        content = {"variant": "plain", "optimizer": ALGORITHM, "masking": MASKING, "pretraining": self.settings()}
+        content = {"variant": "plain", "optimizer": ALGORITHM, "masking": MASKING, "pretraining": asdict(self)}
         plain: dict[str, Any] = json.loads(json.dumps(content))
         return plain
 
