@@ -26,7 +26,6 @@ from sweep import smol_shape
 
 from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
-from layerwise.measure.activations.structure import activations
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
 from layerwise.measure.interventions.order import members
@@ -66,7 +65,6 @@ def main() -> None:
     measures: dict[str, Callable[[], object]] = {
         "proxies": lambda: scores.extend(proxies(stack, reading)),
         "structure of the weights": partial(weight_structure, stack),
-        "structure of the activations": partial(activations, stack, reading),
         "deltas": partial(deltas, stack),
         "predictability": partial(predictability, stack),
         "predicted_weight_loss": partial(predicted_weight_loss, stack, reading),

@@ -10,7 +10,6 @@ from torch import nn
 
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.similarity import similarity_sums
-from layerwise.measure.activations.structure import activations
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
@@ -35,7 +34,6 @@ OF_WEIGHTS: dict[str, Callable[[Stack, int], Rows]] = {
 }
 MEASURES: dict[str, Callable[[Stack, EvalData, int], Rows]] = {
     "similarity": lambda stack, text, seed: similarity_sums(stack, text.batches, seed).scores(),
-    "structure": lambda stack, text, seed: activations(stack, text, seed=seed),
     "proxies": lambda stack, text, seed: proxies(stack, text, seed=seed),
     "recovery": lambda stack, text, seed: recovery(
         stack, text, layers=(1, 2), treatments=("noise_50/layer", "noise_50/model"), recipe=RECIPE, seeds=1, seed=seed
@@ -65,7 +63,7 @@ def test_the_same_seed_gives_the_same_rows_and_the_model_is_as_it_was(name: str)
     assert all(each.training for each in model.modules())
 
 
-@pytest.mark.parametrize("name", [name for name in MEASURES if name not in ("similarity", "structure")])
+@pytest.mark.parametrize("name", [name for name in MEASURES if name != "similarity"])
 def test_three_layers_are_too_few_to_compare(name: str) -> None:
     with pytest.raises(MeasureError, match="3"):
         MEASURES[name](load(planted(depth=3)), READING, 0)

@@ -43,7 +43,7 @@ NO_EFFECT, RANDOM_TWIN, SHUFFLED, SHUFFLED_LAYERS, PERMUTED_UNITS, INDEPENDENT =
     "permuted_units",
     "independent",
 )
-SAME_NORM_RANDOM, P_OVER_N, TWIN, UNIFORM_GUESS = "same_norm_random", "p_over_n", "twin", "uniform"
+SAME_NORM_RANDOM, P_OVER_N, TWIN = "same_norm_random", "p_over_n", "twin"
 
 # Contrasts: of the `claim` that they decide. `condition` is one of several strategies, `against` a milder
 # one beside it, `amount` a number of layers. Of two kinds of tasks one is the `task`, the other what it is `against`.

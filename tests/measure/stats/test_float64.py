@@ -16,7 +16,6 @@ from layerwise.data.text.passages import Passage
 from layerwise.measure.activations.by_position import branch_norms
 from layerwise.measure.activations.embedding import outputs_by_position
 from layerwise.measure.activations.similarity import similarity_sums
-from layerwise.measure.activations.structure import activations
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
 from layerwise.measure.interventions.accuracy import evaluate
@@ -77,7 +76,6 @@ MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
     "similarity": lambda stack, reading: figures(similarity_sums(stack, reading.batches).scores()),
     "proxies": lambda stack, reading: figures(proxies(stack, reading)),
     "weight structure": lambda stack, reading: figures(weight_structure(stack)),
-    "activations": lambda stack, reading: figures(activations(stack, reading)),
     "deltas": lambda stack, reading: figures(deltas(stack)),
     "predictability": lambda stack, reading: figures([*predictability(stack), *predicted_weight_loss(stack, reading)]),
     "ablation": lambda stack, reading: figures(ablation(stack, reading)),
@@ -92,9 +90,7 @@ MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
 }
 
 
-SECONDS_LONG = frozenset(
-    {"proxies", "activations", "predictability", "ablation", "manipulation", "recovery", "by_position"}
-)
+SECONDS_LONG = frozenset({"proxies", "predictability", "ablation", "manipulation", "recovery", "by_position"})
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from layerwise.data.suites.probing import probed_text
-from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext, measured_elsewhere
 from layerwise.measure.activations.block_influence import MIDDLE, middle
 from layerwise.measure.activations.probing import probing
-from layerwise.measure.activations.structure import activations
 from layerwise.measure.contrasts import agreement as metrics
 from layerwise.measure.contrasts import joint, manipulation
 from layerwise.measure.contrasts.contrast import ArmEffects, arms
@@ -66,19 +63,7 @@ def _proxies(context: PartContext, note: Note) -> None:
 
 
 def _structure(context: PartContext, note: Note) -> None:
-    """Of the weights and of the activations; either may be had without the other."""
-    _note_too_little(context.text, note)
-    sides: tuple[Callable[[], list[Score]], ...] = (
-        partial(weight_structure, context.stack, seed=context.seed),
-        partial(activations, context.stack, context.text, seed=context.seed),
-    )
-    rows: list[Score] = []
-    for measure in sides:
-        try:
-            rows += measure()
-        except MeasureError as refusal:
-            note(str(refusal))
-    context.store("structure", rows)
+    context.store("structure", weight_structure(context.stack, seed=context.seed))
 
 
 def _deltas(context: PartContext, note: Note) -> None:

@@ -15,15 +15,16 @@ put at every position equally often (`layerwise.measure.activations.by_position`
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from layerwise.measure.activations.by_position import Collate, batches, rotations_of
 from layerwise.measure.activations.padding import counted_tokens
-from layerwise.measure.activations.structure import eager, with_attention
 from layerwise.measure.stats.float64 import wide
 from layerwise.results.rows import Note, Score
 from layerwise.results.vocabulary import ATTENTION, UNIFORM_ATTENTION
@@ -47,7 +48,7 @@ def attention_by_position(
     with evaluating(stack.model), torch.inference_mode(), eager(stack.model):
         for number, inputs in enumerate(batches(stack, examples, collate, EXAMPLES, seed, parts=BATCHES)):
             for plan in rotations_of(stack.depth, f"{seed}/attention/{number}"):
-                _, weights = with_attention(stack, inputs, stack.under(plan, single_pass=True))
+                weights = with_attention(stack, inputs, stack.under(plan, single_pass=True))
                 if not weights:
                     text = f"{arm}: the model does not give the attention of every layer"
                     return [], [Note(ATTENTION, text)]
@@ -114,3 +115,30 @@ def distances_of(tokens: int, *, is_image: bool) -> Tensor | None:
 
 def _total(values: Tensor, counted: Tensor) -> float:
     return float(values.masked_fill(~counted, 0.0).sum())
+
+
+def with_attention(stack: Stack, inputs: Mapping[str, Tensor], under: AbstractContextManager[Any]) -> Sequence[Tensor]:
+    """Return the attention of every layer, (batch, heads, query, key) each; empty if the model gives less."""
+    try:
+        with under:
+            output = stack.model(**inputs, output_attentions=True)
+    except (TypeError, ValueError, RuntimeError):
+        return ()  # a model may refuse the question in any of these ways
+    weights = getattr(output, "attentions", None) or ()
+    given = all(isinstance(of, Tensor) and of.ndim == 4 and of.shape[2] == of.shape[3] for of in weights)
+    return weights if given and len(weights) == stack.depth else ()
+
+
+@contextmanager
+def eager(model: nn.Module) -> Iterator[None]:
+    """Within the context a model of transformers computes attention step by step, so that its weights can be had."""
+    before = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if not isinstance(model, PreTrainedModel) or before is None:
+        yield
+        return
+    try:
+        with suppress(ValueError):  # the model knows no such way
+            model.set_attn_implementation("eager")
+        yield
+    finally:
+        model.set_attn_implementation(before)

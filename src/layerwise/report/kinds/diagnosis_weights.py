@@ -36,11 +36,6 @@ OF_WEIGHTS = {
     "norm": "Frobenius norm",
     "effective_rank": "Effective rank",
 }
-OF_STATES = {
-    "output_ratio": "What is added, against the state it is added to",
-    "sink_strength": "Attention on the sink token",
-    "sink_norm": "Norm of the sink token, against the median",
-}
 FLOOR = -1.0
 """R2 has no lower bound; what lies below is drawn here."""
 LEAST_DAMAGE = 0.05
@@ -296,28 +291,12 @@ PREDICTION_SECTION = Section(
 
 STRUCTURE_SECTION = Section(
     anchor=vocab.STRUCTURE,
-    needs=measured(vocab.STRUCTURE, (*OF_WEIGHTS, *OF_STATES)),
+    needs=measured(vocab.STRUCTURE, OF_WEIGHTS),
     parts=(
         Beside(
             tuple(
                 by_type(f"structure-{metric}", metric, f"{title} by depth", vocab.STRUCTURE, height=230)
                 for metric, title in OF_WEIGHTS.items()
-            )
-        ),
-        Beside(
-            tuple(
-                Lines(
-                    name=f"structure-{metric}",
-                    title=f"{title}, by depth",
-                    derive=of_halves(vocab.STRUCTURE, metric),
-                    series="part",
-                    words=str,
-                    nulls=null_name,
-                    show=Show(axis="ratio"),
-                    height=320,
-                    named=True,
-                )
-                for metric, title in OF_STATES.items()
             )
         ),
         Says(lambda data: (), note="twin"),
