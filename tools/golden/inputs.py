@@ -6,12 +6,12 @@ Each writes a folder of its name into the working folder, the same on every call
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, ViTConfig, ViTForImageClassification
 
-from layerwise.data.suites.generated_pairs import PARADIGMS, paradigm_pairs
 from layerwise.data.text.vocabulary import train_bytepair
 
 SENTENCES = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
@@ -37,9 +37,7 @@ def words(folder: Path) -> None:
 
 def grammar(folder: Path) -> None:
     """Forty documents of sentences that the generated pairs could have, so that a word of theirs is one token."""
-    sentences = [pair.good for uid in PARADIGMS for pair in paradigm_pairs(uid, 40, seed=1)]
-    documents = ("\n".join(sentences[n::40]) for n in range(40))
-    (folder / "grammar.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
+    shutil.copyfile(Path(__file__).with_name("grammar.txt"), folder / "grammar.txt")
 
 
 def llama_config(folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from hashlib import sha256
-from random import Random
 
 import numpy as np
 import pytest
@@ -17,18 +16,16 @@ from layerwise.data.suites.classification import Task
 from layerwise.data.suites.generated_msgs import (
     LINGUISTIC,
     NAMES,
-    WORDS,
     Sizes,
     feature_spans,
     features_of,
     mixed_signals,
 )
-from layerwise.data.suites.templates import drawn, filled
 from layerwise.errors import DataError
 from layerwise.results.vocabulary import AMBIGUOUS, CONTROLS
 
 SIZES = Sizes(200, 40, 100)
-DIGEST = "5142cb350d11deef"
+DIGEST = "b17e6402a647ef65"
 RAISING = "seemed|appeared|happened|tended|was (likely|unlikely|certain|bound|sure|due)"
 CONTROL = "tried|wanted|hoped|refused|was (eager|willing|afraid|ready|happy|proud)"
 ADJECTIVES = "large|small|new|young|poor|strong|quiet|famous|nice|clever|modern|serious|strange|rich|tall|good"
@@ -72,13 +69,15 @@ def _task(name: str) -> Task:
 
 def test_the_texts_are_the_same_on_every_day() -> None:
     # Written down: runs of other days were asked these very sentences.
-    found = sha256("".join(task.digest for task in mixed_signals(seed=3)).encode()).hexdigest()
-    assert found.startswith(DIGEST)
-    assert (*CONTROLS, *AMBIGUOUS) == NAMES
-    small = Sizes(10, 2, 4)
-    (alone,) = mixed_signals([NAMES[3]], small, seed=1)
-    assert alone == mixed_signals(None, small, seed=1)[3]
-    assert alone.digest != mixed_signals([NAMES[3]], small, seed=2)[0].digest
+    every = mixed_signals()
+    assert sha256("".join(task.digest for task in every).encode()).hexdigest().startswith(DIGEST)
+    assert (*CONTROLS, *AMBIGUOUS) == NAMES == tuple(task.name for task in every)
+    (alone,) = mixed_signals([NAMES[3]], Sizes(10, 2, 4))
+    assert [alone.train, alone.selection, alone.test] == [
+        every[3].train[:10],
+        every[3].selection[:2],
+        every[3].test[:4],
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -133,30 +132,26 @@ def test_a_bag_of_words_learns_the_word_and_no_structure(linguistic: str) -> Non
     assert scores[1] < -0.8
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(DataError, match="did you mean control main_verb"):
         mixed_signals(["control main_verbs"])
-    with pytest.raises(DataError, match="5 train sentences were asked for; give an even number"):
-        Sizes(train=5)
     with pytest.raises(DataError, match="unknown feature 'word_order'"):
         feature_spans("word_order", "A user slept.")
 
 
-def _without(text: str, spans: tuple[tuple[int, int], ...]) -> list[str]:
-    return [match.group() for match in re.finditer(r"[^\s.]+", text) if match.span() not in spans]
-
-
-@pytest.mark.parametrize("feature", LINGUISTIC)
-def test_what_changes_with_a_linguistic_feature_are_the_words_that_carry_it(feature: str) -> None:
-    """Two sentences of the same drawings, one with the feature and one without, differ in those words and no others."""
-    template = LINGUISTIC[feature]
-    for seed in range(100):
-        both = (drawn(template["draws"], WORDS, Random(seed), yes=value, half=seed % 2) for value in (True, False))
-        yes, no = (filled(template["texts"][words.get("c", 0)], words) for words in both)
-        assert yes != no
-        spans = [feature_spans(feature, text) for text in (yes, no)]
-        assert all(spans)
-        assert _without(yes, spans[0]) == _without(no, spans[1])
+def test_the_words_that_carry_a_linguistic_feature() -> None:
+    for feature, text, words in (
+        ("main_verb", "A user who helped the doctor was sleeping.", ["helped", "was", "sleeping"]),
+        ("main_verb", "The judge paid a worker who was crying.", ["paid", "was", "crying"]),
+        ("control_raising", "At home the student tried to read a book.", ["tried"]),
+        ("control_raising", "The student was likely to read a book at home.", ["was", "likely"]),
+        ("syntactic_category", "The famous driver sold this house.", ["famous"]),
+        ("syntactic_category", "Every driver sold this school book.", ["school"]),
+    ):
+        assert [text[start:end] for start, end in feature_spans(feature, text)] == words
+    for task in mixed_signals([f"control {feature}" for feature in LINGUISTIC]):
+        feature = task.name.removeprefix("control ")
+        assert all(feature_spans(feature, example.text) for example in (*task.train, *task.test))
 
 
 def test_the_words_that_carry_a_surface_feature() -> None:

@@ -19,7 +19,7 @@ from layerwise.experiments.reporter import Silent
 from layerwise.measure.workers import Spread
 from layerwise.train.fine_tuning import FineTuningConfig
 
-TASKS = mixed_signals(arms.TASKS[:2], Sizes(8, 4, 4), seed=0)
+TASKS = mixed_signals(arms.TASKS[:2], Sizes(8, 4, 4))
 SETTINGS = FineTuningConfig(learning_rates=(3e-4,), epochs=1, frozen=(".scalars",))
 
 

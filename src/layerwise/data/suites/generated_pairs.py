@@ -1,81 +1,40 @@
-"""Minimal pairs of our own, made from a small grammar, for models that have read little.
+"""Minimal pairs of our own, for models that have read little: `pairs.jsonl.gz`, a paradigm a line.
 
-BLiMP's sentences are about people in everyday life, in words that a model trained on technical prose has never met: it
-then fails on the words, and nothing is learned of its grammar. The pairs made here are of BLiMP's kind, in words that
-the documentation of Python's standard library uses all the time, which is what the small models of this package read.
-
-Each paradigm breaks one rule in one way: either one word is exchanged for another, or the same words stand in another
-order. Draws are decided by the seed, no pair comes twice, and both sentences have equally many words.
+BLiMP's sentences are about people in everyday life, in words that a model trained on technical prose has never met.
+These pairs are of BLiMP's kind, in words that the documentation of Python's standard library uses all the time, which
+is what the small models of this package read. Each paradigm breaks one rule in one way: one word is exchanged for
+another (morphology), or the same words come in another order (syntax). Both sentences have equally many words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from random import Random
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal
 
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
-from layerwise.data.suites.templates import TABLES, drawn, filled, sentence
-from layerwise.errors import DataError, near_matches
+from layerwise.data.suites.packaged import read_packaged
 
 SUITE = "pairs"
 PAIRS = 300
-"""Pairs of each paradigm, unless another number is asked for."""
+"""Pairs of each paradigm."""
 
-WORDS: Mapping[str, Sequence[str]] = TABLES["words"][SUITE]
-"""The words by their part of speech, the forms of one beside each other (`file/files`)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Paradigm:
-    """One way of breaking one rule: what is drawn, and the good and the bad sentence that are filled with it."""
-
-    term: str
-    draws: str
-    good: str
-    bad: str
-
-    @property
-    def difference(self) -> Literal["word", "order"]:
-        """How the sentences differ: in one word, or in the order of the same words."""
-        return "order" if sorted(self.good.split()) == sorted(self.bad.split()) else "word"
-
-    @property
-    def field(self) -> str:
-        """The part of grammar."""
-        return {"word": "morphology", "order": "syntax"}[self.difference]
+PARADIGMS: Mapping[str, tuple[MinimalPair, ...]] = MappingProxyType(
+    {
+        row["paradigm"]: tuple(
+            MinimalPair(good, bad, row["paradigm"], row["term"], row["field"])
+            for good, bad in zip(row["good"], row["bad"], strict=True)
+        )
+        for row in read_packaged("pairs.jsonl.gz")
+    }
+)
+"""The pairs of every paradigm by its UID."""
 
 
-PARADIGMS: Mapping[str, Paradigm] = MappingProxyType({uid: Paradigm(**each) for uid, each in TABLES[SUITE].items()})
-"""Every paradigm by its UID."""
+def generated_pairs(count: int = PAIRS) -> PairSet:
+    """Return the suite `pairs`: the first `count` pairs of each paradigm.
 
-
-def paradigm_pairs(uid: str, count: int = PAIRS, seed: int = 0) -> tuple[MinimalPair, ...]:
-    """`count` different pairs of one paradigm; the same arguments give the same pairs on every machine.
-
-    A longer list begins with the shorter one. Raises `DataError` for an unknown paradigm.
-
-    >>> pair = paradigm_pairs("article_noun", 1)[0]
-    >>> len(pair.good.split()) == len(pair.bad.split())
-    True
+    >>> generated_pairs(1).pairs[0].good
+    'The instances must read every type of the string.'
     """
-    if uid not in PARADIGMS:
-        raise DataError(f"unknown paradigm {uid!r}; {near_matches(uid, PARADIGMS)}")
-    if count < 1:
-        raise DataError(f"{count} pairs of {uid!r} were asked for; ask for at least 1")
-    paradigm, random = PARADIGMS[uid], Random(f"{uid}/{seed}")
-    pairs: dict[MinimalPair, None] = {}
-    while len(pairs) < count:
-        words = drawn(paradigm.draws, WORDS, random)
-        good, bad = (sentence(filled(text, words)) for text in (paradigm.good, paradigm.bad))
-        pairs.setdefault(MinimalPair(good, bad, uid, paradigm.term, paradigm.field))
-    return tuple(pairs)
-
-
-def generated_pairs(count: int = PAIRS, seed: int = 0) -> PairSet:
-    """The suite `pairs`: `count` pairs of each of the `PARADIGMS`."""
-    pairs = tuple(pair for uid in PARADIGMS for pair in paradigm_pairs(uid, count, seed))
-    origin = f"generated pairs, {len(PARADIGMS)} paradigms of {count:,} each, seed {seed}"
-    return PairSet(SUITE, origin, pairs)
+    pairs = tuple(pair for each in PARADIGMS.values() for pair in each[:count])
+    return PairSet(SUITE, f"generated pairs, {len(PARADIGMS)} paradigms of {count:,} each", pairs)

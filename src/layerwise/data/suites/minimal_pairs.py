@@ -20,8 +20,8 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from layerwise.bounded import TEXT_SIZE, Unreadable, check_file
+from layerwise.data.suites.packaged import TABLES
 from layerwise.data.suites.records import FileRecord, below, kind_of, read_tables
-from layerwise.data.suites.templates import TABLES
 from layerwise.errors import DataError, near_matches
 
 GOOD, BAD = "sentence_good", "sentence_bad"

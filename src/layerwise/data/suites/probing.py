@@ -23,7 +23,11 @@ from random import Random
 from statistics import median
 from typing import Literal
 
-from layerwise.data.suites.generated_pairs import PARADIGMS, WORDS, paradigm_pairs
+from layerwise.data.suites.generated_pairs import PARADIGMS
+from layerwise.data.suites.packaged import TABLES
+
+WORDS: Mapping[str, Sequence[str]] = TABLES["words"]["pairs"]
+"""The words by their part of speech, the forms of one side by side (`file/files`)."""
 
 PAIRS = 60
 """Pairs of each paradigm."""
@@ -72,20 +76,22 @@ _CONTENT: Mapping[str, str] = {**_by_form("adjective", 0), **_VERBS, **_NOUNS}
 """Content words, each with what its forms have in common."""
 
 _PLURAL = frozenset(forms.split("/")[1] for forms in WORDS["noun"])
-_AGREEING = tuple(name for name, each in PARADIGMS.items() if each.term == "subject_verb_agreement")
-_ORDERED = tuple(name for name, each in PARADIGMS.items() if each.difference == "order")
+_AGREEING = tuple(name for name, pairs in PARADIGMS.items() if pairs[0].term == "subject_verb_agreement")
+_ORDERED = tuple(name for name, pairs in PARADIGMS.items() if pairs[0].field == "syntax")
 """Paradigms whose sentences differ in nothing but the order of their words: no bag of words tells them apart."""
 
 
 def probed_text(seed: int = 0, frequency: Callable[[str], float] | None = None, pairs: int = PAIRS) -> ProbedText:
-    """The sentences and their features, drawn by `seed`; `frequency` says how often a word comes in a text.
+    """Return the sentences and their features.
+
+    `seed` draws which units are asked, `frequency` says how often a word comes in a text.
 
     >>> text = probed_text()
     >>> [feature.name for feature in text.features if feature.side == "linguistic"]
     ['part_of_speech', 'number', 'grammaticality']
     """
     chance = Random(f"{seed}/probing")
-    drawn = [(name, pair) for name in PARADIGMS for pair in paradigm_pairs(name, pairs, seed)]
+    drawn = [(name, pair) for name, every in PARADIGMS.items() for pair in every[:pairs]]
     capitals = [chance.random() < 0.5 for _ in drawn]  # alike in both sentences of a pair
     good = [_words(pair.good, capital) for (_, pair), capital in zip(drawn, capitals, strict=True)]
     bad = [_words(pair.bad, capital) for (_, pair), capital in zip(drawn, capitals, strict=True)]

@@ -26,7 +26,7 @@ def pair_sets(config: Evaluation) -> tuple[PairSet, ...]:
 
 def _pairs(config: Evaluation, name: str) -> PairSet:
     if name == GENERATED_PAIRS:
-        return generated_pairs(seed=config.seed)
+        return generated_pairs()
     if name in PUBLISHED:
         return find_pairs(name, _folder(config), password=config.password)
     return read_pairs([Path(name)], password=config.password)
@@ -48,7 +48,7 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
     if "msgs-ours" in config.suite:
         wanted = [name for name in NAMES if name.casefold() in named_tasks]
         # Where another name was given too, all are known, so that a misspelt one is answered with what is near.
-        tasks += mixed_signals(wanted if len(wanted) == len(named_tasks) else None, seed=config.seed)
+        tasks += mixed_signals(wanted if len(wanted) == len(named_tasks) else None)
     known = {task.name.casefold(): task for task in tasks}
     for name in config.tasks:
         if name.casefold() not in known:

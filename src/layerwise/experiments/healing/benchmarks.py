@@ -73,7 +73,7 @@ class HealingBenchmarks:
             requests = build_requests(
                 stack, benchmarks, batch_tokens=BATCH_TOKENS, limit=config.task_limit, seed=config.seed
             )
-        suites = (generated_pairs(seed=config.seed).first(config.task_limit),) if PAIRS in config.tasks else ()
+        suites = (generated_pairs().first(config.task_limit),) if PAIRS in config.tasks else ()
         return cls(requests, suites)
 
     @property

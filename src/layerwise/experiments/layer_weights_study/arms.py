@@ -130,9 +130,9 @@ def at_equal_seconds(recipe: PretrainingRecipe, slower: float) -> PretrainingRec
     return replace(recipe, arm=AT_EQUAL_SECONDS, steps=max(1, round(recipe.steps / slower)))
 
 
-def tasks(seed: int) -> tuple[Task, ...]:
+def tasks() -> tuple[Task, ...]:
     """What models are fine-tuned on: mixed signals of our own, controls and ambiguous ones."""
-    return tuple(mixed_signals(TASKS, SIZES, seed=seed))
+    return tuple(mixed_signals(TASKS, SIZES))
 
 
 def batch(recipe: PretrainingRecipe, vocabulary: int) -> dict[str, torch.Tensor]:

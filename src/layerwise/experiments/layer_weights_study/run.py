@@ -64,7 +64,7 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
     own = prepare_pretrainings(config, recipes, reporter, inputs.corpus)
     shared = tuple(_of_shares(config, own, reporter, inputs.corpus))
     glue, on_glue = _glue_tasks(config), FineTuningConfig(**config.glue_changes())
-    taught = [(study.tasks(config.seed), replace(FINE_TUNING, evals=config.tuning_evals)), (glue, on_glue)]
+    taught = [(study.tasks(), replace(FINE_TUNING, evals=config.tuning_evals)), (glue, on_glue)]
     on_texts = (own, *shared)
 
     def pieces(piece: Plain, emit: Emit) -> None:
