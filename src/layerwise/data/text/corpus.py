@@ -29,17 +29,15 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 
-from layerwise.bounded import TEXT_SIZE, Unreadable, check_size, kind_of, named, read_bytes, unpacked
+from layerwise.bounded import kind_of, named
 from layerwise.data.text.documents import Document, chunks
 from layerwise.data.text.sources import (
     PARQUET,
     HubText,
-    blocks,
-    first_binary_byte,
     is_hub_text,
     json_documents,
-    not_text,
     parquet_documents,
+    read_text,
     unpacked_name,
 )
 from layerwise.errors import DataError
@@ -186,7 +184,7 @@ def _documents(file: Path, name: str, task: str) -> list[Document]:
         return list(json_documents(file, name, task))
     if file.suffix == PARQUET:
         return list(parquet_documents(file, name, task))
-    text = _read_text(file)
+    text = read_text(file)
     pieces = [piece for piece in _split(text) if piece.strip()]
     if not pieces:
         raise DataError(f"{file} is empty: nothing but white space in it; remove it, or fill it")
@@ -208,29 +206,3 @@ def _split(text: str) -> list[str]:
         return [text]
     bounds = [0, *starts, len(text)]
     return [text[start:end] for start, end in pairwise(bounds)]
-
-
-def _read_text(file: Path) -> str:
-    """The file as text, with line ends as `\\n` and without a byte-order mark."""
-    try:
-        content = read_bytes(file, TEXT_SIZE) if file.suffix != ".zst" else _unpacked(file)
-    except Unreadable as fault:
-        raise DataError(f"{file} {fault}; name a file or a folder of text that can be read") from fault
-    try:
-        content = unpacked(content) if file.suffix == ".gz" else content
-    except Unreadable as fault:
-        raise DataError(f"{file} {fault}: copy it again, or unpack it first") from fault
-    offset = first_binary_byte(content)
-    if offset is not None:
-        raise not_text(file, offset, content[offset])
-    return content.decode("utf-8-sig").replace("\r\n", "\n")
-
-
-def _unpacked(file: Path) -> bytes:
-    """What a file of Zstandard holds. Raises `Unreadable`."""
-    content, size = [], 0
-    for block in blocks(file):
-        content.append(block)
-        size += len(block)
-        check_size(size, TEXT_SIZE)
-    return b"".join(content)

@@ -12,15 +12,15 @@ and of parquet hold a document a row, with a `text`, and optionally an `id`, a `
 
 from __future__ import annotations
 
-import gzip
 import os
 import re
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any
+from typing import Any, Literal
+
+import pyarrow
 
 from layerwise.bounded import (
     RATIO,
@@ -38,8 +38,8 @@ from layerwise.data.parquet_batches import column_names, parquet_batches
 from layerwise.data.text.documents import Document
 from layerwise.errors import DataError
 
-PACKED = (".gz", ".zst")
-"""The endings of files that are unpacked while they are read: gzip and Zstandard."""
+PACKED: Mapping[str, Literal["gzip", "zstd"]] = {".gz": "gzip", ".zst": "zstd"}
+"""The endings of files that are unpacked while they are read."""
 
 _BLOCK = 2**20
 
@@ -64,19 +64,19 @@ def unpacked_name(name: str) -> str:
 
 
 def blocks(path: Path) -> Iterator[bytes]:
-    """The content of a file, unpacked. Raises `Unreadable` for a damaged one, and for one that is a bomb."""
+    """Yield the content of a file, unpacked. Raises `Unreadable` for a damaged one, and for one that is a bomb."""
     check_file(path)
     size, read = path.stat().st_size, 0
-    bound = max(UNPACKED, RATIO * size) if path.suffix in PACKED else None
-    kind = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix)
+    kind = PACKED.get(path.suffix)
+    bound = None if kind is None else max(UNPACKED, RATIO * size)
     try:
-        with _opened(path) as file:
+        with path.open("rb") as packed, pyarrow.input_stream(packed, compression=kind) as file:
             while block := file.read(_BLOCK):
                 read += len(block)
                 if bound is not None and read > bound:
                     raise Unreadable(f"has {size_in_words(size)} and unpacks to more than {size_in_words(bound)}")
                 yield block
-    except (OSError, EOFError, zlib.error) as error:
+    except OSError as error:
         reason = getattr(error, "strerror", None) or error
         raise Unreadable(
             f"cannot be read: {reason}" if kind is None else f"is not a whole {kind} file ({error})"
@@ -99,14 +99,24 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
         yield start, rest
 
 
-def _opened(path: Path) -> IO[bytes] | Any:
-    if path.suffix == ".gz":
-        return gzip.open(path, "rb")
-    if path.suffix == ".zst":
-        import pyarrow
+def read_text(path: Path) -> str:
+    """Read a file as text, unpacked, with line ends as `\\n` and without a byte-order mark.
 
-        return pyarrow.CompressedInputStream(pyarrow.OSFile(str(path)), "zstd")
-    return path.open("rb")
+    Raises `DataError` for a file that is not text, and for one that is larger than any text that is read.
+    """
+    content = bytearray()
+    try:
+        check_file(path, TEXT_SIZE)
+        for block in blocks(path):
+            content += block
+            check_size(len(content), TEXT_SIZE)
+    except Unreadable as fault:
+        raise _unreadable(path, fault) from fault
+    return _decoded(bytes(content), 0, path).removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def _unreadable(path: Path, fault: Unreadable) -> DataError:
+    return DataError(f"{path} {fault}: copy it again, or name a file or a folder that can be read")
 
 
 def json_documents(file: Path, name: str, task: str) -> Iterator[Document]:
@@ -123,7 +133,7 @@ def json_documents(file: Path, name: str, task: str) -> Iterator[Document]:
                 is_empty = False
                 yield _json_document(text, f"{file}, line {number}", f"{name}:{number}", task)
     except Unreadable as fault:
-        raise DataError(f"{file} {fault}: copy it again, or name a file that can be read") from fault
+        raise _unreadable(file, fault) from fault
     if is_empty:
         raise DataError(f'{file} is empty: it should hold one object a line, such as {{"text": "..."}}')
 
@@ -167,29 +177,20 @@ def row_document(record: object, location: str, fallback_id: str, task: str) -> 
         raise DataError(f"{location}: {error}") from error
 
 
-def first_binary_byte(content: bytes) -> int | None:
-    """The offset of the first byte that no UTF-8 text holds: a NUL, or one that does not decode."""
+def _decoded(content: bytes, start: int, file: Path) -> str:
+    """The text in `content`, before which the file has `start` bytes. Raises `DataError` for a byte no text holds."""
     nul = content.find(b"\0")
     try:
-        content.decode("utf-8")
+        text = content.decode()
+        offset = nul
     except UnicodeDecodeError as error:
-        return error.start if nul < 0 else min(nul, error.start)
-    return None if nul < 0 else nul
-
-
-def not_text(file: Path, offset: int, value: int) -> DataError:
-    """The refusal of a file with a byte that no text holds."""
-    return DataError(
-        f"{file} is not UTF-8 text: byte {offset} is 0x{value:02x}; "
-        "layerwise reads plain text, so convert the file (iconv -t UTF-8) or name another"
-    )
-
-
-def _decoded(line: bytes, start: int, file: Path) -> str:
-    offset = first_binary_byte(line)
-    if offset is not None:
-        raise not_text(file, start + offset, line[offset])
-    return line.decode()
+        offset = error.start if nul < 0 else min(nul, error.start)
+    if offset >= 0:
+        raise DataError(
+            f"{file} is not UTF-8 text: byte {start + offset} is 0x{content[offset]:02x}; "
+            "layerwise reads plain text, so convert the file (iconv -t UTF-8) or name another"
+        )
+    return text
 
 
 def _json_document(line: str, location: str, fallback_id: str, task: str) -> Document:
