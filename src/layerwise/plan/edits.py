@@ -220,9 +220,11 @@ def _check_visited(plan: Plan, *layers: int) -> None:
 
 
 def _renamed(plan: Plan, names: Mapping[int, int]) -> Plan:
-    renamed = map_visits(plan, lambda visit: changed(visit, layer=names.get(visit.layer, visit.layer)))
-    assert renamed is not None, "a visit that becomes a visit leaves no stage empty"
-    return renamed
+    stages = (
+        _map_stage(stage, lambda visit: changed(visit, layer=names.get(visit.layer, visit.layer)))
+        for stage in plan.stages
+    )
+    return Plan(tuple(stage for stage in stages if stage is not None))
 
 
 def map_visits(plan: Plan, onto: Callable[[Visit], Visit | None]) -> Plan | None:

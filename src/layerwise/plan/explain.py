@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from layerwise.plan.checks import check_depth
 from layerwise.plan.grammar import runs
@@ -73,7 +73,7 @@ def _lines(plan: Plan) -> Iterator[str]:
         if single is not None:
             loose.append(single)
         else:
-            yield _range(stage, run[-1]) if len(run) > 1 else _stage(stage)
+            yield _range(run) if len(run) > 1 else _stage(stage)
     if loose:
         yield _in_turn(loose)
 
@@ -88,9 +88,8 @@ def _in_turn(visits: list[Visit]) -> str:
     return names if len(visits) == 1 else f"{names}, in this order"
 
 
-def _range(first: Stage, last: Stage) -> str:
-    assert isinstance(first, Visit)
-    assert isinstance(last, Visit)
+def _range(run: Sequence[Stage]) -> str:
+    first, *_, last = (stage for stage in run if isinstance(stage, Visit))
     direction = "in order" if first.layer < last.layer else "backwards"
     owned = _by(first.source)
     return f"{_of(first.sublayer, several=True)}layers {first.layer} to {last.layer}{owned}, {direction}"

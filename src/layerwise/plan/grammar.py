@@ -1,30 +1,19 @@
 """The plan language: one line of text for any plan, and back.
 
-    plan    stages, separated by spaces
-    stage   N         layer N                                             14
-            N.attn    one half of it: its branch that mixes tokens        12.attn
-            N.mlp     the branch that acts on every token alone           12.mlp
-            N*k       layer N, or a half, k times in a row                15*4   12.mlp*2
-            N-M       layers N to M, inclusive, up or down                0-13   17-14   8-11.mlp
-            name:...  any of these, of the model of that name             a:14   a:0-13   run-2:12.attn*2
-            type:...  any of these, quantised to that type of GGUF        Q4_0:14   Q8_0:0-13   MXFP4:12.mlp
-            (p|q|..)  branches: plans that read the same state; merged    (14|15)   (6 7|8 9):sum*3
-            [p]       a block: a plan as one stage                        [45-51]*2
+    N, N-M           layer 14; layers 0-13, or backwards 17-14      N.attn, N.mlp   half of a layer: 12.mlp, 8-11.attn
+    stage*k          k times in a row: 15*4, [45-51]*2              name:..         of that model: a:14, a:0-13
+    [p]              a block: a plan as one stage                   type:..         quantized to a type of GGUF: Q4_0:14
+    (p|q|..):rule*k  branches that read one state, merged by `:mean` (default), `:sum` or `:gain=2`, fed back k times
 
-Behind a group stand its merge rule, `:mean` (also when none is written), `:sum` or `:gain=2`, and then its
-repeat `*k`: the merged state is fed back, k times in all.
-
-`parse` reads it and `write` writes it, and they are inverse: `parse(write(plan)) == plan`. A range is a way
-of writing, not a stage: `parse` spells it out, and `write` makes a range, from the left, of every longest run
-of three or more single visits that go up, or down, by one, are all of whole layers or all of the same half, and are
-all of the same model. A name stands before every layer or range that it holds for, and for no other.
-So equal plans have equal texts, and the text can be a key.
+`parse(write(plan)) == plan`. `write` makes a range of every longest run of three or more single visits that go up, or
+down, by one and are of the same half and model; a name is written for every layer or range. So equal plans have equal
+texts, and the text can be a key.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn, TypeVar
 
 from layerwise.errors import PlanError, near_matches
@@ -88,9 +77,7 @@ def write(plan: Plan) -> str:
     >>> write(Plan.of([0, 1, 2, 3, 5, 6, 9, 8, 7]))
     '0-3 5 6 9-7'
     """
-    return " ".join(
-        _write_stage(run[0]) if len(run) == 1 else _write_range(run[0], run[-1]) for run in runs(plan.stages)
-    )
+    return " ".join(_write_stage(run[0]) if len(run) == 1 else _write_range(run) for run in runs(plan.stages))
 
 
 def runs(stages: tuple[Stage, ...]) -> Iterator[tuple[Stage, ...]]:
@@ -121,9 +108,8 @@ def _run_length(stages: tuple[Stage, ...], start: int) -> int:
     return at - start + 1
 
 
-def _write_range(first: Stage, last: Stage) -> str:
-    assert isinstance(first, Visit)
-    assert isinstance(last, Visit)
+def _write_range(run: Sequence[Stage]) -> str:
+    first, *_, last = (stage for stage in run if isinstance(stage, Visit))
     return f"{named(first.layer, None, first.source)}-{named(last.layer, last.sublayer)}"
 
 

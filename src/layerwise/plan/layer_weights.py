@@ -1,14 +1,11 @@
 """A learned wiring, frozen: which earlier states each layer reads, with what weight, as a sparse value.
 
 Source 0 is the embedding output, source `n + 1` the output of layer n. Reader n is layer n and reads sources `0..n`;
-reader `L`, where a model mixes its output, reads all of them:
+reader `L`, where a model mixes its output, reads all of them: x_n = sum_i alpha[n, i] h_i.
 
-    x_n = sum_i alpha[n, i] h_i          one row a reader, one edge for every weight that is there
-
-A model that learned its wiring (ELC-BERT, DenseFormer) has an edge from every layer to every later one and must keep
-every state until the end. Most of the edges carry little: cut (`without`), the rest says which state is needed until
-when (`last_readers`), how many a runner must hold (`live_states`) and which layers nobody hears (`unheard`). As a
-plan's, its matrix is also its picture.
+A model that learned its wiring (ELC-BERT, DenseFormer) must keep every state until the end. With the small edges cut
+(`without`), the rest says which state is needed until when (`last_readers`), how many a runner must hold
+(`live_states`) and which layers nothing reads (`unheard`).
 """
 
 from __future__ import annotations

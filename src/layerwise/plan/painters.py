@@ -1,18 +1,12 @@
-"""The grid of "Transformer Layers as Painters" (Sun et al., 2024, arXiv 2407.09298, section 3), exactly as
-published.
+"""The grid of "Transformer Layers as Painters" (Sun et al., 2024, arXiv 2407.09298, section 3), as published.
 
-At depth T the published code keeps the layers 0..N and T-N..T-1 as trained and lets a strategy act on the
-M = T - 2N - 1 layers between them, for every N that leaves at least one. Six strategies act on each window:
+At depth T the published code keeps the layers 0..N and T-N..T-1 and lets a strategy act on the M = T - 2N - 1 layers
+between them, for every N that leaves at least one: `skip`; `middle_repeat` (layer int(T/2) M times); `reverse`;
+`random` (ten draws); `parallel` (all on one input, mean of the outputs); `looped_parallel` (the mean fed back, three
+times in all).
 
-    skip              drop the window
-    middle_repeat     run layer int(T/2) M times in its place
-    reverse           run it in descending order
-    random            run it in a random order, ten draws
-    parallel          run all of it on one input, mean of the outputs
-    looped_parallel   parallel, with the mean fed back, three times in all
-
-The paper's text gives three different bounds for the window; these are the bounds of its code, with which its
-figures agree. Its ten seeds are not published; ours are `PAINTERS_SEEDS`.
+The paper's text gives three different bounds for the window; these are those of its code, with which its figures agree.
+Its ten seeds are not published; ours are `PAINTERS_SEEDS`.
 """
 
 from __future__ import annotations

@@ -1,15 +1,11 @@
 """A plan: which layers of a transformer run, in which order, and how what they compute is joined.
 
-A plan is a value, like a number: it is compared, hashed, printed, parsed, and edited into new plans, and it
-never holds a model. It is a tuple of stages, run one after another. A stage is a `Visit` (one layer, or one
-half of it), a `Group` (branches that all read the same hidden state and are then merged) or a `Block` (a
-whole sub-plan); each may be repeated. However deep the nesting, every plan unrolls into one flat list of
-`Step`s, and that list is what every executor follows: the plain loop, the sweep graph, and the model
-re-planned in place.
-A visit may name the model that its layer is taken from, `a:12`, or the type to which its weights are quantised,
-`Q4_0:12`; else it means the model at hand.
-Layers count from 0. What a plan may not be, of any model, is refused when it is made (`STEP_LIMIT`,
-`NESTING_LIMIT`, `LAYER_LIMIT`); whether a model has the layers is `Plan.check`.
+A plan is a value: it is compared, hashed, printed, parsed and edited into new plans, and it never holds a model. It is
+a tuple of stages: a `Visit` (one layer, or one half of it), a `Group` (branches that read the same hidden state and are
+then merged) or a `Block` (a sub-plan); each may be repeated. Every plan unrolls into one flat list of `Step`s, which
+every executor follows. A visit may name the model that its layer is taken from, `a:12`, or the type to which its
+weights are quantized, `Q4_0:12`. Layers count from 0. What no model can run is refused when a plan is made; whether a
+model has the layers is checked by `Plan.check`.
 """
 
 from __future__ import annotations
@@ -327,8 +323,7 @@ class Plan:
     def _refuse_source(self, known: Collection[str]) -> NoReturn:
         text = str(self)
         missing = self.sources() - set(known)
-        unknown = next(step.source for step in self.steps() if step.source in missing)
-        assert unknown is not None, "no model is missing"
+        unknown = next(name for step in self.steps() if (name := step.source) is not None and name in missing)
         instead = near_matches(unknown, known) if known else "there is one model, so leave the names out"
         instead += f", or give a layer a type of GGUF: {near_matches(unknown, TYPES)}"
         raise PlanError(

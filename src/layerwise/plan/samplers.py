@@ -1,20 +1,12 @@
-"""Samplers: a plan for every forward pass, drawn at random, so that a model learns to work in any order and without any
-layer.
-
-    Fixed(plan)              the same plan every time
-    Shuffle()                a uniform permutation (LayerShuffle, Freiberger et al. 2024, section 3.2)
-    Shuffle(reach=2)         a permutation in which no layer moves further than two positions
-    Drop(0.2)                every layer left out with probability 0.2 (LayerDrop, Fan et al. 2019, section 3.1)
-    Drop(0.2, of=Shuffle())  both: first the order, then what is missing from it
-    Failout(nodes, 0.1)      whole nodes fail at once, each with all its layers (ResiliNet, Yousefpour et al. 2020)
+"""Samplers: a plan for every forward pass, drawn at random: orders (`Shuffle`) and missing layers (`Drop`, `Failout`).
 
 A sampler is a value and holds no state. `SeededSampler` ties one to a depth and a seed, and the plan of a pass is then
-a pure function of where the pass stands in the training: a run that resumes at step 1,000 draws what it would have
-drawn, and every process of a distributed run draws the same, without a word between them.
+a pure function of the position in the training: a run that resumes at step 1,000 draws what it would have drawn, and
+every process of a distributed run draws the same.
 
 A layer that is left out costs nothing, and its parameters get no gradient in that pass. With `preserve` it runs and its
-update is multiplied by zero, `(3):gain=0` in the plan language: the same output, the full cost, and a gradient of zero
-for every parameter, which is what synchronised training without `find_unused_parameters` needs.
+update is multiplied by zero, `(3):gain=0`: the same output, the full cost, and a gradient of zero for every parameter,
+which synchronized training without `find_unused_parameters` needs.
 """
 
 from __future__ import annotations

@@ -1,16 +1,11 @@
-"""Search: the plan of a given price that loses least, with proof on text that chose nothing. It is a verb, too:
+"""Search: the plan within a budget that increases the loss least, confirmed on held-out text. It is a verb, too:
 
     result = layerwise.search(stack, corpus, layerwise.Budget(layers=24))
     result.best, result.front, result.confirmed
 
-budget, prices           what a plan may cost: layers, milliseconds, bytes; the front of loss and price
-moves                    from a plan to the plans next to it
-evaluator, cost          all candidates of a round as one graph, and what that costs, known beforehand
-rungs                    a round: candidates leave on growing text, with a shared error rate
-greedy, evolve           the searches; one_shot has the sets that a single score chooses
-confirm                  what was reached, measured once on text that chose nothing
-
-Calling the package performs the verb of `layerwise.experiments.verbs`, which is resolved when it is first used.
+`budget` and `prices` say what a plan may cost, `moves` lists the edits, `evaluator` and `cost` measure a round as one
+graph, `rungs` runs a round on growing text, `greedy` and `evolve` are the searches, `one_shot` has the sets of a single
+score, `bits` chooses types of layers, and `confirm` measures the result. Calling the package performs the verb.
 """
 
 from __future__ import annotations

@@ -1,24 +1,11 @@
 """Bits: at which type each layer runs within a budget of bytes, and the allocations that need no search.
 
-A layer has choices: as it is, at each type of GGUF that saves bytes, and with the move `drop` left out. What each costs
-is measured with that layer alone changed, all of them as one graph,
-
-    rise[layer, choice]     nats per token above the model as trained
-
-and the choices are made as if rises added up: of all changes that save bytes the one with the least rise for a byte is
-made, until the plan is within the limit (the upper hull of the multiple-choice knapsack; Sinha and Zoltners 1979,
-Operations Research 27(3)). Rises do not quite add up, so what comes of it is measured, beside the allocations that need
-none, and improved by exchanges: one layer gets more bits and another fewer, those first that promise most.
-
-Without a search, at no more bytes:
-
-    uniform             every layer at the one type with the most bits that is within the limit
-    first_and_last      the layers from both ends inwards at the next type with more bits, and the others at the next
-                        with fewer, as many as the limit allows; what bytes are left go to the next layers
-    block_influence     the same, in the order in which layers turn the state most
-    imatrix             the same, in the order of the power of their inputs, where llama.cpp's importance matrix lies
-                        beside the model (`layerwise.stack.imatrix`)
-    random              the same, in a random order: the null
+Each choice of a layer (as it is, each type of GGUF that saves bytes, with the move `drop` skipped) is measured with
+that layer alone changed. As if these loss increases added up, the change with the least increase for a byte is made
+until the plan is within the limit (multiple-choice knapsack; Sinha and Zoltners 1979, Operations Research 27(3)).
+Exchanges, in which one layer gets more bits and another fewer, improve the result. The allocations without a search are
+one type for all layers (`uniform`), and more bits for some layers: from both ends inwards (`first_and_last`), by
+`block_influence`, by llama.cpp's importance matrix (`imatrix`), or at `random`, the null.
 """
 
 from __future__ import annotations
@@ -37,7 +24,7 @@ from layerwise.plan import Plan
 from layerwise.plan.families import INTEGER_TYPES
 from layerwise.plan.plan import Stage, Visit
 from layerwise.results.rows import Score
-from layerwise.search.greedy import ROUNDS, WIDTH, SearchStep, Space, best_of, exchanges
+from layerwise.search.greedy import WIDTH, SearchStep, Space, best_of, exchanges
 from layerwise.search.moves import BITS, stages
 from layerwise.search.rungs import Evaluator, RungSettings, contest, mean_losses
 
@@ -179,7 +166,6 @@ def allocate(
     arms: Mapping[str, Plan],
     *,
     width: int = WIDTH,
-    rounds: int = ROUNDS,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
     """The allocation that rises choose, beside those of `arms`, and then the rounds of exchanges from the best.
@@ -193,13 +179,7 @@ def allocate(
     yield SearchStep(BITS, ended)
     others = replace(space, moves=tuple(move for move in space.moves if move != BITS))
     yield from exchanges(
-        evaluator,
-        others,
-        best_of(ended, width),
-        width=width,
-        rounds=rounds,
-        settings=settings,
-        around=allocations.exchanges,
+        evaluator, others, best_of(ended, width), width=width, settings=settings, around=allocations.exchanges
     )
 
 

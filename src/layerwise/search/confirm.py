@@ -1,17 +1,11 @@
-"""Confirmation: what the chosen plan loses on text that chose nothing, measured once, and what stands beside it.
+"""Confirmation: what the chosen plan loses on held-out text, measured once, compared with other arms.
 
-Rows of measure `search`, of a plan, task a text (`search`, `select`, `report`, `second`), in nats per token:
-
-    delta_nll       what the plan loses against the model as trained; interval, p, Holm's p over the plans of the text
-    again           the same value with the interval in which another text of as many documents falls in 95 of 100
-                    cases: wider by the root of 2, since that text has an error of its own
-    gap             (task `report`) delta_nll there less that on the search text: the winner's curse, and its interval
-
-and of an arm (`block_influence`, ..., `random`), on `report` and `second`:
-
-    above_chosen    what the arm's plan loses above the chosen one, paired by document; interval, p, Holm's p over the
-                    arms, mde. `random` is the mean of all random sets, document by document
-    better          (of `random`) the share of the random sets that lose less than the chosen plan
+Rows of measure `search`, in nats per token, of a plan on a text (`search`, `select`, `report`, `second`):
+`delta_nll`, the difference to the original model; `again`, the same value with the 95 % interval for another text of as
+many documents, which is wider by the root of 2; `gap` (of `report`), delta_nll there less that on the search text: the
+winner's curse. Rows of an arm (`block_influence`, ..., `random`) on `report` and `second`: `above_chosen`, what its
+plan loses above the chosen one, paired by document (`random`: the mean of all random sets); `better` (of `random`), the
+share of the random sets that lose less than the chosen plan.
 """
 
 from __future__ import annotations

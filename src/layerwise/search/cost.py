@@ -78,10 +78,13 @@ class Spent:
     layer_seconds: float = 0.0
     head_seconds: float = 0.0
 
-    def at_rates(self, other: Spent) -> float | None:
-        """The seconds that this would take at the rates that `other` was measured with; `None` before any."""
-        if not (other.layer_tokens and other.head_tokens):
-            return None
+    @property
+    def has_rates(self) -> bool:
+        """Check whether layers and heads have run."""
+        return bool(self.layer_tokens and self.head_tokens)
+
+    def at_rates(self, other: Spent) -> float:
+        """Return the seconds that this would take at the rates of `other`, which has run layers and heads."""
         layers = self.layer_tokens * other.layer_seconds / other.layer_tokens
         return layers + self.head_tokens * other.head_seconds / other.head_tokens
 

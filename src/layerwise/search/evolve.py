@@ -1,14 +1,12 @@
 """Evolution by the rule of EvoPress (Sieberling et al. 2025, arXiv 2410.14649), on the rungs of the search.
 
-One parent. An offspring exchanges one to three times: a layer that is there goes, another comes back; the number is the
-smaller of two draws from 1 to 3. All offspring read the first rung, fewer the next, and the best is the parent of the
-next generation unless the parent itself, which reads along in the end, is better. The first parent is the best of 64
-random sets on the first rung. The number of generations is that of the authors' script, k (n - k) / 1.5 for k of n
-layers left out, and so are 32 offspring and two that reach the last text. What differs: the rungs are the same text in
-every generation, so that what was measured once is not measured again, and the plans of a generation are one graph.
+One parent, at first the best of 64 random sets. Each of 32 offspring exchanges one to three layers (the smaller of two
+draws); the best one that reads all of the text is the next parent unless the parent is better. The number of
+generations is that of the authors' script, k (n - k) / 1.5 for k of n layers skipped. Unlike there, the rungs are the
+same text in every generation, so a plan is measured once, and the plans of a generation are one graph.
 
-Where there are other models, half of the exchanges take a layer from one of them, or back: layers of several models are
-merged by evolution, as Akiba et al. 2025 do ("Evolutionary optimization of model merging recipes").
+With other models, half of the exchanges take a layer from one of them, or back (Akiba et al. 2025, "Evolutionary
+optimization of model merging recipes").
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from random import Random
 from layerwise.errors import MeasureError
 from layerwise.plan import Plan
 from layerwise.search.greedy import SearchStep, Space
-from layerwise.search.moves import cheaper, from_sources, restored, stages, tidied
+from layerwise.search.moves import cheaper, from_sources, restored, stages
 from layerwise.search.one_shot import random_sets
 from layerwise.search.rungs import Evaluator, RungSettings, contest
 
@@ -78,12 +76,12 @@ def _offspring(space: Space, parent: Plan, draw: Random) -> list[Plan]:
 
 def _exchange(space: Space, plan: Plan, draw: Random) -> Plan | None:
     """One thing less, and another one back, within the limit; or a layer of another model."""
-    taken = list(map(tidied, from_sources(stages(plan), space.sources)))
+    taken = list(map(Plan, from_sources(stages(plan), space.sources)))
     if taken and draw.random() < 0.5:
         return draw.choice(taken)
     smaller = cheaper(plan, space.moves)
     if not smaller:
         return None
     back = restored(stages(draw.choice(smaller)), space.depth, halves="halves" in space.moves)
-    possible = [each for each in map(tidied, back) if space.allows(each)]
+    possible = [each for each in map(Plan, back) if space.allows(each)]
     return draw.choice(possible) if possible else None

@@ -1,16 +1,12 @@
 """Moves: from a plan to the plans next to it. Pure functions of plans; nothing here knows a model.
 
-    drop       leave a layer out; in an exchange, another that was left out comes back
-    halves     leave out one half of a layer: its attention or its MLP (FinerCut, BlockPruner)
-    bits       a layer runs at a type of GGUF, of which `layerwise.search.bits` has the choices and the exchanges
-    repeat     a run of up to four layers runs twice; where nothing has to be left out, a run of any length
-    damp       the same, each pass with a quarter or a half of its update
-    parallel   two neighbours read the same state, and both updates are added
-    reorder    two neighbours change places
+    drop, halves        skip a layer, or its attention or MLP (FinerCut, BlockPruner); in an exchange another comes back
+    bits                a layer runs at a type of GGUF (`layerwise.search.bits`)
+    repeat, damp        a run of up to four layers runs twice; damped, each pass with a part of its update
+    parallel, reorder   two neighbours read the same state and both updates are added; or they change places
 
-The first three make a plan cheaper, `repeat` and `damp` make it dearer, the others leave its price as it is. So does
-what is done wherever there are other models: a layer is taken from one of them, or taken back. Moves act on the stages
-of a plan, unrolled as far as no group is concerned.
+The first three make a plan cheaper, `repeat` and `damp` make it dearer. With other models, a layer is also taken from
+one of them, or back. Moves act on the stages of a plan, unrolled except for groups.
 """
 
 from __future__ import annotations
@@ -179,11 +175,6 @@ _MOVES: dict[str, Callable[[Sequence[Stage]], Iterator[tuple[Stage, ...]]]] = {
 
 
 def _distinct(plan: Plan, made: Sequence[tuple[Stage, ...]]) -> list[Plan]:
-    plans = dict.fromkeys(tidied(each) for each in made if each)
-    plans.pop(tidied(stages(plan)), None)
+    plans = dict.fromkeys(Plan(each) for each in made if each)
+    plans.pop(Plan(stages(plan)), None)
     return list(plans)
-
-
-def tidied(now: Sequence[Stage]) -> Plan:
-    """The plan of these stages, in the one form that a search knows it by: equal steps, equal plan."""
-    return Plan(tuple(now))

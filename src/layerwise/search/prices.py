@@ -1,17 +1,10 @@
 """What a plan costs in layers, milliseconds and bytes, by tables that say what each layer and each half costs.
 
-Milliseconds of every layer, of its halves and of the rest are measured inside the model's own pass. A stopwatch at the
-entrance and the exit of every block is read while the whole model runs, in another pass one at those of their two
-branches; reading it takes time, so the pass as a whole is timed without. A layer takes from its entrance to that of the
-next one, so that the way between them is in the price of each. The rest (embedding, norm, head) is what the layers
-leave of the whole. The two phases are those of `layerwise.measure.cost.pass_time`.
-
-Everything is timed as layerwise runs a plan, in place, the whole model too: what a visit costs beside its layer counts
-in both, and is less in a saved checkpoint, or nothing. That is microseconds, which small models show and others do not.
-
-A plan is predicted as a sum over its steps. Whether such a sum is right is a question for whole plans: `measured` runs
-them in turns with the model itself, so that a machine whose pace changes disturbs all of them alike. A half is priced
-as if the other branch were not computed; layerwise's own runner computes it and leaves it out.
+Milliseconds of layers and halves are read at the entrance and exit of each module inside the model's own pass, those of
+the whole pass without these readings. A layer takes from its entrance to that of the next one; the rest (embedding,
+norm, head) is what the layers leave of the whole. The model runs in place, as under a plan, so the small cost of a
+visit is in every price. A plan is predicted as a sum over its steps; `measured` checks that for whole plans, in turns
+with the model itself. A half is priced as if the other branch were not computed, although layerwise computes it.
 """
 
 from __future__ import annotations

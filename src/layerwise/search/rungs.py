@@ -1,19 +1,12 @@
 """A round of a search: candidates leave on growing text until one is left, with an error rate that all rungs share.
 
-The text of a search is cut into parts that grow fourfold: T/16, T/4 and T tokens. Every candidate reads the first rung;
-what a rung adds is read only by those that are still in, so that no one reads a token twice. After each rung
+The search text is cut into T/16, T/4 and T tokens; a rung is read only by the candidates that are still in. After each
+rung a candidate leaves as worse where its paired difference to the leader is above 0 at `alpha / (rungs * candidates)`
+(Bonferroni), so the best one leaves by mistake with a probability below `alpha`. Others leave by rank where more than a
+quarter are left (successive halving, Jamieson and Talwalkar 2016, arXiv 1502.07943), which only bounds the cost.
 
-    a candidate leaves as worse    where its paired difference to the leader is above 0 at `alpha / (rungs *
-                                   candidates)`, so the chance that any rung sends the best away as worse stays below
-                                   `alpha` (Bonferroni over candidates and rungs, as in the race of single layers,
-                                   `layerwise.measure.stats.racing`)
-    and by rank                    where more are left than a quarter of those that came (successive halving, Jamieson
-                                   and Talwalkar 2016, arXiv 1502.07943): this bounds the cost, and promises nothing
-
-Plans that have read the text already take part, and cost nothing.
-
-A number that chose a plan flatters it. So the search sees one part of the text, the plan is chosen among its finalists
-on a second, and what is reported is measured once, on a third, no two of them with a document in common.
+The search sees one part of the text, the plan is chosen among its finalists on a second, and what is reported is
+measured once on a third; no two parts share a document.
 """
 
 from __future__ import annotations
@@ -152,11 +145,9 @@ def _worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray
     return np.asarray(ratio(above, tokens) > reach)
 
 
-def mean_losses(
-    evaluator: Evaluator, plans: Sequence[Plan], parent: Plan, rungs: int | None = None
-) -> dict[Plan, float]:
-    """The mean loss of every plan on all of the text, or on its first `rungs`, in nats per token."""
-    tokens = list(evaluator.tokens)[:rungs]
+def mean_losses(evaluator: Evaluator, plans: Sequence[Plan], parent: Plan) -> dict[Plan, float]:
+    """Return the mean loss of every plan on all of the text, in nats/token."""
+    tokens = evaluator.tokens
     values = [evaluator.evaluate(plans, rung, parent) for rung in range(len(tokens))]
     means = ratio(np.concatenate(values, axis=1), np.concatenate(tokens))
     return dict(zip(plans, means.tolist(), strict=True))

@@ -39,7 +39,7 @@ class KeptLosses:
         def watch(spent: Spent) -> None:
             done = spent.layer_tokens + spent.head_tokens
             share = done / due if due else min(0.99, spent.head_tokens / max(1, spent.naive))
-            left = None if most is None else most.at_rates(spent)
+            left = most.at_rates(spent) if most is not None and spent.has_rates else None
             self._session.reporter.progress(
                 name, min(1.0, share), None if left is None else max(0.0, left - spent.seconds)
             )

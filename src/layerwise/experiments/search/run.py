@@ -1,24 +1,12 @@
-"""The steps of a search: it, the choice among its finalists and the report each read a text of their own.
+"""The steps of a search: the rounds, the choice among the finalists and the report each read a text of their own.
 
-A search is a function of losses and seeds: one that was killed goes through the same rounds again, reads the losses
-that are stored, and computes the rest.
-
-Measure `search`, beside the rows of `layerwise.search.confirm`:
-
-    delta_nll   plan, task `search`     what it loses above the model as trained where it was searched for; no interval
-    price       plan, condition a unit  what it costs, in `layers`, `ms`, `bytes`
-    front       plan, condition a unit  1 for a member of the front of that unit
-    bits        layer, plan, arm        the bits of a weight there, and its type (`condition`)
-    arm         plan, arm               1 for the plan that the arm chose; of `random` the number of the draw, from 1,
-                                        which is its seed too
-    chosen      plan, condition a unit  1; it is chosen within the budget that it is `against`
-
-Of a search for types the rows of `layerwise.measure.contrasts.bits` say what each layer alone costs at each type.
-
-Measure `search_round`: of each round (`amount` is its number, `condition` its kind) the `nll` of its best plan.
-
-Measure `latency`, in a setting (`condition`): `ms` of a layer, of a `part` of it, or of the `rest` of the model; of a
-plan, what is `predicted` and `measured`.
+A search that was killed repeats the same rounds, reads the losses that are stored, and computes the rest. In addition
+to the rows of `layerwise.search.confirm` and `layerwise.measure.contrasts.bits`, measure `search` has of a plan
+`delta_nll` (task `search`), its `price` and membership of the `front` in a unit (`condition`), and 1 as `chosen`; of an
+`arm` the plan that it chose (of `random` the number of the draw, from 1, which is its seed), and of a layer its `bits`.
+Measure `search_round` has the `nll` of the best plan of each round (`amount`: its number, `condition`: its kind).
+Measure `latency` has `ms` of a layer, of a `part` of it and of the `rest` of the model, and of a plan what is
+`predicted` and `measured`.
 """
 
 from __future__ import annotations
@@ -134,7 +122,6 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         if config.method == "greedy" and foreseen is not None:
             bound = worst_case(config, stack, rungs, foreseen)
             seconds = bound.at_rates(pace(stack, rungs[0]))
-            assert seconds is not None, "the pace was measured"
             yield (
                 f"search: at most {bound.layer_tokens:,} layer evaluations x tokens and {bound.head_tokens:,} heads x "
                 f"tokens, at most {duration(seconds)} at the pace of this machine"
@@ -428,14 +415,14 @@ def checked_latency_rows(times: Mapping[Plan, float], prices: PlanPrices, settin
 
 def cost_rows(spent: Spent, seconds: float) -> list[Score]:
     """What the search took, of a run that nothing interrupted."""
-    at_pace = spent.at_rates(spent)
     figures = {
         "layer_tokens": float(spent.layer_tokens),
         "head_tokens": float(spent.head_tokens),
         "naive_layer_tokens": float(spent.naive),
         "seconds": seconds,
-        **({} if at_pace is None else {"seconds_in_layers_and_heads": at_pace}),
     }
+    if spent.has_rates:
+        figures["seconds_in_layers_and_heads"] = spent.at_rates(spent)
     return [Score("run", name, value, part="search") for name, value in figures.items()]
 
 

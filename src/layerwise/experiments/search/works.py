@@ -88,7 +88,6 @@ def search_works(config: Search, stack: Stack, text: EvalData, space: Space) -> 
 
     def measure(seconds: float) -> WorkCost:
         cost = whole_search(config, stack, text, space).at_rates(pace(stack, text))
-        assert cost is not None, "the pace was measured"
         return WorkCost(cost, measured_on=f"1 of {len(text.batches):,} batches")
 
     return [Work("search", measure)]

@@ -1,23 +1,12 @@
 """mergekit's YAML of merge method `passthrough`: which layers of which models, written one after another.
 
-    merge_method: passthrough
-    dtype: bfloat16
-    slices:
-    - sources:
-      - model: &a org/one          the name before the location is that of the model in the plan
-        layer_range: [0, 8]        half-open: layers 0 to 7
-    - sources:
-      - model: &b org/two
-        layer_range: [6, 12]
+Slices `{model: &a org/one, layer_range: [0, 8]}` and `{model: &b org/two, layer_range: [6, 12]}` are the plan
+`a:0-7 b:6-11`; ranges are half-open. The embedding is that of the first slice's model, the last norm and the head those
+of the last one's, so a slice of no layers, such as `[0, 0]`, says whose they are. A file of one model is a plan without
+names; models without anchors are called a, b, c, ... in their order.
 
-is the plan `a:0-7 b:6-11`. mergekit takes what lies before the layers (the embedding) from the model of the first
-slice, and what lies behind them (the last norm, the head) from that of the last one; a slice of no layers, such as
-`[0, 0]`, therefore says whose they are. A file of one model is a plan without names. In files whose models have no
-anchors they are called a, b, c, ... in the order in which they stand.
-
-What mergekit reads and a plan cannot say is refused with its line: other merge methods, scaled weights, slices of
-several sources, vocabularies that are put together. What has no effect on a passthrough is noted. Read against mergekit
-0.1.5 (`config.py`, `plan.py`, `merge.py`).
+What a plan cannot express (other merge methods, scaled weights, slices of several sources, joined vocabularies) is
+refused with its line, and what has no effect on a passthrough is noted. Read against mergekit 0.1.5.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Growth training as a value: which layers learn when, what that costs, and how it is explained.
 
-    phase               `Phase`: a share of the steps and what is particular to it
-    schedule            `GrowthSchedule`: phases, in order, for models of one depth; whole steps for shares of them
-    serialization       the written form of a schedule, as JSON and YAML hold it, and of the layers of a phase
-    presets             the schedules of the literature, for any depth, and the random control of any schedule
-    cost                floating-point operations: what a phase costs, and how many steps a budget buys
-    allocation          from the importance of layers to a schedule, by one rule
-    explain             a schedule in words, and as a chart of depth by time
+    phase, schedule      `Phase`, a share of the steps; `GrowthSchedule`, phases in order for models of one depth
+    serialization        the written form, as JSON and YAML hold it
+    presets, allocation  the schedules of the literature; from the importance of layers to a schedule
+    cost, explain        floating-point operations; a schedule in words, and as a chart of depth by time
 
 Standard library only: no torch, no model.
 """

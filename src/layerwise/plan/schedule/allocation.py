@@ -1,29 +1,12 @@
-"""From importance to a schedule: how much of the training each layer is given, by one rule that can be read.
+"""From importance to a schedule: the share of the training in which each layer learns.
 
-Importance is what skipping a layer costs, in nats per token, with its interval;
-`layerwise.measure.interventions.importance` takes it from the rows of a diagnosis. The rule:
+With s_l the loss increase when layer l is skipped (0 where it is negative) and s_max the largest detected one, layer l
+learns in the last b_l = min(1, s_l / s_max) ** p of the steps, rounded to `phases` parts. A layer whose effect is
+excluded (its interval is below 0, or inside the margin) never learns; one that is inconclusive does. The embedding, the
+head and the most important layer learn throughout.
 
-    s_l     the effect of layer l, and 0 where the value is below 0
-    s_max   the largest effect that is detected: its interval lies above 0 and not wholly below the smallest effect
-            that counts, as in the verdict *matters*
-    b_l     min(1, s_l / s_max) ** p    the share of the steps in which layer l learns: the last ones
-    b_l     0                           where an effect is excluded: such a layer never learns
-
-An effect is *excluded* where the interval lies inside the margin, above minus the smallest effect that counts and below
-it, or below 0. That none is detected excludes nothing, so a layer whose effect is not resolved learns. The embedding
-and the head learn throughout, and so does the most important layer, so that no step is without a layer that learns.
-The shares are rounded to `phases` equal parts of the training, one at least, which makes at most so many phases: each
-lets some layers begin to learn, and none stops.
-
-The *sharpness* p is the only freedom. At 0 every layer with a value above 0 that learns does so all the time, at 1 as
-long as it is important, above that differences are exaggerated. It follows from the budget: with a `max_share` it is
-the least p whose rounded shares are that much of all layer-steps or less (uniform training spends 1). Without one it is
-`SHARPNESS`: if what a layer still costs falls as s / b with the share b that it is given, the sum is least where b
-goes as the square root of s.
-
-What the rule cannot know: importance says what a layer has learned, not what it could learn. A layer that never learns
-keeps the weights that it begins with. Whether such a schedule is any good is measured by training it beside the same
-schedule with the roles of the layers exchanged (`GrowthSchedule.permuted`).
+The *sharpness* p follows from the budget `max_share`: the least p whose shares are at most that much of all
+layer-steps. Without one it is `SHARPNESS`: if the rest of a loss falls as s / b, its sum is least for b ~ sqrt(s).
 """
 
 from __future__ import annotations

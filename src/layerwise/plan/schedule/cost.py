@@ -1,25 +1,12 @@
-"""What a phase costs: floating-point operations, from which layers learn and which only run.
+"""What a phase costs in floating-point operations, from which layers learn and which only run.
 
-A layer that learns does three things of about equal cost: its forward pass, the gradient of its input, and the gradient
-of its weights. A layer that is frozen does not do the third, and one with nothing that learns below it does not do the
-second either:
+A layer that learns costs 3 of 3: its forward pass, the gradient of its input and that of its weights. A frozen one
+costs 2 of 3 where something below it learns and 1 of 3 in the prefix; an absent one nothing. The embedding counts as
+a layer below all others; the head has the gradient of its input wherever something below it learns. The lowest thing
+that learns is counted whole.
 
-    it learns                                              3 of 3
-    frozen, something below it learns                      2 of 3
-    frozen, nothing below it learns (a prefix)             1 of 3
-    absent, or left out by chance                          0
-
-So freezing alone saves at most a third anywhere but in the prefix. The lowest thing that learns is counted whole: only
-the first matrices of a block could do without the gradient of their input.
-The embedding counts as a layer below all others, with nothing below it. The head has the gradient of its input wherever
-something below it learns, and that of its weights where it learns itself.
-
-Where chance decides (`sample`, `drop`), costs are means over the draws: `sample` layers drawn from `trains` without
-replacement, every set equally likely; the mean probability of being dropped over the phase. Layers above one that is
-left out of a pass are counted as if it were there; only where the embedding is frozen, and all that learns below a
-layer is left out at once, is less done than is counted here.
-
-The optimiser's own work is not counted: a few operations a parameter and step, whatever the number of tokens.
+Where chance decides (`sample`, `drop`), costs are means over the draws, and layers above one that is left out of a pass
+are counted as if it were there. The optimizer's own work is not counted.
 """
 
 from __future__ import annotations

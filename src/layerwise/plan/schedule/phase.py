@@ -1,14 +1,11 @@
 """A phase of a growth training: which layers learn for a share of the steps, at what rate, and what happens first.
 
-A phase says what is true from its first step to its last: which layers learn, which run at all, at what rate, how many
-of them are left out by chance. And it says what is done once, before its first step, in this order: weights are copied
-from one layer to another, layers are given new random weights, matrices are multiplied by a factor, the optimiser
-forgets.
+A phase says what is true from its first step to its last: which layers learn, which run at all, at what rate, and how
+many are left out by chance. Before its first step, in this order, weights are copied from layer to layer, layers are
+given new random weights, matrices are multiplied by a factor, and the optimizer is reset. The layers below everything
+that learns are its `prefix`: no gradient reaches them.
 
-The layers below everything that learns are its `prefix`: no gradient reaches them, so they cost a third of a layer that
-learns.
-
-A phase alone refuses what is wrong for any model; whether a model has the layers is a matter of its `GrowthSchedule`.
+A phase refuses what is wrong for any model; whether a model has the layers is checked by its `GrowthSchedule`.
 """
 
 from __future__ import annotations

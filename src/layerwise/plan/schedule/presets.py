@@ -1,16 +1,12 @@
 """Growth schedules as the literature has them, for a model of any depth.
 
-    uniform      everything learns from the first step to the last: what every other schedule is compared with
-    published    the six phases of Growth Transformer Training (arXiv 2603.19348), as far as they are known
-    freezing     the layers stop to learn from the front (after FreezeOut, arXiv 1706.04983)
-    stacking     a third of the layers first, then copied upwards (after G_stack, arXiv 2405.15319)
-    lisa         a few layers at a time, drawn anew as training goes (after LISA, arXiv 2403.17919)
-    ramp         layers left out by chance, more with depth and with time (after PLD, arXiv 2010.13369)
+    uniform, published  everything learns throughout; the six phases of Growth Transformer Training (arXiv 2603.19348)
+    freezing, stacking  after FreezeOut (arXiv 1706.04983) and G_stack (arXiv 2405.15319)
+    lisa, ramp          after LISA (arXiv 2403.17919) and PLD (arXiv 2010.13369)
 
 "After" means that the idea is theirs and the numbers are not: every preset follows the training's own learning rate
-curve over all steps, so that what is compared is which layers learn, and not a rate that was restarted. Each function
-says what of it is known and what was chosen here.
-`random_freezing` makes the control of any schedule: as many layers learn, and chance says which.
+curve over all steps. Each function says what of it is known and what was chosen here. `random_freezing` makes the
+control of any schedule: as many layers learn, and chance says which.
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
 """A growth schedule: a training in phases, each on the layers that are thought to need it.
 
-A `GrowthSchedule` is a value: a name, the depth of the models it is for, and phases that follow one another and share
-out the steps. It says nothing of data, seeds or learning rates in absolute terms, so that one schedule can be trained
-for any number of steps, on any model of its depth. The same value is what the text form (YAML) holds, what the trainer
-follows, what the accounting of floating-point operations is made from, and what the report draws.
+A `GrowthSchedule` is a value: a name, the depth of the models it is for, and phases that share out the steps. It says
+nothing of data, seeds or absolute learning rates, so one schedule can be trained for any number of steps on any model
+of its depth. The text form (YAML), the trainer, the accounting and the report all use this value.
 
 Steps are shared out exactly (`bounds`), by the method of the largest remainder. What can be refused without a model is
-refused when the schedule is made: shares that do not sum to 1, layers that a model of that depth does not have, a phase
-that trains nothing. The controls of a study are schedules made from schedules: `permuted` and `reversed` give every
-layer the role of another.
+refused when the schedule is made. `permuted` and `reversed` make controls: they give every layer the role of another.
 """
 
 from __future__ import annotations

@@ -1,20 +1,12 @@
 """The written form of a growth schedule: plain values, as JSON and YAML hold them.
 
-    name: two
-    depth: 12
-    phases:
-      - name: top
-        share: 0.25
-        trains: 8-11           # ranges as in the plan language; all; none
-        embedding: false
-        scale: {3 5: 0.9}      # layers: factor
-      - name: rest
-        share: 0.75
-        trains: all
-        copies: {8-11: 0-3}    # into these layers, from those
+    {name: two, depth: 12, phases: [
+      {name: top, share: 0.25, trains: 8-11, embedding: false, scale: {3 5: 0.9}},
+      {name: rest, share: 0.75, trains: all, copies: {8-11: 0-3}}]}
 
-A phase has a name, a share and what it trains; every other key has the default of `Phase` and is left out where it
-has it.
+`trains` has ranges as in the plan language, `all` or `none`; `scale` maps layers to a factor, `copies` layers to those
+that are copied into them. A phase has a name, a share and what it trains; every other key has the default of `Phase`
+and is left out where it has it.
 """
 
 from __future__ import annotations
