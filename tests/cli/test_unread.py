@@ -63,10 +63,7 @@ def test_passes_over_images_are_not_timed() -> None:
     assert "demo-vit reads no tokens" in refused("time", "demo-vit", "--plan", "0-3")
 
 
-def test_what_takes_long_is_said_on_the_error_stream_and_not_to_the_quiet(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("layerwise.experiments.runner.forecast", lambda works, progress: None)
+def test_what_takes_long_is_said_on_the_error_stream_and_not_to_the_quiet(model: Path, tmp_path: Path) -> None:
     ended = layerwise("sweep", "demo", "--dry-run", "--tokens", "3000", "--plan", "0-10", "--run", tmp_path / "run")
     assert ended.err.splitlines()[:2] == ["loading demo", "tokenizing demo-heldout"]
     assert "tokenizing" not in ended.out

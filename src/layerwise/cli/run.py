@@ -58,14 +58,14 @@ def run(
         if stage.name:
             write(output, f"\n{stage.name}", style="bold")
         if dry_run and (waiting := stage.waits_for()):
-            write(output, f"not forecast: it reads the run of {' and '.join(waiting)}, which is not there yet")
+            write(output, f"not counted: it reads the run of {' and '.join(waiting)}, which is not there yet")
             continue
         try:
             code = max(code, carry_out(stage.config, quiet=quiet, dry_run=dry_run))
         except LayerwiseError as refusal:
             if not dry_run or len(stages) == 1:
                 raise
-            write(errors, f"error: {refusal}", style="red")  # the other stages have their forecasts
+            write(errors, f"error: {refusal}", style="red")  # the other stages have their counts
             code = 2
     return code
 

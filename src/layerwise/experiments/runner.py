@@ -11,7 +11,7 @@ import hashlib
 import json
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +21,12 @@ from layerwise import report as pages
 from layerwise.errors import LayerwiseError, MeasureError
 from layerwise.experiments.cluster.ranks import assist, measuring
 from layerwise.experiments.cluster.workers import as_workers_compute, is_spread, spread_over
-from layerwise.experiments.engines.forecast import Forecast, forecast, held_against
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, UnitSession, Work, carry_out
+from layerwise.experiments.engines.price import describe_remaining
+from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps, UnitSession, carry_out
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.interchange.trained_models import TrainedModels
 from layerwise.experiments.opening import folder_of
 from layerwise.experiments.option import plain
-from layerwise.experiments.options.common import DurationOptions
 from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.result import Result
 from layerwise.experiments.summary import report_data, summary
@@ -37,9 +36,6 @@ from layerwise.train.processes import is_alone, is_first_process, use_own_accele
 
 COMPLETE = "complete"
 """The file in a run folder that says of which options the run is complete."""
-
-LONG = 3_600.0
-"""Seconds from which on a forecast says how a measurement of a text is made shorter."""
 
 _HOW = ("run", "overwrite", "ray", "workers")
 """The options that say where and by whom an experiment is carried out."""
@@ -65,7 +61,7 @@ def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs
 
 
 def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = None) -> None:
-    """Report what `perform` would compute, what it costs, and where it would go; compute nothing."""
+    """Report what `perform` would compute, what it costs, and where it would go; time one piece of it at most."""
     with as_workers_compute(config), outlined(config, reporter, inputs or Inputs()) as (outline, _):
         folder = folder_for(config, outline)
         if not config.overwrite:
@@ -74,9 +70,9 @@ def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = Non
             reporter.result(text)
         with _stored(config, folder) as run:
             # Of what is to be discarded nothing is finished: as in a folder that there is not.
-            new = folder / "new" if config.overwrite else folder
-            if run is None or not _is_complete(config, outline, run):
-                _forecast(config, outline, new, run, reporter, reporter.result)
+            remaining = _remaining(outline, folder / "new" if config.overwrite else folder, run)
+            if remaining and (run is None or not _is_complete(config, outline, run)):
+                reporter.result(_cost(config, remaining))
     reporter.result(f"run folder: {folder}")
 
 
@@ -128,9 +124,7 @@ def _complete(
     config: Experiment, outline: Outline, steps: Steps, session: UnitSession, run: Run
 ) -> MeasureError | None:
     """Carry out what is missing and store the rows; returns a refusal that leaves rows to report."""
-    expected = _forecast(config, outline, session.folder, run, session.reporter, session.reporter.log)
-    of_text = isinstance(config, DurationOptions)
-    with held_against(expected, run, session.reporter, of_text), ExitStack() as others:
+    with ExitStack() as others:
 
         def measures() -> bool:
             if not is_alone():
@@ -160,38 +154,24 @@ def _completed(config: Experiment, outline: Outline) -> bytes:
 def _is_complete(config: Experiment, outline: Outline, run: Run) -> bool:
     """Whether a run holds everything that these options ask for. Several processes go through their steps together."""
     path = run.folder / COMPLETE
-    if not is_alone() or not path.is_file() or outline.is_empty(run) or _works(outline, run.folder, run):
+    if not is_alone() or not path.is_file() or outline.is_empty(run) or _remaining(outline, run.folder, run):
         return False
     return path.read_bytes() == _completed(config, outline)
 
 
-def _works(outline: Outline, folder: Path, run: Run | None) -> list[Work]:
+def _remaining(outline: Outline, folder: Path, run: Run | None) -> list[Remaining]:
     """What is known to be left."""
-    return [work for unit in outline.ahead for work in unit.works(folder, run)]
+    counted = (unit.remaining(folder, run) for unit in outline.ahead)
+    return [each for each in counted if each is not None]
 
 
-def _forecast(
-    config: Experiment, outline: Outline, folder: Path, run: Run | None, reporter: Reporter, say: Callable[[str], None]
-) -> Forecast | None:
-    """What is left to do will take this; `None` where that is short. What several processes do is not forecast.
-
-    What a piece of the work refuses is left to the work itself to refuse: other rows may be stored before it.
-    """
-    works = _works(outline, folder, run)
-    if not works:
-        return None
-    if is_spread(config) or not is_alone():
-        say("no forecast: the work is shared by several processes, and one alone does not know their pace")
-        return None
+def _cost(config: Experiment, remaining: Sequence[Remaining]) -> str:
+    """What is left, and how long it takes one process; what that refuses is left to the work itself to refuse."""
+    is_timed = is_alone() and not is_spread(config)
     try:
-        expected = forecast(works, reporter.progress)
+        return describe_remaining(remaining, timed=is_timed)
     except LayerwiseError as refusal:
-        say(f"no forecast: {refusal}")
-        return None
-    if expected is not None:
-        shorter = isinstance(config, DurationOptions) and expected.seconds > LONG
-        say(f"{expected}{'; --minutes N reads as much text as N minutes allow' if shorter else ''}")
-    return expected
+        return f"{describe_remaining(remaining, timed=False)}; not timed: {refusal}"
 
 
 @contextmanager

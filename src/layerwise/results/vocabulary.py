@@ -25,7 +25,7 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
     return "document" if documents >= FEWEST_UNITS else "window"
 
 
-# Every kind of run. Rows of measure `run` are of a `part` of it: its model, its forecast, or the verb's own work.
+# Every kind of run. Rows of measure `run` are of a `part` of it: its model, or the verb's own work.
 
 ALL = "all"
 """The task that is the whole text."""

@@ -97,12 +97,6 @@ def first_within(space: Space, order: Sequence[int]) -> Plan | None:
     return None
 
 
-def without_cheapest(space: Space, costs: Mapping[Plan, float]) -> Plan:
-    """The whole model without the layers that cost least, by what the plans without one layer each cost."""
-    effects = {layer: cost for plan, cost in costs.items() for layer in space.whole.layers() - plan.layers()}
-    return first_within(space, _ascending(effects)) or space.whole
-
-
 def _ascending(scores: Mapping[int, float]) -> list[int]:
     return sorted(scores, key=lambda layer: (scores[layer], layer))
 

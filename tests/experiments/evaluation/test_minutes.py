@@ -5,6 +5,7 @@ The clock is planted: scoring takes what a line says, and nothing waits for it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -20,8 +21,8 @@ from layerwise.data.suites import generated_pairs
 from layerwise.data.suites.minimal_pairs import MinimalPair, PairSet
 from layerwise.errors import OptionError
 from layerwise.experiments.evaluation import minutes as module
-from layerwise.experiments.evaluation.minutes import chosen_limit, limit_within, resolutions, scoring_pace
-from layerwise.experiments.text_length import ReadingPace
+from layerwise.experiments.evaluation.minutes import chosen_limit, limit_within, resolutions
+from layerwise.experiments.text_length import USED
 
 sizes = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 
@@ -32,40 +33,38 @@ def suite(counts: Sequence[int], name: str = "p") -> PairSet:
     return PairSet(name, name, tuple(pairs))
 
 
-@given(sizes, st.floats(0, 5), st.floats(0.001, 5), st.floats(0, 500), st.integers(1, 3), st.floats(0, 20))
-def test_the_limit_is_the_largest_that_fits(
-    counts: list[int], fixed: float, each: float, seconds: float, models: int, opening: float
-) -> None:
-    limit = limit_within(ReadingPace(fixed, each), [suite(counts)], seconds, models=models, opening=opening)
+@given(sizes, st.floats(0, 300))
+def test_the_limit_is_the_largest_that_fits(counts: list[int], pairs: float) -> None:
+    limit = limit_within(pairs, counts)
 
-    def taken(limit: int) -> float:
-        return models * (opening + len(counts) * fixed + each * sum(min(limit, count) for count in counts))
+    def scored(limit: int) -> int:
+        return sum(min(limit, count) for count in counts)
 
-    assert limit == 0 or taken(limit) <= seconds * (1 + 1e-9)
-    assert limit == max(counts) or taken(limit + 1) >= seconds * (1 - 1e-9)
+    assert limit == 0 or scored(limit) <= pairs
+    assert limit == max(counts) or scored(limit + 1) > pairs
 
 
 class Clock:
     """Seconds that pass when a model is opened and pairs are scored, and at no other time."""
 
-    def __init__(self, opening: float, fixed: float, each: float) -> None:
-        self.now, self.opening, self.fixed, self.each = 0.0, opening, fixed, each
-        self.scored: list[int] = []
+    def __init__(self, opening: float, each: float) -> None:
+        self.now, self.opening, self.each = 0.0, opening, each
+        self.scored: list[set[str]] = []
 
     def open(self) -> Any:
         self.now += self.opening
 
     def preferences(self, _: object, pairs: Sequence[MinimalPair], **options: Any) -> np.ndarray:
-        self.now += self.fixed + self.each * len(pairs)
-        self.scored.append(len(pairs))
+        self.now += self.each * len(pairs)
+        self.scored.append({pair.paradigm for pair in pairs})
         return np.ones(len(pairs))
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock(opening=5.0, fixed=0.2, each=0.05)
+    clock = Clock(opening=5.0, each=0.05)
     for name in ("perf_counter", "monotonic"):
-        monkeypatch.setattr(module.time, name, lambda: clock.now)
+        monkeypatch.setattr(time, name, lambda: clock.now)
     monkeypatch.setattr(module, "preferences", clock.preferences)
     return clock
 
@@ -77,26 +76,21 @@ def test_it_ends_before_the_minutes_do_and_uses_most_of_them(clock: Clock, minut
         minutes, clock.open, suites, models=models, began=0.0, temperature=1.0, too_long="refuse"
     )
     pairs = sum(min(limit, count) for count in (9_000, 5_000, 400))
-    end = clock.now + models * (clock.opening + 3 * clock.fixed + clock.each * pairs)
-    assert 0.85 * 60 * minutes < end <= 60 * minutes
+    end = clock.now + (models - 1) * clock.opening + models * clock.each * pairs
+    assert 0.95 * USED * 60 * minutes < end <= USED * 60 * minutes
+    assert clock.scored == [{"p0", "p1", "q0"}] * 2, "pairs of all suites are timed, and the first time warms up"
     assert f"pairs: {pairs:,} of 14,400" in text
     assert f"--limit {limit} scores" in text
 
 
 def test_too_few_minutes_are_answered_with_as_many_as_do(clock: Clock) -> None:
-    clock.fixed = 40.0
+    clock.each = 1.0
     arguments: dict[str, Any] = {"models": 1, "began": 0.0, "temperature": 1.0, "too_long": "refuse"}
-    with pytest.raises(OptionError, match=r"--minutes 1 is too little: a pair of each of 3 .* give --minutes 5"):
-        chosen_limit(1, clock.open, [suite([5, 5, 5])], **arguments)
+    with pytest.raises(OptionError, match=r"--minutes 1 is too little: a pair of each of 3 .* give --minutes 2"):
+        chosen_limit(1, clock.open, [suite([50, 50, 50])], **arguments)
     clock.now = 0.0
-    limit, _ = chosen_limit(5, clock.open, [suite([5, 5, 5])], **arguments)
+    limit, _ = chosen_limit(2, clock.open, [suite([50, 50, 50])], **arguments)
     assert limit
-
-
-def test_the_pace_is_measured_on_pairs_of_all_suites(clock: Clock) -> None:
-    pace = scoring_pace(None, [suite([100]), suite([100], "q")], 4.0, temperature=1.0, too_long="refuse")  # type: ignore[arg-type]
-    assert (pace.fixed, pace.each) == (pytest.approx(0.2), pytest.approx(0.05))
-    assert max(clock.scored) == int(8 * 4.0 / 0.6)
 
 
 def test_half_of_a_distance_from_chance_takes_four_times_the_pairs() -> None:

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from layerwise.measure.cost import memory as module
-from layerwise.measure.cost.memory import LiveBytes, PeakMemory, forget_peak, inference_memory, weight_bytes
+from layerwise.measure.cost.memory import LiveBytes, forget_peak, inference_memory, peak_bytes, weight_bytes
 from layerwise.models import ElcConfig, ElcForMaskedLM
 
 BATCH, LENGTH, WIDTH, DEPTH = 2, 8, 16, 5
@@ -82,26 +81,10 @@ def test_tied_weights_count_once() -> None:
     assert weight_bytes(tied) == 64
 
 
-def test_a_watch_within_a_watch_takes_nothing_from_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    held = [10]
-    monkeypatch.setattr(module, "peak_bytes", lambda: held[0])
-    with PeakMemory() as outer:
-        held[0] = 50
-        with PeakMemory() as inner:
-            held[0] = 20  # the mark was set back
-            assert inner.most == 20
-        forget_peak()
-        held[0] = 15
-        assert outer.most == 50
-    held[0] = 99
-    assert outer.most == 50
-
-
 def test_memory_that_was_held_and_let_go_counts() -> None:
-    with PeakMemory() as watch:
-        before = watch.most
-        with mmap(-1, 64 * 2**20) as block:  # new pages: an allocator would hand out what it has kept
-            for page in range(0, len(block), PAGESIZE):
-                block[page] = 1
-        after = watch.most
-    assert after - before > 32 * 2**20 or torch.cuda.is_available()
+    forget_peak()
+    before = peak_bytes()
+    with mmap(-1, 64 * 2**20) as block:  # new pages: an allocator would hand out what it has kept
+        for page in range(0, len(block), PAGESIZE):
+            block[page] = 1
+    assert peak_bytes() - before > 32 * 2**20 or torch.cuda.is_available()

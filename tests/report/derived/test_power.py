@@ -1,4 +1,4 @@
-"""How much text shows an effect: four times as much for half of it, and in the minutes that this run took a token."""
+"""How much text shows an effect: four times as much for half of it, and in minutes at the pace of this run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layerwise.report import ReportData
-from layerwise.report.derived.power import PACE, amount_of_text, needed_in_words, tokens_needed
+from layerwise.report.derived.power import amount_of_text, needed_in_words, tokens_needed
 from layerwise.results.rows import Score
 
 nats = st.floats(1e-3, 10.0)
@@ -48,18 +48,23 @@ def test_the_text_that_minutes_chose_is_said_with_what_reads_it_again() -> None:
 
 
 def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_run() -> None:
-    pace = Score("run", PACE, 0.3, part="forecast")
-    (line,) = amount_of_text(data({}, *EFFECTS, pace))
-    assert line == (
+    chosen: dict[str, object] = {"minutes": 5.0, "tokens": 1_010}
+
+    def resolution(*more: Score) -> str:
+        _, line = amount_of_text(data(chosen, *EFFECTS, *more))
+        return line
+
+    assert resolution() == (
         "Half of the effects would be seen from 0.0200 nats on; 0.0100 nats take about 4,000 tokens, at this pace "
         "--minutes 20."
     )
-    (line,) = amount_of_text(data({}, *EFFECTS, pace, Score("verdict", "margin", 0.1)))
-    assert line == "Half of the effects would be seen from 0.0200 nats on."
-    (line,) = amount_of_text(data({}, *EFFECTS, pace, Score("verdict", "margin", 1e-4)))
-    assert line == "Half of the effects would be seen from 0.0200 nats on; half of that takes four times the text."
-    # Of a diagnosis it is what skipping each whole layer would show: that was said before it began.
+    assert resolution(Score("verdict", "margin", 0.1)) == "Half of the effects would be seen from 0.0200 nats on."
+    assert resolution(Score("verdict", "margin", 1e-4)) == (
+        "Half of the effects would be seen from 0.0200 nats on; half of that takes four times the text."
+    )
+    # Of a diagnosis it is what skipping each whole layer would show.
     skips = [Score("ablation", "skip", 0.1, mde=mde, tokens=1_000, layer=layer) for layer, mde in enumerate((3, 4, 5))]
-    (line,) = amount_of_text(data({}, *EFFECTS, *skips, replace(skips[0], part="mlp", mde=0.01), pace))
-    assert line.startswith("Half of the effects would be seen from 4 nats on;")
+    of_skips = resolution(*skips, replace(skips[0], part="mlp", mde=0.01))
+    assert of_skips.startswith("Half of the effects would be seen from 4 nats on;")
     assert list(amount_of_text(data({}, *EFFECTS))) == []
+    assert len(list(amount_of_text(data({**chosen, "tokens": "all"}, *EFFECTS)))) == 1, "all there is was read"

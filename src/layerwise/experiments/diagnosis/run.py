@@ -4,56 +4,44 @@ A part that is complete is not computed again, and inside the long parts nothing
 run as they are made. A part that this model cannot have (layers of unlike shapes, no random twin, too little text) says
 why in a note that the report prints, and the other parts go on.
 
-Its work are variants of the model, counted part by part, at the price of a few of them. Ablation and manipulation are
-priced by some of their own interventions, since what they do to weights takes as long as layers do in a small model.
-All other variants are priced by a layer and a head, and run all layers. A fine-tuning runs forward and backward, thrice
-a pass, from the layer on that was damaged. Parts that compare weights alone are not counted: they take seconds, but for
-models of billions of weights. The counts are those of a model that allows everything; what a model does not allow is
-left out, and costs nothing.
+What is left is counted in passes of the whole model; a fine-tuning runs forward and backward, thrice a pass. Parts that
+compare weights alone are not counted. The counts are those of a model that allows everything.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import groupby
 from pathlib import Path
-from statistics import mean
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, OptionError, RunError
 from layerwise.experiments.diagnosis.config import DEFAULT_PARTS, DESCRIPTIVE, WITHIN_MINUTES, Diagnosis
 from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext, Texts, carry_out
 from layerwise.experiments.diagnosis.parts import PARTS
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work, is_short, sampled
+from layerwise.experiments.engines.price import remaining_passes
+from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import cutting, open_named, provenance, size_row
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter, describe_data, describe_model, describe_readings, waiting
-from layerwise.experiments.sweep.works import priced_work, slow_due
 from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
-from layerwise.measure.interventions import ablation, perturbation_curves
 from layerwise.measure.interventions.ablation import refuse_shallow
-from layerwise.measure.interventions.intervention import Intervention, intervention_losses
 from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
 from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.measure.interventions.pruning import RANDOM_SETS
-from layerwise.measure.interventions.sweep import CostEstimate, CostMeter
-from layerwise.measure.interventions.sweep_pieces import head_in_layers
+from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, sample
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
 from layerwise.measure.workers import Emit, Plain
-from layerwise.plan import Plan
-from layerwise.plan.families import leave_one_out
 from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
 from layerwise.results import Run, Score
 from layerwise.stack import Stack
-from layerwise.train.trial_steps import spread
 
 _BACKWARD = 3
 """Passes that a pass forward and backward is worth."""
@@ -61,58 +49,15 @@ _BACKWARD = 3
 _PROXY_PASSES = 2
 """Passes forward and backward over the text that the proxies take: gradients, and those of gates."""
 
-_OfLayer = Callable[[int], Sequence[Intervention]]
-"""The interventions of one layer."""
 
-
-def diagnosis_works(
-    config: Diagnosis, stack: Stack, texts: Texts, finished: Collection[str], stored: int
-) -> Iterator[Work]:
-    """What is left where the parts `finished` are complete and `stored` losses are known."""
-    text, depth = texts.whole, stack.depth
-    counted = variants(config, depth, text.tokens)
-    due = _due(config, depth, text, finished, stored)
-    rows = round(sum(number * scored for number, scored in counted.values()) * len(text.windows) / text.tokens)
-    sampled: Mapping[str, tuple[_OfLayer, EvalData]] = {
-        "ablation": (lambda layer: ablation.interventions(stack, config.seed, layers=[layer]), texts.whole),
-        "manipulation": (
-            lambda layer: perturbation_curves.interventions(stack, seed=config.seed, layers=[layer]),
-            perturbation_curves.tight(texts.curves),
-        ),
-    }
-    plans = [Plan.identity(depth), *(member.plan for member in reordered(depth))]
-    for part, (of_layer, data) in sampled.items():
-        if part in due:
-            yield _interventions_work(part, stack, of_layer, data, due.pop(part)[0])
-    yield from priced_work(
-        "variants", stack, plans, text, _in_layers(config, stack, text, due, finished), rows, CostMeter()
-    )
-
-
-def slow_diagnosis(config: Diagnosis, stack: Stack, text: EvalData, finished: Collection[str], stored: int) -> float:
-    """The seconds that a slow processor takes for what is left."""
-    due = _due(config, stack.depth, text, finished, stored)
-    return slow_due(stack, _in_layers(config, stack, text, due, finished), text)
-
-
-def texts_of_length(config: Diagnosis, text: EvalData) -> Texts:
-    """The text, and the part of it that curves and sets of layers are measured on."""
-    return Texts(text, sample(text, config.curve_tokens, config.seed))
-
-
-def _due(
-    config: Diagnosis, depth: int, text: EvalData, finished: Collection[str], stored: int
-) -> dict[str, tuple[float, int]]:
-    """By part that is not finished, the variants that are left, and on how many scored tokens each runs."""
-    counts = variants(config, depth, text.tokens)
-    left = _share_left(counts, finished, stored, len(text.windows) / text.tokens)
-    return {part: (left * number, scored) for part, (number, scored) in counts.items() if part not in finished}
-
-
-def _in_layers(
-    config: Diagnosis, stack: Stack, text: EvalData, due: Mapping[str, tuple[float, int]], finished: Collection[str]
+def passes_left(
+    config: Diagnosis, stack: Stack, text: EvalData, finished: Collection[str] = (), stored: int = 0
 ) -> CostEstimate:
-    """The layer evaluations and heads, times tokens, of the parts that are `due`, and of fine-tunings and proxies."""
+    """Count the layers and heads that are left where the parts `finished` are complete and `stored` losses are known.
+
+    Every variant counts as a pass of all layers.
+    """
+    due = _due(config, stack.depth, text, finished, stored)
     padded = sum(batch.size for batch in text.batches) / text.tokens
     heads = sum(number * scored for number, scored in due.values())
     tuned = 0.0
@@ -125,44 +70,13 @@ def _in_layers(
     return CostEstimate(0, 0, 1, round(padded * stack.depth * (heads + tuned)), round(padded * (heads + tuned)))
 
 
-def _interventions_work(name: str, stack: Stack, of_layer: _OfLayer, data: EvalData, number: float) -> Work:
-    """`number` interventions on the text: the clean pass, and each at the price of some, of layers all over the model.
-
-    What is sampled are all of a kind on one layer: those share the decompositions of its weights. One at a layer runs
-    that layer, those behind it and the head, and is priced as so much.
-    """
-    head = head_in_layers(stack)
-    price = [stack.depth - layer + head for layer in range(stack.depth)]
-
-    def taken(chosen: Sequence[Intervention]) -> float:
-        begun = time.perf_counter()
-        intervention_losses(stack, chosen, data)
-        return time.perf_counter() - begun
-
-    clean: list[float] = []
-    spent: list[tuple[float, float]] = []
-
-    def once(turn: int) -> float:
-        if not turn:
-            clean[:] = [min(taken([]), taken([]))]  # the first one warms up
-            return 0.0
-        layer = spread(turn, stack.depth)
-        kinds = _by_kind(of_layer(layer))
-        chosen = kinds[turn % len(kinds)]
-        spent.append((max(0.0, taken(chosen) - clean[0]), len(chosen) * price[layer]))
-        seconds, measured = map(sum, zip(*spent, strict=True))
-        return clean[0] + number * mean(price) * seconds / measured
-
-    return Work(name, sampled(once, "x interventions of a kind on a layer"))
-
-
-def _by_kind(interventions: Sequence[Intervention]) -> list[list[Intervention]]:
-    """The interventions in groups of one kind each, that are called alike but for a size."""
-
-    def kind(each: Intervention) -> str:
-        return each.name.partition(":")[0]
-
-    return [list(group) for _, group in groupby(sorted(interventions, key=kind), key=kind)]
+def _due(
+    config: Diagnosis, depth: int, text: EvalData, finished: Collection[str], stored: int
+) -> dict[str, tuple[float, int]]:
+    """By part that is not finished, the variants that are left, and on how many scored tokens each runs."""
+    counts = variants(config, depth, text.tokens)
+    left = _share_left(counts, finished, stored, len(text.windows) / text.tokens)
+    return {part: (left * number, scored) for part, (number, scored) in counts.items() if part not in finished}
 
 
 def _share_left(
@@ -276,25 +190,19 @@ def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Rep
 def _chosen(
     config: Diagnosis, stack: Stack, corpus: Corpus, reporter: Reporter, began: float
 ) -> tuple[Diagnosis, ChosenText]:
-    """The text, and with `--minutes` the parts that they allow: of those that are usual, fewer and fewer are tried.
-
-    What is resolved is what skipping each layer does.
-    """
+    """The text, and with `--minutes` the parts that they allow: of those that are usual, fewer and fewer are tried."""
     candidates = WITHIN_MINUTES if config.minutes is not None and config.parts == DEFAULT_PARTS else (config.parts,)
-    plans = [Plan.identity(stack.depth), *(member.plan for member in leave_one_out(stack.depth))]
     for number, parts in enumerate(candidates):
         fewer = replace(config, parts=parts)
         timed = TimedText(
             stack,
             cutting(config, stack, corpus, config.seed),
-            partial(_all_works, fewer, stack),
-            partial(_is_short, fewer, stack),
-            plans,
+            partial(passes_left, fewer, stack),
             stack.depth,
         )
         try:
             with waiting(reporter, f"tokenizing {corpus.name}"):
-                own = chosen_text(config, timed, corpus, reporter, began)
+                own = chosen_text(config, timed, corpus, began)
         except OptionError:
             if number + 1 == len(candidates):
                 raise
@@ -308,14 +216,6 @@ def _chosen(
             own = replace(own, options={**own.options, "parts": list(parts)}, says=(*own.says, says))
         return fewer, own
     raise AssertionError("the last of the candidates is taken or refused")
-
-
-def _all_works(config: Diagnosis, stack: Stack, text: EvalData) -> list[Work]:
-    return list(diagnosis_works(config, stack, texts_of_length(config, text), (), 0))
-
-
-def _is_short(config: Diagnosis, stack: Stack, text: EvalData, seconds: float) -> bool:
-    return slow_diagnosis(config, stack, text, (), 0) < seconds
 
 
 def _is_empty(run: Run) -> bool:
@@ -334,15 +234,16 @@ class PartsUnit(Unit[None]):
     @cached_property
     def texts(self) -> Texts:
         """All of the text, and that of curves and sets of layers."""
-        return texts_of_length(self.config, self.text)
+        return Texts(self.text, sample(self.text, self.config.curve_tokens, self.config.seed))
 
-    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """The variants of the model that the unfinished parts run."""
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count the passes that the unfinished parts make."""
         finished = set() if run is None else {str(row.condition) for row in run.store.scores(FINISHED)}
+        if finished.issuperset(self.config.parts):
+            return None
         stored = 0 if run is None else run.store.count_losses()
-        if is_short(slow_diagnosis(self.config, self.stack, self.text, finished, stored)):
-            return iter(())
-        return diagnosis_works(self.config, self.stack, self.texts, finished, stored)
+        due = passes_left(self.config, self.stack, self.text, finished, stored)
+        return remaining_passes(self.stack, self.text, due)
 
     def carry_out_piece(self, piece: Plain, emit: Emit) -> Plain:
         """In a worker: some of the interventions, or some plans of a sweep."""

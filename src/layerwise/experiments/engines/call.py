@@ -1,19 +1,18 @@
 """What is computed at once: rows that are kept as a whole, and measurements that keep what they finish themselves.
 
 Rounds are pieces that are measured in turn and each give rows, which are stored as the piece ends: a run that was
-stopped goes on with the next piece, and one that asks for more adds them. `ExpectedWork` says what units will take that
+stopped goes on with the next piece, and one that asks for more adds them. `ExpectedWork` counts what units will do that
 are not known before others have ended.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, slow_seconds
+from layerwise.experiments.engines.steps import Remaining, Unit, UnitSession
 from layerwise.results import Run, Score
 
 T = TypeVar("T")
@@ -61,13 +60,13 @@ class MeasureUnit(Unit[T], Generic[T]):
 
 @dataclass(frozen=True)
 class ExpectedWork(Unit[None]):
-    """Work that is certain to come, whatever the units are that do it: `left(folder)` gives what is left of it."""
+    """Work that is certain to come, whatever the units are that do it: `left(folder, run)` counts it."""
 
-    left: Callable[[Path], Iterator[Work]]
+    left: Callable[[Path, Run | None], Remaining | None]
 
-    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """What is left."""
-        return self.left(folder)
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count what is left."""
+        return self.left(folder, run)
 
     def carry_out(self, session: UnitSession) -> None:
         """Nothing: other units do the work."""
@@ -77,23 +76,12 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 @dataclass(frozen=True)
-class RoundParts:
-    """What one piece consists of, to measure what all pieces take: `run` are functions that do a part each.
-
-    A part is `passes` of a model, each of so many `operations`.
-    """
-
-    run: Sequence[Callable[[], object]]
-    passes: float
-    operations: float
-
-
-@dataclass(frozen=True)
 class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
     """The rows of `measure` by piece: those of `pieces` that are missing are measured, and all that are stored come.
 
     `key(row)` tells which piece a row is of. `begin()` is called once, where a piece is missing: it opens and warms up
-    what is needed, and returns the function that measures a piece. `label(piece)` is what progress is called.
+    what is needed, and returns the function that measures a piece. `label(piece)` is what progress is called. A piece
+    consists of `parts`, one of which `time_one()` carries out and times.
     """
 
     measure: str
@@ -101,7 +89,8 @@ class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
     key: Callable[[Score], Key]
     begin: Callable[[], Callable[[Key], Iterable[Score]]]
     label: Callable[[Key], str] = lambda piece: "rounds"
-    parts: RoundParts | None = None
+    parts: int = 1
+    time_one: Callable[[], float] | None = None
 
     def carry_out(self, session: UnitSession) -> dict[Key, list[Score]]:
         """Measure what is missing, piece after piece."""
@@ -115,34 +104,13 @@ class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
             session.reporter.progress(self.label(piece), number / len(self.pieces))
         return kept
 
-    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """The pieces that are left, and one more that warms up."""
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count the parts of the pieces that are left, and of one more that warms up."""
         left = len(set(self.pieces) - self._kept(run).keys())
-        if self.parts is None or not left:
-            return
-        count = (left + 1) * len(self.parts.run)
-        passes = count * self.parts.passes
-        slow = slow_seconds(passes * self.parts.operations, passes)
-        yield Work(self.label(self.pieces[-1]), _measured(self.parts.run, count), slow=slow)
+        return Remaining((left + 1) * self.parts, "measurements", self.time_one) if left else None
 
     def _kept(self, run: Run | None) -> dict[Key, list[Score]]:
         kept: dict[Key, list[Score]] = {}
         for row in [] if run is None else run.store.scores(self.measure):
             kept.setdefault(self.key(row), []).append(row)
         return kept
-
-
-def _measured(parts: Sequence[Callable[[], object]], count: int) -> Callable[[float], WorkCost]:
-    """What `count` parts take: one after the other is timed, as long as there is time, once the first has warmed up."""
-
-    def measure(seconds: float) -> WorkCost:
-        end = time.perf_counter() + seconds
-        parts[0]()
-        began, done = time.perf_counter(), 0
-        while done < len(parts) and (not done or time.perf_counter() < end):
-            parts[done]()
-            done += 1
-        each = (time.perf_counter() - began) / done
-        return WorkCost(each * count, measured_on=f"{done} of {len(parts):,} parts of a round")
-
-    return measure

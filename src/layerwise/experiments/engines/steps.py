@@ -3,24 +3,20 @@
     def timing(config, reporter, inputs) -> Steps:
         stack, settings = ...                                   opened, and refused where it cannot be
         yield Outline(manifest, says=..., ahead=(rounds,))      what is known before anything is computed
-        times = yield from rounds                               a unit: kept, resumed, shared, priced
+        times = yield from rounds                               a unit: kept, resumed, shared, counted
         return Completed(rows_of_rounds(names, settings, times))     stored when all of it is there
 
 A unit keeps what it has finished in the run folder and does not compute it again. The code between units runs again
 whenever a run is resumed: it may depend on the seed, on the options and on what units return, and on nothing else.
-What is left to do is said as `Work`: each kind of it measures a piece of itself, and says what all of it will take.
-This module needs no torch.
+What is left to do is counted as `Remaining`. This module needs no torch.
 """
 
 from __future__ import annotations
 
-import math
-import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from layerwise.errors import MeasureError
@@ -28,153 +24,19 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.measure.workers import PieceFunction, Spread
 from layerwise.results import Manifest, Run, Score, Store
 
-SLOW = 5e9
-"""Operations a second of a processor that is slow: work that it does in `SHORT` seconds is not worth a forecast."""
-
-SHORT = 30.0
-"""Seconds of work that nobody plans around."""
-
-CALL = 0.01
-"""Seconds that a pass of a small model takes, however small it is."""
-
-FEW = 8
-"""Examples that are computed first; a batch follows where there is time."""
-
-SHARE = 0.1
-"""Of what work will take, what measuring it may take."""
-
 
 @dataclass(frozen=True, slots=True)
-class WorkCost:
-    """What work takes: seconds, bytes that stay on disk, and bytes on disk that are gone when it is done.
+class Remaining:
+    """What an experiment has left to do: `count` pieces, such as training steps.
 
-    `measured_on` says what the seconds were told from: "2 batches".
+    `time_one()` carries a piece out on the side and returns its seconds, where that is cheap. `memory_bytes` is what
+    all pieces hold at once beyond what one holds.
     """
 
-    seconds: float
-    disk_bytes: int = 0
-    passing_bytes: int = 0
-    measured_on: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Work:
-    """One kind of work that an experiment has to do.
-
-    `measure(seconds)` does a piece of it, for about so long, and says what all of it will take; it changes neither the
-    model nor the run. `memory_bytes` is what the whole of it holds beyond what the piece does. `least()` are the
-    seconds that the least piece takes at least, as far as the works before it have told: a work that has less than
-    that is not measured, and takes `roughly()` so many seconds. `slow` are the seconds that a slow processor takes for
-    all of it: where those of all works are few, none is measured.
-    """
-
-    name: str
-    measure: Callable[[float], WorkCost]
+    count: float
+    piece: str
+    time_one: Callable[[], float] | None = None
     memory_bytes: int = 0
-    least: Callable[[], float] = lambda: 0.0
-    roughly: Callable[[], float] = lambda: 0.0
-    slow: float = math.inf
-
-
-def sampled(
-    once: Callable[[int], float], pieces: str, disk_bytes: int = 0, different: float = math.inf
-) -> Callable[[float], WorkCost]:
-    """A measurement by samples of the work, as many as there is time for, and at least one.
-
-    `once(number)` does a sample and returns the seconds of the whole work as far as the samples so far tell; number 0
-    comes before all others, warms up, and tells nothing. `pieces` says what is sampled: "of 148 batches", where the
-    number of those that counted stands before it, or of those that are `different` where samples repeat.
-    """
-
-    def measure(seconds: float) -> WorkCost:
-        first = time.perf_counter()
-        once(0)
-        number = 0
-        while True:
-            number += 1
-            begun = time.perf_counter()
-            estimate = once(number)
-            taken = time.perf_counter() - begun
-            if is_enough(first, seconds - taken, estimate):
-                return WorkCost(estimate, disk_bytes, measured_on=f"{min(number, different)} {pieces}")
-
-    return measure
-
-
-def repeated(once: Callable[[], float], pieces: str) -> Callable[[float], WorkCost]:
-    """A measurement by pieces that are alike: `once()` does one and returns how many of them there are."""
-    totals: list[float] = []
-
-    def timed(number: int) -> float:
-        begun = time.perf_counter()
-        count = once()
-        totals.append((time.perf_counter() - begun) * count)
-        return mean(totals[1:] or totals)
-
-    return sampled(timed, pieces)
-
-
-def by_examples(
-    once: Callable[[int, int], object], examples: int, batch: int, what: str, times: float = 1.0
-) -> Callable[[float], WorkCost]:
-    """A measurement by some of the `examples`, each of which is computed so many `times`.
-
-    `once(number, count)` computes so many of them, others for each `number`: few, which warm up, and as many again;
-    then up to a `batch`, where there is time for more, since those of a whole batch take less each.
-    """
-    few = min(examples, FEW)
-
-    def timed(number: int, count: int) -> float:
-        begun = time.perf_counter()
-        once(number, count)
-        return (time.perf_counter() - begun) / count
-
-    def measure(seconds: float) -> WorkCost:
-        end = time.perf_counter() + seconds
-        timed(0, few)
-        each = timed(1, few)
-        more = min(examples, batch, int((end - time.perf_counter()) / each))
-        each = timed(2, more) if more > few else each
-        return WorkCost(times * examples * each, measured_on=f"{max(more, few)} of {examples:,} {what}")
-
-    return measure
-
-
-def is_enough(begun: float, seconds: float, estimate: float) -> bool:
-    """Whether a measurement that has `begun` is over: by its `seconds`, or by its `SHARE` of the `estimate`."""
-    return time.perf_counter() - begun > min(seconds, SHARE * estimate)
-
-
-def is_short(seconds: float) -> bool:
-    """Whether what takes a slow processor so many seconds is not worth a forecast.
-
-    >>> is_short(slow_seconds(1e9, 100)), is_short(slow_seconds(1e9, 10_000)), is_short(slow_seconds(1e12, 1))
-    (True, False, False)
-    """
-    return seconds < SHORT
-
-
-def slow_seconds(operations: float, calls: float) -> float:
-    """The seconds that a slow processor takes for so many operations, in so many passes of a model.
-
-    >>> slow_seconds(1e10, 100)
-    3.0
-    """
-    return operations / SLOW + calls * CALL
-
-
-def total(costs: Iterable[WorkCost]) -> WorkCost:
-    """The sum; what is gone when its work is done counts once, where it is most.
-
-    >>> total([WorkCost(1.0, 5, 100), WorkCost(2.0, 5, 70)])
-    WorkCost(seconds=3.0, disk_bytes=10, passing_bytes=100, measured_on='')
-    """
-    costs = list(costs)
-    return WorkCost(
-        sum(each.seconds for each in costs),
-        sum(each.disk_bytes for each in costs),
-        max((each.passing_bytes for each in costs), default=0),
-    )
 
 
 T = TypeVar("T")
@@ -203,22 +65,6 @@ class UnitSession:
         """The rows of the run."""
         return self.run.store
 
-    def watch(self, label: str) -> Callable[[float], None]:
-        """A function that reports the share that is done of what is called `label`, with the seconds that are left.
-
-        What is left takes as long as what was done since the first call, share for share.
-        """
-        begun: list[tuple[float, float]] = []
-
-        def progress(share: float) -> None:
-            now = time.monotonic()
-            begun.append((now, share))
-            at, first = begun[0]
-            left = (now - at) * (1 - share) / (share - first) if share > first else None
-            self.reporter.progress(label, min(1.0, share), left)
-
-        return progress
-
 
 class Unit(ABC, Generic[T]):
     """Work that a run keeps. `result = yield from unit` has it carried out, or read where it is there already.
@@ -233,12 +79,12 @@ class Unit(ABC, Generic[T]):
         result: T = yield self
         return result
 
-    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """What is left to do of it, each kind of work able to measure a piece of itself.
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count what is left to do of it; None where nothing is, or nobody can tell.
 
         `run` holds the rows that are stored, if there is one in `folder`.
         """
-        return iter(())
+        return None
 
     @abstractmethod
     def carry_out(self, session: UnitSession) -> T:
@@ -260,13 +106,13 @@ class Outline:
 
     `manifest` is its provenance. `says` gives what will be computed from what, in sentences. `recipe` holds plain
     values that name the run folder beside the manifest. `folder` is that of an existing run which the rows belong to,
-    if there is one. `ahead` are the units that are certain to come, whose cost is said beforehand; work whose price
-    tells that another cannot be measured comes before it. `refuse(folder)` raises for what lies in the way.
-    `discard(folder)` removes what `--overwrite` removes beside the rows. `pieces` carries out in a worker what units
-    hand out. `models(folder)` are those that it leaves in the run folder, by arm and seed. `results(run)` are tables
-    before the summary on a terminal. `is_empty(run)` tells whether a refusal leaves nothing to report. `lasts` says
-    that a complete run stays complete: nothing that is installed or trained later adds to it. `chosen` are options that
-    the experiment chose where they were not given; the run keeps them, so that the same command chooses the same.
+    if there is one. `ahead` are the units that are certain to come, whose work is counted beforehand. `refuse(folder)`
+    raises for what lies in the way. `discard(folder)` removes what `--overwrite` removes beside the rows. `pieces`
+    carries out in a worker what units hand out. `models(folder)` are those that it leaves in the run folder, by arm and
+    seed. `results(run)` are tables before the summary on a terminal. `is_empty(run)` tells whether a refusal leaves
+    nothing to report. `lasts` says that a complete run stays complete: nothing that is installed or trained later adds
+    to it. `chosen` are options that the experiment chose where they were not given; the run keeps them, so that the
+    same command chooses the same.
     """
 
     manifest: Manifest

@@ -18,17 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
-from torch.utils.data import Subset
-
 from layerwise.data.splits import Splits
 from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
-from layerwise.experiments.engines.steps import Unit, UnitSession, Work, WorkCost, by_examples, slow_seconds
+from layerwise.experiments.engines.steps import Remaining, Unit, UnitSession
 from layerwise.experiments.reporter import Reporter, duration
 from layerwise.experiments.training_runs import training_progress
-from layerwise.measure.interventions.accuracy import BATCH, evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.workers import Plain
-from layerwise.plan import Plan
 from layerwise.plan.schedule import GrowthSchedule, ModelCost
 from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
@@ -38,16 +34,10 @@ from layerwise.train.phases.metrics import best_rate
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.training import Base, train, trainer_of, training_config
 from layerwise.train.training_log import Progress
-from layerwise.train.trial_steps import training_times
+from layerwise.train.trial_steps import seconds_of_step
 
 TRAINING = "training"
 """What a piece is called that is a training."""
-
-_KEPT = 3
-"""Checkpoints that are on disk at once: the last, the best, and the one that is being written."""
-
-_CALLS = 5
-"""A step, forward and backward with the optimizer's, beside a pass of the model."""
 
 
 class FolderRecipe(Protocol):
@@ -117,8 +107,8 @@ class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
         """The Trainer of a recipe, to be timed in a `folder` that is removed; the arguments `quiet` win."""
 
     @abstractmethod
-    def length(self, recipe: R) -> tuple[float, int]:
-        """The multiplications and additions of a training, forward and backward, and its steps."""
+    def length(self, recipe: R) -> int:
+        """The steps of a training."""
 
     @abstractmethod
     def recipe_of(self, content: Any) -> R:
@@ -160,32 +150,18 @@ class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
         steps = f"{record.steps:,} step{'s' * (record.steps != 1)}"
         reporter.log(f"{training.label}: {steps} in {duration(record.seconds)}{self.outcome(record)}")
 
-    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """The trainings that are not finished, by their recipes."""
-        left: dict[str, tuple[R, list[int]]] = {}
-        for each in self.due(folder):
-            _, behind = left.setdefault(each.recipe.arm, (each.recipe, []))
-            last = last_checkpoint(folder / each.folder)
-            behind.append(0 if last is None else steps_of(last))
-        for name, (recipe, behind) in left.items():
-            yield self.work(name, recipe, behind)
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count the steps of the trainings that are not finished."""
+        due = self.due(folder)
+        return self.remaining_steps(due[0].recipe, sum(self._left(each, folder) for each in due)) if due else None
 
-    def work(self, name: str, recipe: R, behind: Sequence[int]) -> Work:
-        """Trainings of a recipe, that have so many steps behind them each."""
-        operations, steps = self.length(recipe)
-        left = sum(1 - done / steps for done in behind)
+    def remaining_steps(self, recipe: R, steps: float) -> Remaining:
+        """Count so many steps, one of which is timed by the second step of a training of `recipe`."""
+        return Remaining(steps, "training steps", lambda: seconds_of_step(partial(self.trial, recipe)))
 
-        def measure(seconds: float) -> WorkCost:
-            times = training_times(partial(self.trial, recipe), seconds)
-            given: float | None = getattr(recipe, "seconds", None)
-            return WorkCost(
-                sum(times.seconds(done) for done in behind) if given is None else given * len(behind),
-                len(behind) * times.model_bytes,
-                _KEPT * times.checkpoint_bytes,
-                f"{times.timed} of {times.steps:,} steps",
-            )
-
-        return Work(name, measure, slow=slow_seconds(left * operations, _CALLS * left * steps))
+    def _left(self, training: FolderTraining[R], folder: Path) -> int:
+        last = last_checkpoint(folder / training.folder)
+        return self.length(training.recipe) - (0 if last is None else steps_of(last))
 
     def _trained(self, training: FolderTraining[R], folder: Path, reporter: Reporter) -> TrainingRecord:
         return self.train(training, folder / training.folder, training_progress(reporter, training.label))
@@ -215,12 +191,9 @@ class TrainingsUnit(FolderTrainings[Recipe]):
         """The Trainer of a recipe with the seed 0."""
         return trainer_of(self.base, self.splits, recipe, 0, folder, arguments={**self.arguments, **quiet})
 
-    def length(self, recipe: Recipe) -> tuple[float, int]:
-        """Six operations for every weight that a position meets."""
-        weights = sum(parameter.numel() for parameter in self.stack.model.parameters())
-        steps = recipe.steps(len(self.splits.train))
-        positions = positions_of(self.stack, self.splits) * recipe.settings.batch_size
-        return 6.0 * weights * positions * steps, steps
+    def length(self, recipe: Recipe) -> int:
+        """As many as read the training examples so often."""
+        return recipe.steps(len(self.splits.train))
 
     def recipe_of(self, content: Any) -> Recipe:
         """One in phases: others decided its schedule."""
@@ -246,18 +219,6 @@ def grown_from_json(content: Mapping[str, Any]) -> Recipe:
     return replace(recipe, from_scratch=content["from_scratch"], ranks=content["ranks"])
 
 
-def positions_of(stack: Stack, splits: Splits) -> int:
-    """The positions of one example in the model."""
-    example = splits.collate([splits.train[0]])
-    if "input_ids" in example:
-        return int(example["input_ids"].numel())
-    config: Any = getattr(stack.model, "config", None)
-    side, patch = getattr(config, "image_size", None), getattr(config, "patch_size", None)
-    if isinstance(side, int) and isinstance(patch, int):
-        return int((side // patch) ** 2 + 1)
-    return max(int(value.numel()) for value in example.values())
-
-
 @dataclass(frozen=True, slots=True)
 class KeptEvaluation:
     """What a model does, by name: kept in the file `path` of the run folder, made by `make(folder)`."""
@@ -269,10 +230,9 @@ class KeptEvaluation:
 
 @dataclass(frozen=True)
 class EvaluationsUnit(Unit[dict[str, Survey]]):
-    """Evaluations by name; `work(left)` is what so many of them take, each as much as any other."""
+    """Evaluations by name."""
 
     evaluations: Sequence[KeptEvaluation]
-    work: Callable[[int], Work]
 
     def carry_out(self, session: UnitSession) -> dict[str, Survey]:
         """Read what is there and make the rest, one model after the other."""
@@ -286,25 +246,10 @@ class EvaluationsUnit(Unit[dict[str, Survey]]):
             made[each.name] = Survey.read(path)
         return made
 
-    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """The evaluations that are left."""
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count the evaluations that are left."""
         left = sum(not (folder / each.path).is_file() for each in self.evaluations)
-        if left:
-            yield self.work(left)
-
-
-def evaluation_work(name: str, stack: Stack, splits: Splits, count: float, *, filled_in: bool = False) -> Work:
-    """`count` evaluations of a whole model of this size on the examples to report, by some of them."""
-    examples = len(splits.test)
-
-    def once(first: int, few: int) -> None:
-        chosen = Subset(splits.test, [(first + number * examples // few) % examples for number in range(few)])
-        evaluate(stack, Plan.identity(stack.depth), chosen, splits.collate, filled_in=filled_in)
-
-    measure = by_examples(once, examples, BATCH, "examples", count)
-    weights = sum(parameter.numel() for parameter in stack.model.parameters())
-    operations = 2.0 * weights * positions_of(stack, splits) * count * examples
-    return Work(name, measure, slow=slow_seconds(operations, count * examples / BATCH))
+        return Remaining(left, "evaluations") if left else None
 
 
 PILOT = "pilot"

@@ -1,6 +1,6 @@
-"""How many pairs of each paradigm are scored in the minutes that are given, at the pace of the model on such pairs.
+"""How many pairs of each paradigm are scored in the minutes that are given, by one timed batch of them.
 
-    seconds(limit) = models * (opening + paradigms * fixed + each * sum over paradigms of min(limit, its pairs))
+    seconds(limit) = models * seconds of a pair * sum over paradigms of min(limit, its pairs)
 
 A clock decides, so the number is a row of the run, and the same command scores the same pairs again.
 """
@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import OptionError
-from layerwise.experiments.engines.forecast import ABOUT_RUN
+from layerwise.experiments.engines.price import timed_twice
 from layerwise.experiments.reporter import duration
-from layerwise.experiments.text_length import LOOK, REST, USED, ReadingPace
+from layerwise.experiments.text_length import USED
 from layerwise.measure.language.minimal_pairs import CHANCE, preferences
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong
 from layerwise.measure.stats.statistics import minimum_detectable_effect
 from layerwise.report.text.number_format import tidy
 from layerwise.results import Rows, Run, Score
 
-PAIRS = "pairs_a_paradigm"
-"""The metric of the row that says how many pairs of each paradigm are scored."""
+ABOUT_RUN, PAIRS = "run", "pairs_a_paradigm"
+"""The measure and the metric of the row that says how many pairs of each paradigm are scored."""
 
-FEWEST = 8
-"""Pairs that the pace is measured on first."""
+BATCH = 32
+"""Pairs that are timed, from all over the suites."""
 
 
 def recorded_limit(run: Run, minutes: float) -> int | None:
@@ -45,46 +46,20 @@ def _part(minutes: float) -> str:
     return f"--minutes {minutes:g}"
 
 
-def scoring_pace(
-    scorer: SentenceScorer, suites: Sequence[PairSet], seconds: float, *, temperature: float, too_long: TooLong
-) -> ReadingPace:
-    """What a pair takes, and what a paradigm takes beside its pairs, measured for about so many seconds.
+def limit_within(pairs: float, sizes: Sequence[int]) -> int:
+    """Return the most pairs of each paradigm, of which there are `sizes`, so that there are at most `pairs` in all.
 
-    The pairs that are measured lie at equal distances in all suites, so that they are as long as all are.
+    >>> [limit_within(most, [4, 1]) for most in (1.5, 2.0, 4.2, 60.0)]
+    [0, 1, 3, 4]
     """
-    pairs = [pair for each in suites for pair in each.pairs]
-
-    def seconds_of(count: int) -> float:
-        chosen = [pairs[number * len(pairs) // count] for number in range(count)]
-        begun = time.perf_counter()
-        preferences(scorer, chosen, temperature=temperature, too_long=too_long)
-        return time.perf_counter() - begun
-
-    few = min(FEWEST, len(pairs))
-    seconds_of(few)  # what is slow once only
-    first = seconds_of(few)
-    more = max(2 * few, min(int(few * seconds / max(first, 1e-9)), len(pairs)))
-    return ReadingPace.through([(few, first), (more, seconds_of(more))])
-
-
-def limit_within(pace: ReadingPace, suites: Sequence[PairSet], seconds: float, *, models: int, opening: float) -> int:
-    """The most pairs of each paradigm that `models` models score in so many seconds; 0 where one pair of each is more.
-
-    >>> from layerwise.data.suites.minimal_pairs import MinimalPair
-    >>> pairs = PairSet("p", "p", tuple(MinimalPair("a", "b", name, "", "") for name in "xxxxy"))
-    >>> [limit_within(ReadingPace(1.0, 1.0), [pairs], each, models=1, opening=0.0) for each in (3.0, 5.5, 60.0)]
-    [0, 2, 4]
-    """
-    sizes = [len(members) for each in suites for members in each.paradigms().values()]
     limit = 0
-    while limit < max(sizes) and _seconds(pace, sizes, limit + 1, models, opening) <= seconds:
+    while limit < max(sizes) and _scored(sizes, limit + 1) <= pairs:
         limit += 1
     return limit
 
 
-def _seconds(pace: ReadingPace, sizes: Sequence[int], limit: int, models: int, opening: float) -> float:
-    pairs = sum(min(limit, size) for size in sizes)
-    return models * (opening + len(sizes) * pace.fixed + pace.each * pairs)
+def _scored(sizes: Sequence[int], limit: int) -> int:
+    return sum(min(limit, size) for size in sizes)
 
 
 def chosen_limit(
@@ -104,21 +79,24 @@ def chosen_limit(
     begun = time.monotonic()
     opened = scorer()
     opening = time.monotonic() - begun
-    pace = scoring_pace(opened, suites, LOOK * 60 * minutes, temperature=temperature, too_long=too_long)
-    left = 60 * minutes * USED - REST - (time.monotonic() - began)
-    limit = limit_within(pace, suites, left, models=models, opening=opening)
+    pairs = [pair for each in suites for pair in each.pairs]
+    count = min(BATCH, len(pairs))
+    chosen = [pairs[(2 * number + 1) * len(pairs) // (2 * count)] for number in range(count)]
+    score = partial(preferences, opened, chosen, temperature=temperature, too_long=too_long)
+    of_pair = models * timed_twice(score) / len(chosen)
+    before = time.monotonic() - began + (models - 1) * opening
     sizes = [len(members) for each in suites for members in each.paradigms().values()]
+    limit = limit_within((60 * minutes * USED - before) / of_pair, sizes)
     if not limit:
-        needed = _seconds(pace, sizes, 1, models, opening) + REST + time.monotonic() - began
+        needed = before + of_pair * len(sizes)
         raise OptionError(
             f"--minutes {minutes:g} is too little: a pair of each of {len(sizes):,} paradigms takes about "
             f"{duration(needed)}; give --minutes {int(needed / 60 / USED) + 1}, or fewer suites"
         )
-    scored = sum(min(limit, size) for size in sizes)
-    took = duration(_seconds(pace, sizes, limit, models, opening))
+    scored = _scored(sizes, limit)
     return limit, (
-        f"pairs: {scored:,} of {sum(sizes):,}, for about {took} (--minutes {minutes:g}); --limit {limit} scores the "
-        "same again"
+        f"pairs: {scored:,} of {sum(sizes):,}, for about {duration(scored * of_pair)} (--minutes {minutes:g}); "
+        f"--limit {limit} scores the same again"
     )
 
 

@@ -277,10 +277,7 @@ def growth(config: GrowthTraining, reporter: Reporter, inputs: Inputs) -> Steps:
         task.manifest(config.seed),
         lambda: _says(config, task, schedule, budget, arms.of(None)),
         recipe=task.shared_recipe(budget=budget, match=config.match),
-        ahead=(
-            ExpectedWork(lambda folder: task.held_out_works(len(unit(folder).due(folder)))),
-            ExpectedWork(lambda folder: unit(folder).works(folder, None)),
-        ),
+        ahead=(ExpectedWork(lambda folder, run: unit(folder).remaining(folder, run)),),
         refuse=lambda folder: check_arms(task, arms.of(folder), config.max_epochs, folder),
         discard=discard_trainings,
         pieces=lambda piece, emit: task.unit().carry_out_piece(piece, Telling(emit)),

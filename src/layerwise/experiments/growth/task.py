@@ -26,8 +26,7 @@ from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, 
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import train_bytepair
 from layerwise.errors import DataError, PlanError, RunError, TrainError
-from layerwise.experiments.engines.steps import Work
-from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit, evaluation_work
+from layerwise.experiments.engines.trainings import RecipeTraining, TrainingsUnit
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.growth.config import UNIFORM, GrowthExperiment
 from layerwise.experiments.opening import base_model, described, quiet_transformers
@@ -45,7 +44,6 @@ from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.stack.max_length import longest_input
 from layerwise.train.arguments import check_arguments
 from layerwise.train.checkpoint_dir import CONFIG, existing_run
-from layerwise.train.phases.metrics import TEST_WINDOWS
 from layerwise.train.phases.random_init import SIZES, TINY, has_weights, random_model, vocabulary_size
 from layerwise.train.phases.runner import growth_runner
 from layerwise.train.phases.step_schedule import StepSchedule
@@ -126,12 +124,6 @@ class GrowthTask:
     def unit(self, trainings: Sequence[RecipeTraining] = ()) -> TrainingsUnit:
         """Trainings of this model on this text."""
         return TrainingsUnit(self.base, self.stack, self.splits, trainings, self.arguments)
-
-    def held_out_works(self, models: int) -> Iterator[Work]:
-        """The losses of so many models on the held-out text; none of none."""
-        test = len(self.splits.test)
-        if models:
-            yield evaluation_work("held-out text", self.stack, self.splits, models * min(TEST_WINDOWS, test) / test)
 
     def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
         """The provenance of a run; arms and seeds can be added later."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from layerwise.experiments.engines.steps import Unit, Work
+from layerwise.experiments.engines.steps import Remaining, Unit
 from layerwise.experiments.engines.trainings import BEYOND, FIRST_SWEEP_SEED, RecipeTraining, beyond
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.task import GrowthArm, GrowthTask, at_length, check_arms, check_epochs
@@ -21,7 +21,7 @@ from layerwise.experiments.growth_study import arms as study
 from layerwise.experiments.growth_study.arms import rate_of
 from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.plan.schedule import GrowthSchedule, flops_per_token, preset, share_of_uniform, steps_for
-from layerwise.results import Score
+from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.results.vocabulary import WARMUP
 from layerwise.train.phases.metrics import best_rate, last_validation, means, rate_rows
@@ -133,8 +133,8 @@ class StudyDesign:
         for note in self.notes:
             yield f"note: {note}"
 
-    def left(self, folder: Path) -> Iterator[Work]:
-        """What is left in the run `folder`, as so many trainings of uniform: all arms cost the same operations.
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count what is left in the run `folder` in steps of uniform: all arms cost the same operations.
 
         Nothing once the arms whose schedules are known are trained; those by importance are trained beside them.
         """
@@ -145,14 +145,13 @@ class StudyDesign:
             if not (folder / arm / f"seed-{seed}" / MODEL / FILE).is_file()
         ]
         if not due:
-            return
+            return None
         records = (TrainingRecord.read(path.parent) for path in folder.glob(f"**/{MODEL}/{FILE}"))
         spent = sum(record.figures.get("flops", 0.0) for record in records if record is not None)
-        count, length = self._trainings()
-        left = max(1, round(length - spent / self._uniform_flops()))
+        _, length = self._trainings()
+        left = max(1.0, length - spent / self._uniform_flops())
         task, uniform = self.task, self.arm(UNIFORM, self.schedules[UNIFORM], self.task.settings)
-        yield from task.held_out_works(max(1, round(left * self._measured() / count)))
-        yield task.unit().work(f"trainings like {UNIFORM}", uniform.recipe(task, 0), [0] * left)
+        return task.unit().remaining_steps(uniform.recipe(task, 0), left * self.budget)
 
     def _most_steps(self, steps: Iterable[int]) -> int:
         """The most of `steps`, and of what the schedule by importance may take."""

@@ -75,7 +75,7 @@ def growth_study(config: GrowthStudy, reporter: Reporter, inputs: Inputs) -> Ste
             seed=config.seed,
             sweep_seeds=config.sweep_seeds,
         ),
-        ahead=(ExpectedWork(design.left),),
+        ahead=(ExpectedWork(design.remaining),),
         discard=discard_study,
         pieces=lambda piece, emit: task.unit().carry_out_piece(piece, Telling(emit)),
     )

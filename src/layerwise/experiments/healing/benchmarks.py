@@ -5,7 +5,6 @@ What every model does on the text that is reported is kept example by example, a
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,6 @@ from layerwise.data.suites.generated_pairs import SUITE as PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.suites.minimal_pairs import PairSet
 from layerwise.errors import MeasureError
-from layerwise.experiments.engines.steps import Work, WorkCost
 from layerwise.experiments.engines.trainings import KeptEvaluation
 from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.options.common import BATCH_TOKENS
@@ -125,16 +123,6 @@ class HealingBenchmarks:
             return Survey(stack.depth, self.answers(stack, plan))
 
         return KeptEvaluation(name, f"{FOLDER}/benchmarks-{key}.npz", make)
-
-    def work(self, stack: Stack, left: int) -> Work:
-        """The answers of `left` models, by those of the model as it is."""
-
-        def measure(seconds: float) -> WorkCost:
-            begun = time.perf_counter()
-            self.answers(stack, Plan.identity(stack.depth))
-            return WorkCost(left * (time.perf_counter() - begun), measured_on=f"1 of {left} models")
-
-        return Work("benchmarks", measure)
 
     def _likelihoods(self, stack: Stack, plan: Plan) -> RequestLikelihoods:
         """The likelihoods that lm-eval asks for; the model as trained is run for its own sake alone."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from math import ceil
 from pathlib import Path
 
@@ -20,7 +19,6 @@ from layerwise.experiments.engines.trainings import (
     EvaluationsUnit,
     RecipeTraining,
     TrainingsUnit,
-    evaluation_work,
     trial,
 )
 from layerwise.experiments.experiment import Inputs
@@ -111,16 +109,9 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
             for seed in seeds
         ),
     ]
-    evaluations = EvaluationsUnit(
-        [outcome_of(*each, splits, filled_in) for each in models],
-        partial(evaluation_work, "evaluations", stack, splits, filled_in=filled_in),
-    )
+    evaluations = EvaluationsUnit([outcome_of(*each, splits, filled_in) for each in models])
     benchmarks = HealingBenchmarks.of(config, stack, filled_in=filled_in)
-    answers = (
-        []
-        if benchmarks is None
-        else [EvaluationsUnit([benchmarks.evaluation(*each) for each in models], partial(benchmarks.work, stack))]
-    )
+    answers = [] if benchmarks is None else [EvaluationsUnit([benchmarks.evaluation(*each) for each in models])]
     swept = [arm for arm in arms if arm.is_swept and len(sweep.first_rates(arm)) > 1]
     trials = [trying(arm, rate) for arm in swept for rate in sweep.first_rates(arm)]
     likely = [training(arm, seed, sweep.first_rates(arm)[0]) for arm in arms for seed in seeds]

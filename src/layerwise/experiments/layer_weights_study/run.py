@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import shutil
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +13,8 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
 from layerwise.experiments.cluster.workers import Telling
-from layerwise.experiments.engines.call import CallUnit, ExpectedWork, MeasureUnit
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Work, WorkCost
+from layerwise.experiments.engines.call import CallUnit, MeasureUnit
+from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.layer_weights_study import arms as study
 from layerwise.experiments.layer_weights_study.rows import (
@@ -30,7 +29,6 @@ from layerwise.experiments.layer_weights_study.tunings import PART, REWIRED, Stu
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.config import LayerWeightsStudy
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
-from layerwise.experiments.pretraining.run import evaluation_works
 from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, prepare_pretrainings
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import discard_trainings, divided_documents
@@ -104,7 +102,7 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
         own.manifest(config.seed, (FAMILY, "layer-weights")),
         says,
         recipe=own.shared_recipe(),
-        ahead=(*on_texts, ExpectedWork(lambda folder: _works(on_texts, folder))),
+        ahead=on_texts,
         refuse=refuse,
         discard=discard_study,
         pieces=pieces,
@@ -167,15 +165,6 @@ def _glue_tasks(config: LayerWeightsStudy) -> tuple[Task, ...]:
         return ()
     names = [name.casefold() for name in config.glue_tasks]
     return tuple(find_tasks(config.glue, names or None, seed=config.seed))
-
-
-def _works(on_texts: Sequence[Pretrainings], folder: Path) -> Iterator[Work]:
-    """What the models that are not pretrained yet are evaluated on; fine-tunings are named and not measured, since
-    there is no model to be taught yet."""
-    models = sum(len(each.due(folder)) for each in on_texts)
-    yield from evaluation_works(on_texts[0], models, pairs=study.PAIRS_EACH, segments=study.SEGMENTS)
-    if models:
-        yield Work("fine-tunings", lambda seconds: WorkCost(0.0), least=lambda: math.inf, slow=0.0)
 
 
 def _costs(pretrainings: Pretrainings, grid: Collection[str]) -> list[Score]:

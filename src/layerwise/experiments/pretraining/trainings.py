@@ -20,21 +20,21 @@ from layerwise.data.text.segments import PretrainingText, cut
 from layerwise.data.text.token_cache import TokenCache, Vocabulary
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import check_tokenizer, train_wordpiece
+from layerwise.experiments.engines.steps import Remaining
 from layerwise.experiments.engines.trainings import FolderTraining, FolderTrainings
 from layerwise.experiments.opening import hardware, numerics, quiet_transformers
 from layerwise.experiments.pretraining.config import PretrainingExperiment
 from layerwise.experiments.reporter import Reporter, duration
 from layerwise.experiments.training_runs import text_source
-from layerwise.results import Manifest
+from layerwise.results import Manifest, Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack.load import resolve_device
 from layerwise.train.arguments import check_arguments
-from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
+from layerwise.train.pretrain.recipe import PretrainingRecipe
 from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import check_positive
 from layerwise.train.training_log import Progress
-from layerwise.train.trial_steps import spread
 
 FAMILY = "pretraining"
 """The family in the manifest of a run of pretrainings."""
@@ -84,16 +84,20 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         )
 
     def trial(self, recipe: PretrainingRecipe, folder: Path, quiet: Mapping[str, Any]) -> Any:
-        """The Trainer of a recipe, of steps from all over it, whatever seconds it is given."""
+        """The Trainer of a recipe, whatever seconds it is given."""
         given = {**self.arguments, **quiet}
-        trainer = trainer_of(self.tokenizer, self.text, replace(recipe, seconds=None), 0, folder, arguments=given)
-        trainer.batches.steps = [spread(number, recipe.steps) for number in range(recipe.steps)]
-        return trainer
+        return trainer_of(self.tokenizer, self.text, replace(recipe, seconds=None), 0, folder, arguments=given)
 
-    def length(self, recipe: PretrainingRecipe) -> tuple[float, int]:
-        """Six operations for every weight that a token meets."""
-        weights = sum(parameter.numel() for parameter in new_model(recipe, self.tokenizer).parameters())
-        return 6.0 * weights * tokens_read(recipe), recipe.steps
+    def length(self, recipe: PretrainingRecipe) -> int:
+        """The steps of the recipe; one that is given seconds has at most so many."""
+        return recipe.steps
+
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count the steps that are left, or the trainings where they are given seconds."""
+        due = self.due(folder)
+        if due and due[0].recipe.seconds is not None:
+            return Remaining(len(due), "trainings")
+        return super().remaining(folder, run)
 
     def recipe_of(self, content: Any) -> PretrainingRecipe:
         """One of which others decided the steps."""

@@ -20,14 +20,13 @@ from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
 from layerwise.experiments.cluster.workers import Telling
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work
+from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.trainings import (
     PILOT,
     RateSweep,
     RecipeTraining,
     TrainingsUnit,
     chosen_row,
-    evaluation_work,
     trial,
     tried_rows,
 )
@@ -58,7 +57,7 @@ from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
 from layerwise.measure.workers import Emit, Plain
 from layerwise.report.kinds.training import tuning_sentences
-from layerwise.results import Run, Score
+from layerwise.results import Score
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, MODEL, RETRAINED, TrainingRecord, refined_at
 from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING, TUNING
@@ -147,8 +146,7 @@ REDUCED = (9, 6, 3)
 class SurveysUnit(Unit[None]):
     """The surveys of `models(folder)` on the test split, and every row that follows from them.
 
-    `how` says in words how the models are computed: surveys that were computed otherwise are not these. `trained` are
-    the trainings whose models are not there yet.
+    `how` says in words how the models are computed: surveys that were computed otherwise are not these.
     """
 
     models: Callable[[Path], tuple[TrainedModel, ...]]
@@ -158,7 +156,6 @@ class SurveysUnit(Unit[None]):
     open_model: Callable[[Path], Trained]
     how: str
     inside: EmbeddingOptions = field(default_factory=EmbeddingOptions)
-    trained: TrainingsUnit | None = None
 
     def says(self) -> Iterator[str]:
         """The model, the data, and how many plans each model is evaluated under."""
@@ -170,14 +167,6 @@ class SurveysUnit(Unit[None]):
             f"each model is evaluated under {wanted} conditions and {orders} fixed orders on {examples:,} examples: "
             f"{(wanted + orders) * examples:,} forward passes of an example at most"
         )
-
-    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """The surveys of models that are not trained yet; those of fewer layers are counted by them."""
-        count = 0 if self.trained is None else len(self.trained.due(folder))
-        if count:
-            depth = self.stack.depth
-            passes = sum(each.count / depth for each in conditions(depth, self.grid)) + self.grid.orders
-            yield evaluation_work("surveys", self.stack, self.splits, count * passes)
 
     def carry_out_piece(self, piece: Plain, reporter: Reporter) -> None:
         """The survey of one model, which is kept beside it."""
@@ -293,7 +282,6 @@ def _trained(
         partial(open_trained, device=stack.device.type),
         in_words(stack.device, "auto"),
         inside,
-        trainings,
     )
 
     def says() -> Iterator[str]:
@@ -309,7 +297,7 @@ def _trained(
         training_manifest(stack, base.weights, splits, settings=training_settings(arguments)),
         says,
         recipe=shared_recipe(options.to_json() | ({} if tuning is None else {"tuning": asdict(tuning)}), arguments),
-        ahead=(surveys, *trials, trainings),
+        ahead=(*trials, trainings),
         refuse=(trials or [trainings])[0].refuse,
         discard=_discard,
         pieces=pieces,

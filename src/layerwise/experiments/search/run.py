@@ -15,18 +15,20 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import OptionError
-from layerwise.experiments.engines.call import CallUnit
+from layerwise.experiments.engines.call import CallUnit, ExpectedWork
 from layerwise.experiments.engines.losses import LossesUnit
-from layerwise.experiments.engines.steps import Completed, Outline, Steps
+from layerwise.experiments.engines.price import remaining_passes
+from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import cutting, divided_sentence, open_named, provenance, size_row, tokenized
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter, describe_data, describe_model, duration, waiting
 from layerwise.experiments.search.config import Search
-from layerwise.experiments.search.works import REPORTED, counted, pace, rule_arms, search_works, slow_search, worst_case
+from layerwise.experiments.search.works import REPORTED, counted, rule_arms, whole_search, worst_case
 from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
@@ -35,7 +37,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.plan import Plan, families
 from layerwise.plan.sublayer import SUBLAYERS
-from layerwise.results import Rows, Score
+from layerwise.results import Rows, Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.selection import PRESENT
 from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, uniform
@@ -45,7 +47,7 @@ from layerwise.search.cost import Spent
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
 from layerwise.search.greedy import SearchStep, Space, greedy, winners
-from layerwise.search.moves import BITS, CHEAPER, LONGEST_REPEAT, cheaper, check_moves
+from layerwise.search.moves import BITS, CHEAPER, LONGEST_REPEAT, check_moves
 from layerwise.search.one_shot import (
     RANDOM,
     RANDOM_SETS,
@@ -53,7 +55,6 @@ from layerwise.search.one_shot import (
     random_sets,
     skip_effects,
     turning,
-    without_cheapest,
 )
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
 from layerwise.search.rungs import SHARES, Evaluator, Round, divided_text, grown, mean_losses
@@ -121,13 +122,18 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
             yield f"second corpus: {describe_data(second)}"
         if config.method == "greedy" and foreseen is not None:
             bound = worst_case(config, stack, rungs, foreseen)
-            seconds = bound.at_rates(pace(stack, rungs[0]))
             yield (
                 f"search: at most {bound.layer_tokens:,} layer evaluations x tokens and {bound.head_tokens:,} heads x "
-                f"tokens, at most {duration(seconds)} at the pace of this machine"
+                "tokens"
             )
 
-    yield Outline(manifest, says, chosen=own.options)
+    def remaining(_: Path, run: Run | None) -> Remaining | None:
+        if run is not None and run.store.count_losses():
+            return None
+        space = space_of(config, stack, PlanPrices.of(stack), counted(config))
+        return remaining_passes(stack, text, whole_search(config, stack, space, text))
+
+    yield Outline(manifest, says, ahead=(ExpectedWork(remaining),), chosen=own.options)
     losses = yield from LossesUnit()
     fresh = not losses.rows
     prices, table = PlanPrices.of(stack), list[Score]()
@@ -178,27 +184,17 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
 
 
 def _text(config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float) -> ChosenText:
-    """The text of a search: its resolution is that of a plan within the limit, on the part that is reported.
-
-    It is an allocation of types, or the whole model without the layers that cost least one by one, as many as the limit
-    asks for.
-    """
-    space = space_of(config, stack, PlanPrices.of(stack), counted(config))
-    bits = BITS in space.moves
-    plans = random_plans(space, 1, config.seed) if bits else cheaper(space.whole, ("drop",))
+    """Choose the text of a search."""
     timed = TimedText(
         stack,
         cutting(config, stack, corpus, config.seed),
-        lambda text: search_works(config, stack, text, space),
-        lambda text, seconds: slow_search(config, stack, text, space) < seconds,
-        (space.whole, *plans),
+        partial(whole_search, config, stack, space_of(config, stack, PlanPrices.of(stack), counted(config))),
         1,
         SHARES["report"],
         round(FEWEST_UNITS / min(SHARES.values())),
-        None if bits else partial(without_cheapest, space),
     )
     with waiting(reporter, f"tokenizing {corpus.name}"):
-        return chosen_text(config, timed, corpus, reporter, began)
+        return chosen_text(config, timed, corpus, began)
 
 
 def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget | None = None) -> Space:

@@ -1,17 +1,13 @@
 """The work of a search: its rounds at most, the choice among its finalists, and what is measured on fresh text.
 
-How many layer evaluations and heads that is, is counted with losses that are made up so that a search costs most; the
-pace is that of the whole model on the first batch.
+How many layer evaluations and heads that is, is counted with losses that are made up so that a search costs most.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 
-from layerwise.experiments.engines.steps import Work, WorkCost
 from layerwise.experiments.search.config import Search
-from layerwise.experiments.sweep.works import slow_due
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
@@ -62,7 +58,7 @@ def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, 
     return rule_plans(space, scores, {} if path is None else layer_power(path, stack.depth))
 
 
-def whole_search(config: Search, stack: Stack, text: EvalData, space: Space) -> Spent:
+def whole_search(config: Search, stack: Stack, space: Space, text: EvalData) -> CostEstimate:
     """What a search and its confirmation cost at most."""
     parts = divided_text(text, config.seed)
     rungs = grown(parts["search"], config.seed)
@@ -80,32 +76,7 @@ def whole_search(config: Search, stack: Stack, text: EvalData, space: Space) -> 
         tokens = sum(batch.size for batch in parts[name].batches)
         spent.layer_tokens += plans * stack.depth * tokens
         spent.head_tokens += plans * tokens
-    return spent
-
-
-def search_works(config: Search, stack: Stack, text: EvalData, space: Space) -> list[Work]:
-    """All of a search, at the pace of the whole model on one batch of the text."""
-
-    def measure(seconds: float) -> WorkCost:
-        cost = whole_search(config, stack, text, space).at_rates(pace(stack, text))
-        return WorkCost(cost, measured_on=f"1 of {len(text.batches):,} batches")
-
-    return [Work("search", measure)]
-
-
-def slow_search(config: Search, stack: Stack, text: EvalData, space: Space) -> float:
-    """The seconds that a slow processor takes for a search at most."""
-    spent = whole_search(config, stack, text, space)
-    return slow_due(stack, CostEstimate(0, 0, 1, spent.layer_tokens, spent.head_tokens), text)
-
-
-def pace(stack: Stack, text: EvalData) -> Spent:
-    """The pace of this machine: the whole model on the first batch, the second time that it runs."""
-    whole = Plan.identity(stack.depth)
-    for _ in range(2):
-        evaluator = GraphEvaluator(stack, [replace(text, batches=text.batches[:1])])
-        evaluator.evaluate([whole], 0, whole)
-    return evaluator.spent
+    return CostEstimate(0, 0, 1, spent.layer_tokens, spent.head_tokens)
 
 
 def counted(config: Search) -> Budget:

@@ -18,13 +18,13 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.experiments.cluster.workers import planned_workers
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession, Work
+from layerwise.experiments.engines.price import remaining_passes
+from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import folder_of, open_named, provenance, size_row, task_digest, uniform_row
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import (
     Reporter,
-    Silent,
     describe_data,
     describe_model,
     describe_readings,
@@ -35,7 +35,6 @@ from layerwise.experiments.reporter import (
 from layerwise.experiments.sweep.batch_size import batch_tokens, recorded_batch_tokens
 from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks
 from layerwise.experiments.sweep.config import Sweep
-from layerwise.experiments.sweep.works import is_short_due, slow_due, sweep_works
 from layerwise.experiments.text_length import TimedText, chosen_text
 from layerwise.measure.activations.plan_states import (
     plan_state_rows,
@@ -52,7 +51,6 @@ from layerwise.measure.interventions.sweep import (
     TEXT,
     CostEstimate,
     CostMeter,
-    Finished,
     cost_estimate,
     partition_of,
     plan_records,
@@ -89,7 +87,7 @@ def sweep(config: Sweep, reporter: Reporter, inputs: Inputs) -> Steps:
     corpus = inputs.corpus or config.corpus(config.model)
     stack = inputs.stack or open_named(config, reporter)
     with waiting(reporter, f"tokenizing {corpus.name}"):
-        unit = SweepUnit(config, stack, corpus, reporter, began)
+        unit = SweepUnit(config, stack, corpus, began)
     yield Outline(unit.manifest, unit.says, ahead=(unit,), pieces=unit.carry_out_piece, chosen=unit.chosen.options)
     return Completed(refusal=(yield from unit))
 
@@ -100,20 +98,15 @@ class SweepUnit(Unit[MeasureError | None]):
     Raises `DataError` for too little text, and `MeasureError` for a benchmark that lm-eval does not know.
     """
 
-    def __init__(
-        self, config: Sweep, stack: Stack, corpus: Corpus, reporter: Reporter | None = None, began: float | None = None
-    ) -> None:
+    def __init__(self, config: Sweep, stack: Stack, corpus: Corpus, began: float | None = None) -> None:
         self.config = config
         self.stack = stack
         self.spread = Spread()
         self.members, self.left_out = runnable(stack, config.members(stack.depth))
         self.plans = with_identity(stack, self.members)
         self.batch_tokens = self._batch_tokens()
-        timed = TimedText(
-            stack, partial(self._tokenized, corpus), self._works_on, self._is_short, self.plans, len(self.plans) - 1
-        )
-        began = time.monotonic() if began is None else began
-        self.chosen = chosen_text(config, timed, corpus, reporter or Silent(), began)
+        timed = TimedText(stack, partial(self._tokenized, corpus), self._cost_on, len(self.plans) - 1)
+        self.chosen = chosen_text(config, timed, corpus, time.monotonic() if began is None else began)
         self.text = self.chosen.data
         refuse_too_little(self.text)
         self.manifest = self._manifest()
@@ -141,13 +134,12 @@ class SweepUnit(Unit[MeasureError | None]):
             self.stack, corpus, length=length, tokens=tokens, batch_tokens=self.batch_tokens, seed=self.config.seed
         )
 
-    def _works_on(self, text: EvalData, finished: Finished | None = None) -> list[Work]:
-        due = cost_estimate(self.stack, self.plans, text, finished)
-        compared = compared_plans(self.members, self.stack.depth) if self.config.similarity else ()
-        return list(sweep_works(self.stack, self.plans, text, due, compared)) if due.head_tokens else []
-
-    def _is_short(self, text: EvalData, seconds: float) -> bool:
-        return slow_due(self.stack, cost_estimate(self.stack, self.plans, text), text) < seconds
+    def _cost_on(self, text: EvalData) -> CostEstimate:
+        """Count the layers and heads of the plans, and of the passes that compare hidden states."""
+        cost = cost_estimate(self.stack, self.plans, text)
+        compared = len(compared_plans(self.members, self.stack.depth)) + 1 if self.config.similarity else 0
+        tokens = compared * sum(batch.size for batch in text.batches)
+        return replace(cost, layer_tokens=cost.layer_tokens + self.stack.depth * tokens)
 
     def _manifest(self) -> Manifest:
         config = self.config
@@ -188,11 +180,10 @@ class SweepUnit(Unit[MeasureError | None]):
         for note in self.left_out:
             yield f"note: {note}"
 
-    def works(self, folder: Path, run: Run | None) -> Iterator[Work]:
-        """Losses and intervals, and the comparison of hidden states; benchmarks are not among them."""
-        finished = None if run is None else run.store.finished
-        if not is_short_due(self.stack, cost_estimate(self.stack, self.plans, self.text, finished), self.text):
-            yield from self._works_on(self.text, finished)
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count the passes of the losses that are missing; benchmarks are not among them."""
+        due = cost_estimate(self.stack, self.plans, self.text, None if run is None else run.store.finished)
+        return remaining_passes(self.stack, self.text, due, self.plans) if due.head_tokens else None
 
     def carry_out(self, session: UnitSession) -> MeasureError | None:
         """Losses, effects, similarity and benchmarks; what is stored is not computed again.

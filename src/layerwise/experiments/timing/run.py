@@ -11,14 +11,14 @@ from functools import partial
 import torch
 
 from layerwise.errors import UnsupportedModel
-from layerwise.experiments.engines.call import RoundParts, RoundsUnit
+from layerwise.experiments.engines.call import RoundsUnit
+from layerwise.experiments.engines.price import timed_twice
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import described, hardware, open_named
 from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.timing.config import Timing
 from layerwise.measure.cost.pass_time import (
-    PASSES,
     PHASES,
     RoundTimes,
     Setting,
@@ -30,7 +30,6 @@ from layerwise.plan import Plan
 from layerwise.results import Score
 from layerwise.results.vocabulary import MILLISECONDS, TIME
 from layerwise.stack import Stack, weight_hash
-from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.inputs import evaluating
 
 TIME_ROUND = "time_round"
@@ -94,9 +93,14 @@ def _timed_rounds(config: Timing, stack: Stack, plans: Sequence[Plan], settings:
         list(once(-1))
         return once
 
-    operations = 2.0 * numbers_of(stack.model) * settings[0].batch * settings[0].context
-    parts = RoundParts([partial(own, [plan], settings, 0) for plan in plans], len(settings) * (PASSES + 2), operations)
-    return RoundsUnit(TIME_ROUND, range(config.rounds), lambda row: int(row.seed or 0), begin, parts=parts)
+    return RoundsUnit(
+        TIME_ROUND,
+        range(config.rounds),
+        lambda row: int(row.seed or 0),
+        begin,
+        parts=len(plans),
+        time_one=lambda: timed_twice(partial(own, plans[:1], settings, 0)),
+    )
 
 
 def _times_of(rounds: Mapping[int, Sequence[Score]], settings: Sequence[Setting]) -> list[RoundTimes]:

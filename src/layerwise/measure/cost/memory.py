@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -137,37 +136,6 @@ def _allocated(run: Callable[[], object]) -> int:
 _KIB = 1024
 
 
-class PeakMemory:
-    """Within the context `most` is the most bytes that were held at once since it was entered."""
-
-    _open: ClassVar[list[PeakMemory]] = []
-
-    def __init__(self) -> None:
-        self._noted = 0
-
-    def __enter__(self) -> Self:
-        forget_peak()
-        self._open.append(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._noted = self.most
-        self._open.remove(self)
-
-    @property
-    def most(self) -> int:
-        """In bytes, so far."""
-        return max(self._noted, peak_bytes()) if self in self._open else self._noted
-
-    @classmethod
-    def note_all(cls) -> None:
-        """Let every open watch keep what the mark says now."""
-        for watch in cls._open:
-            watch._noted = watch.most
-
-
 def peak_bytes() -> int:
     """The most memory that was held at once since the mark was set back, in bytes."""
     if torch.cuda.is_available():
@@ -186,7 +154,6 @@ def peak_bytes() -> int:
 
 def forget_peak() -> None:
     """Set the mark back to what is held now."""
-    PeakMemory.note_all()
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return

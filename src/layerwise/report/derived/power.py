@@ -2,7 +2,7 @@
 
     tokens = tokens read * (mde / wanted effect)^2
 
-The minutes are those of this run a token, where it was forecast and nothing interrupted it.
+The minutes are those that the text of this run was chosen for.
 """
 
 from __future__ import annotations
@@ -24,9 +24,6 @@ BEYOND_REASON = 1_000
 
 MOST = 100
 """How many times the present text is proposed at most."""
-
-PACE = "seconds_a_token"
-"""The metric of the row about the run that says what a scored token took."""
 
 
 def tokens_needed(score: Score, wanted: float | None = None) -> int | None:
@@ -64,16 +61,16 @@ def amount_of_text(data: ReportData) -> Iterator[str]:
     """How much text was read and why, what reads the same again, and what a finer resolution takes."""
     kept = data.manifest.get("experiment")
     options = kept if isinstance(kept, Mapping) else {}
-    if "minutes" in options and "tokens" in options:
-        chosen = {name: options[name] for name in ("tokens", "max_length") if name in options}
-        flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in chosen.items())
-        read = f"{data.manifest.get('tokens'):,} tokens of text were read, what {options['minutes']:g} minutes allow"
-        yield f"{read}; {flags} reads the same again."
-    pace = data.rows.value(measure="run", metric=PACE)
+    if "minutes" not in options or "tokens" not in options:
+        return
+    chosen = {name: options[name] for name in ("tokens", "max_length") if name in options}
+    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in chosen.items())
+    read, minutes = data.manifest.get("tokens"), float(options["minutes"])
+    yield f"{read:,} tokens of text were read, what {minutes:g} minutes allow; {flags} reads the same again."
     skipped = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None)
     measured = skipped or (*data.rows.where(measure=vocab.EFFECT), *data.rows.where(measure=vocab.VERDICT))
-    rows = [row for row in measured if row.mde is not None and row.tokens == data.manifest.get("tokens")]
-    if pace is None or not rows:
+    rows = [row for row in measured if row.mde is not None and row.tokens == read]
+    if not rows or options["tokens"] == "all":
         return
     margin = data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN) or WANTED
     seen = median(row.mde for row in rows if row.mde is not None)
@@ -85,5 +82,5 @@ def amount_of_text(data: ReportData) -> Iterator[str]:
     if needed > MOST * int(rows[0].tokens or 0):
         yield f"{resolved}; half of that takes four times the text."
         return
-    minutes = math.ceil(pace * needed / 60)
-    yield f"{resolved}; {tidy(margin)} nats take about {needed:,} tokens, at this pace --minutes {minutes}."
+    needed_minutes = math.ceil(minutes * needed / int(rows[0].tokens or 1))
+    yield f"{resolved}; {tidy(margin)} nats take about {needed:,} tokens, at this pace --minutes {needed_minutes}."

@@ -391,7 +391,7 @@ def _cost_parts(data: ReportData) -> Iterable[Part]:
     edge = max([200.0 * BUDGET_BAR, *(abs(row.value - 100.0) for row in tables.budgets(data) if row.seed is not None)])
     yield Beside(
         (
-            StepTimes(name="forecast", derive=tables.accounted, legend="Arms", **OF_ARMS),
+            StepTimes(name="step-times", derive=tables.accounted, legend="Arms", **OF_ARMS),
             Dots(
                 name="budgets",
                 derive=tables.budgets,
