@@ -33,29 +33,22 @@ def test_it_holds_rounding_and_shows_a_percent_of_one_layer(width: int, visits: 
     assert gap(off.double(), exact) > 10 * rounding(width, visits)
 
 
-def test_a_gap_is_that_of_the_worst_vector_beside_its_size() -> None:
-    expected = torch.tensor([[3.0, 4.0], [30.0, 40.0], [300.0, 400.0]])
-    found = expected + torch.tensor([[0.0, 0.0], [0.0, 5.0], [5.0, 0.0]])
-    assert gap(found, expected) == pytest.approx(0.1)
-    assert gap(expected, expected) == 0.0
+def filled(*rows: float) -> Tensor:
+    return torch.tensor(rows).unsqueeze(1).expand(-1, 8)
 
 
-def test_a_long_vector_does_not_hide_what_is_wrong_elsewhere() -> None:
-    """A state whose first token is ten thousand times as long as the others, as in trained models."""
-    expected = torch.ones(5, 8)
-    expected[0] *= 1e4
-    found = expected.clone()
-    found[3] *= 1.01
-    assert gap(found, expected) == pytest.approx(0.01)
-
-
-def test_a_short_vector_is_compared_with_the_median_one() -> None:
-    expected = torch.ones(5, 8)
-    expected[2] = 1e-9
-    found = expected.clone()
-    found[2] += EPS
-    assert gap(found, expected) == pytest.approx(EPS, rel=0.01)
-    assert gap(torch.full((1, 2), 1e-9), torch.zeros(1, 2)) == INF
+@pytest.mark.parametrize(
+    ("found", "expected", "apart_by"),
+    [
+        ([3.0, 33.0, 303.0], [3.0, 30.0, 300.0], 0.1),  # that of the worst vector, relative to its size
+        ([3.0, 30.0], [3.0, 30.0], 0.0),
+        ([1e4, 1.0, 1.0, 1.01, 1.0], [1e4, 1.0, 1.0, 1.0, 1.0], 0.01),  # a long vector hides nothing elsewhere
+        ([1.0, 1.0, EPS, 1.0, 1.0], [1.0, 1.0, 1e-9, 1.0, 1.0], EPS),  # a short one is compared with the median one
+        ([1e-9], [0.0], INF),
+    ],
+)
+def test_a_gap_is_relative_to_a_vector(found: list[float], expected: list[float], apart_by: float) -> None:
+    assert gap(filled(*found), filled(*expected)) == pytest.approx(apart_by, rel=0.01)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.executors.state import Merger
 from layerwise.stack.inputs import main_tensor
 from layerwise.stack.quantisation import quantisation_of
-from layerwise.stack.weights import layer_weights, random_twin, substituted
+from layerwise.stack.weights import layer_weights, random_twin
 from measure.interventions.test_sweep_pieces import text
 
 PLANS = ("0-5", "0 2-5", "0 4 2 3 1 5", "0 1*3 5*2", "0 (1|2|3):gain=0.5 (2|4) 5")
@@ -162,12 +162,7 @@ def _differentiate(stack: Stack) -> None:
         pass
 
 
-def _substitute(stack: Stack) -> None:
-    with substituted(stack, {0: {}}):
-        pass
-
-
-NEED_ALL: tuple[Callable[[Stack], Any], ...] = (lambda stack: random_twin(stack, 0), _substitute)
+NEED_ALL: tuple[Callable[[Stack], Any], ...] = (lambda stack: random_twin(stack, 0),)
 NEED_NUMBERS: tuple[Callable[[Stack], Any], ...] = (
     lambda stack: deltas(stack, seed=0),
     lambda stack: base_model("", BaseModelOptions(model=""), stack),

@@ -1,18 +1,11 @@
 """The two branches of a block, found by what they do and not by what they are called.
 
-Most blocks add twice to the residual stream: once from a branch that mixes tokens (attention, or a state-space mixer)
-and once from one that acts on every token alone (the MLP, or a mixture of experts). A branch is named here by the path
-of the submodule whose *output* is what it adds. Every submodule is tried; a pair is accepted when
-
-1. with both outputs set to zero the block is the identity: nothing else is added;
-2. with one of them at zero, half the output of the other gives half the update: the output is a linear gate, so that
-   multiplying it by alpha turns the branch's volume and nothing else;
-3. with `mlp` at zero a change of one token reaches other tokens, with `attn` at zero it does not.
-
-All three hold up to rounding, in float32 also of a model in half precision (`layerwise.stack.precision`).
-
-Blocks that normalise after the addition (BERT) and blocks with one branch (Mamba) have no such pair and are refused.
-Of several pairs the one that completes last is taken: behind a norm of its own (Gemma 2) only that is linear.
+A branch is named by the path of the submodule whose *output* it adds to the residual stream. Every submodule is tried.
+A pair is accepted when (1) with both outputs at zero the block is the identity, (2) with one at zero, half the output
+of the other gives half the update, and (3) with `mlp` at zero a change of one token reaches other tokens, with `attn`
+at zero it does not. All three hold up to rounding, in float32 (`layerwise.stack.precision`). Blocks that normalize
+after the addition (BERT) and blocks with one branch (Mamba) are refused. Of several pairs the one that completes last
+is taken: behind a norm of its own (Gemma 2) only that is linear.
 """
 
 from __future__ import annotations

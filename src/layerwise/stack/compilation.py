@@ -1,13 +1,10 @@
 """Blocks that torch compiles: one graph for every kind of block, whatever the order in which the blocks run.
 
-A compiled model is one graph of all its blocks in one order, so that every other order is compiled anew. Here the
-blocks are compiled and the model is not: the function of a class of blocks is compiled once and called with the block
-itself, whose parameters are inputs of the graph, as the state is. The graphs that torch makes of it are for what
-differs in the function: blocks of another configuration (sliding windows, a rate of their own), training or
-evaluation, weights that learn or do not. Where a block stands, and which blocks run, is none of it.
-
-Names of parameters, hooks of the blocks and gradient checkpointing are as ever. A visit that needs a state of its own
-(a layer that runs twice, a member of a group, a half) runs uncompiled, to the same numbers.
+The function of a class of blocks is compiled once and called with the block itself: its parameters are inputs of the
+graph. torch makes another graph where the function differs: blocks of another configuration, training or evaluation,
+weights that learn or do not. Where a block stands, and which blocks run, changes nothing. Names of parameters, hooks of
+the blocks and gradient checkpointing are kept. A visit that needs a state of its own (a layer that runs twice, a member
+of a group, a half) runs uncompiled, to the same numbers.
 """
 
 from __future__ import annotations

@@ -37,12 +37,12 @@ def main_tensor(output: Any) -> Tensor:
     raise ModelError(f"the model returned a {type(output).__name__} with no tensor in it")
 
 
-def example_inputs(model: nn.Module, length: int = 12, seed: int = 0) -> dict[str, Tensor] | None:
+def example_inputs(model: nn.Module, length: int = 12) -> dict[str, Tensor] | None:
     """A small seeded batch of the kind `model` takes, or `None` where its kind of input is not known.
 
     Token ids `(2, length)` for models of text, pixel values `(2, channels, height, width)` for models of images.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     config = getattr(model, "config", None)
     wanted = getattr(model, "main_input_name", None)
     if config is None or wanted not in ("input_ids", "pixel_values"):

@@ -1,20 +1,11 @@
 """When two computations of one thing agree: the one meaning of "equal up to rounding" that proofs and laws share.
 
-Rounding spreads over a vector (the entries of one token's state, or its logits): each entry errs by a share of the
-vector's size, not of its own. So the *gap* of two computations is the norm of their difference beside the norm of the
-vector, at the vector where it is largest. A vector that happens to be short, because its terms cancel, is compared
-with the median one; the largest one is no measure, for it may be thousands of times as long as the others.
-
-What is compared may be off by `rounding(width, visits)`. One addition or product errs by eps/2 of its result, and an
-inner product of n terms, added up in one order or in another, by about sqrt(n) as much (Higham and Mary 2019,
-doi.org/10.1137/18M1226312). A visit of a layer is about eight such steps in a row, over up to 4 * width terms; the
-residual stream carries their errors on, and independent ones add up by their squares. Two computations of `visits`
-layers are therefore sqrt(2 * 8 * 4 * width * visits) eps/2 = 4 eps sqrt(width * visits) apart, and rather less, for
-kernels add in blocks. In float32 that is 6e-6 for 5 layers of width 32, and 2e-4 for 32 of width 4096.
-
-eps is that of float32, also for float64: most models compute norms, softmax and rotary angles in float32 whatever the
-dtype of the rest. In half precision such a bound would let anything pass, and only equal bits are equal: what is to be
-distinguished from rounding there is computed in float32 (`layerwise.stack.precision`).
+The *gap* is the norm of the difference divided by the norm of the vector (one token's state or logits), where it is
+largest; vectors shorter than the median are compared with the median. The bound is `rounding(width, visits)`: an inner
+product of n terms errs by about sqrt(n) eps/2 (Higham and Mary 2019, doi.org/10.1137/18M1226312), a visit is about
+eight such steps over up to 4 * width terms, so two computations are sqrt(2 * 8 * 4 * width * visits) eps/2 apart. eps
+is that of float32, also for float64, since most models compute norms, softmax and rotary angles in float32. In half
+precision only equal bits are equal (see `layerwise.stack.precision`).
 """
 
 from __future__ import annotations

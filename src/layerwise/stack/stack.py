@@ -195,12 +195,10 @@ class Stack:
     def capture(self, **inputs: Any) -> Capture:
         """Run the model up to its blocks: the state before the first, and the arguments of each layer."""
         self._refuse_while_in_place("capture a batch")
-        if self._trace is None:
-            self.inspect(**inputs)
-        assert self._trace is not None
+        trace = self._trace or self.inspect(**inputs)
         with occupancy.capturing(self.model, self.path, self.source.name, "capture a batch"):
-            captured = capture.capture(self.model, self._blocks, self._trace, accepted(self.model, inputs))
-        if self._trace.streams_first:
+            captured = capture.capture(self.model, self._blocks, trace, accepted(self.model, inputs))
+        if trace.streams_first:
             captured = replace(captured, state=tokens_first(captured.state))
         if self._tracker is not None:
             self._tracker.begin(captured.state)
@@ -402,8 +400,8 @@ class Stack:
         self._refuse_while_in_place(f"run {plan}")
         self.check(plan)
         refuse_loss_of_a_kind(self.model, self.path, plan)
-        branches = self.branches() if plan.has_sublayers() else None
-        with in_place.in_place(self, plan, branches, single_pass=single_pass):
+        pairs = self.branches().paths if plan.has_sublayers() else ()
+        with in_place.in_place(self, plan, pairs, single_pass=single_pass):
             yield self
 
     def enter(self, plan: Plan | str) -> None:

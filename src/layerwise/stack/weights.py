@@ -1,9 +1,7 @@
-"""The weights of single layers: read where they are, replaced for one call, for a while, or drawn anew.
+"""The weights of single layers: read in place, replaced for one call, or initialized again.
 
-None of it copies a model. `apply_with` runs one layer with other weights and changes nothing; `substituted` puts other
-values into the model's own parameters, for whatever needs the whole model, and puts the old ones back to the bit;
-`random_twin` is a second model of the same configuration with the weights it would have before training, and
-`weights_on_disk` makes room for it.
+`apply_with` runs one layer with other weights and changes nothing; `random_twin` is a second model of the same
+configuration with the weights it would have before training, and `weights_on_disk` makes room for it.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ from torch import Tensor
 from torch.func import functional_call
 from transformers import PreTrainedModel
 
-from layerwise.errors import ModelError, UnsupportedModel, near_matches
+from layerwise.errors import UnsupportedModel
 from layerwise.stack.blocks import block_list
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.quantisation import refuse_quantised
@@ -66,41 +64,6 @@ def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captur
     hold(block)  # before others take the place of its weights
     args, kwargs = stack.call(layer, state, captured)
     return stack.note(layer, state, stack.returned(functional_call(block, dict(weights), args, kwargs)))
-
-
-@contextmanager
-def substituted(stack: Stack, weights: Mapping[int, Weights]) -> Iterator[Stack]:
-    """Within the context the layers named in `weights` hold those values; afterwards they hold their own, to the bit.
-
-    The parameters stay the same objects, so an optimiser, a hook or a compiled graph keeps its hold on them; whatever
-    is done to the named ones inside, training included, is undone. Raises `ModelError` for a name the layer has not,
-    and for a value of another shape, before anything changes.
-    """
-    refuse_on_disk(stack.model, "put other values into the weights")
-    refuse_quantised(stack.model, "put other values into the weights")
-    blocks = block_list(stack.model, stack.path)
-    pairs: list[tuple[torch.nn.Parameter, Tensor]] = []
-    for layer, values in weights.items():
-        own = dict(blocks[layer].named_parameters())
-        for name, value in values.items():
-            if name not in own:
-                raise ModelError(f"layer {layer} has no parameter {name!r}; {near_matches(name, own)}")
-            if own[name].shape != value.shape:
-                raise ModelError(
-                    f"{name} of layer {layer} has the shape {tuple(own[name].shape)}; a value of shape "
-                    f"{tuple(value.shape)} cannot take its place"
-                )
-            pairs.append((own[name], value))
-    kept = [parameter.detach().clone() for parameter, _ in pairs]
-    try:
-        with torch.no_grad():
-            for parameter, value in pairs:
-                parameter.copy_(value)
-        yield stack
-    finally:
-        with torch.no_grad():
-            for (parameter, _), old in zip(pairs, kept, strict=True):
-                parameter.copy_(old)
 
 
 def random_twin(stack: Stack, seed: int) -> Stack:

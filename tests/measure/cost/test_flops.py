@@ -189,16 +189,12 @@ def cost_of(model_type: str) -> tuple[float, ...]:
     return model_cost(load(specimen.build(one)), LENGTH).layers
 
 
-def test_a_layer_of_bert() -> None:
-    width, inner = specimen.WIDTH, 48
-    assert cost_of("bert") == (2 * 4 * width**2 + 2 * 2 * LENGTH * width + 2 * 2 * width * inner,) * specimen.DEPTH
-
-
-def test_a_layer_of_gpt2_whose_matrices_are_transposed() -> None:
+@pytest.mark.parametrize(("model_type", "inner"), [("bert", 48), ("gpt2", 4 * specimen.WIDTH)])
+def test_a_layer_of_a_dense_transformer(model_type: str, inner: int) -> None:
+    """Of GPT-2 the matrices are transposed."""
     width = specimen.WIDTH
-    (one,) = (each for each in SUPPORTED if each.model_type == "gpt2")
-    inner = specimen.build(one).config.n_inner or 4 * width
-    assert cost_of("gpt2") == (2 * 4 * width**2 + 2 * 2 * LENGTH * width + 2 * 2 * width * inner,) * specimen.DEPTH
+    expected = 2 * 4 * width**2 + 2 * 2 * LENGTH * width + 2 * 2 * width * inner
+    assert cost_of(model_type) == (expected,) * specimen.DEPTH
 
 
 def test_a_layer_of_mamba() -> None:
@@ -218,15 +214,11 @@ def test_a_layer_of_mamba() -> None:
     assert cost_of("mamba") == pytest.approx((expected,) * specimen.DEPTH, rel=1e-12)
 
 
-@pytest.mark.parametrize("model_type", ["deberta", "dbrx"])
-def test_models_that_pass_their_weights_around_are_counted(model_type: str) -> None:
-    """torch's own counter fails on them under no gradient: their functions are given tensors that learn."""
-    assert min(cost_of(model_type)) > 0
-
-
-@pytest.mark.parametrize("model_type", ["longformer", "trocr", "olmo_hybrid"])
-def test_what_a_text_does_not_need_is_no_reason_to_refuse(model_type: str) -> None:
-    """Projections of global attention and of attention to an absent encoder are read by nothing."""
+@pytest.mark.parametrize("model_type", ["deberta", "dbrx", "longformer", "trocr", "olmo_hybrid"])
+def test_unusual_weights_are_counted(model_type: str) -> None:
+    """Of the first two torch's own counter fails under no gradient: their functions are given tensors that learn. The
+    others have projections (of global attention, of attention to an absent encoder) that nothing reads.
+    """
     assert min(cost_of(model_type)) > 0
 
 

@@ -41,7 +41,7 @@ def test_a_walk_gives_every_plan_the_bits_of_running_it_alone(wanted: list[Plan]
         assert torch.equal(reached[graph.ends[plan]], one_by_one(plan, root)), plan
     assert walk.evaluated == graph.evaluations == distinct_evaluations(wanted)
     assert graph.naive == sum(len(plan.steps()) for plan in set(wanted))
-    assert (walk.live_states, walk._joins) == ({}, {})
+    assert (walk.live_states, walk._mergers) == ({}, {})
 
 
 @given(st.lists(plans(5, sources=(None, None, "a", "b")), min_size=1, max_size=6))

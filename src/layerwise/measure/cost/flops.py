@@ -1,19 +1,10 @@
-"""What a model's layers cost: the floating-point operations of a forward pass, by layer, for one token.
+"""The floating-point operations of a forward pass for one token: by layer, before the layers and after them.
 
-A growth schedule is priced by three numbers of a model: what its layers, what comes before them (`embedding`) and what
-comes after them (`head`) compute for a token. They are counted, not assumed: every part is run once on a small batch
-under torch's own counter, which sees matrix products, convolutions and attention, and counts a multiply-add as two
-operations. `FORMULAS` adds kernels that it does not know: the grouped products in which transformers runs a mixture of
-experts, of which a token's cost holds the experts that it is sent to, products with a vector, and triangular systems
-(the delta rule of linear attention). Attention is counted whole, future positions included, as kernels without a causal
-shortcut compute it; so the cost of a token depends on the length of its text. Norms, activations, look-ups and the
-elementwise part of a state-space scan are not counted: they take time, but hardly any operations.
-
-Nothing is missed in silence. A kernel that combines matrices and has no formula is refused, and so is a layer with a
-stack of matrices that no kernel reads. A layer of which nothing at all is seen, such as one kernel of somebody else's,
-is taken at twice its weights (Kaplan et al. 2020, arXiv 2001.08361, section 2.1), which is what the counter finds for a
-dense layer without its attention. `Count` is torch's counter without its tree of modules, which fails in models that
-hand weights to their functions under no gradient (DBRX, DeBERTa).
+Every part is run once on a small batch under torch's own counter; a multiply-add counts as two operations. `FORMULAS`
+adds kernels that the counter does not know. Attention is counted whole, future positions included, so the cost of a
+token depends on the length of its text. Norms, activations, look-ups and elementwise parts are not counted. A kernel
+that combines matrices and has no formula is refused, and so is a layer with a stack of matrices that no kernel reads. A
+layer of which nothing is seen is taken at twice its weights (Kaplan et al. 2020, arXiv 2001.08361, section 2.1).
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 """Memory: the bytes that a model keeps at inference, counted, and the most that a process held at once.
 
-A plain stack needs the output of the last layer alone; a layer that reads the outputs of all layers before it keeps
-them. Bytes of a pass are counted, not sampled: of every storage that an operation returns, until nothing refers to it
-any more. What an operation holds inside while it runs (a kernel's workspace) is no tensor and is not counted; on an
-accelerator the allocator's own peak stands beside the count (`allocated`), and has it, the weights, and the allocator's
-rounding.
-
-A process's peak is that of the accelerator where there is one, else what is resident. Resident memory has one
-high-water mark a process, which the kernel keeps. Whoever measures sets it back, so a watch that is open notes what it
-was first, and watches may stand within one another. Where the mark cannot be set back (outside Linux) it counts from
-the start of the process.
+Bytes of a pass are counted for every storage that an operation returns, until nothing refers to it any more. A kernel's
+workspace is not counted; on an accelerator the allocator's own peak (`allocated`) has it. A process's peak is that of
+the accelerator where there is one, else of resident memory, whose high-water mark the kernel keeps. Whoever measures
+resets that mark, so an open watch notes it first, and watches may be nested. Where the mark cannot be reset (outside
+Linux) it counts from the start of the process.
 """
 
 from __future__ import annotations

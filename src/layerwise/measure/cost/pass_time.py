@@ -1,19 +1,11 @@
 """How long passes under plans take: milliseconds, by passes of several plans in turns.
 
-Two phases are distinguished, because they are bound by different things:
-
-    prefill    `batch` windows of `context` tokens in one pass
-    decode     one token for each of `batch` texts, behind a cache of `context` tokens
-
-Everything is timed as layerwise runs a plan, in place, the whole model too. A round runs every plan once, in an order
-drawn anew (`in_turns`), so that a machine whose pace changes disturbs all of them alike; a plan is compared with the
-first one within each round. A figure is a median over rounds, and its interval is that between the order statistics
-that hold the median in 95 of 100 draws (David and Nagaraja 2003, "Order Statistics", section 7.1).
-
-One token of a small model keeps a processor busier than its accelerator: what is timed then is how fast Python hands
-out kernels, and not how fast they are. So on CUDA a pass is recorded as a graph, which hands them out at once, and
-replayed (`CapturedPass`), unless graphs are turned off. Recording needs tensors that stay where they are, so a token
-stands behind a cache of fixed length.
+`prefill` is `batch` windows of `context` tokens in one pass, `decode` one token for each of `batch` texts behind a
+cache of `context` tokens. Everything runs in place. A round runs every plan once in a random order (`in_turns`), and a
+plan is compared with the first one within each round. A figure is a median over rounds; its interval lies between the
+order statistics that hold the median in 95 of 100 draws (David and Nagaraja 2003, "Order Statistics", section 7.1). On
+CUDA a pass is recorded as a graph and replayed (`CapturedPass`), unless graphs are turned off: else the time of a small
+model is that of launching kernels. Recording needs a cache of fixed length.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def final_states(
         )
         walks, ends = [walk], ((0, node, state) for node, state in walk.states())
     else:
-        walk = StreamedExecutor(stack, captured)
+        walk = StreamedExecutor(stack, stack.resident, captured)
         awaited = None if first is None else work[0][1].ends.get(first)
         walks, ends = walk.walks, _first_before(walk.states(), awaited, len(work))
     walked = [0] * len(work)

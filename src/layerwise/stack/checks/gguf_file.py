@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from layerwise.bounded import named, shown
 from layerwise.data.auto_classes import class_named
 from layerwise.data.stored_files import StoredTensor, Tensors
@@ -59,7 +61,6 @@ def stored_in(file: GGUFFile) -> Tensors:
 def _is_readable(number: int) -> bool:
     """Whether the package gguf dequantises a type, seen on one block of it."""
     import gguf
-    import numpy as np
 
     kind = gguf.GGMLQuantizationType(number)
     _, size = gguf.GGML_QUANT_SIZES[kind]

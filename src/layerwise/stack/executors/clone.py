@@ -1,13 +1,10 @@
 """A second module over the state of a first one: the same in everything but where it stands.
 
-A visit of a plan must run a block with a cache slot of its own. What the block has is the visit's too, now and later:
-parameters, buffers, hooks, flags such as `training`, adapters that somebody adds. So a clone holds nothing but the
-dictionaries of parameters and hooks, which are the block's very own, and looks up everything else in the block whenever
-it is asked. What differs is the position under which a cache is asked (`layer_idx`), the configuration where the block
-is borrowed from another model, weights that it computes with in the place of the module's (a layer at a type of GGUF),
-and what becomes of the output. What a clone sets while it runs stays with it: a
-recurrent state that a model keeps in an attribute is that of one visit. A compiled forward is the block's alone, and a
-clone runs uncompiled: it would not know that it runs for a visit.
+A visit of a plan must run a block with a cache slot of its own. A clone holds nothing but the block's own dictionaries
+of parameters and hooks, and looks up everything else (buffers, flags, adapters) in the block whenever it is asked. What
+differs: the position under which a cache is asked (`layer_idx`), the configuration where the block is borrowed from
+another model, weights that replace the module's (a quantized layer), and what becomes of the output. What a clone sets
+while it runs, such as a recurrent state, stays with it. A clone of a compiled block runs uncompiled.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
 """Many plans as one graph, in which nothing that two plans share is computed twice.
 
 Every state that a plan passes through is a node: the captured state, one layer applied to a node, or a group merged
-from its branches. Nodes are hash-consed: the same layer applied to the same node is the same node, whichever plans ask
-for it. The number of `Apply` nodes is therefore the least number of layer evaluations that these plans can cost, and is
-known before anything runs. What an intervention makes of a layer is a node like any other, by the key of what is done:
-an intervention is a plan with a changed node (`Changed`), and shares with plans and other interventions what they do
-alike.
+from its branches. Nodes are hash-consed, so the number of `Apply` nodes is the least number of layer evaluations that
+the plans can cost, known before anything runs. An intervention is a plan with a changed node (`Changed`).
 
 Execution walks the graph depth first and frees a state when its last reader has read it. At a fork the reader with the
-most work below it goes last, so that the forked state is let go before the long way down; live states then grow with
-the logarithm of the number of plans, not with their number. Where layers read the record of all that came before
-(`layerwise.stack.history.depth_history`), a live state keeps its record alive: the states on the ways to those that are
-live, at most as many for each as there are layers, and one for each prefix that ways share.
+most work below it goes last, so live states grow with the logarithm of the number of plans. Where layers read all
+earlier states (`layerwise.stack.history.depth_history`), a live state keeps the states on the way to it alive.
 """
 
 from __future__ import annotations
@@ -24,6 +19,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from layerwise.errors import ModelError
 from layerwise.plan import Plan, Reduction, Step, Sublayer
 from layerwise.stack.executors.state import Merger
 
@@ -242,6 +238,10 @@ def common_steps(graph: Graph) -> list[tuple[int, ...]]:
     return [tuple(run) for run in runs]
 
 
+def _refuse_change(node: Apply, state: Tensor) -> Tensor:
+    raise ModelError("a graph with changed nodes needs a function that changes them")
+
+
 @dataclass
 class GraphExecutor:
     """One execution of a graph on one batch.
@@ -256,13 +256,13 @@ class GraphExecutor:
     apply: Callable[[int, Tensor, Sublayer | None, str | None], Tensor]
     root: Tensor
     first: Plan | None = None
-    change: Callable[[Apply, Tensor], Tensor] | None = None
+    change: Callable[[Apply, Tensor], Tensor] = _refuse_change
     watch: Callable[[int, Tensor], None] | None = None
     evaluated: int = 0
     most_live: int = 0
     live_states: dict[int, Tensor] = field(default_factory=dict)
     _reads_left: Counter[int] = field(default_factory=Counter)
-    _joins: dict[int, _PartialMerge] = field(default_factory=dict)
+    _mergers: dict[int, Merger] = field(default_factory=dict)
     _folds_of: dict[int, list[_PartialMerge]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
@@ -303,7 +303,7 @@ class GraphExecutor:
     def leave_out(self, order: Iterable[int]) -> None:
         """Let go of what these nodes would read: they are not computed, nor is any that reads them."""
         for index in order:
-            self._joins.pop(index, None)
+            self._mergers.pop(index, None)
             for read in inputs(self.graph.nodes[index]):
                 if read in self.live_states:
                     self._read(read)
@@ -311,20 +311,17 @@ class GraphExecutor:
     @property
     def live(self) -> int:
         """The states that are held now; a group that is being merged holds two."""
-        return len(self.live_states) + 2 * len(self._joins)
+        return len(self.live_states) + 2 * len(self._mergers)
 
     def _compute(self, index: int) -> Tensor:
         match self.graph.nodes[index]:
             case Apply(layer, state, variant) as node:
                 if variant.change is not None:
-                    assert self.change is not None, "a graph with changed nodes is walked with what changes them"
                     return self.change(node, self._read(state))
                 self.evaluated += 1
                 return self.apply(layer, self._read(state), variant.sublayer, variant.source)
             case MergeNode(merge=merge):
-                merger = self._joins.pop(index).merger
-                assert merger is not None
-                return merger.result(merge)
+                return self._mergers.pop(index).result(merge)
             case Root():
                 return self.root
 
@@ -333,8 +330,7 @@ class GraphExecutor:
         branches = fold.node.branches
         while fold.done < len(branches) and branches[fold.done] in self.live_states:
             if fold.merger is None:
-                fold.merger = Merger(self._read(fold.node.base))
-                self._joins[fold.index] = fold
+                fold.merger = self._mergers[fold.index] = Merger(self._read(fold.node.base))
             fold.merger.add(self._read(branches[fold.done]))
             fold.done += 1
 

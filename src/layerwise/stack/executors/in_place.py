@@ -25,7 +25,7 @@ from layerwise.plan.config_order import WIDTH_OF_A_LAYER
 from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
-from layerwise.stack.branches import Branches
+from layerwise.stack.branches import Pair
 from layerwise.stack.executors import occupancy
 from layerwise.stack.executors.clone import Then, clone, indices
 from layerwise.stack.executors.config_view import visit_order
@@ -50,14 +50,15 @@ _PASSES = "_layerwise_passes"
 def in_place(
     stack: Stack,
     plan: Plan,
-    branches: Branches | None = None,
+    pairs: Sequence[Pair] = (),
     *,
     single_pass: bool = False,
 ) -> Iterator[None]:
     """Within the context the model of `stack` runs `plan`; it is exactly as before afterwards, come what may.
 
-    A plan with halves needs the `branches` of the blocks. In a `single_pass` no cache outlives a forward pass, so that
-    a layer needs no slot of its own: one that is visited once, outside every group, is entered as the block itself.
+    A plan with halves needs the `pairs` of branches of the blocks. In a `single_pass` no cache outlives a forward pass,
+    so that a layer needs no slot of its own: one that is visited once, outside every group, is entered as the block
+    itself.
     """
     model, path = stack.model, stack.path
     if model.training:
@@ -73,7 +74,7 @@ def in_place(
         listed = [
             own[step.layer]
             if slot in once
-            else visit_entry(stack, step, slot, (slot - step.layer) * stride, passes, branches)
+            else visit_entry(stack, step, slot, (slot - step.layer) * stride, passes, pairs)
             for slot, step in enumerate(steps)
         ]
         for slot in once:
@@ -193,14 +194,11 @@ def _visited(passes: Passes, slot: int, *_: Any) -> None:
     passes.visited(slot)
 
 
-def visit_entry(
-    stack: Stack, step: Step, slot: int, shift: int, passes: Passes, branches: Branches | None
-) -> nn.Module:
+def visit_entry(stack: Stack, step: Step, slot: int, shift: int, passes: Passes, pairs: Sequence[Pair]) -> nn.Module:
     """The entry at `slot`, which runs a block for one visit, `shift` cache slots away from its own."""
     then: dict[str, Then] = {"": partial(passes.handed_on, slot, step)}
     if step.sublayer is not None:
-        assert branches is not None, "whoever runs halves in place has found the branches"
-        then[branches.paths[step.layer][other_sublayer(step.sublayer)]] = _silence
+        then[pairs[step.layer][other_sublayer(step.sublayer)]] = _silence
     host = None if step.source is None else stack.block(step.layer)
     return clone(stack.block(step.layer, step.source), shift, host, then)
 

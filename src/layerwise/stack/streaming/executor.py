@@ -28,6 +28,7 @@ class StreamedExecutor:
     """
 
     stack: Stack
+    resident: ResidentLayers
     work: Sequence[tuple[Capture, Graph]]
     schedule: ReadingSchedule | None = None
     most_live: int = 0
@@ -40,16 +41,14 @@ class StreamedExecutor:
 
     def states(self) -> Iterator[tuple[int, int, Tensor] | Reading]:
         """Yields `(batch, node, state)` for every node at which a plan ends, and each reading when it is worked off."""
-        resident = self.stack.resident
-        assert resident is not None, "only a model whose layers are on the disk is streamed"
         graphs = distinct_graphs([graph for _, graph in self.work])
-        schedule = self.schedule or reading_schedule(graphs, resident.most)
+        schedule = self.schedule or reading_schedule(graphs, self.resident.most)
         position = {id(graph): number for number, graph in enumerate(graphs)}
         if any(
             isinstance(node, Apply) and node.variant.sublayer is not None for graph in graphs for node in graph.nodes
         ):
             self.stack.branches(self.work[0][0])  # found on a pass of its own, which reads every layer
-        for reading in in_turn(resident, schedule):
+        for reading in in_turn(self.resident, schedule):
             for batch, (walk, (_, graph)) in enumerate(zip(self.walks, self.work, strict=True)):
                 for node, state in walk.walk(reading.nodes[position[id(graph)]]):
                     yield batch, node, state

@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig
@@ -79,7 +80,6 @@ class GGUFWeight:
 def _dequantised(path: Path, tensor: GGUFTensor) -> Tensor:
     """A tensor as float32, read from its file in parts."""
     import gguf
-    import numpy as np
 
     kind = gguf.GGMLQuantizationType(tensor.number)
     values = torch.empty(tuple(reversed(tensor.shape)))
