@@ -161,16 +161,6 @@ def window(plan: Plan, data: st.DataObject) -> tuple[int, int]:
     return start, data.draw(st.integers(start + 1, len(plan.stages)))
 
 
-@given(plans(), plans(), plans())
-def test_compose_is_associative_and_costs_add_up(one: Plan, two: Plan, three: Plan) -> None:
-    assert edits.compose(edits.compose(one, two), three) == edits.compose(one, edits.compose(two, three))
-    both = edits.compose(one, two)
-    assert both.order() == one.order() + two.order()
-    assert both.cost().evaluations == one.cost().evaluations + two.cost().evaluations
-    assert both.cost().stages == one.cost().stages + two.cost().stages
-    assert both.cost().weights == len(one.weights() | two.weights())
-
-
 @given(plans(), st.data())
 def test_skip_removes_every_visit_of_the_layers_and_no_other(plan: Plan, data: st.DataObject) -> None:
     assume(len(plan.layers()) > 2)

@@ -42,7 +42,6 @@ WHOLE = Plan.identity(8)
         (edits.skip(Plan.parse("0 3.attn (3.mlp|2) 3"), 3), "0 (2)"),
         (edits.swap(Plan.parse("3.attn*2 2 3.mlp"), 2, 3), "2.attn*2 3 2.mlp"),
         (edits.replace(Plan.parse("3.attn 2 3"), 3, 5), "5.attn 2 5"),
-        (edits.compose(WHOLE, Plan.parse("(0|1)")), "0-7 (0|1)"),
     ],
 )
 def test_edits(edited: Plan, text: str) -> None:
@@ -78,7 +77,6 @@ def test_edits(edited: Plan, text: str) -> None:
         (lambda: edits.repeat(WHOLE, 0, 8, 2_000), "more than 10,000"),
         (lambda: edits.parallel(WHOLE, 0, 2, "sum"), "is a Reduction"),  # type: ignore[arg-type]
         (lambda: edits.parallel(WHOLE, 0, 1, "sum"), "is a Reduction"),  # type: ignore[arg-type]
-        (lambda: edits.compose(), "one plan or more"),
     ],
 )
 def test_a_wrong_edit_is_told_why(edit: Callable[[], Plan], reason: str) -> None:

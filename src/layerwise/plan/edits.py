@@ -21,17 +21,6 @@ from layerwise.plan.sublayer import Sublayer, named, other_sublayer
 _MEAN = Reduction("mean")
 
 
-def compose(*plans: Plan) -> Plan:
-    """One plan after the other.
-
-    >>> compose(Plan.parse("0-3"), Plan.parse("(4|5) 6"))
-    Plan('0-3 (4|5) 6')
-    """
-    if not plans:
-        raise PlanError("compose joins one plan or more, as in compose(first, second); found none")
-    return Plan(tuple(stage for plan in plans for stage in plan.stages))
-
-
 def skip(plan: Plan | str, *layers: int) -> Plan:
     """Leave out every visit of these layers, their halves included (one half alone: `without_branch`).
 
