@@ -7,11 +7,11 @@ import json
 from pathlib import Path
 
 import pytest
-from huggingface_hub import ModelCard
+from huggingface_hub import EvalResult, ModelCard
 
 from conftest import tiny_llama
 from layerwise.checkpoint import save
-from layerwise.checkpoint.card import CardTable, base_model_info, card_text, is_hub_id, write_card
+from layerwise.checkpoint.card import CardTable, base_model_info, is_hub_id, write_card
 from layerwise.errors import CheckpointError
 from layerwise.stack import Stack, load
 
@@ -37,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def text_of(folder: Path, *tables: CardTable) -> str:
-    return card_text(folder, name="it", command="layerwise save x", versions=VERSIONS, tables=tables)
+    return write_card(folder, name="it", command="layerwise save x", versions=VERSIONS, tables=tables)
 
 
 def test_the_hub_reads_its_metadata(home: Path) -> None:
@@ -52,8 +52,9 @@ def test_the_hub_reads_its_metadata(home: Path) -> None:
     }
     assert ModelCard(text_of(home / "deep")).data.tags == ["layerwise", "frankenmerge"]
     assert card.text.startswith(
-        "\n# it\n\n3 layers of one (made of [org/root](https://huggingface.co/org/root)), written"
+        "\n# it\n\n3 layers of one (made of [org/root](https://huggingface.co/org/root)), written as an ordinary "
     )
+    assert "`from_pretrained` of transformers as any other model" in card.text
 
 
 def test_it_has_the_plan_as_text_in_words_and_as_a_picture(home: Path) -> None:
@@ -71,8 +72,12 @@ def test_it_has_the_hash_of_every_file_of_weights(home: Path) -> None:
 
 def test_without_a_measurement_it_claims_nothing_and_with_one_it_has_its_rows(home: Path) -> None:
     assert "Nothing was measured for this card" in text_of(home / "pruned")
-    table = CardTable("Measured", ("On a text.",), ("what", "value"), (("this | plan", "0.5"),))
+    result = EvalResult(
+        "text-generation", "c", "c, all", "delta_nll", 0.5, metric_args={"confidence_interval_95": [0.25, 0.75]}
+    )
+    table = CardTable("Measured", ("On a text.",), ("what", "value"), (("this | plan", "0.5"),), (result,))
     text = text_of(home / "pruned", table)
+    assert ModelCard(text).data.eval_results == [result]
     assert "Nothing was measured" not in text
     assert "### Measured\n\nOn a text.\n\n| what | value |\n| --- | --- |\n| this \\| plan | 0.5 |\n" in text
 

@@ -49,9 +49,12 @@ class FakeHub:
 
 
 @pytest.fixture(autouse=True)
-def online(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
+def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
+    """A hub that is reached, with one repository that holds a model and an empty one."""
+    made = FakeHub({"org/full": {"config.json"}, "org/empty": set()})
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: made)
+    return made
 
 
 @pytest.fixture
@@ -62,16 +65,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def http_error(status: int) -> HfHubHTTPError:
-    import huggingface_hub.errors as errors
-
     request = httpx.Request("GET", "https://huggingface.co")
-    return errors.HfHubHTTPError("it failed", response=httpx.Response(status, request=request))  # type: ignore[arg-type]
+    return HfHubHTTPError("it failed", response=httpx.Response(status, request=request))  # type: ignore[arg-type]
 
 
-def test_a_folder_becomes_a_repository(folder: Path) -> None:
-    hub = FakeHub()
-    check_push("org/it", api=hub)  # type: ignore[arg-type]
-    assert push(folder, "org/it", private=True, api=hub) == "https://huggingface.co/org/it"  # type: ignore[arg-type]
+def test_a_folder_becomes_a_repository(folder: Path, hub: FakeHub) -> None:
+    check_push("org/it")
+    assert push(folder, "org/it", private=True) == "https://huggingface.co/org/it"
     (create, options), (upload, sent) = hub.calls
     assert (create, options) == ("create_repo", {"repo_id": "org/it", "private": True, "exist_ok": True})
     assert (upload, sent["folder_path"], sent["delete_patterns"]) == ("upload_folder", folder, None)
@@ -84,15 +84,13 @@ def test_the_double_has_the_methods_of_the_client() -> None:
         assert callable(getattr(FakeHub, name))
 
 
-def test_a_repository_with_a_model_is_replaced_only_when_asked(folder: Path) -> None:
-    hub = FakeHub({"org/it": {"config.json"}, "org/empty": set()})
-    with pytest.raises(
-        CheckpointError, match="org/it holds a model already; choose another name, or replace it with --ov"
-    ):
-        check_push("org/it", api=hub)  # type: ignore[arg-type]
-    check_push("org/empty", api=hub)  # type: ignore[arg-type]
-    check_push("org/it", overwrite=True, api=hub)  # type: ignore[arg-type]
-    push(folder, "org/it", overwrite=True, api=hub)  # type: ignore[arg-type]
+def test_a_repository_with_a_model_is_replaced_only_when_asked(folder: Path, hub: FakeHub) -> None:
+    refusal = "org/full holds a model already; choose another name, or replace it with --ov"
+    with pytest.raises(CheckpointError, match=refusal):
+        check_push("org/full")
+    check_push("org/empty")
+    check_push("org/full", overwrite=True)
+    push(folder, "org/full", overwrite=True)
     assert hub.calls[-1][1]["delete_patterns"] == ["*.safetensors", "*.safetensors.index.json"]
 
 
@@ -104,18 +102,17 @@ def test_a_name_that_is_none_is_refused(name: str) -> None:
         check_repository(name)
 
 
-@pytest.mark.parametrize("variable", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
-def test_nothing_is_pushed_offline(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(variable, "1")
+def test_nothing_is_pushed_offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(CheckpointError, match="while HF_HUB_OFFLINE is set"):
-        check_push("org/it", api=FakeHub())  # type: ignore[arg-type]
+        check_push("org/it")
 
 
 def test_without_a_token_nothing_is_asked_of_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    with pytest.raises(
-        CheckpointError, match="no token for the Hugging Face hub: run `hf auth login`, or set HF_TOKEN"
-    ):
+    monkeypatch.setattr("huggingface_hub.HfApi", HfApi)
+    monkeypatch.setattr("huggingface_hub.utils._headers.get_token", lambda: None)
+    refusal = "no token for the Hugging Face hub: run `hf auth login`, or set HF_TOKEN"
+    with pytest.raises(CheckpointError, match=refusal):
         check_push("org/it")
 
 
@@ -129,14 +126,15 @@ def test_without_a_token_nothing_is_asked_of_the_network(monkeypatch: pytest.Mon
         (ConnectionError("no route"), r"could not be reached for org/it \(ConnectionError\)"),
     ],
 )
-def test_refusals_say_what_to_do(fault: Exception, reason: str, folder: Path) -> None:
-    hub = FakeHub(fault=fault)
+def test_refusals_say_what_to_do(fault: Exception, reason: str, folder: Path, hub: FakeHub) -> None:
+    hub.fault = fault
     with pytest.raises(CheckpointError, match=reason):
-        check_push("org/it", api=hub)  # type: ignore[arg-type]
+        check_push("org/it")
     with pytest.raises(CheckpointError, match=reason):
-        push(folder, "org/it", api=hub)  # type: ignore[arg-type]
+        push(folder, "org/it")
 
 
-def test_a_defect_keeps_its_traceback(folder: Path) -> None:
+def test_a_defect_keeps_its_traceback(folder: Path, hub: FakeHub) -> None:
+    hub.fault = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
-        push(folder, "org/it", api=FakeHub(fault=ZeroDivisionError()))  # type: ignore[arg-type]
+        push(folder, "org/it")

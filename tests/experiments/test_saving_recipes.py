@@ -102,7 +102,7 @@ def test_a_card_is_written_and_pushed(home: Path, file: Path, tmp_path: Path, mo
 def test_a_push_that_would_be_refused_is_refused_before_anything_is_written(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     output = ("--output", tmp_path / "m", "--plan", "0-1", "--quiet")
     assert "ORG/NAME" in refused("save", home / "one", *output, "--push", "it")
     assert "--private does nothing here" in refused("save", home / "one", *output, "--private")

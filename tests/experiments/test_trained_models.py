@@ -32,9 +32,8 @@ TWO = Outline(Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ()
 def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
     """A hub that is reached, with a token."""
     made = FakeHub()
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("layerwise.checkpoint.push._api", lambda: made)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: made)
     return made
 
 
@@ -91,9 +90,8 @@ def test_what_the_hub_would_refuse_is_refused_before_the_training(hub: FakeHub, 
 
 
 def test_without_a_token_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.utils._headers.get_token", lambda: None)
     monkeypatch.setattr("layerwise.experiments.engines.trainings.train", lambda *_, **__: pytest.fail("trained"))
     command = ("train", "robust", "layershuffle", "--model", str(save_vit(tmp_path / "vit")), "--images", "digits")
     text = refused(*command, "--limit", "20", "--run", str(tmp_path / "run"), "--push", "org/shuffled")

@@ -1,18 +1,17 @@
-"""The card of a written checkpoint: the `README.md` that the hub shows, made of what is in the folder.
+"""The model card of a written checkpoint: the `README.md` that the hub shows, made of what is in the folder.
 
-The plan as text, in words and as a picture; the models that it is made of and their licences; how it was made, by which
-versions, and what was proved; the hash of every file of weights. What was measured stands in tables that are handed in,
-each line of which is a row of a run: without a row the card claims nothing.
+`saved_card.md` is its template. What was measured is in tables that are handed in, each line of which is a row of a
+run: without a row the card claims nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from layerwise.bounded import Unreadable, decoded, read_bytes, read_json
 from layerwise.checkpoint.folder import FILE, Origin
@@ -23,7 +22,11 @@ from layerwise.plan import Plan
 from layerwise.plan.explain import explain
 from layerwise.plan.wiring import LEGEND, picture
 
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
 CARD = "README.md"
+TEMPLATE = Path(__file__).with_name("saved_card.md")
 SIZE = 2**20
 """Bytes of the longest card that is read."""
 
@@ -39,12 +42,16 @@ HOST = "shell"
 
 @dataclass(frozen=True, slots=True)
 class CardTable:
-    """A table of what was measured: sentences before it, the heads of its columns, and its cells."""
+    """A table of what was measured: sentences before it, the heads of its columns, and its cells.
+
+    `results` are the rows about the model itself, for the metadata of the card.
+    """
 
     title: str
     sentences: tuple[str, ...]
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    results: tuple[EvalResult, ...] = ()
 
 
 def card_path(model: Path) -> Path:
@@ -66,37 +73,41 @@ def write_card(
     `name` heads it, `command` is what wrote the folder, or the file, and `origin` what of, where no record in the
     folder says it. Raises `CheckpointError` for a folder that layerwise did not write.
     """
-    text = card_text(model, name=name, command=command, versions=versions, tables=tables, origin=origin)
-    card_path(model).write_text(text, encoding="utf-8")
-    return text
-
-
-def card_text(
-    model: Path,
-    *,
-    name: str,
-    command: str,
-    versions: Mapping[str, str],
-    tables: Sequence[CardTable] = (),
-    origin: Origin | None = None,
-) -> str:
-    """The text of a card; see `write_card`."""
-    from huggingface_hub import ModelCardData
+    from huggingface_hub import ModelCard, ModelCardData
 
     record = _record(model) if origin is None else asdict(origin)
     plan = Plan.parse(str(record["plan"]))
     bases = _bases(record["models"], plan)
-    metadata = ModelCardData(**_metadata(plan, bases, "gguf" if is_gguf(model) else "transformers")).to_yaml()
-    body = [
-        f"# {name}",
-        _opening(plan, bases, "a GGUF file" if is_gguf(model) else "an ordinary checkpoint"),
-        *_plan_section(plan),
-        *_base_section(bases, record["weights"], record.get("head")),
-        *_evidence_section(tables),
-        *_making_section(record, command, versions),
-        *file_section(model),
-    ]
-    return f"---\n{metadata}\n---\n\n" + "\n\n".join(body) + "\n"
+    results = [result for table in tables for result in table.results]
+    metadata = _metadata(plan, bases, "gguf" if is_gguf(model) else "transformers")
+    if results:
+        metadata |= {"model_name": name, "eval_results": results}
+    card = ModelCard.from_template(
+        ModelCardData(**metadata),
+        template_path=str(TEMPLATE),
+        name=name,
+        is_gguf=is_gguf(model),
+        plan=plan,
+        words=explain(plan).splitlines(),
+        cost=plan.cost(),
+        picture=f"{picture(plan, CELLS)}\n\n{LEGEND}",
+        bases=bases,
+        head=next((each for each in bases if each.name == record.get("head")), bases[0]),
+        base_table=_base_table(bases, record["weights"]),
+        tables=tables,
+        markdown_table=markdown_table,
+        command=command,
+        versions=listed_versions(versions),
+        record=record,
+        files=file_table(model),
+    )
+    card_path(model).write_text(f"{card}\n", encoding="utf-8")
+    return f"{card}\n"
+
+
+def listed_versions(versions: Mapping[str, str]) -> str:
+    """The versions in one line."""
+    return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
 def _record(folder: Path) -> Mapping[str, Any]:
@@ -155,88 +166,24 @@ def _skips(plan: Plan) -> bool:
     return len(layers) <= max(layers)
 
 
-def _opening(plan: Plan, bases: Sequence[BaseModelInfo], form: str) -> str:
-    count = len(plan.steps())
-    whose = f"of {_link(bases[0])}" if len(bases) == 1 else f"of {len(bases)} models"
-    return (
-        f"{count} layer{'s' * (count != 1)} {whose}, written as {form} by layerwise. No weight was "
-        "trained or averaged in writing it: every layer is one of those that the plan names."
-    )
-
-
-def _plan_section(plan: Plan) -> Iterator[str]:
-    cost = plan.cost()
-    yield "## Plan"
-    yield f"    {plan}"
-    yield "Layers count from 0, and ranges include both ends. In words:"
-    yield "\n".join(f"- {line}" for line in explain(plan).splitlines())
-    yield (
-        f"It evaluates {cost.evaluations} layers for each token in {cost.stages} sequential stages, {cost.weights} of "
-        f"them distinct, and has {cost.slots} slots of the key-value cache. What each step reads:"
-    )
-    yield f"```text\n{picture(plan, CELLS)}\n\n{LEGEND}\n```"
-
-
-def _base_section(bases: Sequence[BaseModelInfo], weights: Mapping[str, str], head: str | None) -> Iterator[str]:
-    yield f"## Base model{'s' * (len(bases) > 1)}"
+def _base_table(bases: Sequence[BaseModelInfo], weights: Mapping[str, str]) -> str:
     heads = ("in the plan", "model", "licence", "SHA-256 of its weights and configuration")
     rows = [
         (
             base.name or "(all layers)" if len(bases) == 1 else base.name or "(all but the layers)",
-            _link(base),
+            base.link,
             base.license or "not known",
             _code(weights.get(base.name or HOST, "")),
         )
         for base in bases
     ]
-    yield markdown_table(heads, rows)
-    if len(bases) > 1:
-        yield (
-            f"What lies before the layers (the embedding) is that of {_link(bases[0])}, and what lies behind them (the "
-            f"last norm, the head) that of {_link(next((each for each in bases if each.name == head), bases[0]))}."
-        )
-    unknown = [base for base in bases if base.license is None]
-    if unknown:
-        yield (
-            f"**The licence of {' and '.join(map(_link, unknown))} is not known**: no card beside the weights states "
-            "one. Find it out before you share this model."
-        )
-    elif len({base.license for base in bases}) > 1:
-        yield "The licences differ: what is made of all of them has to keep each."
+    return markdown_table(heads, rows)
 
 
-def _evidence_section(tables: Sequence[CardTable]) -> Iterator[str]:
-    yield "## Evidence"
-    if not tables:
-        yield "Nothing was measured for this card, and it claims nothing of what the model can do."
-    for table in tables:
-        yield f"### {table.title}"
-        if table.sentences:
-            yield "\n".join(table.sentences)
-        yield markdown_table(table.columns, table.rows)
-
-
-def _making_section(origin: Mapping[str, Any], command: str, versions: Mapping[str, str]) -> Iterator[str]:
-    yield "## How it was made"
-    yield f"```sh\n{command}\n```"
-    yield "Versions: " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) + "."
-    gap = origin["gap"]
-    if gap is not None:
-        close = "equal to" if gap == 0 else f"within {gap:.2g} of the size of"
-        yield f"The files were loaded again with plain transformers, and their logits are {close} those of the plan."
-    elif origin.get("proof") == "keys":
-        yield "The names and the shapes of all tensors are those that transformers expects; no logits were compared."
-    else:
-        yield "The weights were copied from file to file; no logits were compared."
-    if origin.get("note"):
-        yield f"Note: {origin['note']}."
-
-
-def file_section(model: Path) -> Iterator[str]:
+def file_table(model: Path) -> str:
     """The files of weights of a checkpoint, each with its size and its hash."""
     files = [model] if is_gguf(model) else sorted(model.glob("*.safetensors"))
-    yield "## Files"
-    yield markdown_table(
+    return markdown_table(
         ("file", "bytes", "SHA-256"), [(each.name, f"{each.stat().st_size:,}", _code(_hash(each))) for each in files]
     )
 
@@ -244,14 +191,6 @@ def file_section(model: Path) -> Iterator[str]:
 def _hash(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _link(base: BaseModelInfo) -> str:
-    if base.hub_ids == (base.location,):
-        return f"[{base.location}](https://huggingface.co/{base.location})"
-    local = escaped(Path(base.location).name or base.location)
-    made_of = ", ".join(f"[{each}](https://huggingface.co/{each})" for each in base.hub_ids)
-    return f"{local} (made of {made_of})" if made_of else local
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -267,9 +206,6 @@ def _code(text: str) -> str:
 def escaped(text: str) -> str:
     """A name from anywhere, which is no markup: letters, digits and a few signs are left as they are."""
     return "".join(sign if sign.isalnum() or sign in " ._-/" else f"&#{ord(sign)};" for sign in text)
-
-
-# -- what is known of the models --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +226,15 @@ class BaseModelInfo:
         """The licence that its card states."""
         stated = self.metadata.get("license_name") or self.metadata.get("license")
         return str(stated) if stated else None
+
+    @property
+    def link(self) -> str:
+        """Its name in Markdown, with the address of its repository, or of those that it was made of."""
+        if self.hub_ids == (self.location,):
+            return f"[{self.location}]({_HUB}{self.location})"
+        local = escaped(Path(self.location).name or self.location)
+        made_of = ", ".join(f"[{each}]({_HUB}{each})" for each in self.hub_ids)
+        return f"{local} (made of {made_of})" if made_of else local
 
 
 def base_model_info(name: str | None, location: str) -> BaseModelInfo:
@@ -315,15 +260,16 @@ def is_hub_id(location: str) -> bool:
 
 def _stated(location: str) -> Mapping[str, Any]:
     from huggingface_hub import ModelCard
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     if is_gguf(location):
         return _stated_by_gguf(GGUFFile.open(location_of(location)))
-    path = _fetched(location) if is_hub_id(location) else Path(location_of(location)) / CARD
-    if path is None:
-        return {}
     try:
-        return ModelCard(decoded(read_bytes(path, SIZE)), ignore_metadata_errors=True).data.to_dict()  # type: ignore[no-untyped-call]
-    except (Unreadable, ValueError, TypeError):
+        if is_hub_id(location):
+            return ModelCard.load(location, ignore_metadata_errors=True).data.to_dict()
+        text = decoded(read_bytes(Path(location_of(location)) / CARD, SIZE))
+        return ModelCard(text, ignore_metadata_errors=True).data.to_dict()  # type: ignore[no-untyped-call]
+    except (Unreadable, ValueError, TypeError, OSError, HfHubHTTPError, HFValidationError, LocalEntryNotFoundError):
         return {}
 
 
@@ -334,14 +280,3 @@ def _stated_by_gguf(file: GGUFFile) -> Mapping[str, Any]:
     hub_ids = [url.removeprefix(_HUB) for url in urls if url.startswith(_HUB)]
     license = {"license": values.get("license"), "license_name": values.get("license.name")}
     return {**license, "license_link": values.get("license.link"), "base_model": hub_ids}
-
-
-def _fetched(hub_id: str) -> Path | None:
-    """The card of a model on the hub: from the cache, or else fetched; `None` where neither can be."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled
-
-    try:
-        return Path(hf_hub_download(hub_id, CARD))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OfflineModeIsEnabled, OSError):
-        return None

@@ -65,6 +65,9 @@ def test_a_sweep_gives_the_row_of_the_plan_and_those_of_plans_that_cost_as_much(
         ("`0-2`", "all", nats, "0.7500", "0.6500 to 0.8500", "0.02", "0.0500", "9"),
     )
     assert table.sentences[0].startswith("Model: name; its weights and configuration have SHA-256 ffffffffffffffff. ")
+    (result,) = table.results
+    assert (result.metric_type, result.metric_value, result.dataset_name) == ("delta_nll", 0.5, "a text, all")
+    assert result.metric_args == {"confidence_interval_95": [0.4, 0.6], "adjusted_p": 0.02, "documents": 9}
     assert table.sentences[-2:] == ("Command: `layerwise sweep 'two words'`.", CHOSEN_THERE)
 
 

@@ -19,9 +19,19 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from layerwise.checkpoint import push as hub
-from layerwise.checkpoint.card import CARD, CardTable, card_path, escaped, file_section, markdown_table, write_card
+from layerwise.checkpoint.card import (
+    CARD,
+    CardTable,
+    card_path,
+    escaped,
+    file_table,
+    listed_versions,
+    markdown_table,
+    write_card,
+)
 from layerwise.checkpoint.folder import FILE as ORIGIN
 from layerwise.checkpoint.folder import Origin
 from layerwise.checkpoint.push import check_push, push
@@ -37,6 +47,9 @@ from layerwise.results.identity import model_name
 from layerwise.results.manifest import installed_versions
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, EFFECT, GAP, SEARCH
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 _PUSHED = "pushed.txt"
 """The file beside the folder of a model with the repository that it is in."""
@@ -105,6 +118,8 @@ def _pushed(folder: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.is_file() else None
 
 
+TEMPLATE = Path(__file__).with_name("trained_card.md")
+
 _LOSSES = 10
 """Validations that a card shows, the last ones."""
 
@@ -115,24 +130,32 @@ def write_trained_card(folder: Path, *, name: str, base: str | None, command: st
     `name` heads it; `base` is the model that it was trained from, as the command names it, and `None` for random
     weights. Raises `CheckpointError` for a folder without a training record.
     """
-    from huggingface_hub import ModelCardData
+    from huggingface_hub import ModelCard, ModelCardData
 
     record = TrainingRecord.read(folder)
     if record is None:
         raise CheckpointError(f"{folder} holds no {FILE}, so nothing says how it was trained; push a finished training")
     on_hub = [base] if base is not None and base.count("/") == 1 and not Path(base).exists() else None
-    metadata = ModelCardData(library_name="transformers", tags=["layerwise"], base_model=on_hub).to_yaml()
-    body = [f"# {name}", *_training(record, base), *_losses(record), *_making(record, command, versions)]
-    text = f"---\n{metadata}\n---\n\n" + "\n\n".join([*body, *file_section(folder)]) + "\n"
-    (folder / CARD).write_text(text, encoding="utf-8")
-    return text
+    card = ModelCard.from_template(
+        ModelCardData(library_name="transformers", tags=["layerwise"], base_model=on_hub),
+        template_path=str(TEMPLATE),
+        name=name,
+        origin="random weights" if base is None else escaped(base),
+        method=escaped(record.arm),
+        seed=record.seed,
+        training=markdown_table(("what", "value"), _training(record)),
+        losses=_losses(record),
+        command=command,
+        versions=listed_versions(versions),
+        recipe=json.dumps(record.recipe, indent=1),
+        files=file_table(folder),
+    )
+    (folder / CARD).write_text(f"{card}\n", encoding="utf-8")
+    return f"{card}\n"
 
 
-def _training(record: TrainingRecord, base: str | None) -> Iterator[str]:
-    origin = "random weights" if base is None else escaped(base)
-    yield f"Trained by layerwise from {origin}, by the method {escaped(record.arm)} with the seed {record.seed}."
-    yield "## Training"
-    rows = [
+def _training(record: TrainingRecord) -> list[tuple[str, str]]:
+    return [
         ("text or images", escaped(record.data_name)),
         ("hash of them", f"`{record.data}`"),
         ("hash of what it began from", f"`{record.base}`"),
@@ -142,22 +165,12 @@ def _training(record: TrainingRecord, base: str | None) -> Iterator[str]:
         ("step that was kept", f"{record.best_step:,}"),
         *((name.replace("_", " "), f"{value:,.6g}") for name, value in record.figures.items()),
     ]
-    yield markdown_table(("what", "value"), rows)
 
 
-def _losses(record: TrainingRecord) -> Iterator[str]:
+def _losses(record: TrainingRecord) -> str:
+    """The last validations as a table; empty where there were none."""
     rows = [(f"{entry.step:,}", f"{entry.loss:.4f}") for entry in record.history if entry.kind == "validation"]
-    if rows:
-        yield "## Validation"
-        yield "The loss in nats on the validation split, which also chose the step. It is no test of the model."
-        yield markdown_table(("step", "loss"), rows[-_LOSSES:])
-
-
-def _making(record: TrainingRecord, command: str, versions: Mapping[str, str]) -> Iterator[str]:
-    yield "## How it was made"
-    yield f"```sh\n{command}\n```"
-    yield "Versions: " + ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) + "."
-    yield f"```json\n{json.dumps(record.recipe, indent=1)}\n```"
+    return markdown_table(("step", "loss"), rows[-_LOSSES:]) if rows else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,6 +274,24 @@ def evidence(folder: Path, plan: Plan, models: Iterable[str]) -> CardTable:
         (*_sentences(manifest), *chosen_there),
         COLUMNS,
         tuple(_line(score, plan) for score in (*own, *_controls(rows, plan))),
+        tuple(_result(score, manifest) for score in own),
+    )
+
+
+def _result(score: Score, manifest: Manifest) -> EvalResult:
+    """A row of the plan as the hub reads it."""
+    from huggingface_hub import EvalResult
+
+    bounds = None if score.low is None or score.high is None else [score.low, score.high]
+    p = score.p_adjusted if score.p_adjusted is not None else score.p
+    return EvalResult(
+        task_type="text-generation",
+        dataset_type=manifest.corpus,
+        dataset_name=f"{manifest.corpus}, {score.task}",
+        metric_type=score.metric,
+        metric_name=QUANTITIES[score.metric],
+        metric_value=score.value,
+        metric_args={"confidence_interval_95": bounds, "adjusted_p": p, "documents": score.documents},
     )
 
 
