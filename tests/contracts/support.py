@@ -78,9 +78,6 @@ run N times: with `num_hidden_layers=1` in its configuration the plan `0*12` is 
 Loaded as they are, both are refused with that plan.
 """
 
-_KEEPS_BOTH = frozenset(("recurrent", "convolution"))
-
-
 Finding = tuple[Specimen, dict[Way, Answer], Halves]
 
 
