@@ -39,7 +39,7 @@ test-nightly: $(TESTED) docs  ## hours: all tests, with every model type, many d
 	LAYERWISE_TEST_TIER=nightly $(TESTS)
 	$(BIN)/python tests/portable.py
 	$(PIP) -r tools/mutation/requirements.txt
-	$(BIN)/python -m tools.mutation --before tools/mutation/after.json
+	$(BIN)/python -m tools.mutation
 
 test-portable: $(TESTED)  ## the tests that compute, on the kernels of other processors and several threads
 	$(BIN)/python tests/portable.py

@@ -15,58 +15,36 @@ from pathlib import Path
 from tools.mutation import results
 from tools.mutation.killing import SO_FAR, Outcome, judge, judge_together, run_tests
 from tools.mutation.line_coverage import LineCoverage, measure
-from tools.mutation.locate import Location, Missing, locate, read_moves
+from tools.mutation.locate import Location, Missing, locate
 from tools.mutation.mutants import Mutant, read
 from tools.mutation.pytest_process import preload
 from tools.mutation.tree_copy import TreeCopy
 
+MARKER = "not slow and not nightly"
+"""The tests that `make test` runs."""
+
 
 def main() -> None:
     """Read the command line and run what is left to be run."""
-    asked = _arguments()
+    parser = argparse.ArgumentParser(description="How many of the frozen mutants the fast tests kill.")
+    parser.add_argument("--results", type=Path, default=Path("build/mutation"), help="where the copy and results are")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long; run again to go on")
+    asked = parser.parse_args()
     warnings.simplefilter("ignore", SyntaxWarning)  # a mutant may be odd Python
     mutants = read()
     folder = asked.results.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     copy = TreeCopy(folder)
-    copy.make(asked.tree.resolve())
-    locations = locate(mutants, copy.original, read_moves())
+    copy.make(Path(__file__).parents[2])
+    locations = locate(mutants, copy.original)
     missing = {number: location.why for number, location in locations.items() if not isinstance(location, Location)}
     kept = results.Results(folder / "results.sqlite", copy.digest())
-    if asked.locate:
-        _print_locations(mutants, locations)
-    else:
-        preload()
-        _run(mutants, locations, kept, copy, measure(copy.mutated, folder, asked.marker), asked.minutes)
-    if asked.write is not None:
-        results.write(asked.write, mutants, kept.rows())
+    preload()
+    _run(mutants, locations, kept, copy, measure(copy.mutated, folder, MARKER), asked.minutes)
     print(results.score(mutants, kept.rows(), missing))
-    if asked.before is not None:
-        print(results.compared(mutants, kept.rows(), asked.before))
-
-
-def _print_locations(mutants: Collection[Mutant], locations: Mapping[int, Location | Missing]) -> None:
-    """Where each mutant was and is, and how it was located, to be looked over."""
-    for mutant in mutants:
-        location = locations[mutant.id]
-        now = (
-            f"{location.file}:{location.definition} ({location.how})"
-            if isinstance(location, Location)
-            else f"nowhere: {location.why}"
-        )
-        print(f"{mutant.id:4} {mutant.file}:{mutant.definition} -> {now}")
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="How many of the frozen mutants the fast tests kill.")
-    parser.add_argument("--tree", type=Path, default=Path(__file__).parents[2], help="the project to judge")
-    parser.add_argument("--results", type=Path, default=Path("build/mutation"), help="where the copy and results are")
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so long; run again to go on")
-    parser.add_argument("--locate", action="store_true", help="only locate the mutants and print what is kept")
-    parser.add_argument("--marker", default="not slow", help="the tests that `make test` runs")
-    parser.add_argument("--before", type=Path, help="the outcomes of another tree, as --write wrote them: compare")
-    parser.add_argument("--write", type=Path, help="also write the outcomes to this JSON file")
-    return parser.parse_args()
+    lost = results.find_lost(mutants, kept.rows())
+    if lost:
+        raise SystemExit("\n".join(lost))
 
 
 def _run(

@@ -3,13 +3,11 @@
 The definition that a mutant lies in is compared with every definition of the tree, by the forms of the statements
 (which renames do not touch), by the words of their texts and by the names of file and definition; of two that are
 alike the one in the file that most of the old file's mutants went to is taken. In the best of them the statement is
-the one of the same form that stands in the same position. What is not located this way can be written into
-`moves.json`: by the number of the mutant {"file", "definition", "text"}, or {"gone": why}.
+the one of the same form that stands in the same position.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -20,11 +18,9 @@ from pathlib import Path
 from tools.mutation.mutants import Change, Mutant, changes_in
 from tools.mutation.statements import Definition, Statement, at, definitions, definitions_in
 
-MOVES = Path(__file__).parent / "moves.json"
 LIKE = 0.6  # of 1, which only a definition gets that nobody has touched
 CLOSEST = 40  # definitions that are compared in full, of those that share most words and forms
 TOGETHER = 0.1  # added where all other mutants of the old file are in the same new one
-NEAR = 0.05  # a second best that is as close as this makes a location doubtful
 ALONE = 0.85  # what a statement's words have to share, where its definition was taken apart
 
 
@@ -36,7 +32,6 @@ class Location:
     definition: str
     lines: range
     change: Change
-    how: str
 
 
 @dataclass(frozen=True)
@@ -44,24 +39,16 @@ class Missing:
     """A mutant that is not in a tree, and why."""
 
     why: str
-    gone: bool = False
 
 
-def locate(
-    mutants: Sequence[Mutant], tree: Path, moves: Mapping[str, Mapping[str, str]]
-) -> dict[int, Location | Missing]:
+def locate(mutants: Sequence[Mutant], tree: Path) -> dict[int, Location | Missing]:
     """The location in `tree` of each mutant, by its number."""
     index = Index(definitions_in(tree))
     ranked = {mutant.id: _ranked(mutant, index) for mutant in mutants}
     went = _went(mutants, ranked)
     for mutant in mutants:
         ranked[mutant.id].sort(key=lambda pair: -pair[0] - TOGETHER * went[mutant.file, pair[1].file])
-    return {mutant.id: _locate(mutant, tree, index, ranked[mutant.id], moves.get(str(mutant.id))) for mutant in mutants}
-
-
-def read_moves(path: Path = MOVES) -> dict[str, dict[str, str]]:
-    """What was written down by hand."""
-    return json.loads(path.read_text("utf-8")) if path.exists() else {}
+    return {mutant.id: _locate(mutant, tree, index, ranked[mutant.id]) for mutant in mutants}
 
 
 class Index:
@@ -98,15 +85,11 @@ def _went(
     return shares
 
 
-def _locate(
-    mutant: Mutant, tree: Path, index: Index, ranked: list[tuple[float, Definition]], move: Mapping[str, str] | None
-) -> Location | Missing:
-    if move is not None and "gone" in move:
-        return Missing(move["gone"], gone=True)
-    matched = _by_hand(mutant, index, move) if move is not None else _by_likeness(mutant, index, ranked)
+def _locate(mutant: Mutant, tree: Path, index: Index, ranked: list[tuple[float, Definition]]) -> Location | Missing:
+    matched = _match(mutant, index, ranked)
     if isinstance(matched, Missing):
         return matched
-    definition, number, how = matched
+    definition, number = matched
     statement = definition.statements[number]
     source = (tree / definition.file).read_text("utf-8")
     there = definitions(definition.file, source)
@@ -120,28 +103,15 @@ def _locate(
     changed, changed_number = at(definitions(definition.file, mutated), alike[mutant.nth].start)
     if changed.statements[changed_number].form != mutant.mutated_form:
         return Missing(f"{definition.file}:{statement.start[0]} is another program with the change")
-    return Location(definition.file, definition.name, statement.lines, alike[mutant.nth], how)
+    return Location(definition.file, definition.name, statement.lines, alike[mutant.nth])
 
 
-def _by_hand(mutant: Mutant, index: Index, move: Mapping[str, str]) -> tuple[Definition, int, str] | Missing:
-    for definition in index.definitions:
-        if (definition.file, definition.name) == (move["file"], move["definition"]):
-            for number, statement in enumerate(definition.statements):
-                if statement.text == move["text"]:
-                    return definition, number, "by hand"
-    return Missing(f"moves.json names no statement: {dict(move)}")
-
-
-def _by_likeness(
-    mutant: Mutant, index: Index, ranked: list[tuple[float, Definition]]
-) -> tuple[Definition, int, str] | Missing:
+def _match(mutant: Mutant, index: Index, ranked: list[tuple[float, Definition]]) -> tuple[Definition, int] | Missing:
     likeness, definition = ranked[0]
     if likeness >= LIKE:
         number = _statement(mutant, definition)
         if number is not None:
-            others = max((other for other, _ in ranked[1:]), default=0.0)
-            doubt = "; DOUBTFUL" if others > likeness - NEAR else ""
-            return definition, number, f"likeness {likeness:.2f}, next {others:.2f}{doubt}"
+            return definition, number
     alone = [
         (_share(_words(mutant.text), _words(statement.text)), number, definition)
         for definition in index.definitions
@@ -150,7 +120,7 @@ def _by_likeness(
     ]
     alone = sorted((each for each in alone if each[0] >= ALONE), key=lambda each: -each[0])
     if alone and (len(alone) == 1 or alone[0][0] > alone[1][0]):
-        return alone[0][2], alone[0][1], f"the statement alone, likeness {alone[0][0]:.2f}"
+        return alone[0][2], alone[0][1]
     return Missing(f"closest: {definition.file} {definition.name}, likeness {likeness:.2f}")
 
 

@@ -36,7 +36,7 @@ PRELOADED = (
     "tokenizers",
     "PIL.Image",
     "yaml",
-    "typer",
+    "cyclopts",
     "rich.progress",
 )
 # No plugin that writes into the tree, and no examples that Hypothesis remembers from another run.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -50,15 +49,6 @@ class Results:
             return {row[0]: dict(zip(names, row, strict=True)) for row in cursor}
 
 
-def write(path: Path, mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]]) -> None:
-    """The outcomes as JSON, one line a mutant, to be committed; what a test said may name folders of the machine."""
-    kept = [
-        {key: value for key, value in rows[each.id].items() if key != "message"} for each in mutants if each.id in rows
-    ]
-    lines = [json.dumps(row, ensure_ascii=False) for row in kept]
-    path.write_text("[\n" + ",\n".join(lines) + "\n]\n", "utf-8")
-
-
 def score(mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]], missing: Mapping[int, str]) -> str:
     """The figures by room and together, then every mutant that is alive or not there."""
     rooms = sorted({_room(mutant) for mutant in mutants})
@@ -82,19 +72,10 @@ def score(mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]], m
     return "\n".join(lines)
 
 
-def compared(mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]], before: Path) -> str:
-    """How many of the mutants that were judged in both trees each kills, and which only one of them kills."""
-    other = {row["mutant"]: row for row in json.loads(before.read_text("utf-8"))}
-    judged = [{name for name, row in tree.items() if row["outcome"] in (*KILLED, *ALIVE)} for tree in (rows, other)]
-    both = [mutant for mutant in mutants if all(mutant.id in names for names in judged)]
-    then = {mutant.id for mutant in both if other[mutant.id]["outcome"] in KILLED}
-    now = {mutant.id for mutant in both if rows[mutant.id]["outcome"] in KILLED}
-    lines = [f"of {len(both)} mutants in both trees {len(then)} were killed before and {len(now)} are now"]
-    lines += [
-        f"no longer killed: {name} {rows[name]['place']}, by {other[name]['killer']}" for name in sorted(then - now)
-    ]
-    lines += [f"newly killed: {name} {rows[name]['place']}, by {rows[name]['killer']}" for name in sorted(now - then)]
-    return "\n".join(lines)
+def find_lost(mutants: Sequence[Mutant], rows: Mapping[int, Mapping[str, object]]) -> list[str]:
+    """Return a line for every mutant that the tests killed when the list was last judged, and do not kill now."""
+    alive = [each for each in mutants if each.killed and each.id in rows and rows[each.id]["outcome"] in ALIVE]
+    return [f"no longer killed: {each.id} {rows[each.id]['place']}" for each in alive]
 
 
 def _room(mutant: Mutant) -> str:
