@@ -23,7 +23,7 @@ from layerwise.experiments.option import (
     plain,
 )
 from layerwise.experiments.options.plans import whole_numbers
-from layerwise.experiments.robustness.config import RobustTraining, levels
+from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.saving.config import bytes_of
 from layerwise.search.budget import Budget
 from layerwise.swarm.cluster.connection import check_address
@@ -144,8 +144,6 @@ def test_every_bound_of_every_option_is_kept(verb: str) -> None:
     "read",
     [
         lambda three: whole_numbers("--loops", f"1-{three}"),
-        lambda three: levels(three, 8),
-        lambda three: levels(f"0-{three}%", 8),
         lambda three: bytes_of(f"{three}GB"),
         lambda three: Budget.parse(f"layers={three}"),
         lambda three: HubText.parse(f"hf:wikitext:a:train[:{three}]"),
