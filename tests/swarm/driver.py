@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from contracts.specimen import EOS, PAD, VOCABULARY
 from layerwise.plan import Plan
-from layerwise.stack import Stack
+from layerwise.stack import Stack, load
 from layerwise.swarm.decoding.decode import decode
 from layerwise.swarm.decoding.head import BatchedHead
 from layerwise.swarm.gathering import gather
@@ -81,8 +81,6 @@ def from_bytes(stack: Stack, nodes: int, replicas: int = 1, schedule: Schedule |
 
 def inspected(model: nn.Module, ids: Tensor) -> Stack:
     """A Stack over a model, ready to run on a swarm."""
-    from layerwise.stack import load
-
     stack = load(model)
     stack.inspect(input_ids=ids)
     return stack

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 import torch
+from transformers.cache_utils import DynamicCache
 
 from contracts import specimen
 from contracts.zoo import named
 from layerwise.stack import Stack, load
+from layerwise.swarm.decoding.cached_decoding import advance
 from layerwise.swarm.messages import (
     Array,
     Done,
@@ -46,10 +48,6 @@ def stack() -> Stack:
 @pytest.fixture(scope="module")
 def passes(stack: Stack) -> tuple[Pass, ...]:
     """Three passes of a request: six tokens, then one and one."""
-    from transformers.cache_utils import DynamicCache
-
-    from layerwise.swarm.decoding.cached_decoding import advance
-
     cache = DynamicCache(config=stack.text_config)
     ids = prompts(1, 8)[0]
     made = []
@@ -91,8 +89,6 @@ def _state(answer: Response) -> torch.Tensor:
 
 
 def _empty_cache(stack: Stack) -> dict[str, Any]:
-    from transformers.cache_utils import DynamicCache
-
     return {"past_key_values": DynamicCache(config=stack.text_config)}
 
 

@@ -12,11 +12,19 @@ import torch
 
 from conftest import tiny_llama
 from layerwise.errors import BelowQuorum, SwarmError, UnsupportedModel
+from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from layerwise.stack.inputs import example_inputs
 from layerwise.swarm import Answer, Capacity, Fault, Quorum, Schedule, SwarmSettings, gather
 from layerwise.swarm.answer import Decoding
+from layerwise.swarm.decoding.decode import decode
+from layerwise.swarm.decoding.head import BatchedHead
+from layerwise.swarm.messages import Hop, Message, Refused, RemoteLayer, Response
+from layerwise.swarm.nodes.local import LocalTransport
+from layerwise.swarm.nodes.node import local_node
+from layerwise.swarm.request import SwarmRequest
+from layerwise.swarm.router import MOST_FAILURES
 from swarm.driver import events, from_bytes
 from tier import first_fast
 
@@ -160,9 +168,6 @@ def test_a_lost_layer_is_replaced_by_that_of_another_model(demo: Stack) -> None:
 
 def _holding(stack: Stack, swarm: object) -> object:
     """Node 2, which also holds layers 3 to 5 of the other model."""
-    from layerwise.swarm.messages import RemoteLayer
-    from layerwise.swarm.nodes.node import local_node
-
     held = [RemoteLayer(layer) for layer in (6, 7, 8)] + [RemoteLayer(layer, "r0") for layer in (3, 4, 5)]
     return local_node("node-2", stack, held)
 
@@ -230,10 +235,8 @@ def test_what_cannot_be_gathered_is_refused_with_the_reason(demo: Stack) -> None
 def test_layers_that_read_all_earlier_states_are_refused_before_any_node_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from layerwise.models import ElcConfig, ElcForMaskedLM
-
     model = ElcForMaskedLM(ElcConfig(vocab_size=60, hidden_size=16, num_hidden_layers=3, num_attention_heads=2))
-    monkeypatch.delattr("layerwise.swarm.gathering._cluster")
+    monkeypatch.delattr("layerwise.swarm.gathering.RayTransport")
     for address in (None, "local"):
         with pytest.raises(UnsupportedModel, match="layers read what each of the earlier ones left"):
             gather(load(model.eval()), 2, 1, address=address)
@@ -241,9 +244,6 @@ def test_layers_that_read_all_earlier_states_are_refused_before_any_node_is_star
 
 def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checks find it well each time; a request goes on without it all the same."""
-    from layerwise.swarm.messages import Hop, Message, Refused, Response
-    from layerwise.swarm.nodes.local import LocalTransport
-
     calls = LocalTransport.call
 
     async def refusing(self: LocalTransport, node: str, messages: Sequence[Message]) -> Sequence[Response]:
@@ -262,11 +262,6 @@ def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeyp
 
 def test_a_pass_goes_on_without_a_node_that_has_failed_it_and_is_well_otherwise(demo: Stack) -> None:
     """The node is live, for others and by its checks; its layers are missing for this pass, and the walk ends."""
-    from layerwise.swarm.decoding.decode import decode
-    from layerwise.swarm.decoding.head import BatchedHead
-    from layerwise.swarm.request import SwarmRequest
-    from layerwise.swarm.router import MOST_FAILURES
-
     with gather(demo, 4, 1) as swarm:
         request = SwarmRequest.of("request", swarm.plan)
         request.failures["node-1"] = MOST_FAILURES

@@ -24,12 +24,13 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.common import ModelOptions, ResidentOptions
 from layerwise.experiments.options.plans import given_plan
 from layerwise.experiments.reporter import Reporter
+from layerwise.swarm.serve.settings import ServeSettings, read_tokens
+from layerwise.swarm.settings import Quorum, SwarmSettings
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from layerwise.stack import Stack
-    from layerwise.swarm.settings import SwarmSettings
     from layerwise.swarm.swarm import Swarm
 
 
@@ -104,8 +105,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
 
     def check(self) -> None:
         """Raise `PlanError` for a plan and `SwarmError` for a quorum that cannot be read."""
-        from layerwise.swarm.settings import Quorum
-
         if self.plan is not None:
             given_plan(self.plan)
         if self.quorum is not None:
@@ -118,7 +117,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
         from layerwise.swarm.serve.router_messages import CHANNEL
         from layerwise.swarm.serve.router_process import RouterProcess, RunningRouter
         from layerwise.swarm.serve.run import run
-        from layerwise.swarm.serve.settings import ServeSettings, read_tokens
 
         serving = ServeSettings(
             self.host,
@@ -200,8 +198,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
         return swarm
 
     def _settings(self) -> SwarmSettings:
-        from layerwise.swarm.settings import Quorum, SwarmSettings
-
         return SwarmSettings(
             on_loss=self.on_loss,
             quorum=None if self.quorum is None else Quorum.parse(self.quorum),
@@ -231,8 +227,6 @@ class SwarmStatus(Action):
 
     def act(self, reporter: Reporter) -> int:
         """Ask the server, and show what it says."""
-        from layerwise.swarm.serve.settings import read_tokens
-
         tokens = read_tokens(self.token_file, os.environ)
         overview = fetched(f"{self.url.rstrip('/')}/swarm/overview", tokens)
         reporter.result(table(overview, self.events))

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from layerwise.errors import SwarmError
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.swarm.cluster.connection import NOT_INSTALLED
+from layerwise.swarm.cluster.nodes import RayTransport
 from layerwise.swarm.decoding.servable import Servable
 from layerwise.swarm.estimate import LossEstimate
-from layerwise.swarm.messages import Transport
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import local_node
 from layerwise.swarm.replication import Capacity
@@ -50,7 +48,8 @@ def gather(
     if address is None:
         return _in_process(stack, supply, settings, estimate, schedule)
     servable = Servable.of(stack, supply.plan, settings or SwarmSettings())  # before any node is started
-    swarm = Swarm(stack, _cluster(supply, address), supply, settings, estimate=estimate, servable=servable)
+    transport = RayTransport(tuple(supply.placement), address)
+    swarm = Swarm(stack, transport, supply, settings, estimate=estimate, servable=servable)
     try:
         swarm.run(swarm.fill())
     except BaseException:
@@ -74,7 +73,7 @@ async def gathered(
     if address is None:
         return _in_process(stack, supply, settings, estimate)
     servable = Servable.of(stack, supply.plan, settings or SwarmSettings())  # before any node is started
-    transport = await asyncio.to_thread(_cluster, supply, address)
+    transport = await asyncio.to_thread(RayTransport, tuple(supply.placement), address)
     try:
         swarm = Swarm(stack, transport, supply, settings, estimate=estimate, servable=servable)
         await swarm.fill()
@@ -115,11 +114,3 @@ def _supply(
     singles = {} if estimate is None else {layer: estimate.single(layer) for layer in range(estimate.depth)}
     importance = {layer: nats for layer, nats in singles.items() if nats is not None}
     return Supply(stack, wanted, capacities, replicas, importance)
-
-
-def _cluster(supply: Supply, address: str) -> Transport:
-    try:
-        from layerwise.swarm.cluster.nodes import RayTransport
-    except ImportError as error:
-        raise SwarmError(NOT_INSTALLED) from error
-    return RayTransport(tuple(supply.placement), address)

@@ -5,12 +5,8 @@
     UnloadLayers  forget these layers                           ->  Done
     Release       forget what a request left in the caches      ->  Done
 
-Whether a node is well is asked with a hop, too: one that can compute answers, one that is merely reachable does not.
-A call of a node can end in other ways that the node does not choose: it is `Gone`, its answer is `Late`, or what
-arrives is `Corrupt`. Tensors travel as bytes, dtype and shape.
-
-As bytes a message is (name of its class, its fields), in MessagePack. Ray would pickle anything but bytes, and
-unpickling runs whatever it is sent; only the classes of this module are made again, with fields of their types.
+A call can also end in ways that the node does not choose: `Gone`, `Late` or `Corrupt`. A message travels as the name of
+its class and its fields, in MessagePack: Ray would pickle anything but bytes, and unpickling runs whatever it is sent.
 """
 
 from __future__ import annotations

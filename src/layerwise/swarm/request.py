@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
 
-from layerwise.errors import BelowQuorum
+from layerwise.errors import BelowQuorum, SwarmError
 from layerwise.plan import Plan
 from layerwise.stack import Capture
 from layerwise.swarm.answer import UNKNOWN, Expected, TokenSpan
@@ -66,6 +66,22 @@ class RecordedPass:
         return sum(states.values()) + self.arguments.nbytes
 
 
+def _live_plan(
+    request: str,
+    requested: Plan,
+    missing: Collection[RemoteLayer] = (),
+    replaced: Mapping[RemoteLayer, RemoteLayer] | None = None,
+) -> LivePlan:
+    live = LivePlan.of(requested, missing, replaced)
+    if live is None:
+        raise BelowQuorum(f"request {request} cannot be answered: no layer of {requested} is left")
+    return live
+
+
+def _refuse_to_recapture() -> Capture:
+    raise SwarmError("a request of a single forward pass cannot begin again")
+
+
 @dataclass(eq=False)
 class SwarmRequest:
     """A request on its way through the swarm.
@@ -86,7 +102,7 @@ class SwarmRequest:
     requested: Plan
     live: LivePlan
     one_pass: bool = False
-    recapture: Callable[[], Capture] | None = None
+    recapture: Callable[[], Capture] = _refuse_to_recapture
     passes: list[RecordedPass] = field(default_factory=list)
     legs: tuple[Leg, ...] = ()
     warm: dict[tuple[str, RemoteVisit], int] = field(default_factory=dict)
@@ -104,10 +120,8 @@ class SwarmRequest:
     @classmethod
     def of(cls, request: str, requested: Plan, *, one_pass: bool = False) -> SwarmRequest:
         """A request that has not begun, under a plan of which nothing is missing."""
-        live = LivePlan.of(requested)
-        assert live is not None, "a plan has a layer"
         key = f"{request}/{secrets.token_hex(8)}"
-        return cls(request, key, requested, live, one_pass)
+        return cls(request, key, requested, _live_plan(request, requested), one_pass)
 
     @cached_property
     def layers(self) -> tuple[RemoteLayer, ...]:
@@ -124,15 +138,12 @@ class SwarmRequest:
         if len(states) == 1:
             return record.part(visits, states[0])
         if record.whole is None:
-            assert self.recapture is not None, "a request of several passes can be captured again"
             record.whole = RecordedPass(record.index, encode(self.recapture().calls, record.arguments.layers))
         return record.whole.part(visits, joined(states))
 
     def lose(self, missing: Collection[RemoteLayer]) -> None:
         """Go on without the `missing` layers, and with all others. Raises `BelowQuorum` where none is left."""
-        live = LivePlan.of(self.requested, missing, self.replaced)
-        if live is None:
-            raise BelowQuorum(f"request {self.request} cannot be answered: no layer of {self.requested} is left")
+        live = _live_plan(self.request, self.requested, missing, self.replaced)
         self.live, self.legs = live, ()
 
     def spans(self, expected: Callable[[LivePlan], Expected], recomputed: bool) -> tuple[TokenSpan, ...]:
@@ -198,7 +209,7 @@ class SwarmRequest:
         self.passes.append(record)
         self.written.append(self.live)
         self.history_bytes += record.bytes
-        if self.history_bytes > most_bytes and self.recapture is not None:
+        if self.history_bytes > most_bytes and not self.one_pass:
             self.history_whole = False
             for each in self.passes:
                 each.entering.clear()

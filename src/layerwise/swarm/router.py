@@ -93,7 +93,6 @@ class Router:
             self.calling.begin(self.calling.release(node, session.key))
 
     def _anew(self, session: SwarmRequest) -> Capture:
-        assert session.recapture is not None, "a request of several passes can be begun again"
         session.begin_again()
         return session.recapture()
 
@@ -137,9 +136,7 @@ class Router:
         if leg is not None and self._holds(leg):
             return leg
         session.legs = self._route(session, record, position)
-        leg = session.leg_at(position)
-        assert leg is not None, "a route begins with its first visit"
-        return leg
+        return session.legs[0]
 
     def _holds(self, leg: Leg) -> bool:
         member = self.members[leg.node]

@@ -59,12 +59,11 @@ class Quorum:
             total = len(live) + len(missing)
             are = "is" if len(live) == 1 else "are"
             return f"{len(live)} of {total} layers {are} live and the quorum is {self}{_named(missing)}"
-        assert self.nats is not None, "a quorum is in layers or in nats"
         if not live:
             return f"no layer is live and the quorum is {self}"
         if expected.high is None:
             return f"nobody knows what the missing layers cost and the quorum is {self}{_named(missing)}"
-        if expected.high <= self.nats:
+        if self.nats is not None and expected.high <= self.nats:
             return None
         return (
             f"the missing layers are expected to cost {expected.nats:.3g} nats per token, at most {expected.high:.3g}, "

@@ -202,12 +202,11 @@ class Swarm:
 
     async def answer(self, ids: Tensor | Sequence[int], *, request: str | None = None, **options: Any) -> Answer:
         """The answer to one prompt; `options` are those of `generate`."""
-        answer: Answer | None = None
-        async for item in self._stream(ids, request, None, options):
-            if isinstance(item, Answer):
-                answer = item
-        assert answer is not None, "a stream ends with its answer"
-        return answer
+        async with aclosing(self._stream(ids, request, None, options)) as items:
+            async for item in items:
+                if isinstance(item, Answer):
+                    return item
+        raise SwarmError("the stream of a request ended without its answer")
 
     async def stream(
         self, ids: Sequence[int], decoding: Decoding, *, request: str, made: Sequence[int] = ()

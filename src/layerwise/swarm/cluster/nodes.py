@@ -9,14 +9,18 @@ nothing, and is sent its layers again.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from layerwise.errors import SwarmError
 from layerwise.swarm.cluster.connection import LOCAL, Connection, cause_of, work_in
 from layerwise.swarm.messages import Gone, Message, Refused, Response, pack, unpack
+from layerwise.swarm.nodes.node import Node
 
 STARTED_WITHIN = 300.0
 """Seconds in which the nodes of a cluster have to start."""
@@ -28,10 +32,6 @@ class NodeActor:
     def __init__(self, name: str, folder: str, paths: tuple[str, ...], device: str) -> None:
         """Import from `paths` too, as the process of the router does; `folder` is where it works."""
         work_in(folder, paths)
-        import torch
-
-        from layerwise.swarm.nodes.node import Node
-
         torch.set_num_threads(1)
         where = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
         self._node = Node(name, where)
@@ -42,8 +42,6 @@ class NodeActor:
 
     def process(self) -> tuple[str, int]:
         """The host and the process that the node runs in."""
-        import socket
-
         return socket.gethostname(), os.getpid()
 
 

@@ -4,14 +4,8 @@ Ray neither starts an actor again nor sends it a call twice (`max_restarts=0`, `
 dies, a new one is started in its place, and what is left of its piece is begun again. A piece whose workers die
 `MOST_DEATHS` times, without anything of it having been finished, is left out, and named when all others are done.
 
-Nothing but plain values travels, and a worker runs only functions of layerwise; that Ray pickles the values is Ray's
-own way. What a worker sends back:
-
-    ("opened",)                     what the pieces are about is open
-    ("partial", VALUE)              a partial result of a piece
-    ("done", VALUE)                 the result of a piece
-    ("refused", CLASS, MESSAGE)     a `LayerwiseError` was raised; no object of ours travels
-    ("failed", TRACEBACK)           anything else was
+Only plain values travel, and a worker runs only functions of layerwise. It sends back ("opened",), ("partial", VALUE),
+("done", VALUE), ("refused", CLASS, MESSAGE) for a `LayerwiseError`, or ("failed", TRACEBACK).
 """
 
 from __future__ import annotations

@@ -15,8 +15,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+import torch
+
 from layerwise.swarm.messages import Array, Gone, Hop, Message, Reply, Response
 from layerwise.swarm.nodes.node import Node
+from layerwise.swarm.wire import to_array
 
 Wrongness: TypeAlias = Literal["noise", "zeros", "flip"]
 """What a faulty node returns: random numbers of the right size, zeros, or bytes of which one bit is another."""
@@ -162,10 +165,6 @@ def _wrong_array(state: Array, wrongness: Wrongness, chance: random.Random) -> A
             flipped = bytes([state.data[index] ^ 0x40])
             return replace(state, data=state.data[:index] + flipped + state.data[index + 1 :])
         case "noise":
-            import torch
-
-            from layerwise.swarm.wire import to_array
-
             generator = torch.Generator().manual_seed(chance.randrange(2**31))
             dtype = getattr(torch, state.dtype)
             return to_array(torch.randn(state.shape, generator=generator).to(dtype))

@@ -18,6 +18,7 @@ from PIL import Image
 from layerwise.errors import LayerwiseError
 from layerwise.swarm.answer import Answer, TokenSpan
 from layerwise.swarm.serve.router_messages import (
+    ORDERS,
     Answered,
     Cancel,
     CheckReady,
@@ -28,6 +29,7 @@ from layerwise.swarm.serve.router_messages import (
     Order,
     ReadyReport,
     Report,
+    Scored,
     ScorePrompt,
     Seen,
     Token,
@@ -70,12 +72,11 @@ async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.s
     working: dict[str, asyncio.Task[None]] = {}
 
     async def heed() -> None:
-        async for order in frames(reader):
+        async for order in frames(reader, ORDERS):
             if isinstance(order, Cancel):
                 if order.request in working:
                     working[order.request].cancel()
             else:
-                assert isinstance(order, Generate | ScorePrompt | Classify | CheckReady), "a server sends orders"
                 task = working[order.request] = asyncio.ensure_future(_carry_out(swarm, order, send))
                 task.add_done_callback(partial(_forget, working, order.request))
 
@@ -100,7 +101,7 @@ async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
                 await _write(swarm, order, send)
             case ScorePrompt():
                 scores, answer = await swarm.score(order.ids, request=order.request)
-                send(Answered(order.request, answer, scores=scores))
+                send(Scored(order.request, scores, answer))
             case Classify():
                 image = Image.frombytes("RGB", order.size, order.rgb)
                 pixels = await asyncio.to_thread(swarm.pixels, image)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from asyncio import IncompleteReadError, StreamReader
 from collections.abc import AsyncIterator
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -72,12 +72,19 @@ class Token(msgspec.Struct, tag=True, frozen=True):
 
 
 class Answered(msgspec.Struct, tag=True, frozen=True):
-    """The end of a request; `probabilities` are those of an image, and `scores` those of a prompt."""
+    """The end of a request; `probabilities` are those of an image."""
 
     request: str
     answer: Answer
     probabilities: tuple[float, ...] = ()
-    scores: PromptScores | None = None
+
+
+class Scored(msgspec.Struct, tag=True, frozen=True):
+    """A prompt was scored."""
+
+    request: str
+    scores: PromptScores
+    answer: Answer
 
 
 class ReadyReport(msgspec.Struct, tag=True, frozen=True):
@@ -104,10 +111,13 @@ class Seen(msgspec.Struct, tag=True, frozen=True):
 
 
 Order: TypeAlias = Generate | ScorePrompt | Classify | CheckReady | Cancel
-Report: TypeAlias = Opened | Token | Answered | ReadyReport | Failed | Seen
+Report: TypeAlias = Opened | Token | Answered | Scored | ReadyReport | Failed | Seen
 
+ORDERS: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
+REPORTS: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER: msgspec.msgpack.Decoder[Order | Report] = msgspec.msgpack.Decoder(Order | Report)
+
+M = TypeVar("M")
 
 
 def frame(message: Order | Report) -> bytes:
@@ -120,11 +130,11 @@ def frame(message: Order | Report) -> bytes:
     return len(content).to_bytes(4, "big") + content
 
 
-async def frames(reader: StreamReader) -> AsyncIterator[Order | Report]:
-    """The messages as they come, until the other process closes its end, or has ended."""
+async def frames(reader: StreamReader, decoder: msgspec.msgpack.Decoder[M]) -> AsyncIterator[M]:
+    """The messages (`ORDERS` or `REPORTS`) as they come, until the other process closes its end, or has ended."""
     try:
         while True:
             size = int.from_bytes(await reader.readexactly(4), "big")
-            yield _DECODER.decode(await reader.readexactly(size))
+            yield decoder.decode(await reader.readexactly(size))
     except (IncompleteReadError, OSError):
         return

@@ -22,7 +22,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from PIL import Image
 
@@ -33,6 +33,7 @@ from layerwise.swarm.cluster.workers import REFUSED, raised
 from layerwise.swarm.node_records import MOST_EVENTS
 from layerwise.swarm.serve.router_messages import (
     CHANNEL,
+    REPORTS,
     Answered,
     Cancel,
     CheckReady,
@@ -43,6 +44,7 @@ from layerwise.swarm.serve.router_messages import (
     Order,
     ReadyReport,
     Report,
+    Scored,
     ScorePrompt,
     Seen,
     Token,
@@ -51,6 +53,8 @@ from layerwise.swarm.serve.router_messages import (
 )
 
 log = logging.getLogger("layerwise.swarm.serve")
+
+R = TypeVar("R", Answered, Scored, ReadyReport)
 
 MOST_DEATHS = 3
 """Routers that a request may lose: one that has lost so many may be what ends them."""
@@ -83,7 +87,6 @@ class RunningRouter:
     writer: asyncio.StreamWriter
     process: Process | None = None
     folder: Path | None = None
-    model: Opened | None = None
     pending: dict[str, asyncio.Queue[Report | None]] = field(default_factory=dict)
     is_over: bool = False
 
@@ -177,20 +180,20 @@ class RouterProcess:
         self._keeping: asyncio.Task[None] | None = None
         self._numbers = count()
         self._earlier: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self._overview: Overview | None = None
+        self._model: Opened
+        self._overview: Overview
         self._opened = self._began = 0.0
         self._closing = False
 
     async def start(self) -> None:
         """Start the first router. Raises the error that keeps it from starting."""
         router = await self._begun()
-        assert router.model is not None, "a router that has begun knows its model"
         try:
-            self.tokenizer = await asyncio.to_thread(self._open_tokenizer) if router.model.reads_text else None
+            self.tokenizer = await asyncio.to_thread(self._open_tokenizer) if self._model.reads_text else None
         except BaseException:
             await router.end(0)
             raise
-        self.name, self.max_length, self.labels = router.model.name, router.model.max_length, router.model.labels
+        self.name, self.max_length, self.labels = self._model.name, self._model.max_length, self._model.labels
         self._opened = asyncio.get_running_loop().time() - self.overview().seconds
         self._keeping = asyncio.ensure_future(self._keep(router))
 
@@ -221,7 +224,8 @@ class RouterProcess:
                             answer = report.answer
                             yield Answer(request, tuple(made), answer.finish, continued(before, kept, answer.spans))
                             return
-                        assert isinstance(report, Token), "an answer is made of tokens"
+                        if not isinstance(report, Token):
+                            continue
                         if report.spans is not None:
                             spans = continued(before, kept, report.spans)
                         at += 1
@@ -239,9 +243,7 @@ class RouterProcess:
 
     async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
         """How likely the tokens of a prompt are."""
-        report = await self._answered(ScorePrompt(request, tuple(ids)))
-        assert isinstance(report, Answered), "a prompt is answered"
-        assert report.scores is not None, "a prompt is scored"
+        report = await self._answered(ScorePrompt(request, tuple(ids)), Scored)
         return report.scores, report.answer
 
     def pixels(self, image: Image.Image) -> Image.Image:
@@ -250,22 +252,19 @@ class RouterProcess:
 
     async def classify(self, image: Image.Image, *, request: str) -> tuple[Sequence[float], Answer]:
         """The probabilities of a vision model's classes for one image."""
-        report = await self._answered(Classify(request, image.size, image.tobytes()))
-        assert isinstance(report, Answered), "an image is answered"
+        report = await self._answered(Classify(request, image.size, image.tobytes()), Answered)
         return report.probabilities, report.answer
 
     async def ready(self) -> tuple[bool, str]:
         """Whether a token can be made; else why not."""
         if self._router is None:
             return False, f"the router is started again: {self._reason}"
-        report = await self._answered(CheckReady(f"probe-{next(self._numbers)}"))
-        assert isinstance(report, ReadyReport), "a probe is answered"
+        report = await self._answered(CheckReady(f"probe-{next(self._numbers)}"), ReadyReport)
         return report.ready, report.reason
 
     def overview(self) -> Overview:
         """The swarm as the router last saw it, and what has happened to the routers before."""
         seen = self._overview
-        assert seen is not None, "a router says how its swarm is before it answers"
         events = [replace(event, seconds=event.seconds + self._began) for event in seen.events]
         return replace(seen, seconds=seen.seconds + self._began, events=(*self._earlier, *events)[-MOST_EVENTS:])
 
@@ -278,13 +277,15 @@ class RouterProcess:
             self._keeping.cancel()
             await asyncio.gather(self._keeping, return_exceptions=True)
 
-    async def _answered(self, order: Order) -> Report:
-        """The one report that answers an order, whichever routers it takes."""
+    async def _answered(self, order: Order, kind: type[R]) -> R:
+        """The report of this `kind` that answers an order, whichever routers it takes."""
         for _ in range(MOST_DEATHS):
             router = await self._live()
             with suppress(_RouterLost):
                 async with aclosing(router.reports(order)) as reports:
-                    return await anext(reports)
+                    async for report in reports:
+                        if isinstance(report, kind):
+                            return report
         raise SwarmError(f"{MOST_DEATHS} routers ended while they answered request {order.request}; send another one")
 
     # -- one process after another --------------------------------------------------------------------------------
@@ -301,11 +302,11 @@ class RouterProcess:
         """A router whose nodes have their layers. Raises the error that it names, and `SwarmError` if it just ends."""
         router = await self._started()
         try:
-            async for report in frames(router.reader):
+            async for report in frames(router.reader, REPORTS):
                 if isinstance(report, Failed):
                     raise _error(report)
                 if isinstance(report, Opened):
-                    router.model = report
+                    self._model = report
                 if isinstance(report, Seen):
                     self._overview = report.overview
                     return router
@@ -331,14 +332,14 @@ class RouterProcess:
 
     async def _heed(self, router: RunningRouter) -> None:
         """Hand on what a router says, until it ends or says nothing any more."""
-        reports = frames(router.reader)
+        reports = frames(router.reader, REPORTS)
         with suppress(TimeoutError, StopAsyncIteration):
             while True:
                 async with asyncio.timeout(SILENCE):
                     report = await anext(reports)
                 if isinstance(report, Seen):
                     self._overview = report.overview
-                elif isinstance(report, Token | Answered | ReadyReport | Failed) and report.request in router.pending:
+                elif not isinstance(report, Opened) and report.request in router.pending:
                     router.pending[report.request].put_nowait(report)
 
     async def _begun_again(self) -> RunningRouter:
@@ -370,7 +371,6 @@ class RouterProcess:
 
     def _note_return(self, text: str) -> None:
         """Remember that another router is there, before all that its swarm remembers."""
-        assert self._overview is not None, "a router that has begun says how its swarm is"
         now = self._seconds()
         self._earlier.append(Event(now, "returned", text))
         self._began = now - self._overview.seconds
