@@ -31,7 +31,6 @@ from layerwise.measure.interventions.ablation import ablation
 from layerwise.measure.interventions.order import members
 from layerwise.measure.interventions.perturbation_curves import perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import predicted_weight_loss
-from layerwise.measure.interventions.pruning import pruning
 from layerwise.measure.interventions.racing import racing
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData, sample
@@ -76,7 +75,6 @@ def main() -> None:
         ),
         "recovery": partial(recovery, stack, reading, layers=(0, 15), treatments=("noise_50/layer",), recipe=recipe),
         "agreement": lambda: agreement(scores),
-        "pruning": lambda: pruning(stack, reading, scores, most=3, random_sets=5),
     }
     alone = peak()
     print(f"{'':30}{'seconds':>9}{'peak':>12}{'above the model':>18}", flush=True)

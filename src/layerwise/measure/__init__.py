@@ -1,7 +1,7 @@
 """Measurements: pure functions from a stack and batches to rows. Nothing here writes a file.
 
 stats           estimates with intervals, tests, verdicts
-interventions   plans, ablations, perturbations and prunings, by what they do to the loss
+interventions   plans, ablations, and perturbations, by what they do to the loss
 weights         structure and predictability of weight tensors
 activations     hidden states from layer to layer
 gradients       what one backward pass says of every layer

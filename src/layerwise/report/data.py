@@ -102,13 +102,12 @@ class ReportData:
     def swept(self) -> tuple[PlanRecord, ...]:
         """The plans of a sweep, a record for each family that lists one.
 
-        Those by which a diagnosis judges its scores, and those that models were fine-tuned under, are none.
+        Those that models were fine-tuned under are none.
         """
-        own = tuple(record for record in self.plans if record.family != vocab.PRUNING)
         if not self.rows.where(measure=vocab.FINE_TUNED, plan=PRESENT):
-            return own
+            return self.plans
         measured = {plan for plan, _, _ in self._effects}
-        return tuple(record for record in own if record.plan in measured)
+        return tuple(record for record in self.plans if record.plan in measured)
 
     @cached_property
     def records(self) -> dict[str, PlanRecord]:

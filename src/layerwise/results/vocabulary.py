@@ -55,7 +55,7 @@ BITS, STANDS_OUT = "bits", "stands_out"
 
 # A diagnosis: rows are of a `layer`; `part` is a half of it, or a type of its weights (empty: all types together)
 
-ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUCTURE, PROXIES, AGREEMENT, PRUNING = (
+ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUCTURE, PROXIES, AGREEMENT = (
     "ablation",
     "verdict",
     "racing",
@@ -66,7 +66,6 @@ ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUC
     "structure",
     "proxies",
     "agreement",
-    "pruning",
 )
 DIAGNOSED = (
     ABLATION,
@@ -79,7 +78,6 @@ DIAGNOSED = (
     STRUCTURE,
     PROXIES,
     AGREEMENT,
-    PRUNING,
 )
 """The measures of a diagnosis, in the order of the report."""
 DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
@@ -91,8 +89,6 @@ ORDER = "order"
 SKIPPING, DELTA_NLL, GATE = "skip", "delta_nll", "gate"
 RANDOM_SCORE = "random_score"
 """What a ranking is compared with, in `against`, where the band of random rankings is meant."""
-DEEPEST_KEEP_LAST = "deepest_keep_last"
-"""The arm of pruning that drops the deepest layers but the last; that of random sets is `RANDOM`."""
 
 # Trainings: by `arm` and `seed`; the `amount` of a loss is its step
 

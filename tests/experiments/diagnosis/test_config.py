@@ -20,8 +20,8 @@ PLAIN = Diagnosis(model="demo")
     ("options", "message"),
     [
         ({"parts": ("ablaton",)}, "unknown part 'ablaton'.*ablation"),
-        ({"parts": ("pruning", "proxies")}, "add ablation to --parts"),
-        ({"parts": ("pruning",)}, "add proxies and ablation to --parts"),
+        ({"parts": ("agreement", "proxies")}, "add ablation to --parts"),
+        ({"parts": ("agreement",)}, "add proxies and ablation to --parts"),
         ({"parts": ()}, "--parts names nothing"),
     ],
 )
@@ -72,9 +72,9 @@ def test_every_setting_is_part_of_what_a_run_is() -> None:
 
 
 def test_the_order_of_the_parts_is_no_setting() -> None:
-    named = replace(PLAIN, parts=("pruning", "ablation", "proxies"))
-    assert named.ordered_parts() == ("proxies", "ablation", "pruning")
-    assert named.settings() == replace(PLAIN, parts=("ablation", "proxies", "pruning")).settings()
+    named = replace(PLAIN, parts=("redundancy", "ablation", "proxies"))
+    assert named.ordered_parts() == ("proxies", "ablation", "redundancy")
+    assert named.settings() == replace(PLAIN, parts=("ablation", "proxies", "redundancy")).settings()
 
 
 def test_recovery_is_as_its_recipe_says_unless_options_say_otherwise() -> None:

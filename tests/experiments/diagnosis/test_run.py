@@ -43,7 +43,6 @@ MEASURES = {
     "recovery",
     "recovery_run",
     "agreement",
-    "pruning",
     "part",
     "contrast",
 }
@@ -120,10 +119,9 @@ def whole(stack: Stack, reading: EvalData, tmp_path_factory: pytest.TempPathFact
 def test_every_part_has_its_rows_and_a_null_in_them(whole: list[Score]) -> None:
     assert {score.measure for score in whole} == MEASURES
     with_nulls = {score.measure for score in whole if score.against is not None}
-    without = {"verdict", "racing", "effect", "recovery_run", "part", "pruning", "agreement", "contrast"}
+    without = {"verdict", "racing", "effect", "recovery_run", "part", "agreement", "contrast"}
     assert with_nulls >= MEASURES - without
     assert any(score.metric == "null_band" for score in whole if score.measure == "effect")
-    assert any(score.arm == "random" for score in whole if score.measure == "pruning")
     assert any(score.against == "random_score" for score in whole if score.measure == "agreement")
     found = {score.claim for score in whole if score.measure == "contrast"}
     assert found >= {"core", "joint_collapse", "importance_range", "redundant_sets", "scaling", "agreement"}
@@ -155,7 +153,7 @@ BARE = {"predictability", "part"}
 def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_path: Path) -> None:
     """A budget of 64 tokens, and windows of 39: once a single window, which has no interval."""
     reading = own_text(stack, windows=16, length=40, per_document=16)
-    parts = ("proxies", "predictability", "ablation", "order", "manipulation", "pruning")
+    parts = ("proxies", "predictability", "ablation", "order", "manipulation", "redundancy")
     asked = diagnosis(curve_tokens=64, parts=parts)
     scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
     of_text = [row for row in scores if row.measure not in BARE or row.metric.startswith("predicted_weight_loss")]
@@ -166,14 +164,13 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
         "verdict",
         "effect",
         "manipulation",
-        "pruning",
         "contrast",
     }
     bare = [
         row for row in of_text if row.low is None and row.metric not in ("null_band", "margin", "layers", "singles")
     ]
     assert bare == []
-    curves = [row for row in of_text if row.measure in ("manipulation", "pruning") and row.tokens is not None]
+    curves = [row for row in of_text if row.measure == "manipulation" and row.tokens is not None]
     assert {row.tokens for row in curves} == {64}
 
 

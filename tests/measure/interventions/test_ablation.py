@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from layerwise.measure.interventions import ablation as module
 from layerwise.measure.interventions import intervention
 from layerwise.measure.interventions.ablation import ablation, ablation_losses, skip_keys
 from layerwise.measure.interventions.intervention import ResultCache
-from layerwise.measure.interventions.pruning import pruning
 from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import EvalData, split
 from layerwise.measure.language.loss import window_losses
@@ -197,7 +195,7 @@ def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest
     assert "cannot be split" in said[0]
 
 
-@pytest.mark.parametrize("measure", [ablation, partial(pruning, scores=()), proxies, racing])
+@pytest.mark.parametrize("measure", [ablation, proxies, racing])
 def test_a_shallow_model_is_refused(measure: Callable[[Stack, EvalData], object]) -> None:
     stack = load(tiny_llama(depth=3))
     with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):

@@ -12,6 +12,7 @@ from layerwise.measure.interventions import edge_pruning as measured
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.edge_pruning import (
     Losses,
+    _random_row,
     cut,
     losses_as,
     prune,
@@ -222,3 +223,10 @@ def test_what_cannot_be_pruned_is_refused() -> None:
         pytest.raises(MeasureError, match="there is none to cut"),
     ):
         rank(wired, ask)
+
+
+def test_the_band_of_20_draws_holds_another_in_19_of_21_cases() -> None:
+    """Each of 21 draws against the band of the others: all orders of them are alike, so this share is exact."""
+    drawn = np.sin(np.linspace(-np.pi / 2, np.pi / 2, 21))
+    rows = [_random_row(np.delete(drawn, one), 0.0) for one in range(21)]
+    assert sum(row.low - 1e-12 <= own <= row.high + 1e-12 for row, own in zip(rows, drawn, strict=True)) == 19

@@ -35,7 +35,7 @@ PARTS = (
     "manipulation",
     "recovery",
     "agreement",
-    "pruning",
+    "redundancy",
     "probing",
 )
 """The parts of a diagnosis, in the order in which they are carried out: the later ones read the earlier ones."""
@@ -54,7 +54,7 @@ WITHIN_MINUTES = (
 DESCRIPTIVE = ("structure", "deltas", "probing")
 """The parts that conclude nothing about the model on its text: they are about its weights, or they describe."""
 
-NEEDS = {"agreement": ("proxies", "ablation"), "pruning": ("proxies", "ablation")}
+NEEDS = {"agreement": ("proxies", "ablation")}
 """The parts whose rows another part reads, and cannot do without."""
 
 RECOVERY_STEPS, LAYER_RATE, MODEL_RATE = 16, 5e-4, 5e-5
@@ -95,7 +95,7 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Ex
         "Scored tokens for curves and sets of layers.",
         metavar="N",
         least=1,
-        needs="parts=predictability|manipulation|pruning",
+        needs="parts=predictability|manipulation|redundancy",
         setting=True,
     )
     all_layers: bool = option(
@@ -158,8 +158,8 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Ex
     def ordered_parts(self) -> tuple[str, ...]:
         """The parts in the order in which they are carried out, whatever order they were named in.
 
-        >>> Diagnosis(model="demo", parts=("pruning", "ablation", "proxies")).ordered_parts()
-        ('proxies', 'ablation', 'pruning')
+        >>> Diagnosis(model="demo", parts=("redundancy", "ablation", "proxies")).ordered_parts()
+        ('proxies', 'ablation', 'redundancy')
         """
         return tuple(name for name in PARTS if name in self.parts)
 

@@ -8,7 +8,7 @@ Workers compute the interventions of the ablation, of the race and of the curves
     order           a sweep
 
 The other parts are computed where the diagnosis was started: they are trainings of the whole model one after the other
-(recovery), they choose what they measure next by what they have measured (pruning), or they take seconds.
+(recovery), they choose what they measure next by what they have measured (redundancy), or they take seconds.
 """
 
 from __future__ import annotations

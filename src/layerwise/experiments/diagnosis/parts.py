@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from layerwise.data.suites.probing import probed_text
+from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext, measured_elsewhere
 from layerwise.measure.activations.block_influence import MIDDLE, middle
 from layerwise.measure.activations.probing import probing
@@ -24,13 +25,13 @@ from layerwise.measure.interventions.intervention import ResultCache, interventi
 from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.perturbation_curves import joint_manipulation, perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets, predicted_weight_loss
-from layerwise.measure.interventions.pruning import pruning
+from layerwise.measure.interventions.redundancy import measure_plans, random_sets, skipping
 from layerwise.measure.interventions.sweep import plan_records, runnable, sweep
 from layerwise.measure.language.evaluation_data import EvalData, sample, split, too_little
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
 from layerwise.measure.stats import verdicts
-from layerwise.measure.stats.agreement import agreement, rankings
+from layerwise.measure.stats.agreement import agreement
 from layerwise.measure.stats.effects import effects
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.effective_rank import weight_structure
@@ -221,21 +222,29 @@ def _agreement(context: PartContext, note: Note) -> None:
     context.store_contrast(metrics.CLAIM, metrics.agreement(metrics.published_metrics(scores), seed=context.seed))
 
 
-def _pruning(context: PartContext, note: Note) -> None:
-    """Sets are chosen by scores of one half of the text and evaluated on the other."""
-    first, second = split(context.text, context.seed)
-    cache = context.cache("pruning", note)
-    scores = [
-        *ablation.ablation(context.stack, first, seed=context.seed, cache=cache),
-        *proxies(context.stack, first, seed=context.seed),
-    ]
-    fresh = sample(second, context.config.curve_tokens, context.seed)
+def _redundancy(context: PartContext, note: Note) -> None:
+    """A set is chosen by the effects of skipping on one half of the text and evaluated on the other."""
+    stack, seed = context.stack, context.seed
+    first, second = split(context.text, seed)
+    ranking = _skip_effects(context, first, context.cache("redundancy", note))
+    layers = joint.least_effective(ranking, max(2, stack.depth // 2))
+    plans = [skipping(stack.depth, each) for each in (layers, *random_sets(stack.depth, len(layers), seed=seed))]
+    fresh = sample(second, context.config.curve_tokens, seed)
     _note_too_little(fresh, note, parts=2)
-    rows, records = pruning(context.stack, fresh, scores, seed=context.seed, cache=cache)
-    context.run.store.add_plans(records)
-    context.store("pruning", rows)
-    ranking = rankings(scores).get("skip", {})
-    context.store_contrast(joint.REDUNDANT, joint.redundant_sets(_effects(context), records, ranking))
+    measure_plans(stack, fresh, plans, context.cache("redundancy", note))
+    chosen, *random = map(str, plans)
+    rows = joint.redundant_sets(_effects(context), chosen, random, ranking, len(layers))
+    context.store_contrast(joint.REDUNDANT, rows)
+
+
+def _skip_effects(context: PartContext, text: EvalData, cache: ResultCache) -> dict[int, float]:
+    """Measure the effect of skipping each layer on a part of the text."""
+    keys = ablation.skip_keys(context.stack.depth)
+    losses = intervention_losses(context.stack, ablation.skips(context.stack.depth), text, cache)
+    part = arms(losses, context.baseline, list(keys.values()))
+    if part is None:
+        raise MeasureError("a set of layers is chosen by the effects of skipping, and some are not finite")
+    return dict(zip(keys, part.effects.tolist(), strict=True))
 
 
 def _probing(context: PartContext, note: Note) -> None:
@@ -262,7 +271,7 @@ PARTS: dict[str, Callable[[PartContext, Note], None]] = {
     "manipulation": _manipulation,
     "recovery": _recovery,
     "agreement": _agreement,
-    "pruning": _pruning,
+    "redundancy": _redundancy,
     "probing": _probing,
 }
 """What carries out each part of a diagnosis, in the order of `config.PARTS`."""

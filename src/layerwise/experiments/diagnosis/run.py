@@ -33,7 +33,7 @@ from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
 from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets
-from layerwise.measure.interventions.pruning import RANDOM_SETS
+from layerwise.measure.interventions.redundancy import RANDOM_SETS
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, sample
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
@@ -121,7 +121,7 @@ def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int,
             depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)) + 2 * len(STRATEGIES),
             short,
         ),
-        "pruning": (depth // 2 * RANDOM_SETS, short),
+        "redundancy": (1 + RANDOM_SETS, short),
     }
     return {part: count for part, count in counts.items() if part in config.parts and count[0]}
 

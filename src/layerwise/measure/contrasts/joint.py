@@ -43,7 +43,7 @@ import numpy as np
 from layerwise.measure.contrasts.contrast import CONTRAST, ArmEffects, Statistic, first, mean_of_drawn, seeds
 from layerwise.measure.interventions.predicted_weight_loss import set_columns
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.rows import Score
 
 ACCUMULATION, COLLAPSE, REDUNDANT = "error_accumulation", "joint_collapse", "redundant_sets"
 LEAST = 1e-3
@@ -123,22 +123,24 @@ def redundant_layers(ranking: Mapping[int, float]) -> tuple[int, ...]:
     >>> redundant_layers({0: 3.0, 1: 0.05, 2: 0.06, 3: 0.07, 4: 0.5})
     (1, 2, 3)
     """
-    size = chosen_size(ranking, max(2, len(ranking) - 2))
-    return tuple(sorted(sorted(ranking, key=ranking.__getitem__)[:size]))
+    return least_effective(ranking, max(2, len(ranking) - 2))
 
 
-def redundant_sets(effects: ArmEffects, records: Sequence[PlanRecord], ranking: Mapping[int, float]) -> list[Score]:
-    """The rows of the chosen set: `records` say which plan drops which set, `ranking` is that of `skip`, by layer.
+def least_effective(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
+    """Return the layers of least effect that add up to less than `SURVIVES`: at least two, at most `most`."""
+    return tuple(sorted(sorted(ranking, key=ranking.__getitem__)[: chosen_size(ranking, most)]))
 
-    None where the sets or their losses are missing.
+
+def redundant_sets(
+    effects: ArmEffects, chosen: str, random: Sequence[str], ranking: Mapping[int, float], size: int
+) -> list[Score]:
+    """Compute the rows of the plan that skips the `chosen` set of `size` layers, compared with `random` sets.
+
+    `ranking` is the effect of skipping by layer, on the text that chose the set. Returns no rows where a loss is
+    missing.
     """
-    size = chosen_size(ranking, max((record.affected for record in records), default=0))
-    plans = {
-        strategy: [record.plan for record in records if (record.strategy, record.affected) == (strategy, size)]
-        for strategy in ("skip", "random")
-    }
-    keys = [*plans["skip"][:1], *plans["random"]]
-    part = effects.part(keys) if all(plans.values()) else None
+    keys = [chosen, *random]
+    part = effects.part(keys)
     if part is None:
         return []
     draw = np.random.default_rng([*seeds(effects.seed), size])

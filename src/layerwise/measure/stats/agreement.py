@@ -10,8 +10,7 @@ Intervals are percentiles of a bootstrap over layers: they say how much hangs on
 would give, which is what the halves are for. p is two-sided against random rankings, Holm's over all pairs of scores.
 A score that agrees with the measured skip no better than its own halves do with each other has nothing left to explain.
 
-What each score of a diagnosis says of the layers is read off its rows, larger meaning more important; scores are named
-alike here and in the pruning curves:
+What each score of a diagnosis says of the layers is read off its rows, larger meaning more important:
 
     skip, mean_ablate, neighbour_copy,      the ablation of that name, nats per token
     neighbour_average

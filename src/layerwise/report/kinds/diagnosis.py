@@ -210,13 +210,6 @@ def _agreement(row: Score) -> str:
     return f"({fixed(row.value, 2)})" if holds_zero else fixed(row.value, 2)
 
 
-def pruned(data: ReportData) -> Iterator[Score]:
-    """The curves of the scores, and the random sets as what they are against."""
-    rows = data.rows.where(measure=vocab.PRUNING, against=None)
-    yield from (row for row in rows if row.arm != vocab.RANDOM)
-    yield from (replace(row, against="random sets") for row in rows.where(arm=vocab.RANDOM))
-
-
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     yield f"{len(data.rows.where(measure=vocab.DIAGNOSED)):,}", "scores"
     tasks = [task for task in data.rows.where(measure=vocab.ABLATION).axis("task") if task != vocab.ALL]
@@ -399,25 +392,6 @@ DIAGNOSIS = Kind(
                     numbers=True,
                     number=_agreement,
                     words=str,
-                ),
-            ),
-        ),
-        Section(
-            anchor=vocab.PRUNING,
-            parts=(
-                Lines(
-                    name="pruning",
-                    derive=pruned,
-                    series="arm",
-                    x="amount",
-                    nulls=str,
-                    across="layers dropped jointly",
-                    at="{} layers dropped",
-                    show=DIFFERENCE,
-                    height=440,
-                    rooted=True,
-                    legend="Scores",
-                    nats=True,
                 ),
             ),
         ),

@@ -15,7 +15,7 @@ from layerwise.measure.contrasts.contrast import ArmEffects
 from layerwise.measure.contrasts.joint import accumulation, joint_collapse, redundant_sets
 from layerwise.measure.contrasts.layers import importance_range
 from layerwise.measure.contrasts.manipulation import SCALE, SMALL, joint_manipulation, scaling
-from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.rows import Score
 from report.claims import truths
 from report.claims.documents import part
 from report.claims.truths import CONTRADICTED, EACH, NOT_SO, NULL, OPEN, SUPPORTED, Truth
@@ -27,11 +27,7 @@ REST = (0.03, 0.02, 0.02, 0.015, 0.025, 0.02, 0.02)
 
 RANKING = {0: 4.0, 1: 0.05, 2: 0.05, 3: 0.05, 4: 1.0, 5: 2.0}  # three cost little
 
-SETS = [
-    PlanRecord(f"{strategy}{size}-{number}", "pruning", strategy, size, number, 1, 1, 1, 1)
-    for strategy, size, count in (("skip", 3, 1), ("random", 3, 20), ("skip", 1, 1))
-    for number in range(count)
-]
+SETS = [f"random-{number}" for number in range(20)]
 
 
 def planted(costs: Sequence[float], run: int, keys: Sequence[str] = (), resamples: int = 300, **how: Any) -> ArmEffects:
@@ -56,7 +52,7 @@ def dropped(joint: float, random: float, *, noise: float = 0.02, documents: int 
 
     def world(run: int) -> list[Score]:
         arms = [joint, *np.random.default_rng([run, 7]).lognormal(-0.02, 0.2, 20) * random]
-        return redundant_sets(planted(arms, run, documents=documents, noise=noise), SETS, RANKING)
+        return redundant_sets(planted(arms, run, documents=documents, noise=noise), "chosen", SETS, RANKING, 3)
 
     return world
 
@@ -209,4 +205,4 @@ def test_the_figures_hold_joint_and_single_costs_and_the_null() -> None:
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:
     keys = ["0=scale:0.1", "0=noise:1", "0=gate:0.9"]
     assert scaling(planted([0.1, 3.0], 0, keys=keys)) == []
-    assert all(redundant_sets(ArmEffects.of([], "0-5", seed=0), records, RANKING) == [] for records in ([], SETS))
+    assert redundant_sets(ArmEffects.of([], "0-5", seed=0), "0 4 5", SETS, RANKING, 3) == []
