@@ -23,7 +23,7 @@ from layerwise.experiments.spelling import as_command
 
 SETTINGS = [
     ("train robust", "layershuffle,layerdrop --model demo-vit --set compile=true --set weight_decay=0.5"),
-    ("diagnose", "demo --parts recovery --set recovery_layers=1,2 --set recovery_rate=1e-3"),
+    ("diagnose", "demo --parts recovery --set recovery_layers=1,2"),
     ("evaluate", "demo --suite pairs --limit 3 --set temperature=2 --set too-long=skip"),
     ("train elc", "--text FOLDER --set evals=2 --set padding_free=true --initialisation zero"),
 ]

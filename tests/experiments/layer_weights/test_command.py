@@ -16,7 +16,6 @@ from layerwise import diagnose
 from layerwise.data.suites import generated_pairs
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.data.vision.digits import digits
-from layerwise.errors import PlanError
 from layerwise.experiments.files import read_experiment
 from layerwise.experiments.layer_weights import phenomena
 from layerwise.experiments.layer_weights.models import EDGES
@@ -24,7 +23,7 @@ from layerwise.experiments.layer_weights.run import weight_map
 from layerwise.experiments.reporter import Silent
 from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.models.elc.wiring import ElcWiring
-from layerwise.plan import Edge, LayerWeights
+from layerwise.plan import LayerWeights
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import load
@@ -214,7 +213,6 @@ def test_suites_that_edges_cannot_be_cut_for_are_refused(elc: tuple[Path, Path])
         "diagnose", "layer-weights", model, "--suite", "pairs", "--keep", "0.5"
     )
     assert "--text does nothing here" in refused("diagnose", "layer-weights", model, "--suite", "pairs", "--text", text)
-    assert "it is read with --suite" in refused("diagnose", "layer-weights", model, "--set", "removal=zero")
     few = ("--suite", "pairs", "--limit", "4", "--run", model.parent / "few", "--dry-run")
     shown = refused("diagnose", "layer-weights", model, *few)
     assert "indefinite_article has 8 pairs" in shown
@@ -223,9 +221,8 @@ def test_suites_that_edges_cannot_be_cut_for_are_refused(elc: tuple[Path, Path])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("removal", [pytest.param("renormalise", marks=pytest.mark.nightly), "zero"])
 def test_edges_are_cut_for_every_phenomenon_of_pairs_and_of_mixed_signals(
-    elc: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removal: str
+    elc: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, _ = elc
     kept = {name: generated_pairs.PARADIGMS[name] for name in ("singular_subject_verb", "article_noun")}
@@ -242,8 +239,6 @@ def test_edges_are_cut_for_every_phenomenon_of_pairs_and_of_mixed_signals(
         tasks,
         "--limit",
         "16",
-        "--set",
-        f"removal={removal}",
         "--run",
         tmp_path / "run",
     )
@@ -262,17 +257,3 @@ def test_edges_are_cut_for_every_phenomenon_of_pairs_and_of_mixed_signals(
     assert {named(row) for row in rows if row.metric == "contrast"} == {named(row) for row in effects}
     assert "pairs: " in ended.out
     assert "edges x 2 phenomena have an effect that fresh units confirm" in ended.out
-
-
-def test_a_weight_is_zero_within_the_context_alone(elc: tuple[Path, Path]) -> None:
-    weighted = ElcForMaskedLM.from_pretrained(elc[0]).eval()
-    wired, ids = ElcWiring(weighted), torch.arange(5, 12)[None]
-    before, whole = weighted(ids).logits, wired.edges()
-    with wired.zeroed(Edge(2, 1)):
-        assert [round(weight, 6) for _, weight in wired.edges().rows[2]] == [
-            round(weight, 6) for source, weight in whole.rows[2] if source != 1
-        ]
-        assert not torch.equal(weighted(ids).logits, before)
-    assert torch.equal(weighted(ids).logits, before)
-    with pytest.raises(PlanError, match="has no edge"), wired.zeroed(Edge(9, 0)):
-        pass

@@ -88,7 +88,7 @@ def test_the_curves_of_fine_tuning_are_compared_by_arm_and_seed() -> None:
             points = {slower: 0.5, 10 * slower: 0.7}
             rows += [Score("learning_curve", "mcc", x, amount=float(n), **of) for n, x in points.items()]
             rows.append(Score("learning_curve", "step_seconds", 0.5, **of))
-    ratios = [row for row in study_tuning_convergence(rows, 0.6) if row.metric == "ratio"]
+    ratios = [row for row in study_tuning_convergence(rows) if row.metric == "ratio"]
     compared = {(named(row), row.task, row.condition): row for row in ratios}
     assert set(compared) == {("elc-kept - ltg", "control length", cost) for cost in ("steps", "seconds")}
     assert all(row.value == pytest.approx(2) for row in compared.values())

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from layerwise.errors import DataError, MeasureError, RunError, near_matches
 from layerwise.experiments.evaluation.config import GENERATED, PAIRS
@@ -57,8 +57,8 @@ DESCRIPTIVE = ("structure", "deltas", "probing")
 NEEDS = {"agreement": ("proxies", "ablation")}
 """The parts whose rows another part reads, and cannot do without."""
 
-RECOVERY_STEPS, LAYER_RATE, MODEL_RATE = 16, 5e-4, 5e-5
-"""Steps and learning rates of the recovery: those of `layerwise.measure.recovery.finetuning.RecoveryRecipe`."""
+RECOVERY_STEPS = 16
+"""Steps of the recovery: those of `layerwise.measure.recovery.finetuning.RecoveryRecipe`."""
 
 CURVE_TOKENS = 1_000
 """Scored tokens of the parts that measure curves and sets, which are hundreds of variants of one model."""
@@ -118,22 +118,6 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Ex
         setting=True,
         least=0,
     )
-    recovery_rate: float = option(
-        LAYER_RATE,
-        "Learning rate of a layer that recovers alone.",
-        metavar="X",
-        needs="parts=recovery",
-        setting=True,
-        above=0,
-    )
-    recovery_model_rate: float = option(
-        MODEL_RATE,
-        "Learning rate where the whole model is trained, with --all-layers.",
-        metavar="X",
-        needs="parts=recovery",
-        setting=True,
-        above=0,
-    )
 
     def check(self) -> None:
         """Raise `MeasureError` for an unknown part and for one whose needs are not among the parts.
@@ -170,21 +154,8 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Ex
             f"curve_tokens:{self.curve_tokens}",
             f"min_effect:{self.min_effect:g}",
             *(("all_layers",) if self.all_layers else ()),
-            *self._recovery_settings(),
-        )
-
-    def _recovery_settings(self) -> tuple[str, ...]:
-        """Those of the recovery that are not the usual ones."""
-        usual = {
-            "recovery_steps": RECOVERY_STEPS,
-            "recovery_layers": (),
-            "recovery_rate": LAYER_RATE,
-            "recovery_model_rate": MODEL_RATE,
-        }
-        given = {name: getattr(self, name) for name in usual if getattr(self, name) != usual[name]}
-        return tuple(
-            f"{name}:{','.join(map(str, value)) if isinstance(value, tuple) else f'{value:g}'}"
-            for name, value in given.items()
+            *((f"recovery_steps:{self.recovery_steps:g}",) if self.recovery_steps != RECOVERY_STEPS else ()),
+            *((f"recovery_layers:{','.join(map(str, self.recovery_layers))}",) if self.recovery_layers else ()),
         )
 
 
@@ -243,12 +214,6 @@ class LayerWeightAnalysis(DeviceOptions, DataOptions, Experiment):
         needs="suite=msgs|msgs-ours",
         setting=True,
         above=0,
-    )
-    removal: Literal["renormalise", "zero"] = option(
-        "renormalise",
-        "What the rest of a row does when one of its weights is set to zero: sum to one again, or stay.",
-        needs="suite",
-        setting=True,
     )
     dtype: Dtype = option("auto", rare=True)
     overwrite: bool = option(False)

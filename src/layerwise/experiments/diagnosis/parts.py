@@ -196,8 +196,6 @@ def _recovery(context: PartContext, note: Note) -> None:
     recipe = RecoveryRecipe(
         steps=config.recovery_steps,
         every=max(RecoveryRecipe().every, config.recovery_steps // MOST_EVALUATIONS),
-        layer_rate=config.recovery_rate,
-        model_rate=config.recovery_model_rate,
     )
     rows = recovery(
         context.stack,

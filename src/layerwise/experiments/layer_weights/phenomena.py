@@ -158,7 +158,7 @@ def _measured(
     for pairs in pair_sets:
         reporter.log(f"{model.folder}: {pairs.suite}")
         phenomena = pair_margins(model.stack, pairs)
-        without = partial(_without, model.wired, config.removal)
+        without = partial(_without, model.wired)
         margins = measured(edges, phenomena, without, _progress(reporter, f"{pairs.suite}: cutting each edge"))
         rows += phenomenon_rows(pairs.suite, edges, margins, depth)
     for suite in dict.fromkeys(task.measure for task in tasks):
@@ -181,7 +181,7 @@ def _of_task(
             )
         wired = ElcWiring(tuned)
         phenomena = [label_margins(tuned, tokenizer, task, FINE_TUNING.length)]
-        without = partial(_without, wired, config.removal)
+        without = partial(_without, wired)
         results.extend(measured(edges, phenomena, without, _progress(reporter, f"{task.name}: cutting each edge")))
 
     settings = replace(FINE_TUNING, learning_rates=(config.learning_rate,))
@@ -239,11 +239,7 @@ def _edges(wired: Wired) -> list[Edge]:
     return [edge for edge in wiring if len(wiring.rows[edge.reader]) > 1]
 
 
-def _without(wired: Wired, removal: str, edge: Edge) -> AbstractContextManager[None]:
-    if removal == "zero":
-        if not isinstance(wired, ElcWiring):
-            raise ModelError("only the layer weights of an ELC-BERT are set to zero alone: use --removal renormalise")
-        return wired.zeroed(edge)
+def _without(wired: Wired, edge: Edge) -> AbstractContextManager[None]:
     return wired_as(wired, cut(wired.edges(), (edge,), 1, renormalise=wired.renormalises))
 
 

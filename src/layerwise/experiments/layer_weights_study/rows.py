@@ -241,7 +241,7 @@ def _f_of_arms(table: Numbers) -> tuple[float, float]:
 # -- convergence
 
 
-def study_convergence(rows: Iterable[Score], target: float | None) -> list[Score]:
+def study_convergence(rows: Iterable[Score]) -> list[Score]:
     """The rows of convergence of the arms with equal steps on all of the text, from those of measure `training`."""
     trained = Rows(rows).where(measure=vocab.TRAINING)
     seconds = {(row.arm, row.seed): row.value for row in trained.where(metric="step_seconds")}
@@ -254,10 +254,10 @@ def study_convergence(rows: Iterable[Score], target: float | None) -> list[Score
             if steps := tuple(sorted(step for step in losses if step > 0)):
                 curve = ValidationCurve(steps, tuple(losses[step] for step in steps), seconds.get((arm, seed)))
                 curves.setdefault(arm, {})[seed] = curve
-    return convergence_rows(curves, vocab.BACKBONE, target)
+    return convergence_rows(curves, vocab.BACKBONE)
 
 
-def study_tuning_convergence(rows: Iterable[Score], target: float | None) -> list[Score]:
+def study_tuning_convergence(rows: Iterable[Score]) -> list[Score]:
     """The rows of convergence of fine-tuning, from those of measure `learning_curve`; a model has one fine-tuning."""
     learned = Rows(rows).where(measure=vocab.LEARNING_CURVE)
     seconds = {(row.task, row.arm, row.seed): row.value for row in learned.where(metric="step_seconds")}
@@ -271,4 +271,4 @@ def study_tuning_convergence(rows: Iterable[Score], target: float | None) -> lis
                     )
                     for seed, points in of.by("seed").items()
                 }
-    return tuning_convergence_rows(curves, vocab.BACKBONE, target)
+    return tuning_convergence_rows(curves, vocab.BACKBONE)

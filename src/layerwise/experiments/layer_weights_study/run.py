@@ -132,8 +132,8 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
             *difference_rows(models),
             *bias_rows(models, study.bias_arms(config.bias)),
             *share_rows(models),
-            *study_convergence(session.store.scores(vocab.TRAINING), config.target_loss),
-            *study_tuning_convergence(session.store.scores(vocab.LEARNING_CURVE), config.target_score),
+            *study_convergence(session.store.scores(vocab.TRAINING)),
+            *study_tuning_convergence(session.store.scores(vocab.LEARNING_CURVE)),
         ]
     )
 

@@ -178,24 +178,12 @@ class GlueOptions:
     glue_max_length: int | None = option(
         None, "Tokens of an example of GLUE; 128 by default.", metavar="N", least=2, needs="glue", setting=True
     )
-    glue_limit: int | None = option(
-        None, "Training and test examples of a task of GLUE, at most.", metavar="N", least=1, needs="glue", setting=True
-    )
     tuning_evals: int = option(
         10,
         "Points of the learning curve of every fine-tuning, beside the ends of its epochs.",
         metavar="N",
         least=0,
         most=1_000,
-        setting=True,
-    )
-    target_score: float | None = option(
-        None,
-        "Selection score to which steps and seconds of fine-tuning are counted; by default the last that every "
-        "fine-tuning of the backbone reaches.",
-        metavar="X",
-        least=-1,
-        most=1,
         setting=True,
     )
 
@@ -208,8 +196,4 @@ class GlueOptions:
             patience=self.glue_patience,
             max_length=self.glue_max_length,
         )
-        return {
-            **tuning.changes(),
-            **changed(training_limit=self.glue_limit, test_limit=self.glue_limit),
-            "evals": self.tuning_evals,
-        }
+        return {**tuning.changes(), "evals": self.tuning_evals}

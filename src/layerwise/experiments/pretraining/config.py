@@ -127,13 +127,6 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
         "Shares of the training text, with and without layer weights on each, such as 1/8,1/4,1/2,1.",
         metavar="SHARES",
     )
-    target_loss: float | None = option(
-        None,
-        "Validation loss to which steps and seconds are counted; by default the last that every training of the "
-        "backbone reaches.",
-        metavar="NATS",
-        setting=True,
-    )
 
     def check(self) -> None:
         """Raise `TrainError` for shares that are none, and for a bias or a share that is given twice."""

@@ -9,8 +9,6 @@ states.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
 from torch import nn
@@ -19,7 +17,7 @@ from layerwise.errors import ModelError, PlanError
 from layerwise.models.elc.encoder import ElcPreTrainedModel
 from layerwise.models.elc.heads import ElcForMaskedLM
 from layerwise.models.elc.layers import MixingWeights
-from layerwise.plan import Edge, LayerWeights
+from layerwise.plan import LayerWeights
 
 
 class ElcWiring(nn.Module):
@@ -65,27 +63,6 @@ class ElcWiring(nn.Module):
             if reader.softmax and (weights < 0).any():
                 raise PlanError("weights of a softmax are not negative: this wiring is of another variant")
             reader.scalars.copy_(weights.log() if reader.softmax else weights)
-
-    @contextmanager
-    def zeroed(self, edge: Edge) -> Iterator[None]:
-        """Within the context one weight is 0 and the others of its row are what they are: the row sums to less.
-
-        Raises `PlanError` for an edge that the model does not have.
-        """
-        rows = self._rows()
-        if not (0 <= edge.reader < len(rows) and 0 <= edge.source < rows[edge.reader].sources):
-            raise PlanError(f"a model of {self.depth} layers has no edge {edge.name(self.depth)}")
-
-        def without(module: nn.Module, given: object, weights: torch.Tensor) -> torch.Tensor:
-            kept = torch.ones_like(weights)
-            kept[edge.source] = 0
-            return weights * kept
-
-        hook = rows[edge.reader].register_forward_hook(without)
-        try:
-            yield
-        finally:
-            hook.remove()
 
     def _rows(self) -> list[MixingWeights]:
         return [reader for reader in self.readers if isinstance(reader, MixingWeights)]
