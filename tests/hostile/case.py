@@ -19,28 +19,37 @@ SECONDS = 40
 LONGEST = 800
 """Characters of the longest message that still is read."""
 
+Says = str | tuple[str, ...] | None
+"""The words of a refusal, or `None` for a command that must succeed."""
+
 _BESIDE = (".lock", "-wal", "-shm")
 _HASHED = 2**22  # files up to this size are compared byte by byte
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A command line of `layerwise`, run in a folder of its own.
+    """A command line of `layerwise`, run in a folder of its own that `make` fills.
 
-    `make` fills the folder. `before` are command lines that must succeed there first. Then `arguments` must be refused
-    with a message that holds every part of `says`, and the folder must be as it was, but for the paths that match
-    `writes`; or, where `says` is `None`, it must succeed. `check` looks at the folder and the ending in either case,
-    and raises `AssertionError`.
+    It must be refused with a message that holds the words of `says`, and the folder must be as it was, but for the
+    paths that match `writes`; or, where `says` is `None`, it must succeed. `check` looks at the folder and the ending
+    in either case, and raises `AssertionError`.
     """
 
-    name: str
     arguments: tuple[str, ...]
-    says: tuple[str, ...] | None
+    says: Says
     make: Callable[[Path], object] | None = None
-    before: tuple[tuple[str, ...], ...] = ()
+    name: str = ""
     writes: tuple[str, ...] = ()
     check: Callable[[Path, Ended], None] | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.name} [{' '.join(each[:40] for each in self.arguments)}, says {self.says!r}]"
+
+
+def words(says: Says) -> tuple[str, ...]:
+    """The words of a refusal, one by one."""
+    return (says,) if isinstance(says, str) else says or ()
 
 
 def faults(case: Case, ended: Ended) -> list[str]:
@@ -58,7 +67,7 @@ def faults(case: Case, ended: Ended) -> list[str]:
         found.append(f"it printed {ended.out[:80]!r}")
     if len(re.findall("^error: ", ended.err, re.MULTILINE)) != 1:
         found.append("there is not one line that begins with `error: `")
-    found += [f"the message does not say {part!r}" for part in case.says if part not in ended.message]
+    found += [f"the message does not say {part!r}" for part in words(case.says) if part not in ended.message]
     return found + _verbose(ended.message)
 
 

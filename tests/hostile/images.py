@@ -41,14 +41,14 @@ def pictures(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int
     return folder / "pictures"
 
 
-def _one(case: str, name: str, content: Content, *says: str) -> Case:
+def _one(name: str, content: Content, *says: str) -> Case:
     """A folder of good images with one that is not, which must be named."""
 
     def make(root: Path) -> None:
         vit(root)
         put(pictures(root) / "cat" / name, content)
 
-    return Case(case, ASK, (f"cat/{name}: ", *says), make)
+    return Case(ASK, (f"cat/{name}: ", *says), make, f"{name} of {content!r:.60}")
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
@@ -110,48 +110,47 @@ def _ghostscript(root: Path) -> None:
 
 _IMAGES = (
     Case(
-        "an EPS called an image",
         (*ASK,),
         ("cat/x.png: not an image of a known format",),
         _ghostscript,
         environment={"PATH": "programs:/usr/bin:/bin"},
     ),
-    _one("an empty image", "x.png", b"", "not an image"),
-    _one("text called an image", "x.jpg", b"hello", "not an image"),
-    _one("a PNG cut short", "x.png", lambda path: picture(size=(99, 99))[:5_000], "truncated"),
-    _one("a JPEG cut short", "x.jpg", lambda path: picture("JPEG", (99, 99))[:3_000], "truncated"),
-    _one("a PNG with a wrong checksum", "x.png", picture()[:40] + b"\0\0" + picture()[42:], "not an image"),
-    _one("a PNG of 4,096 million pixels", "x.png", _bomb, "pixels; make it smaller"),
-    _one("a PNG that unpacks to half a gigabyte", "x.png", _near_bomb, "13,000 x 13,000 pixels"),
-    _one("a GIF of 65,535 x 65,535", "x.gif", b"GIF89a\xff\xff\xff\xff\x80\0\0" + bytes(99), "not an image"),
-    _one("a PPM of 10^6 x 10^6", "x.ppm", b"P6 1000000 1000000 255\n", "pixels; make it smaller"),
-    _one("a PPM with 16 bits a channel", "x.ppm", b"P6 9 7 65535\n" + bytes(9 * 7 * 6), "more than 8 bits"),
-    _one("a PGM with 16 bits", "x.pgm", b"P5 9 7 65535\n" + bytes(9 * 7 * 2), "more than 8 bits"),
-    _one("a PNG in colour with 16 bits a channel", "x.png", lambda path: _deep(2, 3), "more than 8 bits"),
-    _one("a PNG in colour with 16 bits and transparency", "x.png", lambda path: _deep(6, 4), "more than 8 bits"),
-    _one("a grey PNG with 16 bits", "x.png", lambda path: _deep(0, 1), "more than 8 bits"),
-    _one("a grey PNG with 16 bits and transparency", "x.png", lambda path: _deep(4, 2), "more than 8 bits"),
-    _one("a TIFF in colour with 16 bits a channel", "x.tif", _deep_tiff, "more than 8 bits"),
-    _one("an icon", "x.png", b"\0\0\1\0\1\0" + bytes(99), "not an image of a known format"),
-    _one("an SVG", "x.png", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image of a known format"),
-    _one("a PDF", "x.png", b"%PDF-1.7\n" + bytes(99), "not an image of a known format"),
-    _one("a Windows metafile", "x.bmp", b"\xd7\xcd\xc6\x9a" + bytes(99), "not an image of a known format"),
-    _one("an image with a line break in its name", "a\nb.png", b"", "not an image"),
+    _one("x.png", b"", "not an image"),
+    _one("x.jpg", b"hello", "not an image"),
+    _one("x.png", lambda path: picture(size=(99, 99))[:5_000], "truncated"),
+    _one("x.jpg", lambda path: picture("JPEG", (99, 99))[:3_000], "truncated"),
+    _one("x.png", picture()[:40] + b"\0\0" + picture()[42:], "not an image"),
+    _one("x.png", _bomb, "pixels; make it smaller"),
+    _one("x.png", _near_bomb, "13,000 x 13,000 pixels"),
+    _one("x.gif", b"GIF89a\xff\xff\xff\xff\x80\0\0" + bytes(99), "not an image"),
+    _one("x.ppm", b"P6 1000000 1000000 255\n", "pixels; make it smaller"),
+    _one("x.ppm", b"P6 9 7 65535\n" + bytes(9 * 7 * 6), "more than 8 bits"),
+    _one("x.pgm", b"P5 9 7 65535\n" + bytes(9 * 7 * 2), "more than 8 bits"),
+    _one("x.png", lambda path: _deep(2, 3), "more than 8 bits"),
+    _one("x.png", lambda path: _deep(6, 4), "more than 8 bits"),
+    _one("x.png", lambda path: _deep(0, 1), "more than 8 bits"),
+    _one("x.png", lambda path: _deep(4, 2), "more than 8 bits"),
+    _one("x.tif", _deep_tiff, "more than 8 bits"),
+    _one("x.png", b"\0\0\1\0\1\0" + bytes(99), "not an image of a known format"),
+    _one("x.png", b"<svg xmlns='http://www.w3.org/2000/svg'/>", "not an image of a known format"),
+    _one("x.png", b"%PDF-1.7\n" + bytes(99), "not an image of a known format"),
+    _one("x.bmp", b"\xd7\xcd\xc6\x9a" + bytes(99), "not an image of a known format"),
+    _one("a\nb.png", b"", "not an image"),
 )
 
 
-def _folder(case: str, make: Callable[[Path], object], *says: str) -> Case:
-    return Case(f"images: {case}", ASK, says, lambda root: (vit(root), make(root)))
+def _folder(make: Callable[[Path], object], *says: str) -> Case:
+    return Case(ASK, says, lambda root: (vit(root), make(root)))
 
 
-def _among(case: str, name: str, content: Content, *says: str) -> Case:
+def _among(name: str, content: Content, *says: str) -> Case:
     """Good images, and something else among the cats."""
-    return _folder(case, lambda root: put(pictures(root) / "cat" / name, content), *says)
+    return _folder(lambda root: put(pictures(root) / "cat" / name, content), *says)
 
 
-def _inside(case: str, name: str, content: bytes, *says: str) -> Case:
+def _inside(name: str, content: bytes, *says: str) -> Case:
     """A folder with nothing but this file."""
-    return _folder(case, lambda root: put(root / "pictures" / name, content), *says)
+    return _folder(lambda root: put(root / "pictures" / name, content), *says)
 
 
 def _only_a_test(root: Path) -> None:
@@ -198,57 +197,57 @@ def _last_row(last: bytes | str | None) -> Callable[[Path], None]:
 
 
 _FOLDERS = (
-    _folder("a folder that is not there", lambda root: None, "there is no folder 'pictures'"),
-    _folder("a file", lambda root: (root / "pictures").write_text("a"), "pictures is a file"),
-    _folder("an empty folder", lambda root: (root / "pictures").mkdir(), "no subfolders"),
-    _folder("one class", lambda root: pictures(root, ("cat",)), "at least two classes"),
-    _folder("a class without images", lambda root: (pictures(root) / "owl").mkdir(), "owl holds no image"),
-    _folder("three images a class", lambda root: pictures(root, count=2), "'cat' has 2 example"),
-    _folder("a test and no training", _only_a_test, "holds test/ but no train/"),
-    _among("a pipe among them", "x.png", pipe, "has 2 classes"),
-    _among("a link to itself among them", "x.png", loop, "has 2 classes"),
-    _among("a class that contains itself", "again", lambda path: path.symlink_to(path.parent, True), "has 2 classes"),
-    _among("a file of three gigabytes", "x.png", sparse, "cat/x.png: ", "3.2 GB"),
-    _inside("an empty parquet file", "train.parquet", b"", "pictures"),
-    _inside("a parquet file that is none", "train.parquet", b"PAR1" + bytes(99) + b"PAR1", "pictures"),
-    _inside("a state that is no JSON", "state.json", b"{", "pictures"),
-    _inside("a state of a list", "state.json", b"[]", "pictures"),
-    _folder("a table without images", _dataset(label=[0, 1], text=["a", "b"]), "no column of images"),
-    _folder("a table without labels", _image_table(_GOOD, None), "no column of labels"),
-    _folder("a table of labels that are lists", _image_table(_GOOD, [[number] for number in _LABELS]), "label"),
-    _folder("a table of one class", _image_table(_GOOD, [1] * 20), "1 class"),
-    _folder("a table of withheld labels", _image_table(_GOOD, [-1] * 20), "0 class"),
-    _folder("a table with an image that is not there", _last_row(None), "train[19]"),
-    _folder("a table with an image that is none", _last_row(EPS), "train[19]: not an"),
-    _folder("a table that names files outside", _last_row("../secret.png"), "train[19]: the row names"),
-    _folder("a table that names files of the system", _last_row("/etc/passwd"), "train[19]: not an image"),
-    _folder("a table that names an address", _last_row("http://127.0.0.1:9/x.png"), "train[19]: ", "127.0.0.1"),
+    _folder(lambda root: None, "there is no folder 'pictures'"),
+    _folder(lambda root: (root / "pictures").write_text("a"), "pictures is a file"),
+    _folder(lambda root: (root / "pictures").mkdir(), "no subfolders"),
+    _folder(lambda root: pictures(root, ("cat",)), "at least two classes"),
+    _folder(lambda root: (pictures(root) / "owl").mkdir(), "owl holds no image"),
+    _folder(lambda root: pictures(root, count=2), "'cat' has 2 example"),
+    _folder(_only_a_test, "holds test/ but no train/"),
+    _among("x.png", pipe, "has 2 classes"),
+    _among("x.png", loop, "has 2 classes"),
+    _among("again", lambda path: path.symlink_to(path.parent, True), "has 2 classes"),
+    _among("x.png", sparse, "cat/x.png: ", "3.2 GB"),
+    _inside("train.parquet", b"", "pictures"),
+    _inside("train.parquet", b"PAR1" + bytes(99) + b"PAR1", "pictures"),
+    _inside("state.json", b"{", "pictures"),
+    _inside("state.json", b"[]", "pictures"),
+    _folder(_dataset(label=[0, 1], text=["a", "b"]), "no column of images"),
+    _folder(_image_table(_GOOD, None), "no column of labels"),
+    _folder(_image_table(_GOOD, [[number] for number in _LABELS]), "label"),
+    _folder(_image_table(_GOOD, [1] * 20), "1 class"),
+    _folder(_image_table(_GOOD, [-1] * 20), "0 class"),
+    _folder(_last_row(None), "train[19]"),
+    _folder(_last_row(EPS), "train[19]: not an"),
+    _folder(_last_row("../secret.png"), "train[19]: the row names"),
+    _folder(_last_row("/etc/passwd"), "train[19]: not an image"),
+    _folder(_last_row("http://127.0.0.1:9/x.png"), "train[19]: ", "127.0.0.1"),
 )
 
 # How a checkpoint wants its images
 
 
-def _settings(case: str, content: object, *says: str) -> Case:
+def _settings(content: object, *says: str) -> Case:
     def make(root: Path) -> None:
         put(vit(root) / "preprocessor_config.json", content if isinstance(content, bytes) else json.dumps(content))
         pictures(root)
 
-    return Case(case, ASK, says, make)
+    return Case(ASK, says, make, f"{content!r:.80}")
 
 
 _VIT: Mapping[str, object] = {"image_processor_type": "ViTImageProcessor", "size": {"height": 8, "width": 8}}
 
 _SETTINGS = (
-    _settings("image settings that are no JSON", b"{", "preprocessor_config.json"),
-    _settings("image settings of a list", [], "preprocessor_config.json"),
-    _settings("image settings nested too deeply", b'{"a":' * 50_000, "preprocessor_config.json"),
-    _settings("image settings of a kind that nobody knows", {"image_processor_type": "None"}, "preprocessor_config"),
-    _settings("a size in words", {**_VIT, "size": "large"}, "preprocessor_config.json"),
-    _settings("a size of 10^9", {**_VIT, "size": {"height": 10**9, "width": 10**9}}, "preprocessor_config.json"),
-    _settings("a size of nothing", {**_VIT, "size": {"height": 0, "width": 0}}, "preprocessor_config.json"),
-    _settings("a filter that there is not", {**_VIT, "resample": 99}, "preprocessor_config.json"),
-    _settings("means in words", {**_VIT, "image_mean": "grey"}, "preprocessor_config.json"),
-    _settings("deviations of zero", {**_VIT, "image_std": [0.0]}, "preprocessor_config.json"),
+    _settings(b"{", "preprocessor_config.json"),
+    _settings([], "preprocessor_config.json"),
+    _settings(b'{"a":' * 50_000, "preprocessor_config.json"),
+    _settings({"image_processor_type": "None"}, "preprocessor_config"),
+    _settings({**_VIT, "size": "large"}, "preprocessor_config.json"),
+    _settings({**_VIT, "size": {"height": 10**9, "width": 10**9}}, "preprocessor_config.json"),
+    _settings({**_VIT, "size": {"height": 0, "width": 0}}, "preprocessor_config.json"),
+    _settings({**_VIT, "resample": 99}, "preprocessor_config.json"),
+    _settings({**_VIT, "image_mean": "grey"}, "preprocessor_config.json"),
+    _settings({**_VIT, "image_std": [0.0]}, "preprocessor_config.json"),
 )
 
 

@@ -1,11 +1,10 @@
 """Runs cases, many in one process, and again in a process of its own what is wrong there.
 
-By hand: `python -m hostile.runner [PART_OF_A_NAME ...]` runs each in its own and prints a table.
+By hand: `python -m hostile.runner [PART_OF_A_CASE ...]` runs each in its own and prints those that fail.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
 import shutil
@@ -44,10 +43,6 @@ def run(
         if case.make is not None:
             case.make(folder)
         bounds = {"folder": folder, "environment": case.environment, "memory": MEMORY, "seconds": SECONDS}
-        for arguments in case.before:
-            ended = command(*arguments, **bounds)
-            if ended.code != 0:
-                return [f"`layerwise {' '.join(arguments)}`, which comes before, ended with {ended.code}"], ended
         lay = contents(folder)
         ended = command(*case.arguments, **bounds)
         found = faults(case, ended)
@@ -61,29 +56,31 @@ def run(
         return found, ended
 
 
-def failed(cases: Sequence[Case]) -> Iterator[tuple[Case, list[str], Ended]]:
+def failed(numbers: range) -> Iterator[tuple[Case, list[str], Ended]]:
     """The cases that end wrongly in a process of their own, of those that do, or are not reached, among others."""
-    for first in range(0, len(cases), TOGETHER):
-        batch = cases[first : first + TOGETHER]
+    for first in range(0, len(numbers), TOGETHER):
+        batch = numbers[first : first + TOGETHER]
         with TemporaryDirectory(prefix="hostile-") as folder:
             log = Path(folder, "right")
             log.touch()
-            apart(_together, [CASES.index(case) for case in batch], log, memory=MEMORY, seconds=SECONDS + len(batch))
-            right = set(map(json.loads, log.read_text().splitlines()))
-        for case in batch:
-            if case.name not in right:
-                found, ended = run(case)
-                if found:
-                    yield case, found, ended
+            apart(_together, batch, log, memory=MEMORY, seconds=SECONDS + len(batch))
+            right = set(map(int, log.read_text().split()))
+        for case in (CASES[number] for number in batch if number not in right):
+            found, ended = run(case)
+            if found:
+                yield case, found, ended
 
 
-def _together(cases: Sequence[int], log: Path) -> None:
-    """Run these cases in this process; `log` gets the names of those that end as they must."""
-    for case in (CASES[number] for number in cases):
-        found, _ = run(case, _here, lambda: shutil.rmtree(Path(os.environ["HF_HOME"], "datasets"), ignore_errors=True))
-        if not found:
+def _together(numbers: Sequence[int], log: Path) -> None:
+    """Run these cases in this process; `log` gets the numbers of those that end as they must."""
+
+    def forget() -> None:
+        shutil.rmtree(Path(os.environ["HF_HOME"], "datasets"), ignore_errors=True)
+
+    for number in numbers:
+        if not run(CASES[number], _here, forget)[0]:
             with log.open("a") as lines:
-                lines.write(f"{json.dumps(case.name)}\n")
+                lines.write(f"{number}\n")
 
 
 def _here(*arguments: str, folder: Path, environment: dict[str, str], **_: Any) -> Ended:
@@ -108,23 +105,17 @@ def _changed(before: dict[str, str], after: dict[str, str], allowed: Sequence[st
 
 
 def described(case: Case, found: Sequence[str], ended: Ended) -> str:
-    """A case that failed, for a reader: its name, what is wrong, and what the command wrote."""
+    """A case that failed, for a reader: what it is, what is wrong, and what the command wrote."""
     told = "\n".join(f"    {line}" for line in ended.err.strip().splitlines()[-6:])
-    return f"{case.name}: {'; '.join(found)}\n{told}"
+    return f"{case}: {'; '.join(found)}\n{told}"
 
 
 def main(parts: Sequence[str]) -> int:
-    """Run the cases whose names hold one of `parts`, and print a line for each; the number that failed."""
-    chosen = [case for case in CASES if not parts or any(part in case.name for part in parts)]
-    failed = 0
-    for case in chosen:
-        found, ended = run(case)
-        failed += bool(found)
-        cost = f"{ended.rss / 2**20:6,.0f} MB {ended.cpu:5.2f} s"
-        print(f"{'FAILED' if found else 'ok    '} {cost}  {case.name}")
-        print("\n".join(f"         {line}" for line in [*found, *ended.err.strip().splitlines()[-5:]]), flush=True)
-    print(f"{len(chosen)} cases, {failed} failed")
-    return failed
+    """Run the cases that hold one of `parts`, and print those that fail; their number."""
+    chosen = [case for case in CASES if not parts or any(part in str(case) for part in parts)]
+    wrong = [described(case, found, ended) for case in chosen for found, ended in [run(case)] if found]
+    print("\n".join([*wrong, f"{len(chosen)} cases, {len(wrong)} failed"]))
+    return len(wrong)
 
 
 if __name__ == "__main__":

@@ -24,14 +24,14 @@ def _line(**changes: object) -> bytes:
 _NOISE = random.Random(0).randbytes(9999)
 
 
-def _pairs(case: str, name: str, content: Content, *says: str) -> Case:
+def _pairs(name: str, content: Content, *says: str) -> Case:
     """An evaluation on a file of pairs."""
 
     def make(folder: Path) -> None:
         model(folder)
         put(folder / name, content)
 
-    return Case(f"pairs: {case}", (*EVALUATE[:-1], name), (name[:99], *says), make)
+    return Case((*EVALUATE[:-1], name), (name[:99], *says), make, f"{content!r:.80}")
 
 
 def _zip(**members: bytes) -> bytes:
@@ -74,57 +74,56 @@ def _bomb(letter: bytes, path: Path) -> bytes:
 HEADER = b"sentence_good,sentence_bad\n"
 
 _PAIRS = (
-    _pairs("nothing", "p.jsonl", b"", "no row"),
-    _pairs("null bytes", "p.jsonl", b"\0" * 99, "line 1"),
-    _pairs("Latin-1", "p.jsonl", "{'é'}".encode("latin-1"), "UTF-8"),
-    _pairs("a number of 5,000 digits", "p.jsonl", b'{"a": ' + b"9" * 5_000 + b"}", "line 1", "4,300 digits"),
-    _pairs("nested too deeply", "p.jsonl", b'{"a": ' + b"[" * 99_999 + b"]" * 99_999 + b"}", "nested too deeply"),
-    _pairs("a list", "p.jsonl", b"[]\n", "line 1", "list"),
-    _pairs("a sentence that is a number", "p.jsonl", _line(sentence_good=3), "line 1", "holds 3"),
-    _pairs("a sentence that is a list", "p.jsonl", _line(sentence_good=["a"] * 9999), "line 1", "holds ['a'"),
-    _pairs("a sentence of nothing", "p.jsonl", _line(sentence_bad=" "), "line 1"),
-    _pairs("a sentence that is not there", "p.jsonl", b'{"sentence_good": "a"}', "no column 'sentence_bad'"),
-    _pairs("a sentence of half a pair", "p.jsonl", _line(sentence_bad="a\ud800"), "line 1", "half a character"),
-    _pairs("a paradigm that is a number", "p.jsonl", _line(UID=3), "line 1", "'UID' holds 3"),
-    _pairs("a paradigm of half a pair", "p.jsonl", _line(UID="\udc00"), "line 1", "half a character"),
-    _pairs("20,000 columns", "p.jsonl", json.dumps({f"k{n}": 0 for n in range(20_000)}).encode(), "no column"),
-    _pairs("a cell of a megabyte", "p.csv", HEADER + b'"' + b"a" * 999_999 + b'",b\n', "line 2", "field"),
-    _pairs("a quotation that never ends", "p.csv", HEADER + b'"abc,def\n', "line 2"),
-    _pairs("rows of unequal length", "p.csv", HEADER + b"a,b,c\n", "3 columns"),
-    _pairs("null bytes in a cell", "p.csv", HEADER + b"a\0b,c\n", "line 2", "null"),
-    _pairs("a header alone", "p.csv", HEADER, "no row"),
-    _pairs("columns called alike", "p.tsv", b"sentence_good\tsentence_good\na\tb\n", "twice"),
-    _pairs("columns without a name", "p.csv", b",\na,b\n", "twice"),
-    _pairs("a table of bytes", "p.csv", b"\xff\xfe\0a", "UTF-8"),
-    _pairs("text called gzip", "p.jsonl.gz", b"abc", "p.jsonl.gz"),
-    _pairs("gzip cut short", "p.jsonl.gz", gzip.compress(_line() * 99)[:-9], "p.jsonl.gz"),
-    _pairs("gzip damaged", "p.jsonl.gz", gzip.compress(_NOISE)[:300] + bytes(700), "p.jsonl.gz"),
-    _pairs("a gzip bomb of one line", "p.jsonl.gz", partial(_bomb, b"a"), "unpacks to more"),
-    _pairs("a gzip bomb of empty lines", "p.csv.gz", partial(_bomb, b"\n"), "unpacks to more"),
-    _pairs("a file of another kind", "p.xlsx", b"PK\5\6" + bytes(18), "p.xlsx"),
-    _pairs("an archive without tables", "p.zip", lambda path: _zip(a__txt=b"abc"), "no .jsonl"),
-    _pairs("an archive cut short", "p.zip", lambda path: _zip(p__jsonl=_line() * 99)[:-30], "p.zip"),
-    _pairs("an archive that is damaged", "p.zip", _damaged_zip, "cannot be read", "fetch the archive again"),
-    _pairs("an archive of a thousand times its size", "p.zip", _zip_bomb, "unpacks to more than"),
-    _pairs("an archive that lies about its size", "p.zip", _lying_zip, "p.zip"),
-    _pairs("an archive of paths that lead out", "p.zip", lambda path: _zip(**{"../p__jsonl": b"{"}), "line 1"),
+    _pairs("p.jsonl", b"", "no row"),
+    _pairs("p.jsonl", b"\0" * 99, "line 1"),
+    _pairs("p.jsonl", "{'é'}".encode("latin-1"), "UTF-8"),
+    _pairs("p.jsonl", b'{"a": ' + b"9" * 5_000 + b"}", "line 1", "4,300 digits"),
+    _pairs("p.jsonl", b'{"a": ' + b"[" * 99_999 + b"]" * 99_999 + b"}", "nested too deeply"),
+    _pairs("p.jsonl", b"[]\n", "line 1", "list"),
+    _pairs("p.jsonl", _line(sentence_good=3), "line 1", "holds 3"),
+    _pairs("p.jsonl", _line(sentence_good=["a"] * 9999), "line 1", "holds ['a'"),
+    _pairs("p.jsonl", _line(sentence_bad=" "), "line 1"),
+    _pairs("p.jsonl", b'{"sentence_good": "a"}', "no column 'sentence_bad'"),
+    _pairs("p.jsonl", _line(sentence_bad="a\ud800"), "line 1", "half a character"),
+    _pairs("p.jsonl", _line(UID=3), "line 1", "'UID' holds 3"),
+    _pairs("p.jsonl", _line(UID="\udc00"), "line 1", "half a character"),
+    _pairs("p.jsonl", json.dumps({f"k{n}": 0 for n in range(20_000)}).encode(), "no column"),
+    _pairs("p.csv", HEADER + b'"' + b"a" * 999_999 + b'",b\n', "line 2", "field"),
+    _pairs("p.csv", HEADER + b'"abc,def\n', "line 2"),
+    _pairs("p.csv", HEADER + b"a,b,c\n", "3 columns"),
+    _pairs("p.csv", HEADER + b"a\0b,c\n", "line 2", "null"),
+    _pairs("p.csv", HEADER, "no row"),
+    _pairs("p.tsv", b"sentence_good\tsentence_good\na\tb\n", "twice"),
+    _pairs("p.csv", b",\na,b\n", "twice"),
+    _pairs("p.csv", b"\xff\xfe\0a", "UTF-8"),
+    _pairs("p.jsonl.gz", b"abc", "p.jsonl.gz"),
+    _pairs("p.jsonl.gz", gzip.compress(_line() * 99)[:-9], "p.jsonl.gz"),
+    _pairs("p.jsonl.gz", gzip.compress(_NOISE)[:300] + bytes(700), "p.jsonl.gz"),
+    _pairs("p.jsonl.gz", partial(_bomb, b"a"), "unpacks to more"),
+    _pairs("p.csv.gz", partial(_bomb, b"\n"), "unpacks to more"),
+    _pairs("p.xlsx", b"PK\5\6" + bytes(18), "p.xlsx"),
+    _pairs("p.zip", lambda path: _zip(a__txt=b"abc"), "no .jsonl"),
+    _pairs("p.zip", lambda path: _zip(p__jsonl=_line() * 99)[:-30], "p.zip"),
+    _pairs("p.zip", _damaged_zip, "cannot be read", "fetch the archive again"),
+    _pairs("p.zip", _zip_bomb, "unpacks to more than"),
+    _pairs("p.zip", _lying_zip, "p.zip"),
+    _pairs("p.zip", lambda path: _zip(**{"../p__jsonl": b"{"}), "line 1"),
     Case(
-        "pairs: a sentence longer than the model reads",
         EVALUATE,
         ("--set too_long=skip",),
         lambda folder: put(model(folder).parent / "p.jsonl", _line(sentence_bad="a b " * 9_999)),
         writes=("run", "run/*"),
     ),
-    _pairs("a folder", "p.jsonl", empty_folder, "is a folder"),
-    _pairs("a pipe", "p.jsonl", pipe, "is a pipe"),
-    _pairs("a device", "p.jsonl", device, "is a device"),
-    _pairs("three gigabytes", "p.jsonl", sparse, "3.2 GB"),
-    _pairs("a link to itself", "p.jsonl", loop, "no suite and no file"),
-    _pairs("a name of 5,000 characters", "a" * 5_000, nothing, "no suite and no file"),
+    _pairs("p.jsonl", empty_folder, "is a folder"),
+    _pairs("p.jsonl", pipe, "is a pipe"),
+    _pairs("p.jsonl", device, "is a device"),
+    _pairs("p.jsonl", sparse, "3.2 GB"),
+    _pairs("p.jsonl", loop, "no suite and no file"),
+    _pairs("a" * 5_000, nothing, "no suite and no file"),
 )
 
 
-def _suite(case: str, suite: str, files: dict[str, bytes], *says: str) -> Case:
+def _suite(suite: str, files: dict[str, bytes], *says: str) -> Case:
     """An evaluation on a published suite, whose files lie in `data`."""
 
     def make(folder: Path) -> None:
@@ -133,9 +132,7 @@ def _suite(case: str, suite: str, files: dict[str, bytes], *says: str) -> Case:
         for name, content in files.items():
             put(folder / "data" / name, content)
 
-    return Case(
-        f"{suite}: {case}", ("evaluate", "model", "--suite", suite, "--data", "data", "--run", "run"), says, make
-    )
+    return Case(("evaluate", "model", "--suite", suite, "--data", "data", "--run", "run"), says, make, f"{files!r:.80}")
 
 
 def _rows(*rows: dict[str, object]) -> bytes:
@@ -165,51 +162,45 @@ def _msgs(**changes: object) -> dict[str, bytes]:
 
 
 _SUITES = (
-    _suite("no files", "glue", {}, "no GLUE task in data"),
-    _suite("a label in words", "glue", _rte(_GLUE_ROW | {"label": "yes"}), "line 1", "'label' holds 'yes'"),
-    _suite("a label with a fraction", "glue", _rte(_GLUE_ROW | {"label": 0.5}), "line 1", "'label' holds 0.5"),
-    _suite("a label that is a list", "glue", _rte(_GLUE_ROW | {"label": [0] * 9_999}), "line 1", "'label' holds [0, "),
-    _suite("a label of nothing", "glue", _rte(_GLUE_ROW | {"label": None}), "line 1", "'label' holds None"),
-    _suite("no label", "glue", _rte({"sentence1": "a", "sentence2": "b"}), "line 1", "no column 'label'"),
-    _suite("a sentence that is a number", "glue", _rte(_GLUE_ROW | {"sentence1": 3}), "line 1", "holds 3"),
-    _suite("half of a surrogate pair", "glue", _rte(_GLUE_ROW | {"sentence2": "\ud800"}), "line 1", "half a character"),
-    _suite("one row", "glue", {"rte.train.jsonl": _rows(_GLUE_ROW), "rte.valid.jsonl": _rows(_GLUE_ROW)}, "rte"),
-    _suite("a word number in words", "glue", _wsc(span2_index="three"), "line 1", "'span2_index' holds 'three'"),
-    _suite("a word number that is true", "glue", _wsc(span2_index=True), "line 1", "'span2_index' holds True"),
-    _suite("a word number with a fraction", "glue", _wsc(span2_index=3.0), "line 1", "'span2_index' holds 3.0"),
-    _suite("a word number beyond the text", "glue", _wsc(span2_index=10**20), "line 1", "'span2_index' holds 1000"),
-    _suite("a word that is not there", "glue", _wsc(span2_text="they"), "line 1", "span2_text"),
-    _suite("no files", "msgs", {}, "no MSGS task in data"),
-    _suite("a feature in words", "msgs", _msgs(linguistic_feature_label="yes"), "line 1", "holds 'yes'"),
-    _suite("a feature that is a list", "msgs", _msgs(linguistic_feature_label=[1]), "line 1", "holds [1]"),
-    _suite("a feature that is a mapping", "msgs", _msgs(surface_feature_label={}), "line 1", "holds {}"),
-    _suite("features that differ", "msgs", _msgs(surface_feature_label=0), "line 1", "agree"),
-    _suite("a condition that is a number", "msgs", _msgs(condition=1), "line 1", "'condition' holds 1"),
-    _suite("no test", "msgs", {"a_control/train.jsonl": _rows(_MSGS)}, "no test file"),
-    _suite("no files", "blimp", {}, "no blimp in or below data"),
-    _suite("other columns", "blimp", {"blimp.jsonl": _line()}, "blimp.jsonl", "not blimp's"),
+    _suite("glue", {}, "no GLUE task in data"),
+    _suite("glue", _rte(_GLUE_ROW | {"label": "yes"}), "line 1", "'label' holds 'yes'"),
+    _suite("glue", _rte(_GLUE_ROW | {"label": 0.5}), "line 1", "'label' holds 0.5"),
+    _suite("glue", _rte(_GLUE_ROW | {"label": [0] * 9_999}), "line 1", "'label' holds [0, "),
+    _suite("glue", _rte(_GLUE_ROW | {"label": None}), "line 1", "'label' holds None"),
+    _suite("glue", _rte({"sentence1": "a", "sentence2": "b"}), "line 1", "no column 'label'"),
+    _suite("glue", _rte(_GLUE_ROW | {"sentence1": 3}), "line 1", "holds 3"),
+    _suite("glue", _rte(_GLUE_ROW | {"sentence2": "\ud800"}), "line 1", "half a character"),
+    _suite("glue", {"rte.train.jsonl": _rows(_GLUE_ROW), "rte.valid.jsonl": _rows(_GLUE_ROW)}, "rte"),
+    _suite("glue", _wsc(span2_index="three"), "line 1", "'span2_index' holds 'three'"),
+    _suite("glue", _wsc(span2_index=True), "line 1", "'span2_index' holds True"),
+    _suite("glue", _wsc(span2_index=3.0), "line 1", "'span2_index' holds 3.0"),
+    _suite("glue", _wsc(span2_index=10**20), "line 1", "'span2_index' holds 1000"),
+    _suite("glue", _wsc(span2_text="they"), "line 1", "span2_text"),
+    _suite("msgs", {}, "no MSGS task in data"),
+    _suite("msgs", _msgs(linguistic_feature_label="yes"), "line 1", "holds 'yes'"),
+    _suite("msgs", _msgs(linguistic_feature_label=[1]), "line 1", "holds [1]"),
+    _suite("msgs", _msgs(surface_feature_label={}), "line 1", "holds {}"),
+    _suite("msgs", _msgs(surface_feature_label=0), "line 1", "agree"),
+    _suite("msgs", _msgs(condition=1), "line 1", "'condition' holds 1"),
+    _suite("msgs", {"a_control/train.jsonl": _rows(_MSGS)}, "no test file"),
+    _suite("blimp", {}, "no blimp in or below data"),
+    _suite("blimp", {"blimp.jsonl": _line()}, "blimp.jsonl", "not blimp's"),
     _suite(
-        "contexts that are numbers",
         "ewok",
         {"ewok.zip": _zip(e__jsonl=_rows({"Context1": 1, "Context2": 2, "Target1": 3, "Target2": 4, "Domain": "d"}))},
         "line 1",
         "'Context1' holds 1",
     ),
-    _suite("no context", "ewok", {"ewok.zip": _zip(e__jsonl=_rows({"Target1": "a", "Domain": "d"}))}, "line 1"),
+    _suite("ewok", {"ewok.zip": _zip(e__jsonl=_rows({"Target1": "a", "Domain": "d"}))}, "line 1"),
 )
 
 
-def _record(case: str, content: object, *says: str) -> Case:
+def _record(content: object, *says: str) -> Case:
     """A model with a record of a training that says `content`."""
 
     asked = ("diagnose", "layer-weights", "model", "--text", "model/config.json")
     written = content if isinstance(content, bytes) else json.dumps(content)
-    return Case(
-        f"a record: {case}",
-        asked,
-        ("training.json", *says),
-        lambda folder: put(model(folder) / "training.json", written),
-    )
+    return Case(asked, ("training.json", *says), lambda folder: put(model(folder) / "training.json", written))
 
 
 _GOOD = {
@@ -229,9 +220,9 @@ _GOOD = {
 
 _ANOTHER = {"variant": "wiring", "wiring": {"a": 1}}
 _RECORDS = (
-    _record("bytes", bytes(range(256))),
-    _record("a recipe without a wiring", _GOOD, "options in the recipe"),
-    _record("a wiring that nobody knows", {**_GOOD, "recipe": _ANOTHER}, "options in the recipe"),
+    _record(bytes(range(256))),
+    _record(_GOOD, "options in the recipe"),
+    _record({**_GOOD, "recipe": _ANOTHER}, "options in the recipe"),
 )
 
 CASES = (*_PAIRS, *_SUITES, *_RECORDS)

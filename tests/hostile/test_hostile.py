@@ -5,14 +5,13 @@ The cases are data, gathered in `hostile.runner`.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from apart import Ended
-from hostile.case import MEMORY, Case, faults
+from hostile.case import MEMORY, Case, faults, words
 from hostile.runner import CASES, described, failed
 
 SHARES = 2
@@ -21,19 +20,15 @@ SHARES = 2
 @pytest.mark.slow
 @pytest.mark.parametrize("share", range(SHARES))
 def test_every_case_is_refused_or_right(share: int) -> None:
-    found = [described(*each) for each in failed(CASES[share::SHARES])]
+    found = [described(*each) for each in failed(range(share, len(CASES), SHARES))]
     assert not found, "\n\n".join(["", *found])
 
 
-def test_no_two_cases_have_one_name() -> None:
-    assert [name for name, count in Counter(case.name for case in CASES).items() if count > 1] == []
-
-
 def test_every_refusal_has_words_that_it_must_hold() -> None:
-    assert [case.name for case in CASES if case.says is not None and (not case.says or not all(case.says))] == []
+    assert [str(case) for case in CASES if case.says is not None and not all(words(case.says) or [""])] == []
 
 
-REFUSAL = Case("an example", ("verify", "model"), ("is empty",))
+REFUSAL = Case(("verify", "model"), "is empty")
 REFUSED = Ended(2, "", "loading\nerror: text.txt is empty: remove it, or fill it.", rss=400 << 20)
 
 
