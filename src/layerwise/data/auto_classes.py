@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import transformers
+from huggingface_hub import constants, get_session
 from torch import nn
 from transformers.models.auto import modeling_auto
 
@@ -32,8 +33,6 @@ def without_retries(location: str | Path | None) -> Iterator[None]:
     A folder, a file and no location at all need no hub, so it is not asked. huggingface_hub tries each request six
     times, which takes half a minute where there is no network.
     """
-    from huggingface_hub import constants, get_session
-
     before = constants.HF_HUB_OFFLINE
     if not before and location is not None and not Path(location).exists():
         try:

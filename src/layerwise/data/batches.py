@@ -98,18 +98,20 @@ def batches(
         raise DataError("there is no window to make a batch of: give a text with at least 2 tokens")
     if tokens_per_batch < 1:
         raise DataError(f"a batch of {tokens_per_batch} tokens holds nothing: use 1 or more")
-    if mask_id is None and any(window.masked is not None for window in windows):
-        raise DataError("a masked-token loss needs the tokenizer's mask token: pass mask_id")
     rows = {window: row_of(window, mask_id) for window in windows}
     return tuple(_padded_batch(group, rows, pad_id) for group in of_like_length(windows, tokens_per_batch))
 
 
 def row_of(window: Window, mask_id: int | None) -> Row:
-    """The ids that the model sees of a window and what is asked at each, both (seq,), as in a `Batch`."""
+    """The ids that the model sees of a window and what is asked at each, both (seq,), as in a `Batch`.
+
+    Raises `DataError` for a masked window without `mask_id`.
+    """
     if window.masked is None:
         ids, labels = labelled(window)
         return ids, pad(labels[1:], (0, 1), value=IGNORED)
-    assert mask_id is not None, "who masks has a mask"
+    if mask_id is None:
+        raise DataError("a masked-token loss needs the tokenizer's mask token: pass mask_id")
     ids = torch.tensor(window.ids)
     targets = torch.full_like(ids, IGNORED)
     chosen = torch.tensor(window.masked, dtype=torch.int64)

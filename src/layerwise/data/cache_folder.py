@@ -1,16 +1,11 @@
-"""The folder of what can be computed again: that of the user, or the one that a variable names.
+"""Cache folder: `LAYERWISE_CACHE`, else `XDG_CACHE_HOME/layerwise`, else `~/.cache/layerwise`.
 
-    LAYERWISE_CACHE            where it is set
-    XDG_CACHE_HOME/layerwise   where that is set, as desktops do
-    ~/.cache/layerwise         else
+What is in it can be computed again, and may be removed whenever nothing runs.
 
-What is in it is written whole or not at all, by one process while others wait, and may be removed at any time when
-nothing runs.
-
-A stamp tells without reading it that a file is the one that was read before. It holds the size of a file, its inode,
-and when its content and its entry were last changed, in nanoseconds. Who changes a file and sets its old time again
-changes the time of the entry, which no program can set. What cannot be told is a second change within one tick of the
-file system's clock, so files that were changed a moment before they were read have no stamps yet.
+A stamp tells without reading it that a file is the one that was read before: its size, its inode, and when its content
+and its entry were last changed. A program that restores the old time of a file changes the time of the entry, which it
+cannot set. A second change within one tick of the file system's clock cannot be seen, so files that were changed a
+moment before they were read have no stamps yet.
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
-"""The corpus: named, hashed documents, read from a text file or a folder.
+"""The corpus: named, hashed documents, read from a file, a folder, or a dataset of the hub.
 
-What becomes a document:
-
-- a text file is one document;
-- a file in which lines read `<|endoftext|>` is split at those lines;
-- a file in WikiText's layout is split at its title lines (` = Title = `, one equals sign, a space on either
-  side), so that an article is a document and its sections (` = = Section = = `) stay inside it;
-- a `.jsonl` file holds one document a line: an object with `text`, and optionally `id`, `task` and
-  `answer_start`; a `.parquet` file holds one a row, in columns of these names;
-- `hf:NAME` is a dataset of the Hugging Face hub (`layerwise.data.text.sources`);
-- `.train`, `.dev` and `.test` files, also with `.txt` behind it, are BabyLM's, one file a corpus: their documents are
-  chunks of them, which end before a heading, at an empty line or at a line end (`layerwise.data.text.documents`),
-  unless lines read `<|endoftext|>`; the name of the file, such as `childes`, is their task;
-- `.gz` and `.zst` files are unpacked; a folder is read recursively, in the order of its paths.
-
-Nothing is skipped silently: a file that is empty, binary or unreadable is refused by name.
+A text file is one document, unless lines read `<|endoftext|>`, or it has WikiText's title lines (` = Title = `, one
+equals sign; sections such as ` = = Section = = ` stay inside their article). A `.jsonl` file holds a document a line, a
+`.parquet` file one a row. Files of BabyLM (`.train`, `.dev`, `.test`, also with `.txt` behind it) are cut into chunks
+(`layerwise.data.text.documents`); the name of the file, such as `childes`, is their task. `.gz` and `.zst` files are
+unpacked, and folders read recursively, in the order of their paths. A file that is empty, binary or unreadable is
+refused by name. See `docs/guides/large_texts.md`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,10 @@
 """Division: which documents a model is trained on, and which are held out to look at and to report.
 
-Documents are divided, not windows: two pieces of one text share its names and its style, and a model judged on the
-second after training on the first looks better than it is. Documents with the same text count as one.
-
-What is held out is what was asked for. A validation or a test text of one's own is held out and nothing else is; of a
-validation text alone one half is looked at and the other reported. Where a share of the training text is drawn, no file
-is held out whole: a document with more than a twentieth of the text is cut into chunks first, and from every text that
-was cut (BabyLM's files are) each part has its share. Where that happens, what is held out is from the same books and
-conversations as what is trained on, so a text of one's own is the stricter judge. Its large documents are cut too, so
-that there is something to resample.
+Documents are divided, not windows: two pieces of one text share its names and its style. Documents with the same text
+count as one. Of a validation text alone one half is looked at and the other reported. Where a share of the training
+text is drawn, no file is held out whole: a document with more than a twentieth of the text is cut into chunks first,
+and each part has its share of every text that was cut. What is held out is then from the same books and conversations
+as what is trained on, so a separate held-out text is the stricter judge.
 """
 
 from __future__ import annotations

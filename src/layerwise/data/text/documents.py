@@ -1,20 +1,12 @@
-"""The document: the unit of text that layerwise scores, resamples and names in its tables.
+"""The document: the unit of text that is scored, resampled and named in tables.
 
-A document is a text with an identity and a task. Plain text is scored everywhere; a question with an answer
-is scored only from the character where the answer begins, so that "was it right?" is asked of the answer
-alone. Intervals are bootstrapped over documents, because tokens of one text are not independent observations.
+Plain text is scored everywhere; a question with an answer is scored only from the character where the answer begins.
+Intervals are bootstrapped over documents, because tokens of one text are not independent observations.
 
-A corpus file holds hours of speech or many articles. As one document it could only be held out whole, and its intervals
-would have nothing to resample; as a document a line, the two halves of a conversation would be strangers. A chunk is a
-stretch of it: about 2,000 words, of a short text a fiftieth.
-
-A chunk ends before a heading, at an empty line or at a line end: at the first of the three of which the text has at
-least as many as it needs. Headings are those of Wikipedia extracts and of book collections, alone in their line:
-
-    = = = Title = = =
-    *** Title ***
-
-Chunks of one text know of each other (`Document.part_of`), and `joined` puts together those that are left of it.
+A corpus file holds hours of speech or many articles, so it is cut into chunks of about 2,000 words (of a short text a
+fiftieth). A chunk ends before a heading (`= = = Title = = =` or `*** Title ***`, alone in its line), at an empty line
+or at a line end: at the first of the three of which the text has at least as many as it needs. Chunks know what they
+are a part of (`Document.part_of`), and `joined` puts them together again.
 """
 
 from __future__ import annotations

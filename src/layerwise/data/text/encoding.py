@@ -239,5 +239,4 @@ def _last_word(text: str) -> str:
     """What the text ends in that is made of letters, digits, `_` and full stops."""
     # Read from the end, since a search from the beginning tries every position of a long sentence.
     word = _WORD.match(text[::-1])
-    assert word is not None
-    return word[0][::-1]
+    return "" if word is None else word[0][::-1]

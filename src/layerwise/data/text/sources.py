@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow
+from huggingface_hub import HfApi
 
 from layerwise.bounded import (
     RATIO,
@@ -255,8 +256,6 @@ class HubText:
         """The commit that is read now; `None` for a folder, whose files tell."""
         if Path(self.name).is_dir():
             return None
-        from huggingface_hub import HfApi
-
         try:
             return str(HfApi().dataset_info(self.name, revision=self.revision).sha)
         except Exception as error:  # the network, the hub, and the rights to read there

@@ -1,16 +1,12 @@
 """Tokenizers that are learned from the text of a training: word pieces for masked models, byte pairs for decoders.
 
-Both cut a text as byte-level tokenizers do, and every digit is a piece of its own. All 256 bytes are pieces, so every
-text can be spelt.
+Both cut a text as byte-level tokenizers do, every digit and all 256 bytes are pieces.
 
-Word pieces: a space belongs to the word behind it, one is put before the first, and each word of up to 100 bytes is
-spelt greedily with the longest pieces that there are. No mark distinguishes a piece that begins a word from one that
-continues it: the space in it does. How large a vocabulary a text allows follows from the text: pieces that occur a few
-times only are never learned, so the vocabulary is the largest in which 95 % of the learned pieces occur at least about
-100 times (on 10 million words that gives roughly 6,000 pieces).
+Word pieces: a space belongs to the word behind it, one is put before the first, and each word is spelt greedily with
+the longest pieces that there are. The vocabulary is the largest in which 95 % of the learned pieces occur at least
+about 100 times (roughly 6,000 pieces on 10 million words).
 
-Byte pairs: neighbours that stand together often become one token, and a text is given back as it was. `<|endoftext|>`
-(token 0) stands before each window and ends a document; `<|pad|>` (token 1) fills up, and is never mistaken for an end.
+Byte pairs: `<|endoftext|>` (token 0) stands before each window and ends a document; `<|pad|>` (token 1) fills up.
 """
 
 from __future__ import annotations
