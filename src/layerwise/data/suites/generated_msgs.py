@@ -127,5 +127,5 @@ def mixed_signals(names: Sequence[str] | None = None, sizes: Sizes | None = None
         condition = "the features agree in training and differ in the test set" if is_ambiguous else "one feature"
         train, selection, test = (sets[name, split][:size] for split, size in (sizes or Sizes())._asdict().items())
         about = (GENERATED_MSGS, name, LABELS, "mcc")
-        tasks.append(Task(*about, train, selection, test, f"generated; {condition}", ("accuracy",)))
+        tasks.append(Task(*about, train, selection, test, f"generated (seed 0); {condition}", ("accuracy",)))
     return tasks

@@ -37,4 +37,4 @@ def generated_pairs(count: int = PAIRS) -> PairSet:
     'The instances must read every type of the string.'
     """
     pairs = tuple(pair for each in PARADIGMS.values() for pair in each[:count])
-    return PairSet(SUITE, f"generated pairs, {len(PARADIGMS)} paradigms of {count:,} each", pairs)
+    return PairSet(SUITE, f"generated pairs, {len(PARADIGMS)} paradigms of {count:,} each, seed 0", pairs)

@@ -1,20 +1,10 @@
 """GLUE and SuperGLUE tasks from local files, each as a `Task` whose reported examples choose nothing.
 
-`FORMS` names the columns of the BabyLM evaluation's files, which are those of the hub's data sets; `label` holds a
-number or a name. `layerwise.data.suites.glue_files` says which files each task needs.
-
-A validation file is only reported on, and a tenth of the training file, drawn by a seed with every label in its share,
-selects. `mnli-mm` is taught on mnli's training file and reported on the mismatched one, whose texts are of other kinds.
-Training examples whose text is also in another set are left out, and counted in the task's `source`.
-
-A question is the first text of a pair, and what answers it the second. MultiRC asks of an answer whether it is right:
-the first text is "Question: ... Answer: ...", as in the BabyLM evaluation. WSC is put otherwise than there: see
-`_resolved`. STS-B is a regression: a score from 0 to 5 is learned by its squared error and scored by correlation.
-
-The BabyLM files hold only examples whose words are frequent in a small corpus, so a number made with them compares with
-other numbers made with them, and not with published GLUE.
-
-Wang et al. 2019 (GLUE, SuperGLUE); Warstadt et al. 2019 (CoLA), 2023 (BabyLM); Socher et al. 2013 (SST).
+`FORMS` names the columns of the BabyLM evaluation's files and of the hub's data sets; `glue_files` says which files
+each task needs. A validation file is only reported on, and a tenth of the training file selects. Training examples
+whose text is also in another set are left out. MultiRC's first text is "Question: ... Answer: ...", as in the BabyLM
+evaluation; for WSC see `_resolved`; STS-B is a regression. BabyLM's files hold only examples whose words are frequent
+in a small corpus, so numbers made with them do not compare with published GLUE.
 """
 
 from __future__ import annotations

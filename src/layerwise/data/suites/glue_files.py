@@ -1,4 +1,4 @@
-"""Where the files of a GLUE or SuperGLUE task lie, in the layouts in which they are distributed, and their rows.
+"""The files of a GLUE or SuperGLUE task, in the layouts in which they are distributed, and their rows.
 
     BabyLM 2024, 2025   TASK.train.jsonl and TASK.valid.jsonl
     BabyLM 2023         TASK.train.json and TASK.validation.json; of mnli, validation_matched.json
@@ -6,8 +6,7 @@
     the hub             rte/train-00000-of-00001.parquet and rte/validation-00000-of-00001.parquet, also as
                         train.parquet or train/0000.parquet; of mnli, validation_matched and validation_mismatched
 
-JSON lines may be packed (`.gz`). Labels of published test files are secret (-1 on the hub), so these files are
-skipped.
+JSON lines may be packed (`.gz`). Test files are skipped: their labels are secret.
 """
 
 from __future__ import annotations

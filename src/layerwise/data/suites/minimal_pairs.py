@@ -1,14 +1,11 @@
 """Minimal pairs: two texts that differ in one thing, of which a speaker accepts one; read from local files.
 
-Three published forms are known by their columns, so that a score has the name of what it was measured on:
-
     blimp        `sentence_good`, `sentence_bad`, `field`, `linguistics_term`, `UID`, every UID one of BLiMP's 67
     supplement   `sentence_good`, `sentence_bad`; one of the five files that go with BLiMP, named by the file
     ewok         two contexts and two targets (`Context1`, `Context2`, `Target1`, `Target2`, `Domain`): each target is
                  compared with itself under the other context, and only its own words are scored
 
-and a user's own table needs `sentence_good` and `sentence_bad`, and may say `field`, `linguistics_term` and `UID`.
-EWoK is given away in a locked archive under the promise that it stays in one; it is read inside the archive.
+Your own table needs `sentence_good` and `sentence_bad`. EWoK's archive stays locked: it is read inside the archive.
 """
 
 from __future__ import annotations

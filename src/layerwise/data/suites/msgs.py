@@ -1,23 +1,12 @@
-"""MSGS, the Mixed Signals Generalization Set, in the form its authors publish it: a folder a task, two files in each.
+"""MSGS, the Mixed Signals Generalization Set (Warstadt et al. 2020), in the form its authors publish it.
 
     main_verb_control/                  train.jsonl, test.jsonl    one feature, can it be learned?
     main_verb_lexical_content_the/      train.jsonl, test.jsonl    two features that agree in training
 
-`FOLDER/NAME.train.jsonl` beside `FOLDER/NAME.test.jsonl` is read too, and each file as `.gz`. Files of these names
-whose first row has neither of MSGS's labels are of another data set, and are passed over. Of a row these columns are
-read: `sentence`, `linguistic_feature_label` and `surface_feature_label` (0, 1, or null where a control has none), and
-`condition`. An ambiguous task is taught on the rows of `train` with condition "training", where the two labels are the
-same, and reported on those of `test` with condition "test", where they differ; the other rows of `test` ("control")
-are left out. A control is reported on all of its test rows. A tenth of the training rows selects, so an epoch is never
-chosen by sentences on which the features differ.
-
-The label of an ambiguous task is the linguistic one, so Matthews' correlation on its test rows is the linguistic
-generalisation score: +1 for a model that took the label to mean the structure, -1 for one that took it to mean the
-surface. `layerwise.data.suites.generated_msgs` makes a small suite of the same design where these files are not at
-hand.
-
-Warstadt et al. 2020, "Learning Which Features Matter: RoBERTa Acquires a Preference for Linguistic Generalizations
-(Eventually)".
+`FOLDER/NAME.train.jsonl` is read too, and each file as `.gz`; files with neither of MSGS's labels are skipped. An
+ambiguous task is taught on the rows of `train` with condition "training", where the two labels are the same, and
+reported on those of `test` with condition "test", where they differ; its label is the linguistic one. A tenth of the
+training rows selects.
 """
 
 from __future__ import annotations

@@ -1,18 +1,13 @@
-"""What a probe of hidden states is asked: surface and linguistic features of words and sentences, two labels each.
+"""The questions of a probe of hidden states: features of the words and sentences of our own pairs, two labels each.
 
-The sentences are those of the suite of pairs of our own, whose grammar says what every word is.
+    length, frequency    a content word is longer, or more frequent in a text, than the median one
+    position             a noun is in the later half of its sentence
+    capitalisation       the first word has a capital; half of them are written without
+    part_of_speech       a content word is a verb, not a noun
+    number               the subject is plural; read at the last word of a sentence
+    grammaticality       the words of a sentence are in a right order; read over the whole sentence
 
-    surface       length           a content word is longer than the median one
-                  frequency        a content word comes more often in a text than the median one (where one is given)
-                  position         a noun stands in the later half of its sentence
-                  capitalisation   the first word of a sentence has a capital; half of them are written without
-    linguistic    part_of_speech   a content word is a verb, not a noun
-                  number           the subject is plural; read at the last word of a sentence, behind others
-                  grammaticality   the words of a sentence stand in an order that is right; read over the whole sentence
-
-Both labels are equally often, so that guessing is right in half of the cases. What belongs to one `group` is not
-divided between what a probe learns from and what it is asked: the forms of one word, where the label is a matter of the
-word, else the words of one sentence or pair. So no probe can know a word by heart.
+Labels are balanced, and no `group` (the forms of a word, or a pair) is divided between learning and testing.
 """
 
 from __future__ import annotations

@@ -1,22 +1,12 @@
 """The rows of a healing: what was lost, what came back, net of what the whole model gains.
 
-With L(m) the nats a token of a model m on the reported text, W the whole model, P the model under the plan, H the
-healed one of a seed, and C the whole model trained on the same tokens with the same seed,
+With L(m) the nats/token of a model m, W the whole model, P the model under the plan that was asked for, H the healed
+one of a seed, and C the whole model trained on the same tokens with the same seed,
 
     lost = L(P) - L(W)      regained = L(P) - L(H)      net = regained - (L(W) - L(C))      share = net / lost
 
-P is the plan that was asked for also where H is healed under a random one: then shares can be compared, and are below 0
-where H is worse than P before healing.
-Intervals of `lost` are over documents, those of the others over seeds (Student's).
-
-Of benchmarks, what every model answers right, and the paired differences:
-
-    accuracy      the share of right answers; Wilson's interval over the questions
-    difference    the mean over questions of right - right of the model that it is `against`, question by question
-
-The models are compared with the untouched one and, seed by seed, with the whole one that was trained as long: what the
-text alone gives is the same for both. The interval of one seed is Bonett and Price's over the questions; that of
-several is over seeds and questions (`over_seeds`). Guessing is a row `against` chance.
+Intervals of `lost` are over documents, those of the others over seeds (Student's). Benchmarks have an `accuracy`
+(Wilson's interval) and paired `difference`s to the untouched model and to C, over seeds and questions (`over_seeds`).
 """
 
 from __future__ import annotations

@@ -162,9 +162,8 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
     by_training = {(each.recipe.arm, each.seed): record for each, record in zip(wanted, records, strict=True)}
     result = replace(result, records={(arm.name, seed): by_training[arm.name, seed] for arm in arms for seed in seeds})
     rows = healing_rows(result, Outcomes(splits, (yield from evaluations)))
-    for questions in answers:
-        assert benchmarks is not None
-        rows += benchmark_rows(result, (yield from questions), benchmarks.chance)
+    if benchmarks is not None:
+        rows += benchmark_rows(result, (yield from answers[0]), benchmarks.chance)
     best = session.folder / arms[0].name / f"seed-{result.best()}"
     written = _written(plan, best, trained(arms[0].name, result.best()), session.folder)
     reporter.log(written.replace("RUN", str(session.folder)))

@@ -1,13 +1,8 @@
-"""Models with their cards, on the disk and on the hub: the finished ones of a training, and one that is saved.
+"""Models with their cards, on the disk and on the hub: those of a training, and one that is saved.
 
-Those of a training are asked for before it begins, and pushed at its end.
-
-A model that was pushed is noted beside it, so that the same command, run again, pushes what is left.
-
-The card is made of the training record beside the weights: what the model was trained from and on, by which recipe, for
-how long, the losses on the validation split, the command and the versions, and the hash of every file of weights. It
-claims nothing else: what was measured after a training stands in the run's report. Of a saved model, what a run
-measured of its plan stands there as tables: every line is a row of the run, or there is none.
+What the hub would refuse is refused before a training; a model that was pushed is noted next to it, so that the same
+command pushes what is left. The card of a trained model is made of its training record and claims nothing else; that
+of a saved model has tables of what runs measured of its plan, each line a row of a run.
 """
 
 from __future__ import annotations

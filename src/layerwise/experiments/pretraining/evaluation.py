@@ -1,13 +1,10 @@
 """The evaluation of pretrained models: held-out loss, layer weights, agreement of seeds, minimal pairs.
 
-Rows:
-
 masked_lm    nll: nats per masked token on documents that no model has seen, always under the same masks; the
              interval of one model is over documents, that of an arm over its seeds
 alpha        the weight of every edge: what each reader, `layer`, takes of each source, `other`
-training     latency_seconds: one text of 128 tokens through the model, the median of several passes
-training     weight_bytes, state_bytes, activation_bytes: what is alive at inference (`MEMORY`), counted over a pass of
-             the encoder over 8 texts of 128 tokens in float32; allocated_bytes: an accelerator's own peak of it
+training     latency_seconds of one text of 128 tokens, the median of several passes; weight_bytes, state_bytes and
+             activation_bytes at inference (`MEMORY`); allocated_bytes: an accelerator's own peak
 """
 
 from __future__ import annotations

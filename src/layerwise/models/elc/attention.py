@@ -1,13 +1,11 @@
 """Self-attention that knows how far apart two tokens are, and not where they are.
 
-Beside its content every token has two learned answers to each distance: what it asks of tokens that far away (a query),
-and what it offers to them (a key). Both come from one table of distance buckets, shared by all layers, through the same
-projection as the tokens themselves (the disentangled attention of DeBERTa, as LTG-BERT has it):
+Each token has two learned answers to each distance, a query and a key, from one table of distance buckets that all
+layers share (the disentangled attention of DeBERTa, as LTG-BERT has it):
 
     score(i, j) = [q_i . k_j  +  q_i . k_position(b(i - j))  +  k_j . q_position(b(i - j))] / sqrt(3 * d_head)
 
-The last two terms do not depend on one another's softmax, so they enter the fused kernel of torch as an additive bias
-and nothing is approximated.
+The last two terms enter torch's fused kernel as an additive bias.
 """
 
 from __future__ import annotations

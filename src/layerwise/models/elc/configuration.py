@@ -1,25 +1,9 @@
 """The configuration of an LTG-BERT or ELC-BERT model: its shape, and the way its layers read each other.
 
-In LTG-BERT a layer reads the state that the layer before it left. In ELC-BERT (Charpentier & Samuel, 2023, "Not all
-layers are equally as important: Every Layer Counts BERT") it reads a learned mixture of everything left so far, and
-there is no other way around a layer. The paper's equation and the four model files that were published with it differ
-in what the feed-forward half reads; each is a variant of its own here. `denseformer` (Pagliardini et al., 2024) is the
-comparison that keeps the residual stream and mixes without constraint.
-
-With x_n the input of layer n, `a = attention(x_n)`, and h_n its output:
-
-| variant | x_n | h_n | first weights |
-|---|---|---|---|
-| `ltg` | h_{n-1} | y + ffn(y), y = x_n + a | none |
-| `elc` | softmax mixture | a + ffn(x_n + a) | biased |
-| `elc-base` | softmax mixture | a + ffn(a) | biased |
-| `zero` | softmax mixture | a + ffn(x_n + a) | zero |
-| `normalized` | softmax mixture | norm(a + ffn(x_n + a)) | zero |
-| `weighted-output` | softmax mixture, and one for the output | a + ffn(x_n + a) | zero |
-| `denseformer` | free mixture, and one for the output | y + ffn(y), y = x_n + a | identity |
-
-The two sizes that were published are `small` (24M parameters, trained on 10M words) and `base` (98M, on 100M words);
-`tiny` is ours, and trains in minutes on a laptop.
+In LTG-BERT a layer reads the state that the layer before it left; in ELC-BERT (Charpentier & Samuel, 2023, "Not all
+layers are equally as important: Every Layer Counts BERT") it reads a learned mixture of everything left so far. The
+paper's equation and its four published model files differ in what the feed-forward half reads: each is a variant here
+(`VARIANTS`), and `denseformer` (Pagliardini et al., 2024) keeps the residual stream and mixes without constraint.
 """
 
 from __future__ import annotations
@@ -79,6 +63,18 @@ VARIANTS = {
         ElcVariant("denseformer", mixture="free", block="residual", initialisation="identity", mixes_output=True),
     )
 }
+"""The variants by name. With x_n the input of layer n, `a = attention(x_n)`, and h_n its output:
+
+| variant | x_n | h_n | first weights |
+|---|---|---|---|
+| `ltg` | h_{n-1} | y + ffn(y), y = x_n + a | none |
+| `elc` | softmax mixture | a + ffn(x_n + a) | biased |
+| `elc-base` | softmax mixture | a + ffn(a) | biased |
+| `zero` | softmax mixture | a + ffn(x_n + a) | zero |
+| `normalized` | softmax mixture | norm(a + ffn(x_n + a)) | zero |
+| `weighted-output` | softmax mixture, and one for the output | a + ffn(x_n + a) | zero |
+| `denseformer` | free mixture, and one for the output | y + ffn(y), y = x_n + a | identity |
+"""
 
 
 def find_variant(name: str) -> ElcVariant:

@@ -1,13 +1,9 @@
 """Which weights learn in a healing, the model as it was before they did, and what learned written and read.
 
-The teacher of a healing is the same stack in its own order, before healing, without a second model in memory. Adapters
-are switched off for it. Where weights of the model itself learn (`full`, `tail`), a copy of those tensors, and of no
-others, is kept as they were, and is put in their place while the teacher runs: 4 bytes a weight beside the 16 that its
-training takes (weight, gradient, and two moments of AdamW).
-
-Adapters are LoRA, by peft, stored in its own format: each linear map W of shape (out, in) in the layers of a plan
-becomes W + (alpha / rank) B A with A (rank, in) and B (out, rank), of which only A and B learn (Hu et al. 2021). B
-begins at zero, so that the model is at first what it was; alpha is 2 rank.
+The teacher is the same stack in its own order, before healing. Adapters are switched off for it; where weights of the
+model itself learn (`full`, `tail`), copies of those tensors are put in their place while the teacher runs. Adapters are
+LoRA, by peft: each linear map W of shape (out, in) in the layers of a plan becomes W + (alpha / rank) B A with A (rank,
+in) and B (out, rank), of which only A and B learn (Hu et al. 2021); alpha is 2 rank.
 """
 
 from __future__ import annotations
