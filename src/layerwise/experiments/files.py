@@ -1,19 +1,12 @@
-"""Experiments in files: one, or several that belong together, as stages. Those that ship with layerwise are recipes.
+"""Read experiments from YAML files: one, or several that belong together, as stages. Packaged ones are recipes.
 
     takes: what the recipe needs, and how long it takes
     stages:
-      train:
-        experiment: train robust
-        model: google/vit-base-patch16-224
-        methods: [layershuffle]
-      survey:
-        experiment: robustness
-        model: "{runs}/train"
-        run: null
+      train:  {experiment: train robust, model: google/vit-base-patch16-224, methods: [layershuffle]}
+      survey: {experiment: robustness, model: "{runs}/train", run: null}
 
-A stage is an experiment as any YAML file has it. Its rows go into a folder of its own, `{runs}/STAGE`, which a later
-stage may read; `run: null` leaves the folder to the experiment. A file without stages is one experiment, and so is a
-run folder.
+The rows of a stage go into `{runs}/STAGE`, which a later stage may read; `run: null` leaves the folder to the
+experiment. A file without stages is one experiment, and so is a run folder.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
-"""Benchmarks by fine-tuning: pre-trained models on GLUE, MSGS or a task of one's own, as rows with chance beside them.
+"""Benchmarks by fine-tuning: pre-trained models on GLUE, MSGS or your own task, as rows with chance next to them.
 
     arm, seed, other    one fine-tuning, `other`, of one pre-trained model; the interval is over test examples
-    arm, seed           one pre-trained model: the mean over its fine-tunings; the interval is Student's over them
-    arm                 one architecture: the mean over its pre-trained models; the interval is Student's over those
+    arm, seed           one pre-trained model: the mean over its fine-tunings; Student's interval over them
+    arm                 one architecture: the mean over its pre-trained models; Student's interval over those
 
-The three intervals answer three questions, and only the last one says what another pre-training would give. Where
-there is a single one to average over, the row has the interval below it. Every row of a metric has one against
-`CHANCE`: what always giving the commonest training label would score on the same test examples.
-
-A model under a plan has the `plan` too (`layerwise.experiments.evaluation.plans`).
-
-What each fine-tuned model answered is kept (`RUN/predictions/MEASURE/TASK/ARM-SEED.F-KEY.json`) under a key that
-stands for the model's files, the plan, the task's examples, the settings and the threads. The rows are made from those
-files every time, so an interrupted run resumes with the next fine-tuning, and a finished one computes nothing.
+Only the last interval covers another pre-training. A mean of one has the interval below it. Every metric has a row
+compared with `CHANCE`: the score of always giving the commonest training label. The answers of each model are kept in
+`RUN/predictions`, keyed by everything that decides them, so an interrupted run resumes with the next fine-tuning.
 """
 
 from __future__ import annotations

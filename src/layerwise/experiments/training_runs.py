@@ -14,11 +14,13 @@ from typing import Any, TypeVar
 
 from layerwise.data.cache_folder import code_digest
 from layerwise.data.demo import python_stdlib
+from layerwise.data.demo.corpus import demo_text_splits
 from layerwise.data.model_location import EMBEDDED
 from layerwise.data.splits import Splits, selecting_on_reported
 from layerwise.data.text.corpus import BABYLM, Corpus, babylm_split, read_corpus, source_files
 from layerwise.data.text.division import Division, divided, division
 from layerwise.data.text.documents import Document
+from layerwise.data.text.language_modelling import splits_of, with_packed_training
 from layerwise.data.text.sources import HubText, is_hub_text
 from layerwise.data.text.token_cache import ReadText, TextSource
 from layerwise.data.vision.images import check_labels, read_images
@@ -105,12 +107,9 @@ def _takes_images(stack: Stack) -> bool:
 def _texts(
     options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None, pack: bool
 ) -> Splits:
-    from layerwise.data.text.language_modelling import with_packed_training
-
     splits, length = _windows(options, stack, reporter, seed, corpus)
-    if not pack:
+    if not pack or stack.tokenizer is None:
         return splits
-    assert stack.tokenizer is not None, "texts were made of its tokens"
     rows = with_packed_training(splits, length, seed=seed, start=stack.tokenizer.bos_token_id)
     reporter.log(f"{len(splits.train):,} windows of text are packed into {len(rows.train):,} rows of {length} tokens")
     return rows
@@ -120,9 +119,6 @@ def _windows(
     options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
 ) -> tuple[Splits, int]:
     """The texts in windows, and the most tokens that one holds."""
-    from layerwise.data.demo.corpus import demo_text_splits
-    from layerwise.data.text.language_modelling import splits_of
-
     length = options.max_length
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
@@ -153,13 +149,12 @@ def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None =
     `--text`. Raises `DataError` where held-out texts are given to no text, and for files of BabyLM that are of several
     splits and all to be trained on.
     """
-    if options.text is None and corpus is None:
+    if corpus is None and options.text is not None:
+        corpus = read_corpus(options.text)
+    if corpus is None:
         if options.validation is not None or options.test is not None:
             raise DataError("--validation and --test are held out of the training of a text: give it, --text PATH")
         return "standard library", _standard_library(seed)
-    if corpus is None:
-        assert options.text is not None
-        corpus = read_corpus(options.text)
     held_out = (None if path is None else read_corpus(path) for path in (options.validation, options.test))
     parts = division(corpus, *held_out, seed=seed)
     _check_one_split(options.text, parts.parts["train"])

@@ -1,16 +1,12 @@
-"""The verbs in Python: one function an experiment, with the names and the options of the command line.
+"""The verbs in Python: one function per experiment, with the names and the options of the command line.
 
     result = layerwise.sweep(stack, corpus, families=("painters",))
     result.rows, result.table(), result.report("page.html")
-    layerwise.robustness.merge(models), layerwise.train.elc("texts/")
 
-A model is a `Stack`, a model of transformers or any torch module, a text a `Corpus` or a list of strings; or either is
-what the command line takes: a name, a path. The other arguments are the fields of the experiment's configuration; a
-path may be given as a text, a plan as a `Plan`, and a tuple as a list. Without a `reporter` the terminal or the
-notebook shows the progress; `Silent()` shows nothing. Rows go into a run folder (option `run`), and the same call
-resumes.
-
-The signature and the docstring of a function are made from the configuration, as the help of the command line is.
+A model is a `Stack`, a model of transformers, a torch module or a name; a text is a `Corpus`, a list of strings or a
+path. The other arguments are the fields of the experiment's configuration. Without a `reporter` the terminal or the
+notebook shows the progress; `Silent()` shows nothing. Rows go into a run folder (`run`), and the same call resumes.
+Signatures and docstrings are made from the configuration, as the help of the command line is.
 """
 
 from __future__ import annotations

@@ -1,19 +1,13 @@
 """A run is a folder: its manifest, its rows, and what is made of them.
 
-    runs/demo-20260131T120000Z/
-        manifest.json     which model, texts, settings and machine
-        run.sqlite        every row (see `layerwise.results.store`)
-        run.lock          the process that writes
-        report.html       made by the report
-        exports/          Parquet or CSV, made by `export`
+    manifest.json     which model, texts, settings and machine
+    run.sqlite        every row (see `layerwise.results.store`)
+    run.lock          the process that writes
+    report.html, exports/
 
-`Run.create` starts one, `Run.open` reads one (also while it is being written), and `Run.resume_or_create`
-does what a command that may have been killed wants: go on where the rows end. One process writes at a time.
-
-The lock belongs to the operating system and not to a file's existence: it dies with its process, also by
-`kill -9`, so a killed run never has to be unlocked by hand. The lock file only carries the writer's process
-id, for the message that a second writer gets; it stays behind on purpose, because deleting it would let two
-processes lock two files of one name.
+One process writes at a time. The lock belongs to the operating system, so it is released when its process ends, also by
+`kill -9`. The lock file stays: it has the writer's process id, and without it two processes could lock two files of one
+name.
 """
 
 from __future__ import annotations

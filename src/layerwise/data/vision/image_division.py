@@ -1,4 +1,4 @@
-"""Which images of a set are trained on, which select a checkpoint, and which are reported, and in which order.
+"""Which images of a set train a model, which select a checkpoint, and which are reported, and in which order.
 
     the set brings               train         select              report
     train, validation and test   train         validation          test
@@ -6,11 +6,8 @@
     train and test               9/10 train    1/10 of train       test
     train alone                  8/10          1/10                1/10
 
-What a set holds out itself is what papers report on, so a set whose only held-out split is called validation (ImageNet)
-is reported on that. Tenths are of each class, drawn from a seed.
-
-Papers also select checkpoints on the split that they report. With `select_on="reported"` nothing is cut from train for
-the selection, which is then of the very images that are reported.
+Tenths are of each class, drawn from a seed. With `select_on="reported"`, as in most papers, nothing is cut from train
+for the selection, which uses the reported images.
 """
 
 from __future__ import annotations

@@ -1,16 +1,13 @@
-"""Examples of images: bytes of pixels with a label, turned into what a model takes when they are read.
+"""Examples of images: bytes of pixels with a label, scaled to (x / top - mean) / std when they are read.
 
-A byte x becomes (x / top - mean) / std in its channel, where `top` is the largest byte (255 for photographs). Kept as
-bytes, 60,000 images of 32 x 32 in colour need 184 MB, a quarter of what they need as floats.
-
-Before that a training image may be changed a little, in a way that leaves its label true:
+A training image may be augmented first, in a way that keeps its label true:
 
     none        the image as it is
-    crop        shifted by at most an eighth of its side, up, down and sideways; what comes in from outside is 0
+    crop        shifted by at most an eighth of its side, up, down and sideways; new pixels are 0
     crop+flip   also mirrored left to right, every second time (wrong for digits and letters)
 
-Every draw comes from torch's global generator, one that the Trainer saves with a checkpoint and seeds on each
-rank: a resumed run sees the images it would have seen.
+Every draw comes from torch's global generator, which the Trainer saves with a checkpoint, so a resumed run sees the
+same images.
 """
 
 from __future__ import annotations

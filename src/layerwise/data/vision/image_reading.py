@@ -19,6 +19,7 @@ from typing import Any
 
 import PIL
 import transformers
+from datasets import Dataset, Features, Value
 
 from layerwise.data.cache_folder import cache_folder
 from layerwise.data.vision.image_sources import ImageSource, decoded, fault
@@ -85,8 +86,6 @@ def _read_table(
     progress: Progress | None,
 ) -> Any:
     """Return the table of digests, faults and pixels: from `file` if it holds it, which otherwise is written."""
-    from datasets import Dataset, Features, Value
-
     features = Features({"digest": Value("binary"), "fault": Value("string"), "pixels": Value("large_binary")})
 
     def look(rows: dict[str, list[int]]) -> dict[str, list[Any]]:

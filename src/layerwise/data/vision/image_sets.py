@@ -18,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import datasets
+
 from layerwise.bounded import shortened
 from layerwise.data.vision.image_sources import SPLIT_NAMES, ImageSet, ImageSource, image_bytes
 from layerwise.errors import DataError, near_matches
@@ -35,8 +37,6 @@ def listed_images(where: str | Path) -> ImageSet:
     Raises `DataError` for a path that is a file or does not exist, and for a dataset that cannot be loaded, has no
     train split, no image column or no label column, or several of either and none by a usual name.
     """
-    import datasets
-
     path = Path(where).expanduser()
     if path.is_file():
         raise DataError(f"{path} is a file: give --images a folder with one subfolder a class")
@@ -58,8 +58,6 @@ def listed_images(where: str | Path) -> ImageSet:
 
 def _load_folder(folder: Path) -> Any:
     """Load a folder of class folders, or of folders of them that are named as splits."""
-    import datasets
-
     if _holds(folder, ".zip"):
         raise DataError(f"{folder} holds .zip files: unpack them, or remove them")
     splits = _find_split_folders(folder)
@@ -109,8 +107,6 @@ def _build_set(
     name: str, where: str | Path, load: Callable[[], Any], column: str = "", *, root: Path | None = None
 ) -> ImageSet:
     """Build the set from the tables that `load` returns; their images are files in `root` if it is given."""
-    import datasets
-
     tables = _split_tables(_load(load, where), str(where))
     features = tables["train"].features
     if column and column not in features:
@@ -149,8 +145,6 @@ def _load(load: Callable[[], Any], where: str | Path) -> Any:
 
 
 def _split_tables(loaded: Any, name: str) -> dict[str, Any]:
-    import datasets
-
     if isinstance(loaded, datasets.Dataset):
         return {"train": loaded}
     tables: dict[str, Any] = {}

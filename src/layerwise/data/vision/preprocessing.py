@@ -16,6 +16,7 @@ import numpy
 import torch
 from PIL import Image
 from torch import Tensor
+from transformers.utils import cached_file
 
 from layerwise.bounded import shortened
 from layerwise.data.auto_classes import from_pretrained
@@ -108,8 +109,6 @@ def _has_settings(where: str | Path) -> bool:
     folder = Path(where)
     if folder.is_dir():
         return any((folder / name).is_file() for name in _SETTINGS)
-    from transformers.utils import cached_file
-
     paths = (cached_file(str(where), name, _raise_exceptions_for_missing_entries=False) for name in _SETTINGS)
     return any(path is not None for path in paths)
 
