@@ -1,49 +1,31 @@
-"""Workers as a cluster has them, in this process: each opens the experiment anew, and only plain values reach it."""
+"""Tasks as a cluster has them, in this process: the sweep is opened anew, and only plain values reach it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from layerwise.experiments.cluster import workers as opening
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.sweep import cluster, run
 
 
 class Neighbours:
-    """Stands in for `layerwise.experiments.cluster.workers.Cluster`; carries pieces out from the last to the first."""
+    """Stands in for `layerwise.swarm.cluster.tasks.RayTasks`; carries pieces out from the last to the first."""
 
     opened: int = 0
     carried_out: list[Any]
 
-    def __init__(self, config: Any, reporter: Reporter, accelerators: bool = False) -> None:
-        self.count = config.workers or 2
-        self._known: tuple[Any, Any] | None = None
+    def __init__(self, address: str, count: int | None, *, accelerators: bool = False) -> None:
+        self.count = count or 2
         Neighbours.carried_out = []
 
-    def map(
-        self,
-        opens: str,
-        shared: Mapping[str, Any],
-        pieces: Sequence[Any],
-        *,
-        here: Any,
-        on_partial: Callable[[int, Any], None] | None = None,
-        rest: Callable[[Any], Any] | None = None,
-    ) -> Iterator[tuple[int, Any]]:
-        assert opens == opening.OPENS
-        if self._known is None or self._known[0] is not shared:
-            Neighbours.opened += 1
-            self._known = (shared, opening.open_experiment(copied(shared)))
+    def map(self, opens: str, shared: Mapping[str, Any], pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        assert opens == cluster.OPENS
+        Neighbours.opened += 1
+        function = run.open_piece_function(copied(shared))
         for number, piece in reversed(list(enumerate(pieces))):
-            left = copied(piece if rest is None else rest(piece))
-            Neighbours.carried_out.append(left)
-
-            def emit(news: Any, number: int = number) -> None:
-                if on_partial is not None:
-                    on_partial(number, copied(news))
-
-            yield number, copied(self._known[1](left, emit))
+            Neighbours.carried_out.append(piece)
+            yield number, copied(function(copied(piece)))
 
     def close(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""Experiments that are spread give the rows of one process, whatever the pieces, and refuse workers that differ."""
+"""A sweep on Ray gives the rows of one process, whatever the pieces, and refuses processes that differ."""
 
 from __future__ import annotations
 
@@ -14,32 +14,24 @@ import torch
 import layerwise
 from cli.command import refused
 from cli.conftest import save_llama
-from cli.picture_models import save_vit
 from conftest import tiny_llama
-from experiments.growth.tiny_inputs import save_config, save_documents
 from experiments.neighbours import Neighbours
 from experiments.outlines import outline_of
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import OptionError, RunError, SwarmError
 from layerwise.experiments.catalogue import VERBS, configuration
-from layerwise.experiments.cluster import workers as cluster
-from layerwise.experiments.cluster import workers as opened
-from layerwise.experiments.diagnosis.config import Diagnosis
 from layerwise.experiments.experiment import Experiment, Inputs
-from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.options.common import ClusterOptions
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.runner import perform
+from layerwise.experiments.sweep import cluster, run
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.results import Run, Score
 from layerwise.results.rows import Loss
 from layerwise.stack import load
 from measure.planted import stack_of_layers
 from tiny_tokenizers import ALPHABET, character_tokenizer
-
-SPREAD = ("sweep", "diagnose", "robustness", "train robust", "train elc", "train growth", "train growth-study")
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +44,7 @@ def one_thread() -> Iterator[None]:
 
 @pytest.fixture
 def neighbours(monkeypatch: pytest.MonkeyPatch) -> type[Neighbours]:
-    monkeypatch.setattr(cluster, "Cluster", Neighbours)
+    monkeypatch.setattr(cluster, "RayTasks", Neighbours)
     Neighbours.opened = 0
     return Neighbours
 
@@ -108,7 +100,7 @@ def test_a_sweep_that_is_complete_starts_no_worker(
 ) -> None:
     sweep = Sweep(model=str(model), text=texts, families=("leave_one_out",), similarity=False, run=tmp_path / "run")
     with_one_thread(sweep)
-    monkeypatch.setattr(cluster.Cluster, "_started", lambda self: pytest.fail("workers were started"))
+    monkeypatch.setattr(cluster.SweepTasks, "_started", lambda self: pytest.fail("a cluster was started"))
     perform(replace(sweep, ray="local"), Silent())
 
 
@@ -125,81 +117,6 @@ def test_what_was_opened_in_python(tmp_path: Path, neighbours: type[Neighbours])
     assert neighbours.carried_out
 
 
-@pytest.mark.slow
-def test_a_diagnosis(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
-    diagnosis = Diagnosis(
-        model=str(model),
-        text=texts,
-        parts=("ablation", "racing", "order", "manipulation"),
-        curve_tokens=80,
-        max_length=20,
-        tokens=400,
-        batch_tokens=200,
-    )
-    alone, spread = both(diagnosis, tmp_path)
-    assert rows(alone) == rows(spread)
-    asked = {piece.get("question", "order") for piece in neighbours.carried_out}
-    assert asked == {"ablation", "order", "curves"}, "the race finds what the ablation has measured"
-
-
-def test_a_race_waits_at_every_look(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
-    diagnosis = Diagnosis(model=str(model), text=texts, parts=("racing",), max_length=20, tokens=400)
-    alone, spread = both(diagnosis, tmp_path)
-    assert rows(alone) == rows(spread)
-    assert {piece["question"] for piece in neighbours.carried_out} == {"racing"}
-
-
-@pytest.mark.slow
-def test_trainings_and_surveys(tmp_path: Path, neighbours: type[Neighbours]) -> None:
-    training = RobustTraining(
-        methods=("layershuffle",),
-        model=str(save_vit(tmp_path / "vit")),
-        images="digits",
-        limit=20,
-        epochs=1.0,
-        batch_size=10,
-        seeds=2,
-    )
-    alone, spread = both(training, tmp_path)
-    losses, scores = rows(alone)
-    assert (losses, untimed(scores)) == (rows(spread)[0], untimed(rows(spread)[1]))
-    assert [piece["part"] for piece in neighbours.carried_out] == ["training"] * 4 + ["survey"] * 4
-
-
-@pytest.mark.slow
-def test_a_study_of_growth(tmp_path: Path, neighbours: type[Neighbours]) -> None:
-    (tmp_path / "texts").mkdir()
-    config, texts = save_config(tmp_path / "config"), save_documents(tmp_path / "texts")
-    study = GrowthStudy(
-        model=str(config),
-        text=texts,
-        arms=("ramp",),
-        learning_rates=(1e-3,),
-        seeds=2,
-        steps=8,
-        batch_size=4,
-        max_length=16,
-        evals=1,
-        device="cpu",
-    )
-    alone, spread = both(study, tmp_path)
-    one, two = (untimed(rows(folder)[1]) for folder in (alone, spread))
-    assert one == two
-    assert {row.measure for row in one} >= {"growth", "rates"}
-    assert len({piece["training"] for piece in neighbours.carried_out}) >= 4
-
-
-def untimed(scores: list[Score]) -> list[Score]:
-    """The rows that do not depend on how fast a machine is."""
-    words = ("second", "time", "saving", "measured", "bytes", "data_wait")
-    return [
-        row
-        for row in scores
-        if not any(word in f"{row.measure} {row.task} {row.metric} {row.condition}" for word in words)
-        and row.measure != "run"
-    ]
-
-
 # -- what differs in a worker
 
 
@@ -207,13 +124,13 @@ def test_a_worker_with_other_weights_is_refused(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbours: type[Neighbours]
 ) -> None:
     model = save_llama(tmp_path / "model")
-    opening = opened.open_experiment
+    opening = run.open_piece_function
 
     def after_a_change(shared: Any) -> Any:
         tiny_llama(4, vocabulary=3 + len(ALPHABET), seed=1).save_pretrained(model)
         return opening(shared)
 
-    monkeypatch.setattr(opened, "open_experiment", after_a_change)
+    monkeypatch.setattr(run, "open_piece_function", after_a_change)
     with pytest.raises(RunError, match="a worker does not have what the run is of: it was made from another"):
         perform(Sweep(model=str(model), text=texts, ray="local", run=tmp_path / "run"), Silent())
 
@@ -222,25 +139,27 @@ def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> N
     here = outline_of(Sweep(model=str(model), text=texts)).manifest
     other = replace(here, hardware={**here.hardware, "kernels": "NEON"})
     with pytest.raises(RunError, match=r"another kind of machine .* \(kernels: NEON, not"):
-        opened.check_same_here(here, other)
+        cluster.check_same_here(here, other)
     with pytest.raises(RunError, match="its threads is 1, and 7 was asked for"):
-        opened.check_same_here(
+        cluster.check_same_here(
             replace(here, numerics={**here.numerics, "threads": "1"}),
             replace(here, numerics={**here.numerics, "threads": "7"}),
         )
 
 
-def test_a_model_that_no_worker_can_open_is_refused() -> None:
-    with pytest.raises(SwarmError, match="is no model of transformers"):
-        opened._files_of(stack_of_layers([{"weight": torch.eye(2)}, {"weight": torch.eye(2)}]))
+def test_a_model_that_no_other_process_can_open_is_refused(texts: Path, tmp_path: Path) -> None:
+    stack = stack_of_layers([{"weight": torch.eye(2)}, {"weight": torch.eye(2)}])
+    config = Sweep(model="planted", text=texts, ray="local", run=tmp_path / "run")
+    with pytest.raises(SwarmError, match="is not a model of transformers"):
+        perform(config, Silent(), Inputs(stack))
+    assert not (tmp_path / "run").exists()
 
 
 # -- the options
 
 
-def test_every_measurement_and_study_has_the_options() -> None:
-    spread = {verb for verb in VERBS if issubclass(configuration(verb), ClusterOptions)}
-    assert spread == {*SPREAD, "train elc-study"}
+def test_a_sweep_alone_has_the_options() -> None:
+    assert {verb for verb in VERBS if issubclass(configuration(verb), ClusterOptions)} == {"sweep"}
 
 
 def test_workers_without_a_cluster_are_refused() -> None:

@@ -1,4 +1,4 @@
-"""What torchrun starts measures together after it has trained together: the rows are those of one process."""
+"""What torchrun starts trains together, and the first process measures: the rows are those of one process."""
 
 from __future__ import annotations
 
@@ -10,14 +10,25 @@ import pytest
 from apart import ranks
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
-from experiments.ranks_script import perform_all, sweep_of, training_of
-from experiments.test_cluster import rows, untimed
+from experiments.ranks_script import perform_all, training_of
+from experiments.test_cluster import rows
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.runner import perform
-from layerwise.results import Run
+from layerwise.results import Run, Score
 from once import made_once
 
 pytestmark = pytest.mark.slow
+
+
+def untimed(scores: list[Score]) -> list[Score]:
+    """The rows that do not depend on how fast a machine is."""
+    words = ("second", "time", "saving", "measured", "bytes", "data_wait")
+    return [
+        row
+        for row in scores
+        if not any(word in f"{row.measure} {row.task} {row.metric} {row.condition}" for word in words)
+        and row.measure != "run"
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +42,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ranks(perform_all, root)
 
     return made_once(tmp_path_factory, "ranks", make)
-
-
-def test_a_sweep_of_two_processes_has_the_rows_of_one(folder: Path, tmp_path: Path) -> None:
-    perform(sweep_of(folder, tmp_path / "alone"), Silent())
-    assert rows(tmp_path / "alone") == rows(folder / "sweep")
-    assert rows(tmp_path / "alone")[0]
 
 
 def test_surveys_after_a_training_of_two_processes_are_those_of_its_models(folder: Path, tmp_path: Path) -> None:
@@ -53,7 +58,7 @@ def test_surveys_after_a_training_of_two_processes_are_those_of_its_models(folde
         assert any("the number of processes was 2" in str(note) for note in opened.store.notes("provenance"))
 
 
-def test_a_piece_that_fails_elsewhere_fails_here(folder: Path) -> None:
-    text = (folder / "failure.txt").read_text()
-    assert text.startswith("piece ")
-    assert text.endswith("cannot be measured; True")
+def test_a_sweep_of_several_processes_is_refused(folder: Path) -> None:
+    refusals = [(folder / f"refusal-{rank}.txt").read_text() for rank in (0, 1)]
+    assert refusals == ["torchrun is for trainings; start sweep without it"] * 2
+    assert not (folder / "sweep").exists()

@@ -12,21 +12,20 @@ import json
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from layerwise import __version__
 from layerwise import report as pages
-from layerwise.errors import LayerwiseError, MeasureError
-from layerwise.experiments.cluster.ranks import assist, measuring
-from layerwise.experiments.cluster.workers import as_workers_compute, is_spread, spread_over
+from layerwise.errors import LayerwiseError, MeasureError, TrainError
 from layerwise.experiments.engines.price import describe_remaining
 from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps, UnitSession, carry_out
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.interchange.trained_models import TrainedModels
 from layerwise.experiments.opening import folder_of
 from layerwise.experiments.option import plain
+from layerwise.experiments.options.training import OptimizationOptions
 from layerwise.experiments.reporter import Reporter, Silent
 from layerwise.experiments.result import Result
 from layerwise.experiments.summary import report_data, summary
@@ -49,20 +48,21 @@ def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs
     report is written.
     """
     reporter, inputs = reporter or Silent(), inputs or Inputs()
+    if not is_alone() and not isinstance(config, OptimizationOptions):
+        raise TrainError(f"torchrun is for trainings; start {config.VERB} without it")
     use_own_accelerator()
-    with as_workers_compute(config), outlined(config, reporter, inputs) as (outline, steps):
+    with outlined(config, reporter, inputs) as (outline, steps):
         folder = folder_for(config, outline)
-        with spread_over(config, outline, inputs, reporter) as spread:
-            if not is_first_process():
-                _help(outline, steps, UnitSession(folder, Silent(), spread=spread))
-            else:
-                _perform(config, outline, steps, UnitSession(folder, reporter, spread=spread))
+        if is_first_process():
+            _perform(config, outline, steps, UnitSession(folder, reporter))
+        else:
+            carry_out(steps, UnitSession(folder, Silent()), collective_only=True)
     return Result(folder)
 
 
 def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = None) -> None:
     """Report what `perform` would compute, what it costs, and where it would go; time one piece of it at most."""
-    with as_workers_compute(config), outlined(config, reporter, inputs or Inputs()) as (outline, _):
+    with outlined(config, reporter, inputs or Inputs()) as (outline, _):
         folder = folder_for(config, outline)
         if not config.overwrite:
             outline.refuse(folder)
@@ -88,12 +88,6 @@ def outlined(config: Experiment, reporter: Reporter, inputs: Inputs) -> Iterator
 def folder_for(config: Experiment, outline: Outline) -> Path:
     """The run folder: that of an existing run, the one that was named, or one named by what is computed."""
     return outline.folder or config.run or folder_of(outline.manifest, outline.recipe)
-
-
-def _help(outline: Outline, steps: Steps, session: UnitSession) -> None:
-    """In another process than the first: take part in trainings, then carry pieces of measurements out."""
-    if carry_out(steps, session, lambda: False) is None:
-        assist(outline)
 
 
 def _perform(config: Experiment, outline: Outline, steps: Steps, session: UnitSession) -> None:
@@ -124,21 +118,14 @@ def _complete(
     config: Experiment, outline: Outline, steps: Steps, session: UnitSession, run: Run
 ) -> MeasureError | None:
     """Carry out what is missing and store the rows; returns a refusal that leaves rows to report."""
-    with ExitStack() as others:
-
-        def measures() -> bool:
-            if not is_alone():
-                session.spread = others.enter_context(measuring(outline))
-            return True
-
-        try:
-            finished = carry_out(steps, session, measures)
-        except MeasureError as error:
-            finished = Completed(refusal=error)
-        assert finished is not None, "the first process carries everything out"
-        finished.store(run.store)
-        if finished.refusal is not None and outline.is_empty(run):
-            raise finished.refusal
+    try:
+        finished = carry_out(steps, session)
+    except MeasureError as error:
+        finished = Completed(refusal=error)
+    assert finished is not None, "the first process carries everything out"
+    finished.store(run.store)
+    if finished.refusal is not None and outline.is_empty(run):
+        raise finished.refusal
     if finished.refusal is None and is_alone() and outline.lasts and outline.folder is None:
         write_whole(session.folder / COMPLETE, _completed(config, outline))
     return finished.refusal
@@ -167,7 +154,7 @@ def _remaining(outline: Outline, folder: Path, run: Run | None) -> list[Remainin
 
 def _cost(config: Experiment, remaining: Sequence[Remaining]) -> str:
     """What is left, and how long it takes one process; what that refuses is left to the work itself to refuse."""
-    is_timed = is_alone() and not is_spread(config)
+    is_timed = is_alone() and getattr(config, "ray", None) is None
     try:
         return describe_remaining(remaining, timed=is_timed)
     except LayerwiseError as refusal:

@@ -173,7 +173,7 @@ class Serving(ResidentOptions, ModelOptions, Action):
         """The swarm, once every node holds its layers."""
         import torch
 
-        from layerwise.swarm.cluster.workers import available_processors
+        from layerwise.swarm.cluster.tasks import available_processors
         from layerwise.swarm.estimate import estimate_of_run
         from layerwise.swarm.gathering import gathered
 

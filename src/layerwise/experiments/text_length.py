@@ -19,11 +19,10 @@ from typing import Any
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, OptionError
-from layerwise.experiments.cluster.workers import is_spread
 from layerwise.experiments.engines.price import count_tokens, is_within, time_passes
 from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.option import plain
-from layerwise.experiments.options.common import DurationOptions
+from layerwise.experiments.options.common import ClusterOptions, DurationOptions
 from layerwise.experiments.reporter import duration
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import WINDOW, EvalData
@@ -32,7 +31,6 @@ from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.max_length import longest_input
-from layerwise.train.processes import is_alone
 
 MINUTES = 10.0
 """Minutes that a measurement takes at most, about, unless `--minutes` or `--tokens` says otherwise."""
@@ -102,11 +100,11 @@ def chosen_text(config: Experiment, timed: TimedText, corpus: Corpus, began: flo
     """The text that the options say, that an earlier run of the same command read, or that the minutes allow. A demo's
     own text, and one that is handed over in Python, are read whole unless minutes are given.
 
-    `began` is when the command did, on `time.monotonic`. A measurement that several processes share reads all of its
-    text, since one alone does not know their pace. Raises `OptionError` for minutes in which nothing can be concluded.
+    `began` is when the command did, on `time.monotonic`. A sweep that several processes share reads all of its text,
+    since one alone does not know their pace. Raises `OptionError` for minutes in which nothing can be concluded.
     """
     assert isinstance(config, DurationOptions)
-    if is_spread(config) or not is_alone():
+    if isinstance(config, ClusterOptions) and config.ray is not None:
         if config.minutes is not None:
             raise OptionError("--minutes is for one process, which knows its pace; of several give --tokens")
         return ChosenText(timed.cut(config.limit, config.max_length), {})

@@ -134,7 +134,7 @@ def test_what_is_reported_chooses_nothing() -> None:
         splits_of_trials(replace(reported, origin=""), lambda: held_out)  # type: ignore[arg-type, return-value]
 
 
-def test_options_that_say_the_same_and_workers_are_refused() -> None:
+def test_options_that_say_the_same_are_refused() -> None:
     def training(**options: Any) -> RobustTraining:
         return RobustTraining(methods=("layershuffle",), model="demo-vit", **options)
 
@@ -143,8 +143,6 @@ def test_options_that_say_the_same_and_workers_are_refused() -> None:
     for options in ({"learning_rate": 1e-3, "learning_rates": (1e-3,)}, {"batch_size": 8, "batch_sizes": (8, 16)}):
         with pytest.raises(LayerwiseError, match="give one of them"):
             training(**options)
-    with pytest.raises(LayerwiseError, match="leave out --ray"):
-        training(batch_sizes=(8, 16), ray="local")
 
 
 def test_a_record_of_a_training_is_what_is_read() -> None:

@@ -1,8 +1,8 @@
-"""Pieces of a sweep give the rows of the whole, to the bit, whatever they are cut into and whoever is lost."""
+"""Pieces of a sweep give the rows of the whole, to the bit, whatever they are cut into."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,10 +15,9 @@ from laws.plans import plans as random_plans
 from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions.sweep import CostMeter, partition_of, sweep, with_identity
-from layerwise.measure.interventions.sweep_pieces import divided, head_in_layers
+from layerwise.measure.interventions.sweep import TEXT, CostMeter, partition_of, sweep, with_identity
+from layerwise.measure.interventions.sweep_pieces import SweepPart, divided, head_in_layers, piece_function, plain_part
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.workers import Spread
 from layerwise.plan import Plan
 from layerwise.plan.families import family
 from layerwise.results.rows import Loss
@@ -44,42 +43,16 @@ def text(count: int, tokens: int = 12) -> EvalData:
 
 @dataclass
 class Divided:
-    """Workers in this process that divide the work among `count`, and lose each piece after `lose` things it said."""
+    """Computes pieces in this process from the last to the first; the work is divided among `count`."""
 
+    stack: Stack
+    data: EvalData
     count: int
-    lose: int | None = None
-    began: int = 0
 
-    def map(
-        self,
-        opens: str,
-        shared: Mapping[str, Any],
-        pieces: Sequence[Any],
-        *,
-        here: Callable[[Any, Callable[[Any], None]], Any],
-        on_partial: Callable[[int, Any], None] | None = None,
-        rest: Callable[[Any], Any] | None = None,
-    ) -> Iterator[tuple[int, Any]]:
+    def map(self, pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        function = piece_function(self.stack, {TEXT: self.data})
         for number, piece in reversed(list(enumerate(pieces))):
-            left = rest(piece)
-            while True:
-                self.began += 1
-                heard: list[Any] = []
-                here(left, heard.append)
-                if self.lose is None or self.began % 2 == 0 or len(heard) <= self.lose:
-                    break
-                for news in heard[: self.lose]:
-                    on_partial(number, news)
-                left = rest(piece)
-            for news in heard:
-                on_partial(number, news)
-            yield number, None
-
-    def close(self) -> None: ...
-
-
-def spread(count: int, lose: int | None = None) -> Spread:
-    return Spread(Divided(count, lose), "", {})
+            yield number, function(piece)
 
 
 def key(row: Loss) -> tuple[str, str, int]:
@@ -93,7 +66,7 @@ def test_the_rows_are_those_of_one_process_to_the_bit(stack: Stack, batches: int
     data = text(batches)
     assert len(data.batches) == batches
     whole = sweep(stack, members, data)
-    rows = sweep(stack, members, data, spread=spread(workers))
+    rows = sweep(stack, members, data, runner=Divided(stack, data, workers))
     assert sorted(rows, key=key) == sorted(whole, key=key)
 
 
@@ -104,18 +77,7 @@ def test_any_plans_give_the_same_rows(given: list[Plan], workers: int) -> None:
     given = [plan for plan in given if all(step.source is None and step.sublayer is None for step in plan.steps())]
     data = text(2)
     whole = sweep(stack, given, data)
-    assert sorted(sweep(stack, given, data, spread=spread(workers)), key=key) == sorted(whole, key=key)
-
-
-@pytest.mark.parametrize("lose", [0, 1, 3])
-def test_what_a_lost_worker_had_said_is_not_computed_again(stack: Stack, lose: int) -> None:
-    data, heard = text(3), []
-    whole = sweep(stack, family("leave_one_out", DEPTH), data)
-    rows = sweep(
-        stack, family("leave_one_out", DEPTH), data, spread=spread(2, lose), sink=lambda fresh: heard.append(len(fresh))
-    )
-    assert sorted(rows, key=key) == sorted(whole, key=key)
-    assert sum(heard) == len(whole)
+    assert sorted(sweep(stack, given, data, runner=Divided(stack, data, workers)), key=key) == sorted(whole, key=key)
 
 
 def test_what_is_finished_is_given_to_nobody(stack: Stack) -> None:
@@ -126,14 +88,14 @@ def test_what_is_finished_is_given_to_nobody(stack: Stack) -> None:
     def finished(task: str, document: str, window: int) -> frozenset[str]:
         return frozenset(plan for name, plan in known if name == document)
 
-    rows = sweep(stack, family("leave_one_out", DEPTH), data, finished=finished, spread=spread(2))
+    rows = sweep(stack, family("leave_one_out", DEPTH), data, finished=finished, runner=Divided(stack, data, 2))
     assert sorted(rows, key=key) == sorted((row for row in whole if (row.document, row.plan) not in known), key=key)
 
 
 def test_the_work_is_what_the_partition_says(stack: Stack) -> None:
     data, meters = text(3), []
     plans = with_identity(stack, family("leave_one_out", DEPTH))
-    sweep(stack, plans, data, spread=spread(2), progress=lambda meter, due: meters.append(meter))
+    sweep(stack, plans, data, runner=Divided(stack, data, 2), progress=lambda meter, due: meters.append(meter))
     parted = partition_of(stack, plans, data, 2)
     meter: CostMeter = meters[-1]
     head = head_in_layers(stack)
@@ -169,8 +131,6 @@ def test_batches_of_unequal_size_are_cut_where_that_is_faster() -> None:
 
 
 def test_a_batch_of_another_text_is_refused(stack: Stack) -> None:
-    from layerwise.measure.interventions.sweep_pieces import SweepPart, piece_function, plain_part
-
     piece = plain_part(SweepPart(0, (Plan.identity(DEPTH),)), "text", text(2).batches[0], None)
     with pytest.raises(MeasureError, match="is not the same in this worker"):
-        piece_function(stack, {"text": text(3, 24)})(piece, print)
+        piece_function(stack, {"text": text(3, 24)})(piece)

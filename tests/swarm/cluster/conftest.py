@@ -1,4 +1,4 @@
-"""One Ray for all tests of a process: it takes six seconds to start. Its workers do what `trial.py` says."""
+"""One Ray for all tests of a process: it takes six seconds to start. Its tasks do what `trial.py` says."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def ray() -> Iterator[None]:
 
 @pytest.fixture
 def trials(ray: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that know the functions of `trial.py` by name."""
+    """Tasks that know the functions of `trial.py` by name."""
     from ray import cloudpickle
 
-    from layerwise.swarm.cluster import workers
+    from layerwise.swarm.cluster import tasks
     from swarm.cluster import trial
 
     cloudpickle.register_pickle_by_value(trial)
-    monkeypatch.setattr(workers, "Worker", trial.TrialWorker)
+    monkeypatch.setattr(tasks, "carry_out", trial.carry_out)

@@ -1,44 +1,38 @@
-"""A worker that carries out the functions of this module, some of which end it."""
+"""Tasks that carry out the functions of this module, some of which end their process."""
 
 from __future__ import annotations
 
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from layerwise.errors import PlanError
-from layerwise.swarm.cluster.workers import OPENED, Worker, ending
-
-Emit = Callable[[Any], None]
+from layerwise.swarm.cluster.tasks import DONE, ending
 
 
-class TrialWorker(Worker):
-    """A worker of functions of this module, which takes pieces as `layerwise`'s own does."""
+def carry_out(
+    folder: str, paths: tuple[str, ...], key: str, opens: str, shared: Sequence[Any], piece: Any
+) -> tuple[Any, ...]:
+    """As `layerwise`'s own does, with the functions of this module."""
+    import ray
 
-    def open(self, opens: str, shared: Mapping[str, Any]) -> tuple[Any, ...]:
-        try:
-            self._function = FUNCTIONS[opens](shared)
-        except Exception as error:
-            return ending(error)
-        return (OPENED,)
-
-
-def doubling(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
-    def double(piece: Any, emit: Emit) -> Any:
-        for step in range(piece):
-            emit(step)
-        return shared["times"] * piece
-
-    return double
+    try:
+        return DONE, FUNCTIONS[opens](ray.get(shared[0]))(piece)
+    except Exception as error:
+        return ending(error)
 
 
-def fatal(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
-    """A piece is `(name, deaths)`: its worker is killed until so many marks of it are in the folder."""
+def doubling(shared: Mapping[str, Any]) -> Callable[[Any], Any]:
+    return lambda piece: shared["times"] * piece
 
-    def work(piece: Any, emit: Emit) -> Any:
+
+def fatal(shared: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """A piece is `(name, deaths)`: its process is killed until so many marks of it are in the folder."""
+
+    def work(piece: Any) -> Any:
         name, deaths = piece
         marks = Path(shared["folder"]) / name
         marks.mkdir(exist_ok=True)
@@ -50,39 +44,8 @@ def fatal(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
     return work
 
 
-def halting(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
-    """A piece is a list of numbers: each is said, and once two of them are heard, as marks in the folder show, the
-    worker dies."""
-
-    def work(piece: Any, emit: Emit) -> Any:
-        for count, number in enumerate(piece):
-            if count == 2:
-                _wait_for(*(Path(shared["folder"]) / f"{said}" for said in piece[:2]))
-                os.kill(os.getpid(), signal.SIGKILL)
-            emit(number)
-        return len(piece)
-
-    return work
-
-
-def waiting(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
-    """A piece is the name of a file: the process says its number, and waits until the file is there."""
-
-    def work(piece: Any, emit: Emit) -> Any:
-        emit(os.getpid())
-        _wait_for(Path(shared["folder"]) / piece)
-        return os.getpid()
-
-    return work
-
-
-def _wait_for(*files: Path) -> None:
-    while not all(file.exists() for file in files):
-        time.sleep(0.01)
-
-
-def refusing(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
-    def work(piece: Any, emit: Emit) -> Any:
+def refusing(shared: Mapping[str, Any]) -> Callable[[Any], Any]:
+    def work(piece: Any) -> Any:
         if piece == "plan":
             raise PlanError("a plan has no layer", text="0-x", position=2)
         raise ZeroDivisionError("one by zero")
@@ -90,15 +53,10 @@ def refusing(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
     return work
 
 
-def unopened(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
+def unopened(shared: Mapping[str, Any]) -> Callable[[Any], Any]:
     raise PlanError("nothing is there")
 
 
-def dying(shared: Mapping[str, Any]) -> Callable[[Any, Emit], Any]:
-    os.kill(os.getpid(), signal.SIGKILL)
-    raise AssertionError
-
-
-FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], Callable[[Any, Emit], Any]]] = {
-    each.__name__: each for each in (doubling, fatal, halting, waiting, refusing, unopened, dying)
+FUNCTIONS: dict[str, Callable[[Mapping[str, Any]], Callable[[Any], Any]]] = {
+    each.__name__: each for each in (doubling, fatal, refusing, unopened)
 }

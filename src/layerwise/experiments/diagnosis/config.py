@@ -13,7 +13,6 @@ from layerwise.experiments.evaluation.config import GENERATED, PAIRS
 from layerwise.experiments.experiment import AMOUNT_OF_TEXT, Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.common import (
-    ClusterOptions,
     DataOptions,
     DeviceOptions,
     Dtype,
@@ -65,7 +64,7 @@ CURVE_TOKENS = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Experiment):
+class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, Experiment):
     """Measure which layers of a model matter.
 
     Every score has an interval and a null beside it. It ends with what became of the published claims, and writes a

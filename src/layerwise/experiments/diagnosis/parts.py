@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from layerwise.data.suites.probing import probed_text
 from layerwise.errors import MeasureError
-from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext, measured_elsewhere
+from layerwise.experiments.diagnosis.context import TIMES, Note, PartContext
 from layerwise.measure.activations.block_influence import MIDDLE, middle
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.contrasts import agreement as metrics
@@ -89,7 +89,6 @@ def _effects(context: PartContext) -> ArmEffects:
 
 
 def _ablation(context: PartContext, note: Note) -> None:
-    measured_elsewhere(context, "ablation")
     losses = ablation.ablation_losses(
         context.stack, context.text, seed=context.seed, cache=context.cache("ablation", note)
     )
@@ -125,7 +124,6 @@ def _racing(context: PartContext, note: Note) -> None:
         seed=context.seed,
         rule=context.rule,
         cache=context.cache("racing", note),
-        ahead=lambda layers, text: measured_elsewhere(context, "racing", layers=layers, chosen=text),
     )
     context.store(RACING, rows)
     if "ablation" not in context.config.parts:
@@ -139,7 +137,7 @@ def _order(context: PartContext, note: Note) -> None:
     for sentence in left_out:
         note(sentence)
     store = context.run.store
-    sweep(context.stack, chosen, context.text, sink=store.add_losses, finished=store.finished, spread=context.spread)
+    sweep(context.stack, chosen, context.text, sink=store.add_losses, finished=store.finished)
     wanted = {context.baseline, *(str(member.plan) for member in chosen)}
     # Other parts read shorter windows, of which the model as trained has losses too.
     cells = context.text.cells
@@ -156,7 +154,6 @@ def _order(context: PartContext, note: Note) -> None:
 
 def _manipulation(context: PartContext, note: Note) -> None:
     _note_too_little(context.short_text, note)
-    measured_elsewhere(context, "curves")
     cache = context.cache("manipulation", note)
     context.store(
         "manipulation", perturbation_curves(context.stack, context.short_text, seed=context.seed, cache=cache)

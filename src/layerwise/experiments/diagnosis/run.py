@@ -13,13 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, OptionError, RunError
 from layerwise.experiments.diagnosis.config import DEFAULT_PARTS, DESCRIPTIVE, WITHIN_MINUTES, Diagnosis
-from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext, Texts, carry_out
+from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
 from layerwise.experiments.diagnosis.parts import PARTS
 from layerwise.experiments.engines.price import remaining_passes
 from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
@@ -35,10 +35,9 @@ from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.measure.interventions.redundancy import RANDOM_SETS
 from layerwise.measure.interventions.sweep import CostEstimate
-from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, sample
+from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
-from layerwise.measure.workers import Emit, Plain
 from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
 from layerwise.results import Run, Score
 from layerwise.stack import Stack
@@ -182,7 +181,7 @@ def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Rep
         yield QUESTION
         yield describe_cost(config, stack.depth, text.tokens)
 
-    yield Outline(manifest, says, ahead=(parts,), pieces=parts.carry_out_piece, is_empty=_is_empty, chosen=own.options)
+    yield Outline(manifest, says, ahead=(parts,), is_empty=_is_empty, chosen=own.options)
     yield from parts
     return Completed()
 
@@ -231,11 +230,6 @@ class PartsUnit(Unit[None]):
     stack: Stack
     text: EvalData
 
-    @cached_property
-    def texts(self) -> Texts:
-        """All of the text, and that of curves and sets of layers."""
-        return Texts(self.text, sample(self.text, self.config.curve_tokens, self.config.seed))
-
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         """Count the passes that the unfinished parts make."""
         finished = set() if run is None else {str(row.condition) for row in run.store.scores(FINISHED)}
@@ -245,17 +239,13 @@ class PartsUnit(Unit[None]):
         due = passes_left(self.config, self.stack, self.text, finished, stored)
         return remaining_passes(self.stack, self.text, due)
 
-    def carry_out_piece(self, piece: Plain, emit: Emit) -> Plain:
-        """In a worker: some of the interventions, or some plans of a sweep."""
-        carry_out(self.stack, self.texts, self.config.seed, piece, emit)
-
     def carry_out(self, session: UnitSession) -> None:
         """Carry every part out that is not complete.
 
         A full disk, or any other `RunError`, ends the diagnosis; every other refusal ends its part alone.
         """
         run, reporter = session.run, session.reporter
-        context = PartContext(self.stack, self.text, self.config, run, reporter, session.spread)
+        context = PartContext(self.stack, self.text, self.config, run, reporter)
         context.store_time(size_row(self.stack))
         parts = self.config.ordered_parts()
         for number, part in enumerate(parts, start=1):

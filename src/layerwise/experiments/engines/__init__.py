@@ -1,1 +1,1 @@
-"""The engines of experiments: units of work that are kept, resumed, shared among workers, and priced."""
+"""The engines of experiments: units of work that are kept, resumed and counted."""

@@ -21,7 +21,6 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from layerwise.errors import MeasureError
 from layerwise.experiments.reporter import Reporter
-from layerwise.measure.workers import PieceFunction, Spread
 from layerwise.results import Manifest, Run, Score, Store
 
 
@@ -44,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass
 class UnitSession:
-    """One process at work on an experiment: the folder of its run, who is informed, and which workers there are.
+    """One process at work on an experiment: the folder of its run, and who is informed.
 
     A run is `opened` in the first process alone; those that only help to train have none.
     """
@@ -52,7 +51,6 @@ class UnitSession:
     folder: Path
     reporter: Reporter
     opened: Run | None = None
-    spread: Spread = field(default_factory=Spread)
 
     @property
     def run(self) -> Run:
@@ -107,12 +105,11 @@ class Outline:
     `manifest` is its provenance. `says` gives what will be computed from what, in sentences. `recipe` holds plain
     values that name the run folder beside the manifest. `folder` is that of an existing run which the rows belong to,
     if there is one. `ahead` are the units that are certain to come, whose work is counted beforehand. `refuse(folder)`
-    raises for what lies in the way. `discard(folder)` removes what `--overwrite` removes beside the rows. `pieces`
-    carries out in a worker what units hand out. `models(folder)` are those that it leaves in the run folder, by arm and
-    seed. `results(run)` are tables before the summary on a terminal. `is_empty(run)` tells whether a refusal leaves
-    nothing to report. `lasts` says that a complete run stays complete: nothing that is installed or trained later adds
-    to it. `chosen` are options that the experiment chose where they were not given; the run keeps them, so that the
-    same command chooses the same.
+    raises for what lies in the way. `discard(folder)` removes what `--overwrite` removes beside the rows.
+    `models(folder)` are those that it leaves in the run folder, by arm and seed. `results(run)` are tables before the
+    summary on a terminal. `is_empty(run)` tells whether a refusal leaves nothing to report. `lasts` says that a
+    complete run stays complete: nothing that is installed or trained later adds to it. `chosen` are options that the
+    experiment chose where they were not given; the run keeps them, so that the same command chooses the same.
     """
 
     manifest: Manifest
@@ -122,7 +119,6 @@ class Outline:
     ahead: Sequence[Unit[Any]] = ()
     refuse: Callable[[Path], None] = _nothing
     discard: Callable[[Path], None] = _nothing
-    pieces: PieceFunction | None = None
     models: Callable[[Path], Mapping[str, Path]] = lambda _: {}
     results: Callable[[Run], Sequence[str]] = lambda _: ()
     is_empty: Callable[[Run], bool] = has_no_rows
@@ -154,22 +150,18 @@ Steps: TypeAlias = Generator[Outline | Unit[Any], Any, Completed]
 """An experiment under way: its outline first, then one unit after the other."""
 
 
-def carry_out(steps: Steps, session: UnitSession, measures: Callable[[], bool]) -> Completed | None:
+def carry_out(steps: Steps, session: UnitSession, *, collective_only: bool = False) -> Completed | None:
     """Carry the units out, one after the other, behind the outline; returns the rows.
 
-    What a unit raises is raised in the experiment, which may go on with something else. `measures()` is called once,
-    before the first unit that is not collective: where it says no, the others are left to another process, and there
-    are no rows.
+    What a unit raises is raised in the experiment, which may go on with something else. If `collective_only`, it ends
+    before the first unit that is not collective, without rows: that is left to another process.
     """
-    is_measuring = False
     try:
         unit = steps.send(session)
         while True:
             assert isinstance(unit, Unit), "the outline comes once"
-            if not unit.collective and not is_measuring:
-                is_measuring = True
-                if not measures():
-                    return None
+            if collective_only and not unit.collective:
+                return None
             try:
                 result = unit.carry_out(session)
             except Exception as error:

@@ -1,4 +1,4 @@
-"""Trainings in folders of their own: each resumes by itself, and any worker can carry one out.
+"""Trainings in folders of their own: each resumes by itself.
 
 Settings that validation chooses are those whose loss is the least, of each arm:
 
@@ -19,25 +19,19 @@ from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
 from layerwise.experiments.engines.steps import Remaining, Unit, UnitSession
 from layerwise.experiments.reporter import Reporter, duration
 from layerwise.experiments.training_runs import training_progress
 from layerwise.measure.interventions.survey import Survey
-from layerwise.measure.workers import Plain
-from layerwise.plan.schedule import GrowthSchedule, ModelCost
 from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
 from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
 from layerwise.train.phases.metrics import best_rate
-from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
+from layerwise.train.recipe import GrowthVariant, Recipe
 from layerwise.train.training import Base, train, trainer_of, training_config
 from layerwise.train.training_log import Progress
 from layerwise.train.trial_steps import seconds_of_step
-
-TRAINING = "training"
-"""What a piece is called that is a training."""
 
 
 class FolderRecipe(Protocol):
@@ -67,17 +61,6 @@ class FolderTraining(Generic[R]):
     def of(cls, recipe: R, seed: int) -> FolderTraining[R]:
         """The training of an arm, in `RUN/ARM/seed-N`."""
         return cls(recipe, seed, f"{recipe.arm}/seed-{seed}", f"{recipe.arm}/{seed}")
-
-    def plain(self, run: Path) -> Plain:
-        """As plain values, in the run folder `run`."""
-        return {
-            "part": TRAINING,
-            "training": self.folder,
-            "folder": str(run.absolute()),
-            "seed": self.seed,
-            "label": self.label,
-            "recipe": self.recipe.to_json(),
-        }
 
 
 RecipeTraining: TypeAlias = FolderTraining[Recipe]
@@ -110,10 +93,6 @@ class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
     def length(self, recipe: R) -> int:
         """The steps of a training."""
 
-    @abstractmethod
-    def recipe_of(self, content: Any) -> R:
-        """The recipe that its `to_json` wrote."""
-
     @staticmethod
     @abstractmethod
     def outcome(record: TrainingRecord) -> str:
@@ -129,26 +108,13 @@ class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
         return [each for each in self.trainings if not (folder / each.folder / MODEL / FILE).is_file()]
 
     def carry_out(self, session: UnitSession) -> list[TrainingRecord]:
-        """Train what is missing; raises what `train` does, and `RunError` where a worker's model is not seen here."""
+        """Train what is missing; raises what `train` does."""
         self.refuse(session.folder)
-        due = self.due(session.folder)
-        pieces = [each.plain(session.folder) for each in due]
-        for number in carried_out(session.spread, pieces, self.carry_out_piece, session.reporter):
-            refuse_unseen(due[number].label, session.spread, due[number] not in self.due(session.folder))
+        for training in self.due(session.folder):
+            record = self._trained(training, session.folder, session.reporter)
+            steps = f"{record.steps:,} step{'s' * (record.steps != 1)}"
+            session.reporter.log(f"{training.label}: {steps} in {duration(record.seconds)}{self.outcome(record)}")
         return [self._trained(each, session.folder, session.reporter) for each in self.trainings]
-
-    def carry_out_piece(self, piece: Plain, reporter: Reporter) -> None:
-        """Carry out one training, which `carry_out` made a piece of.
-
-        A worker may be handed one that is not among those it knows of, since others decided what its recipe is.
-        """
-        known = {each.folder: each for each in self.trainings}
-        training = known.get(piece["training"]) or FolderTraining(
-            self.recipe_of(piece["recipe"]), piece["seed"], piece["training"], piece["label"]
-        )
-        record = self._trained(training, Path(piece["folder"]), reporter)
-        steps = f"{record.steps:,} step{'s' * (record.steps != 1)}"
-        reporter.log(f"{training.label}: {steps} in {duration(record.seconds)}{self.outcome(record)}")
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         """Count the steps of the trainings that are not finished."""
@@ -195,10 +161,6 @@ class TrainingsUnit(FolderTrainings[Recipe]):
         """As many as read the training examples so often."""
         return recipe.steps(len(self.splits.train))
 
-    def recipe_of(self, content: Any) -> Recipe:
-        """One in phases: others decided its schedule."""
-        return grown_from_json(content)
-
     @staticmethod
     def outcome(record: TrainingRecord) -> str:
         """The loss of what is kept: of a training in phases the last weights."""
@@ -208,15 +170,6 @@ class TrainingsUnit(FolderTrainings[Recipe]):
         if record.recipe["variant"] == GrowthVariant.NAME:
             return f", validation loss {losses[-1]:.3f}"
         return f", least validation loss {min(losses):.3f} at step {record.best_step:,}"
-
-
-def grown_from_json(content: Mapping[str, Any]) -> Recipe:
-    """The recipe of a growth schedule that `Recipe.to_json` wrote."""
-    options, settings = content["options"], content["settings"]
-    cost = ModelCost(**{**options["cost"], "layers": tuple(options["cost"]["layers"])})
-    variant = GrowthVariant(GrowthSchedule.from_json(options["schedule"]), options["steps"], cost)
-    recipe = grown(Settings(**{**settings, "betas": tuple(settings["betas"])}), variant, content["arm"])
-    return replace(recipe, from_scratch=content["from_scratch"], ranks=content["ranks"])
 
 
 @dataclass(frozen=True, slots=True)

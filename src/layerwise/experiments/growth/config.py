@@ -16,7 +16,7 @@ from layerwise.bounded import kind_of, named
 from layerwise.errors import MeasureError, PlanError, RunError, near_matches
 from layerwise.experiments.experiment import Action, Alternatives, Experiment
 from layerwise.experiments.option import option
-from layerwise.experiments.options.common import ClusterOptions, CorpusOptions, LoadingOptions, PublishingOptions
+from layerwise.experiments.options.common import CorpusOptions, LoadingOptions, PublishingOptions
 from layerwise.experiments.options.training import (
     OptimizationOptions,
     TrainingOptions,
@@ -219,7 +219,7 @@ MAX_EPOCHS = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, ClusterOptions, Experiment):
+class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Experiment):
     """What every experiment has that trains one decoder in phases, at the cost of uniform training.
 
     Without a model it is one of `size` with random weights, and without a text the standard library's prose.

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.errors import TrainError
-from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.call import CallUnit, ExpectedWork, RoundsUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit
 from layerwise.experiments.engines.trainings import TrainingsUnit
@@ -280,7 +279,6 @@ def growth(config: GrowthTraining, reporter: Reporter, inputs: Inputs) -> Steps:
         ahead=(ExpectedWork(lambda folder, run: unit(folder).remaining(folder, run)),),
         refuse=lambda folder: check_arms(task, arms.of(folder), config.max_epochs, folder),
         discard=discard_trainings,
-        pieces=lambda piece, emit: task.unit().carry_out_piece(piece, Telling(emit)),
         models=lambda folder: {each.label: folder / each.folder / MODEL for each in unit(folder).trainings},
     )
     yield from unit(session.folder)

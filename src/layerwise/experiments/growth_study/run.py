@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.errors import LayerwiseError, PlanError, RunError, TrainError
-from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.call import ExpectedWork, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Inputs
@@ -77,7 +76,6 @@ def growth_study(config: GrowthStudy, reporter: Reporter, inputs: Inputs) -> Ste
         ),
         ahead=(ExpectedWork(design.remaining),),
         discard=discard_study,
-        pieces=lambda piece, emit: task.unit().carry_out_piece(piece, Telling(emit)),
     )
     return (yield from _Study(design, session).steps())
 
@@ -105,7 +103,6 @@ class _Study:
         if len(seeds) < FEW:
             self._note(f"{len(seeds)} seed(s): intervals are over seeds, and those of fewer than {FEW} are wide")
         self._note_reinitialized_layers()
-        # Neither of these waits for the other, so that workers train for both at once.
         yield from self._tune([arm for arm in (UNIFORM, study.PUBLISHED) if arm in self.schedules])
         if study.IMPORTANCE in design.arms:
             self.schedules |= yield from self._by_importance()

@@ -12,7 +12,6 @@ from layerwise.data.suites.glue import GLUE, find_tasks
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
-from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.call import CallUnit, MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
@@ -25,7 +24,7 @@ from layerwise.experiments.layer_weights_study.rows import (
     study_convergence,
     study_tuning_convergence,
 )
-from layerwise.experiments.layer_weights_study.tunings import PART, REWIRED, StudyTuning, tune, tuning_sets
+from layerwise.experiments.layer_weights_study.tunings import REWIRED, tune, tuning_sets
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.pretraining.config import LayerWeightsStudy
 from layerwise.experiments.pretraining.evaluation import evaluate_pretrained
@@ -33,7 +32,6 @@ from layerwise.experiments.pretraining.trainings import FAMILY, Pretrainings, pr
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import discard_trainings, divided_documents
 from layerwise.measure.cost.overhead import overhead
-from layerwise.measure.workers import Emit, Plain
 from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.train.fine_tuning import FineTuningConfig
@@ -64,14 +62,6 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
     glue, on_glue = _glue_tasks(config), FineTuningConfig(**config.glue_changes())
     taught = [(study.tasks(), replace(FINE_TUNING, evals=config.tuning_evals)), (glue, on_glue)]
     on_texts = (own, *shared)
-
-    def pieces(piece: Plain, emit: Emit) -> None:
-        if piece.get("part") == PART:
-            tuning = StudyTuning.of(piece, [task for tasks, _ in taught for task in tasks])
-            tuning.carry_out(Path(piece["folder"]), own.device, Telling(emit))
-        else:
-            mine = (each for each in on_texts if any(of.folder == piece["training"] for of in each.trainings))
-            next(mine, own).carry_out_piece(piece, Telling(emit))
 
     def refuse(folder: Path) -> None:
         for each in on_texts:
@@ -105,7 +95,6 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
         ahead=on_texts,
         refuse=refuse,
         discard=discard_study,
-        pieces=pieces,
     )
     for each in on_texts:
         yield from each

@@ -1,4 +1,4 @@
-"""The fine-tunings of a study of layer weights: which models are taught what, by workers too, and the rows of that.
+"""The fine-tunings of a study of layer weights: which models are taught what, and the rows of that.
 
 What was answered is kept in the run (`layerwise.experiments.finetuned_tasks`), so that none is made twice.
 
@@ -18,7 +18,7 @@ and against `SHUFFLED` the same of the model taught the same sentences with shuf
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from random import Random
@@ -29,7 +29,6 @@ import numpy as np
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.suites.generated_msgs import feature_spans, features_of
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
 from layerwise.experiments.engines.steps import UnitSession
 from layerwise.experiments.finetuned_tasks import (
     PREDICTIONS,
@@ -45,7 +44,6 @@ from layerwise.experiments.pretraining.trainings import Pretrainings
 from layerwise.experiments.reporter import Reporter
 from layerwise.measure.gradients.attribution import FeatureShares, MarkedText, feature_shares
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.measure.workers import Plain, Spread
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.wiring import rewired
 from layerwise.results import Score
@@ -56,60 +54,11 @@ from layerwise.results.vocabulary import ATTRIBUTION, BACKBONE, LAYER_WEIGHTS, S
 from layerwise.stack.load import resolve_device
 from layerwise.train.fine_tuning import FineTuningConfig
 
-PART = "fine-tuning"
-"""What a piece is called that is a fine-tuning."""
-
 REWIRED = "rewired"
 """The folder of models that were given layer weights after their pretraining."""
 
 _HELD = (".scalars",)
 """The layer weights, where a fine-tuning holds them."""
-
-
-@dataclass(frozen=True, slots=True)
-class StudyTuning:
-    """One model that is taught one task; where it is `attributed`, what its decisions come from is kept too."""
-
-    model: FineTunedModel
-    task: Task
-    settings: FineTuningConfig
-    attributed: bool = False
-
-    def plain(self, folder: Path) -> Plain:
-        """As plain values; the task by its name, since workers have the tasks."""
-        return {
-            "part": PART,
-            "arm": self.model.arm,
-            "seed": self.model.seed,
-            "model": str(Path(self.model.location).absolute()),
-            "task": (self.task.measure, self.task.name),
-            "settings": asdict(self.settings),
-            "attributed": self.attributed,
-            "folder": str(folder.absolute()),
-        }
-
-    @classmethod
-    def of(cls, piece: Plain, tasks: Sequence[Task]) -> StudyTuning:
-        """What `plain` describes."""
-        task = next(task for task in tasks if (task.measure, task.name) == tuple(piece["task"]))
-        model = FineTunedModel(piece["arm"], piece["seed"], piece["model"])
-        return cls(model, task, FineTuningConfig(**piece["settings"]), piece["attributed"])
-
-    def is_kept(self, folder: Path, device: str) -> bool:
-        """Whether the run in `folder` has what was answered."""
-        if self.attributed:
-            return is_attributed(self.model, self.task, self.settings, folder, device)
-        used = self.task.limited(self.settings.training_limit, self.settings.test_limit)
-        how = in_words(resolve_device(device), "float32")
-        return kept_file(folder / PREDICTIONS, self.model, used, self.settings, 0, how).is_file()
-
-    def carry_out(self, folder: Path, device: str, reporter: Reporter) -> None:
-        """Teach the task, and keep in `folder` what was answered."""
-        progress = _progress(reporter)
-        if self.attributed:
-            attribution_rows([self.model], self.task, self.settings, folder, progress=progress, device=device)
-            return
-        fine_tuned(self.model, self.task, self.settings, 0, keep=folder / PREDICTIONS, progress=progress, device=device)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +68,6 @@ class TuningSet:
     models: Sequence[FineTunedModel]
     tasks: Sequence[Task]
     settings: FineTuningConfig
-
-    def tunings(self) -> Iterator[StudyTuning]:
-        """Every fine-tuning."""
-        for model in self.models:
-            for task in self.tasks:
-                yield StudyTuning(model, task, self.settings, task.name == study.ATTRIBUTED)
 
 
 def tuning_sets(
@@ -159,38 +102,17 @@ def _rewired(model: Path, run: Path, seed: int) -> Path:
 def tune(session: UnitSession, sets: Sequence[TuningSet], device: str) -> None:
     """Make the fine-tunings that the run does not have, and store the rows of all."""
     run, progress = session.run, _progress(session.reporter)
-    tunings = [each for own in sets for each in own.tunings()]
-    tune_elsewhere(tunings, run.folder, device, session.spread, session.reporter)
     attributed = [
         row
-        for each in tunings
-        if each.attributed
-        for row in attribution_rows(
-            [each.model], each.task, each.settings, run.folder, progress=progress, device=device
-        )
+        for own in sets
+        for model in own.models
+        for task in own.tasks
+        if task.name == study.ATTRIBUTED
+        for row in attribution_rows([model], task, own.settings, run.folder, progress=progress, device=device)
     ]
     run.store.replace_scores(ATTRIBUTION, with_arms(attributed))
     for own in sets:
         run_benchmarks(own.models, own.tasks, own.settings, run, seeds=1, progress=progress, device=device)
-
-
-def tune_elsewhere(
-    tunings: Sequence[StudyTuning], folder: Path, device: str, spread: Spread, reporter: Reporter
-) -> None:
-    """Let workers make the fine-tunings that the run in `folder` does not have; nothing is done without workers.
-
-    Raises `RunError` where a worker kept what is not seen here.
-    """
-    if spread.is_here:
-        return
-    due = [each for each in tunings if not each.is_kept(folder, device)]
-    pieces = [each.plain(folder) for each in due]
-    for number in carried_out(spread, pieces, _nowhere_else, reporter, "fine-tunings"):
-        refuse_unseen(f"the fine-tuning of {due[number].model.label}", spread, due[number].is_kept(folder, device))
-
-
-def _nowhere_else(piece: Plain, reporter: Reporter) -> None:
-    raise AssertionError("fine-tunings that are made here are made where their rows are")
 
 
 def _progress(reporter: Reporter) -> Progress:
@@ -224,12 +146,6 @@ def attribution_rows(
             of: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "task": task.name}
             rows += [replace(row, **of) for row in model_rows(shares, against)]
     return rows
-
-
-def is_attributed(model: FineTunedModel, task: Task, settings: FineTuningConfig, folder: Path, device: str) -> bool:
-    """Whether the run in `folder` has the shares of a model for a task, and for that with shuffled labels."""
-    paths = [_kept_file(model, each, settings, folder, device) for each in (task, shuffled(task))]
-    return all(path.is_file() for path in paths)
 
 
 def _kept_file(model: FineTunedModel, task: Task, settings: FineTuningConfig, folder: Path, device: str) -> Path:

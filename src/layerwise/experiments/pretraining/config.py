@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from layerwise.errors import TrainError
 from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
-from layerwise.experiments.options.common import ClusterOptions, CorpusOptions, DeviceOptions, PublishingOptions
+from layerwise.experiments.options.common import CorpusOptions, DeviceOptions, PublishingOptions
 from layerwise.experiments.options.training import GlueOptions, TrainingOptions, seeds_option, steps_option
 
 BACKBONE = "ltg"
@@ -20,7 +20,7 @@ VARIANTS = (BACKBONE, "elc")
 
 
 @dataclass(frozen=True, kw_only=True)
-class PretrainingExperiment(CorpusOptions, TrainingOptions, DeviceOptions, ClusterOptions, Experiment):
+class PretrainingExperiment(CorpusOptions, TrainingOptions, DeviceOptions, Experiment):
     """What every experiment has that pretrains masked language models of several variants and seeds on one text."""
 
     size: Literal["tiny", "small", "base"] = option("tiny")

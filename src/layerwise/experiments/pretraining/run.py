@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from layerwise.data.suites.generated_pairs import generated_pairs
-from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.call import MeasureUnit
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.experiment import Inputs
@@ -42,7 +41,6 @@ def pretraining(config: ElcPretraining, reporter: Reporter, inputs: Inputs) -> S
         ahead=(pretrainings,),
         refuse=pretrainings.refuse,
         discard=discard_trainings,
-        pieces=lambda piece, emit: pretrainings.carry_out_piece(piece, Telling(emit)),
         models=lambda folder: {each.label: folder / each.folder / MODEL for each in pretrainings.trainings},
         results=lambda run: (pairs_table(run, generated_pairs(PAIRS)),),
     )

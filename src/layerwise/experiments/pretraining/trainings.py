@@ -99,11 +99,6 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
             return Remaining(len(due), "trainings")
         return super().remaining(folder, run)
 
-    def recipe_of(self, content: Any) -> PretrainingRecipe:
-        """One of which others decided the steps."""
-        settings = content["pretraining"]
-        return PretrainingRecipe(**settings | {name: tuple(settings[name]) for name in ("lengths", "betas")})
-
     @staticmethod
     def outcome(record: TrainingRecord) -> str:
         """The losses at both ends."""

@@ -19,7 +19,6 @@ import torch
 from torch.utils.data import DataLoader
 
 from layerwise.data.splits import Splits
-from layerwise.experiments.cluster.workers import carried_out, refuse_unseen
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import TrainedModel
 from layerwise.measure.activations.attention_by_position import attention_by_position
@@ -35,7 +34,6 @@ from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Su
 from layerwise.measure.interventions.worth_by_position import PositionTables, worth_by_position
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import Numbers, wilson
-from layerwise.measure.workers import Plain, Spread
 from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results import Note, Run, Score
 from layerwise.results import vocabulary as vocab
@@ -54,20 +52,19 @@ def assess(
     open_model: Callable[[Path], Trained] = open_trained,
     how: str = "",
     inside: EmbeddingOptions | None = None,
-    spread: Spread | None = None,
 ) -> bool:
     """Survey every model on the test split and store the rows of a robustness run.
 
     `layerwise.measure.interventions.survey` says what a survey measures. `how` says how the models are computed;
-    surveys that were computed otherwise are not these. `inside` says which outputs are laid out. The workers of
-    `spread` survey models; the rest is computed here. Returns whether any model was surveyed that had not been. Models
-    trained at a reduced depth (arms `retrained-6`) are evaluated at that depth alone, and are one arm.
+    surveys that were computed otherwise are not these. `inside` says which outputs are laid out. Returns whether any
+    model was surveyed that had not been. Models trained at a reduced depth (arms `retrained-6`) are evaluated at that
+    depth alone, and are one arm.
     """
     surveys: dict[str, dict[int, Survey]] = {}
     first_of_arm: dict[str, TrainedModel] = {}
     positions: list[Score] = []
     key = _key(splits, grid, how)
-    any_new = _survey_elsewhere(models, key, spread or Spread(), reporter)
+    any_new = False
     for model in models:
         result, is_new = _surveyed(model, key, splits, grid, reporter, open_model)
         any_new = any_new or is_new
@@ -95,48 +92,6 @@ def _can_look_further(run: Run, arms: Iterable[str], inside: EmbeddingOptions, e
     images = {row.value for row in laid_out if row.metric == "images"}
     layers = {row.layer for row in laid_out if row.metric == "x" and row.layer is not None}
     return bool(laid_out) and (images != {min(inside.images, examples)} or layers != set(inside.of(max(layers) + 1)))
-
-
-def survey_kept(
-    model: TrainedModel,
-    splits: Splits,
-    grid: EvaluationGrid,
-    reporter: Reporter,
-    *,
-    open_model: Callable[[Path], Trained],
-    how: str,
-) -> None:
-    """Survey one model, and keep the survey beside it, where `assess` finds it."""
-    _surveyed(model, _key(splits, grid, how), splits, grid, reporter, open_model)
-
-
-def _survey_elsewhere(models: Sequence[TrainedModel], key: str, spread: Spread, reporter: Reporter) -> bool:
-    """Let workers make the surveys that are missing, where there are several; whether they made any."""
-    due = [model for model in models if not _survey_path(model, key).is_file()]
-    if spread.is_here or len(due) < 2:
-        return False
-    pieces = [
-        {
-            "part": "survey",
-            "arm": model.arm,
-            "seed": model.seed,
-            "folder": str(model.folder.absolute()),
-            "survey_folder": str(model.survey_folder.absolute()),
-        }
-        for model in due
-    ]
-    for number in carried_out(spread, pieces, _nowhere_else, reporter, "surveys"):
-        refuse_unseen(f"the survey of {due[number].label}", spread, _survey_path(due[number], key).is_file())
-    return True
-
-
-def _nowhere_else(piece: Plain, reporter: Reporter) -> None:
-    raise AssertionError("surveys that are made here are made by `assess`")
-
-
-def model_of(piece: Plain) -> TrainedModel:
-    """The model that a piece asks to be surveyed."""
-    return TrainedModel(piece["arm"], piece["seed"], Path(piece["folder"]), Path(piece["survey_folder"]))
 
 
 def _survey_path(model: TrainedModel, key: str) -> Path:

@@ -14,7 +14,6 @@ from layerwise.experiments.experiment import Alternatives, Experiment, Reads
 from layerwise.experiments.option import option
 from layerwise.experiments.options.common import (
     BaseModelOptions,
-    ClusterOptions,
     DataOptions,
     DeviceOptions,
     Dtype,
@@ -48,7 +47,7 @@ def _read_by_methods(name: str) -> Reads:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingOptions, ClusterOptions, Experiment):
+class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingOptions, Experiment):
     """Train a model to work in any order of its layers, without some of them, or with learned layer weights.
 
     Each method is trained beside the baseline, with several seeds, validated on one split and evaluated on another. If
@@ -128,11 +127,6 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         for name in named_methods(self.methods):
             _check_method(name)
         self.recipes(Settings(), LAYER_LIMIT)
-        if self.is_tuned and self.ray is not None:
-            raise TrainError(
-                "learning rates and batches are tried one after the other, each by what the one before has shown: "
-                "leave out --ray, or give --learning-rate and --batch-size"
-            )
         self.trainer_arguments(self.device)
         self.check_repository()
 
@@ -197,7 +191,7 @@ def _check_method(name: str) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Robustness(ModelOptions, DataOptions, ClusterOptions, Experiment):
+class Robustness(ModelOptions, DataOptions, Experiment):
     """Measure what a model survives: other orders, missing layers.
 
     What each layer does at each position is measured too. Every model of a run of `layerwise train robust` is

@@ -19,7 +19,6 @@ from typing import Any
 from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
-from layerwise.experiments.cluster.workers import Telling
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.trainings import (
     PILOT,
@@ -35,7 +34,7 @@ from layerwise.experiments.merging.run import SourceModel, by_arm, compare_arms
 from layerwise.experiments.opening import base_model, in_words, open_model, quiet_transformers
 from layerwise.experiments.option import given_options
 from layerwise.experiments.reporter import Reporter, describe_model
-from layerwise.experiments.robustness.assessment import assess, discard_surveys, model_of, survey_kept
+from layerwise.experiments.robustness.assessment import assess, discard_surveys
 from layerwise.experiments.robustness.config import DEMO, Robustness, RobustTraining
 from layerwise.experiments.training_runs import (
     UNFINISHED,
@@ -55,7 +54,6 @@ from layerwise.experiments.training_runs import (
 from layerwise.measure.activations.embedding import EmbeddingOptions
 from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
-from layerwise.measure.workers import Emit, Plain
 from layerwise.report.kinds.training import tuning_sentences
 from layerwise.results import Score
 from layerwise.results.run import is_run
@@ -168,10 +166,6 @@ class SurveysUnit(Unit[None]):
             f"{(wanted + orders) * examples:,} forward passes of an example at most"
         )
 
-    def carry_out_piece(self, piece: Plain, reporter: Reporter) -> None:
-        """The survey of one model, which is kept beside it."""
-        survey_kept(model_of(piece), self.splits, self.grid, reporter, open_model=self.open_model, how=self.how)
-
     def carry_out(self, session: UnitSession) -> None:
         """Survey every model that is not surveyed yet, and compute all rows from the surveys."""
         run, store, models = session.run, session.store, self.models(session.folder)
@@ -193,7 +187,6 @@ class SurveysUnit(Unit[None]):
             open_model=self.open_model,
             how=self.how,
             inside=self.inside,
-            spread=session.spread,
         )
         if self.grid.layers and (surveyed or not store.scores(MERGING)):
             whole = [each for each in models if refined_at(each.arm) is None]
@@ -289,10 +282,6 @@ def _trained(
         yield from _training_sentences(recipes, config.seeds, len(splits.train))
         yield from (f"before them at least {len(unit.trainings)} trials choose rates and batches" for unit in trials)
 
-    def pieces(piece: Plain, emit: Emit) -> None:
-        unit = trainings if piece["part"] == "training" else surveys
-        unit.carry_out_piece(piece, Telling(emit))
-
     yield Outline(
         training_manifest(stack, base.weights, splits, settings=training_settings(arguments)),
         says,
@@ -300,7 +289,6 @@ def _trained(
         ahead=(*trials, trainings),
         refuse=(trials or [trainings])[0].refuse,
         discard=_discard,
-        pieces=pieces,
         models=lambda folder: {each.label: folder / each.folder / MODEL for each in wanted},
     )
     rows: list[Score] = []
@@ -347,7 +335,6 @@ def _survey(surveys: SurveysUnit, outline: Outline) -> Generator[Any, Any, Compl
         says=surveys.says,
         lasts=False,
         discard=lambda folder: discard_surveys(surveys.models(folder)),
-        pieces=lambda piece, emit: surveys.carry_out_piece(piece, Telling(emit)),
     )
     yield from surveys
     return Completed()

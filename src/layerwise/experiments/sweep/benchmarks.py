@@ -32,10 +32,10 @@ from layerwise.measure.contrasts.benchmark_scores import Answers, Scaled
 from layerwise.measure.contrasts.benchmarks import CLAIMS, benchmark_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep_into
+from layerwise.measure.interventions.sweep_pieces import PieceRunner
 from layerwise.measure.language.benchmark_requests import RequestLikelihoods, answered, build_requests, judged
 from layerwise.measure.language.benchmarks import find_benchmarks, normalised
 from layerwise.measure.language.harness import SOURCE
-from layerwise.measure.workers import Spread
 from layerwise.plan import Member, Plan
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.rows import BENCHMARK_TASK, main_metric
@@ -75,21 +75,21 @@ class SweptBenchmarks:
         if self.requests.written:
             yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under each plan by itself"
 
-    def measure(self, run: Run, reporter: Reporter, spread: Spread) -> list[str]:
+    def measure(self, run: Run, reporter: Reporter, runner: PieceRunner | None) -> list[str]:
         """Ask what is not answered yet, and compare what is; returns a sentence for each plan that cannot be judged.
 
-        The workers of `spread` compute likelihoods; what is generated is generated here.
+        `runner` computes likelihoods elsewhere; what is generated is generated here.
 
         Raises `MeasureError` when the model as trained cannot be.
         """
-        failures = self._likelihoods(run, reporter, spread)
+        failures = self._likelihoods(run, reporter, runner)
         judged_now = self._judge(run, reporter, failures)
         compared = any(score.condition == NORMALISED for score in run.store.scores(BENCHMARK))
         if judged_now or not (compared or run.store.notes(BENCHMARK)):
             self._compare(run, reporter)
         return failures
 
-    def _likelihoods(self, run: Run, reporter: Reporter, spread: Spread) -> list[str]:
+    def _likelihoods(self, run: Run, reporter: Reporter, runner: PieceRunner | None) -> list[str]:
         """Store the likelihoods that are missing; returns a sentence where some are not finite."""
         data = self.requests.likelihoods
         due = None if data is None else cost_estimate(self.stack, self.plans, data, run.store.finished)
@@ -101,7 +101,7 @@ class SweptBenchmarks:
             nonlocal spent
             spent = meter
             left = meter.seconds_left(due)
-            left = None if left is None else left / spread.workers.count
+            left = None if left is None else left / (1 if runner is None else runner.count)
             reporter.progress("benchmarks", meter.head_tokens / due.head_tokens, left)
 
         failures = []
@@ -113,7 +113,7 @@ class SweptBenchmarks:
                 data,
                 finished=run.store.finished,
                 progress=progress,
-                spread=spread,
+                runner=runner,
                 name=BENCHMARKS,
             )
         except MeasureError as error:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,14 +17,15 @@ from pathlib import Path
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
-from layerwise.experiments.cluster.workers import planned_workers
 from layerwise.experiments.engines.price import remaining_passes
 from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Inputs
 from layerwise.experiments.opening import folder_of, open_named, provenance, size_row, task_digest, uniform_row
+from layerwise.experiments.option import configured
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import (
     Reporter,
+    Silent,
     describe_data,
     describe_model,
     describe_readings,
@@ -34,6 +35,7 @@ from layerwise.experiments.reporter import (
 )
 from layerwise.experiments.sweep.batch_size import batch_tokens, recorded_batch_tokens
 from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks
+from layerwise.experiments.sweep.cluster import SweepTasks, check_same_sweep, one_thread, opened_inputs, planned_workers
 from layerwise.experiments.sweep.config import Sweep
 from layerwise.experiments.text_length import TimedText, chosen_text
 from layerwise.measure.activations.plan_states import (
@@ -59,12 +61,11 @@ from layerwise.measure.interventions.sweep import (
     with_identity,
 )
 from layerwise.measure.interventions.sweep import sweep as swept
-from layerwise.measure.interventions.sweep_pieces import piece_function
+from layerwise.measure.interventions.sweep_pieces import Plain, piece_function
 from layerwise.measure.language.continuations import continuations, encode_prompt
 from layerwise.measure.language.evaluation_data import WINDOW as TEXT_WINDOW
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
 from layerwise.measure.stats.effects import effects
-from layerwise.measure.workers import Emit, Plain, Spread
 from layerwise.plan import Member, Plan
 from layerwise.plan.painters import GIVEN, PAINTERS_SEEDS, WINDOW
 from layerwise.report.text.wording import counted
@@ -83,13 +84,36 @@ LEFT_OUT = "plans"
 
 def sweep(config: Sweep, reporter: Reporter, inputs: Inputs) -> Steps:
     """Measure every plan on the text, and everything that is computed from that."""
+    with one_thread(config, inputs):
+        unit = _opened(config, reporter, inputs)
+        yield Outline(unit.manifest, unit.says, ahead=(unit,), chosen=unit.chosen.options)
+        if config.ray is not None:
+            unit.runner = SweepTasks(unit, inputs, reporter)
+        try:
+            return Completed(refusal=(yield from unit))
+        finally:
+            if unit.runner is not None:
+                unit.runner.close()
+
+
+def _opened(config: Sweep, reporter: Reporter, inputs: Inputs) -> SweepUnit:
     began = time.monotonic()
     corpus = inputs.corpus or config.corpus(config.model)
     stack = inputs.stack or open_named(config, reporter)
     with waiting(reporter, f"tokenizing {corpus.name}"):
-        unit = SweepUnit(config, stack, corpus, began)
-    yield Outline(unit.manifest, unit.says, ahead=(unit,), pieces=unit.carry_out_piece, chosen=unit.chosen.options)
-    return Completed(refusal=(yield from unit))
+        return SweepUnit(config, stack, corpus, began)
+
+
+def open_piece_function(shared: Mapping[str, Plain]) -> Callable[[Plain], Plain]:
+    """In another process: open the sweep that `shared_by` describes, and return what computes a piece of it.
+
+    Raises what opening it raises, and `RunError` where it is not the same here.
+    """
+    config = configured(Sweep, shared["options"], "a worker")
+    inputs = opened_inputs(shared, config)
+    unit = _opened(config, Silent(), inputs)
+    check_same_sweep(shared, inputs.stack, unit.manifest)
+    return unit.carry_out_piece
 
 
 class SweepUnit(Unit[MeasureError | None]):
@@ -101,7 +125,7 @@ class SweepUnit(Unit[MeasureError | None]):
     def __init__(self, config: Sweep, stack: Stack, corpus: Corpus, began: float | None = None) -> None:
         self.config = config
         self.stack = stack
-        self.spread = Spread()
+        self.runner: SweepTasks | None = None
         self.members, self.left_out = runnable(stack, config.members(stack.depth))
         self.plans = with_identity(stack, self.members)
         self.batch_tokens = self._batch_tokens()
@@ -191,7 +215,7 @@ class SweepUnit(Unit[MeasureError | None]):
         Returns a refusal where some plans gave numbers that are not finite, after everything else has been measured
         and stored. Raises `MeasureError` at once when the model as trained does.
         """
-        run, reporter, self.spread = session.run, session.reporter, session.spread
+        run, reporter = session.run, session.reporter
         run.store.replace_notes(LEFT_OUT, self.left_out)
         run.store.add_plans(plan_records(self.members))
         failures = self._sweep(run, reporter)
@@ -204,7 +228,7 @@ class SweepUnit(Unit[MeasureError | None]):
             self._compare_states(run, reporter)
         self._continue_prompts(run, reporter)
         if self.benchmarks is not None:
-            failures += self.benchmarks.measure(run, reporter, self.spread)
+            failures += self.benchmarks.measure(run, reporter, self.runner)
         return MeasureError("\n".join(failures)) if failures else None
 
     def _compare_states(self, run: Run, reporter: Reporter) -> None:
@@ -264,14 +288,14 @@ class SweepUnit(Unit[MeasureError | None]):
         return failures
 
     def _measure_losses(self, due: CostEstimate, run: Run, reporter: Reporter) -> list[str]:
-        spent = CostMeter()
+        spent, count = CostMeter(), 1 if self.runner is None else self.runner.count
 
         def progress(meter: CostMeter, due: CostEstimate) -> None:
             nonlocal spent
             spent = meter
             left, busy = meter.seconds_left(due), meter.layer_seconds + meter.head_seconds
             share = busy / (busy + left) if left is not None and busy + left > 0 else 0.0
-            left = None if left is None else left / self.spread.workers.count
+            left = None if left is None else left / count
             reporter.progress("sweep", 1.0 if meter.head_tokens >= due.head_tokens else share, left)
 
         failures = []
@@ -285,7 +309,7 @@ class SweepUnit(Unit[MeasureError | None]):
                 sink=run.store.add_losses,
                 finished=run.store.finished,
                 progress=progress,
-                spread=self.spread,
+                runner=self.runner,
             )
         except MeasureError as error:
             if not self._is_measured(self.plans[0], run):
@@ -296,7 +320,7 @@ class SweepUnit(Unit[MeasureError | None]):
             reporter.log(describe_readings(reading))
         rows = [size_row(self.stack), uniform_row(self.stack), *_cost_rows(self.cost, due, spent, seconds)]
         run.store.replace_scores("run", rows)
-        busy = (spent.layer_seconds + spent.head_seconds) / seconds / self.spread.workers.count
+        busy = (spent.layer_seconds + spent.head_seconds) / seconds / count
         reporter.log(
             f"sweep: {duration(seconds)}, {busy:.0%} of it in layers and heads; "
             f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations, "
@@ -304,12 +328,12 @@ class SweepUnit(Unit[MeasureError | None]):
         )
         return failures
 
-    def carry_out_piece(self, piece: Plain, emit: Emit) -> Plain:
-        """In a worker: some plans on one batch, of the text or of the benchmarks."""
+    def carry_out_piece(self, piece: Plain) -> Plain:
+        """In another process: some plans on one batch, of the text or of the benchmarks."""
         texts = {TEXT: self.text}
         if self.benchmarks is not None and self.benchmarks.requests.likelihoods is not None:
             texts[BENCHMARKS] = self.benchmarks.requests.likelihoods
-        return piece_function(self.stack, texts)(piece, emit)
+        return piece_function(self.stack, texts)(piece)
 
     def _is_measured(self, plan: Plan, run: Run) -> bool:
         """Whether the plan has rows on every window."""

@@ -9,7 +9,7 @@ what follows, so a beginning gives the very losses that the whole window would g
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from layerwise.data.batches import regrouped
@@ -28,10 +28,6 @@ BEGINNING = 16
 """Scored tokens of a beginning: enough to have some context, few enough to read many documents."""
 
 
-Ahead = Callable[[Collection[int], Sequence[Piece]], Sequence[Loss]]
-"""Losses of skipping each of these layers on these pieces that are known before they are asked for."""
-
-
 def racing(
     stack: Stack,
     data: EvalData,
@@ -40,7 +36,6 @@ def racing(
     seed: int = 0,
     rule: VerdictCriterion | None = None,
     cache: ResultCache | None = None,
-    ahead: Ahead | None = None,
 ) -> list[Score]:
     """Race the layers of `stack` on `data`; at most `budget` scored tokens are spent on any of them, or one look.
 
@@ -49,8 +44,7 @@ def racing(
     a whole, of no layer, the metrics `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race
     and of skipping every layer on all of the text), `share` and `looks`.
 
-    `ahead` is asked before each look for losses that others have computed for it. Raises `MeasureError` for fewer than
-    4 layers, and for too little text.
+    Raises `MeasureError` for fewer than 4 layers, and for too little text.
     """
     refuse_shallow(stack)
     known = cache or ResultCache()
@@ -58,8 +52,7 @@ def racing(
     short, whole = raced_text(data, seed)
 
     def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
-        used = known if ahead is None else replace(known, known=(*known.known, *ahead(layers, text)))
-        return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), used)
+        return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), known)
 
     return rows(race(measure, skip_keys(stack.depth), pieces(short), whole=whole, budget=budget, seed=seed, rule=rule))
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -20,18 +19,17 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.interventions.sweep_pieces import (
     FinalState,
+    PieceRunner,
     SweepPart,
     divided,
     final_states,
     head_in_layers,
-    piece_function,
     plain_part,
     read_final_state,
     state_bytes,
 )
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.measure.language.loss import WindowLoss
-from layerwise.measure.workers import Plain, Spread
 from layerwise.plan import Plan
 from layerwise.plan.painters import GIVEN, Member
 from layerwise.results.rows import Loss, PlanRecord
@@ -104,7 +102,7 @@ def sweep(
     sink: Sink | None = None,
     finished: Finished | None = None,
     progress: Progress | None = None,
-    spread: Spread | None = None,
+    runner: PieceRunner | None = None,
 ) -> list[Loss]:
     """The loss of every plan, and of the identity plan, on every window of `corpus`: one row each.
 
@@ -112,7 +110,7 @@ def sweep(
     that is stopped has something to report. `sink` receives rows as soon as
     they exist, `finished(task, document, window)` names the plans a window already has rows for (they are neither
     computed nor returned). A `Corpus` is read with the default window and batch size; pass a `EvalData` for others.
-    `spread` says which workers compute, by default this process.
+    `runner` computes elsewhere; by default this process does.
 
     Raises `MeasureError` when a plan gives non-finite logits: at once for the identity plan; for others at the end,
     with their names, after every other row has been handed on.
@@ -125,7 +123,7 @@ def sweep(
             sink(fresh)
         rows.extend(fresh)
 
-    sweep_into(keep, stack, plans, data, finished=finished, progress=progress, spread=spread)
+    sweep_into(keep, stack, plans, data, finished=finished, progress=progress, runner=runner)
     return rows
 
 
@@ -137,15 +135,15 @@ def sweep_into(
     *,
     finished: Finished | None = None,
     progress: Progress | None = None,
-    spread: Spread | None = None,
+    runner: PieceRunner | None = None,
     name: str = TEXT,
 ) -> None:
     """`sweep`, whose rows go to `sink` alone: for more of them than memory should hold.
 
-    `name` is what the workers of `spread` call `data`.
+    `name` is what the processes of `runner` call `data`.
     """
     work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
-    _Sweep(stack, work, sink, progress or (lambda meter, due: None), spread or Spread(), name).run()
+    _Sweep(stack, work, sink, progress or (lambda meter, due: None), runner, name).run()
 
 
 def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[Plan, ...]:
@@ -296,17 +294,17 @@ class _Sweep:
     work: _Work
     sink: Sink
     progress: Progress
-    spread: Spread
+    runner: PieceRunner | None
     data: str
     meter: CostMeter = field(default_factory=CostMeter)
     broken: dict[str, str] = field(default_factory=dict)
 
     def run(self) -> None:
         self.progress(self.meter, self.work.estimate)
-        if self.spread.is_here:
+        if self.runner is None:
             self._here()
         else:
-            self._spread()
+            self._elsewhere(self.runner)
         if self.broken:
             plan, document = next(iter(self.broken.items()))
             raise MeasureError(
@@ -328,28 +326,17 @@ class _Sweep:
                     self._take(pieces[number], each)
                 first = None
 
-    def _spread(self) -> None:
-        """The same by workers: a part that a worker lost is begun again without the plans that it had finished."""
+    def _elsewhere(self, runner: PieceRunner) -> None:
+        """The same in other processes, in parts of plans on one batch."""
         pieces, first = self.work.pieces, Plan.identity(self.stack.depth)
-        parts, _ = self.work.divided(self.stack, self.spread.workers.count)
-        taken: dict[int, set[str]] = defaultdict(set)
+        parts, _ = self.work.divided(self.stack, runner.count)
         plain = [
             plain_part(part, self.data, pieces[part.batch].batch, first if first in part.plans else None)
             for part in parts
         ]
-
-        def on_partial(number: int, news: Plain) -> None:
-            each = read_final_state(news)
-            taken[parts[number].batch].update(each.plans)
-            self._take(pieces[parts[number].batch], each)
-
-        def rest(piece: Plain) -> Plain:
-            left = [text for text in piece["plans"] if text not in taken[piece["batch"]]]
-            return {**piece, "plans": left, "first": piece["first"] if piece["first"] in left else None}
-
-        here = piece_function(self.stack, {self.data: self.work.data})
-        for _ in self.spread.map(plain, here, on_partial=on_partial, rest=rest):
-            pass
+        for number, states in runner.map(plain):
+            for each in map(read_final_state, states):
+                self._take(pieces[parts[number].batch], each)
 
     def _take(self, piece: _Piece, each: FinalState) -> None:
         """Hand on the rows of the plans that end at one final state of a batch."""

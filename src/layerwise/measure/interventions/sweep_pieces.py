@@ -4,9 +4,6 @@ Batches share nothing, so they are handed out whole; only those of the last, inc
 idle, are cut into parts of their plans (`layerwise.stack.executors.partition`), and those of the round before it, where
 batches are so unequal that this is faster. Each batch is the same tensors as in one process, so the numbers have the
 same bits on the same kind of processor with as many threads.
-
-Interventions fall into runs of layers that cost about the same: one at a layer runs the layers behind it, so those at
-the first layers cost most. Each worker walks the clean states itself.
 """
 
 from __future__ import annotations
@@ -14,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from typing import Any, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -23,12 +21,9 @@ from torch import Tensor
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.padding import captured_batch
-from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import WindowLoss, window_losses
-from layerwise.measure.workers import Emit, PieceFunction, Plain
 from layerwise.plan import Plan
-from layerwise.results.rows import Loss
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.graph import Graph, GraphExecutor, build
@@ -36,6 +31,22 @@ from layerwise.stack.executors.partition import Partition, cost, depth_first, ru
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.streaming.executor import StreamedExecutor
 from layerwise.stack.streaming.readings import Reading
+
+Plain: TypeAlias = Any
+"""None, a truth value, a number, a text, bytes, or a list, tuple or dict of these: what may travel."""
+
+
+class PieceRunner(Protocol):
+    """Computes pieces in other processes, `count` of them at a time."""
+
+    @property
+    def count(self) -> int:
+        """How many pieces are computed at the same time."""
+        ...
+
+    def map(self, pieces: Sequence[Plain]) -> Iterator[tuple[int, Plain]]:
+        """Compute every piece once, and yield its number and result as it is done."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +203,13 @@ def plain_part(part: SweepPart, data: str, batch: AnyBatch, first: Plan | None) 
     }
 
 
-def piece_function(stack: Stack, texts: Mapping[str, EvalData]) -> PieceFunction:
-    """What a worker does with a piece: it says what every final state of it came to, as plain values.
+def piece_function(stack: Stack, texts: Mapping[str, EvalData]) -> Callable[[Plain], Plain]:
+    """What a worker does with a piece: it returns what every final state of it came to, as plain values.
 
     `texts` are those that pieces may be of, by name. Raises `MeasureError` for a batch that is not the same here.
     """
 
-    def carry_out(piece: Plain, emit: Emit) -> Plain:
+    def carry_out(piece: Plain) -> Plain:
         batch = texts[piece["data"]].batches[piece["batch"]]
         if batch_digest(batch) != piece["digest"]:
             raise MeasureError(
@@ -208,57 +219,13 @@ def piece_function(stack: Stack, texts: Mapping[str, EvalData]) -> PieceFunction
         first = None if piece["first"] is None else Plan.parse(piece["first"])
         graph = build(Plan.parse(text) for text in piece["plans"])
         with evaluating(stack.model), torch.inference_mode():
-            for _, each in final_states(stack, [(batch, graph)], first):
-                if each.plans:
-                    emit(astuple(each))
+            states = (each for _, each in final_states(stack, [(batch, graph)], first))
+            return [astuple(each) for each in states if each.plans]
 
     return carry_out
 
 
-def read_final_state(partial: Plain) -> FinalState:
-    """The final state that a worker emitted."""
-    plans, losses, *rest = partial
+def read_final_state(written: Plain) -> FinalState:
+    """The final state that a worker returned."""
+    plans, losses, *rest = written
     return FinalState(tuple(plans), tuple(WindowLoss(*loss) for loss in losses), *rest)
-
-
-def runs_of_layers(interventions: Sequence[Intervention], depth: int, count: int) -> list[list[Intervention]]:
-    """At most `count` parts of the interventions, in the order of their layers, of about equal cost; none is empty.
-
-    >>> skips = [Intervention(layer, "skip", lambda context: lambda one: one.state) for layer in range(6)]
-    >>> [[each.layer for each in part] for part in runs_of_layers(skips, 6, 2)]
-    [[0, 1], [2, 3, 4, 5]]
-    """
-    ordered = sorted(interventions, key=lambda each: each.layer)
-    total = sum(depth - each.layer for each in ordered)
-    parts: list[list[Intervention]] = [[] for _ in range(count)]
-    before = 0
-    for each in ordered:
-        cost = depth - each.layer
-        parts[int((before + cost / 2) * count / total)].append(each)
-        before += cost
-    return [part for part in parts if part]
-
-
-def lacking(interventions: Sequence[Intervention], data: EvalData, known: Collection[Loss]) -> list[Intervention]:
-    """The interventions that do not have a loss on every window of `data` among the `known`."""
-    cells = data.cells
-    counted: dict[str, int] = {}
-    for row in known:
-        if (row.task, row.document, row.window) in cells:
-            counted[row.plan] = counted.get(row.plan, 0) + 1
-    return [each for each in interventions if counted.get(each.key, 0) < len(cells)]
-
-
-def emit_losses(
-    stack: Stack, interventions: Sequence[Intervention], data: EvalData, keys: Collection[str], emit: Emit
-) -> None:
-    """In a worker: carry out the interventions that have these keys, and say their rows as they are computed."""
-    untouched = str(Plan.identity(stack.depth))
-
-    def sink(rows: Sequence[Loss]) -> None:
-        own = [astuple(row) for row in rows if row.plan != untouched]
-        if own:
-            emit(own)
-
-    chosen = [each for each in interventions if each.key in keys]
-    intervention_losses(stack, chosen, data, ResultCache(sink=sink))

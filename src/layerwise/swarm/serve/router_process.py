@@ -29,7 +29,7 @@ from PIL import Image
 from layerwise.errors import LayerwiseError, SwarmError
 from layerwise.swarm.answer import Answer, Decoding, Event, Overview, PromptScores, TokenSpan, continued
 from layerwise.swarm.cluster.connection import FOLDER
-from layerwise.swarm.cluster.workers import REFUSED, raised
+from layerwise.swarm.cluster.tasks import REFUSED, raised
 from layerwise.swarm.node_records import MOST_EVENTS
 from layerwise.swarm.serve.router_messages import (
     CHANNEL,

@@ -1,1 +1,0 @@
-"""Experiments on a cluster: their workers, what those open, and the pieces that they carry out."""
