@@ -102,7 +102,7 @@ def carried_out(
     reporter = reporter or Silent()
     steps = diagnosis_of(config, stack, ChosenText(text, {}), reporter)
     with Run.resume_or_create(folder, outline(steps).manifest) as run:
-        carry_out(steps, UnitSession(folder, reporter, run), lambda: True)
+        carry_out(steps, UnitSession(folder, reporter, run))
         notes: dict[str, list[str]] = {}
         for note in run.store.notes():
             notes.setdefault(note.measure, []).append(note.text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layerwise.errors import PlanError, TrainError
-from layerwise.experiments.engines.trainings import beyond, grown_from_json
+from layerwise.experiments.engines.trainings import beyond
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.task import (
     check_epochs,
@@ -39,7 +38,6 @@ from layerwise.experiments.growth_study.arms import (
 )
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, preset, steps_for
 from layerwise.plan.schedule.allocation import Importance, allocation
-from layerwise.train.recipe import GrowthVariant, Settings, grown
 from tier import by_tier
 
 DEPTH = 12
@@ -197,13 +195,6 @@ def test_phased_arms_take_the_phased_rate_and_lengths_of_uniform_take_uniforms()
 )
 def test_a_sweep_goes_on_while_its_best_is_at_an_end(losses: dict[float, float], further: float | None) -> None:
     assert beyond(losses) == further
-
-
-def test_a_recipe_is_read_from_its_plain_values() -> None:
-    """As a worker does, which does not know what decided the schedule."""
-    grows = GrowthVariant(preset("freezing", DEPTH), 40, COST)
-    recipe = replace(grown(Settings(compiled=True), grows, "mine"), from_scratch=True)
-    assert grown_from_json(recipe.to_json()) == recipe
 
 
 # -- what is refused
