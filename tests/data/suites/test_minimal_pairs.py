@@ -5,6 +5,7 @@ import json
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -100,8 +101,6 @@ def test_ewok_compares_a_target_with_itself_under_the_other_context(tmp_path: Pa
 
 def locked(content: bytes, password: bytes) -> bytes:
     """A zip archive with one file under PKWARE's old cipher, which Python reads and does not write."""
-    from zlib import crc32
-
     plain = io.BytesIO()
     with zipfile.ZipFile(plain, "w") as archive:
         archive.writestr("ewok/spatial.jsonl", content)

@@ -16,6 +16,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pyarrow import types
+
 from layerwise.bounded import Unreadable, shown
 from layerwise.data.parquet_batches import parquet_batches
 from layerwise.data.suites.records import FileRecord, read_records
@@ -162,10 +164,8 @@ def _parquet_rows(path: Path) -> Iterator[FileRecord]:
 
 
 def _values(column: Any) -> list[Any]:
-    import pyarrow
-
     values: list[Any] = column.to_pylist()
-    if not pyarrow.types.is_float32(column.type):
+    if not types.is_float32(column.type):
         return values
     return [None if value is None else float(f"{value:.{_DIGITS}g}") for value in values]
 
