@@ -110,7 +110,7 @@ DRAWN: dict[str, dict[str, int]] = {
     "diagnosis": {"maps": 2, "rootedAtFirst": 6},  # the layers, two ablations, the median, the strategies and the gates
     "robustness": {"maps": 7, "rootedAtFirst": 0, "undrawn": 1},  # the layout of outputs has no axes
     "pretraining": {},
-    "growth": {"rootedAtFirst": 1, "plots": 18},  # the importance of layers
+    "growth": {"plots": 1},
     # Six strategies, two panels of layers, three maps; the curves and the layers are rooted by their first figures.
     "comparison": {"maps": 3, "rootedAtFirst": 2, "plots": 11},
 }

@@ -100,7 +100,6 @@ def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
     assert {"saving", "saving_at_most", "saving_at_least"} & {metric for terms, metric in rows if terms == "flops"}
     assert rows["flops", "read_off"].value == 1.0, "one training: its course"
     assert rows["tokens", "time_saved"].value < 1
-    assert ("tokens", "difference") not in rows, "tokens did not come out equal"
     mean = sum(record(folder, "stacking", seed).figures["flops"] for seed in (0, 1)) / 2
     assert rows["flops", "at"].value == pytest.approx(mean)
 
@@ -137,9 +136,8 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
     assert record(folder, "late", 0).history[0] != record(folder, "late", 1).history[0]
     with Run.open(folder) as run:
         rows = [row for row in run.store.scores("growth") if (row.arm, row.against) == ("late", "uniform")]
-        terms = {row.condition for row in rows if row.metric == "difference"}
-    assert "tokens" in terms
-    assert "flops" not in terms
+    assert ("loss_ratio", "tokens") in {(row.metric, row.condition) for row in rows}
+    assert "flops" not in {row.condition for row in rows if row.metric == "difference"}
 
 
 @pytest.mark.slow
@@ -259,7 +257,7 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
 def test_names_in_the_help_are_those_of_the_code() -> None:
     shown = layerwise("train", "growth", "--help").out
     assert all(name in shown for name in PRESETS)
-    assert set(get_args(get_type_hints(GrowthTraining)["match"])) == set(COSTS)
+    assert set(get_args(get_type_hints(GrowthTraining)["match"])) == {"tokens", *COSTS}
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, t
     )
     rows = {(row.arm, row.amount, row.condition, row.metric) for row in result.rows if row.measure == "growth"}
     assert ("published", None, "flops", "difference") in rows
-    for cost in ("flops", "tokens", "seconds"):
+    for cost in ("flops", "seconds"):
         metrics = {metric for *about, metric in rows if about == ["published", None, cost]}
         assert len(metrics & {"saving", "saving_at_most", "saving_at_least"}) == 1, cost
     read_off = result.table("growth").query("metric == 'read_off'")
@@ -54,7 +54,7 @@ def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, t
     assert {("uniform", None), ("published", None), ("published", 0.634)} <= {
         (row.arm, row.amount) for row in result.rows if row.measure == "epochs"
     }
-    assert "What it costs to reach uniform" in (tmp_path / "run" / "report.html").read_text()
+    assert "Schedules compared" in (tmp_path / "run" / "report.html").read_text()
 
 
 # -- what it refuses
@@ -142,7 +142,7 @@ def _check_rows(rows: list[Score]) -> None:
         (row.arm, row.against, row.condition) for row in rows if row.measure == "growth" and row.metric == "difference"
     }
     others = [arm for arm in ARMS if arm != "uniform"]
-    assert {(arm, "uniform", terms) for arm in others for terms in ("tokens", "flops")} <= pairs
+    assert {(arm, "uniform", terms) for arm in others for terms in ("seconds", "flops")} <= pairs
     assert {("importance", control, "flops") for control in ("permuted", "reversed", "random")} <= pairs
     assert {row.arm for row in rows if row.measure == "rates"} == {"uniform", "published", "importance"}
     assert sum(row.metric == "chosen" for row in rows) == 3

@@ -163,10 +163,23 @@ def test_the_arm_with_controls_is_the_one_that_is_judged(rows: list[Score], arm:
 
 
 def test_terms_that_were_not_compared_leave_the_next_ones_to_decide() -> None:
-    terms = {"seconds": BETTER, "tokens": WORSE}
-    data = of(*(difference("importance", "uniform", *numbers, terms=each) for each, numbers in terms.items()))
-    assert str(verdict(data)).count("At equal tokens, the importance schedule is worse") == 1
+    data = of(difference("importance", "uniform", *WORSE, terms="seconds"))
+    assert str(verdict(data)).count("At equal seconds, the importance schedule is worse") == 1
     assert answers(data)["Is importance better than uniform?"].endswith("not compared at equal FLOPs.")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "state"),
+    [((1.5, 2.5), "resolved"), ((0.5, 0.9), "resolved"), ((0.9, 1.1), "unresolved"), ((None, None), "described")],
+)
+def test_arms_that_have_only_their_steps_in_common_are_compared_by_the_ratio_of_losses(
+    bounds: tuple[float | None, float | None], state: str
+) -> None:
+    ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", condition="tokens")
+    finding = verdict(of(ratio, held_out("mine"), held_out("uniform")))
+    assert finding is not None
+    assert finding.text.startswith("After as many steps, uniform's loss is 1")
+    assert finding.state == state
 
 
 # ---- what stands under it
@@ -347,16 +360,15 @@ def drop(rows: list[Score], **columns: Any) -> list[Score]:
     return [row for row in rows if any(getattr(row, name) != value for name, value in columns.items())]
 
 
-def test_tokens_go_evenly_and_flops_and_seconds_by_phase() -> None:
+def test_flops_and_seconds_go_by_phase() -> None:
     rows = two_phases()
-    assert spent(rows, "tokens", 40) == pytest.approx(800.0)
     assert spent(rows, "flops", 100) == pytest.approx(8e6), "the whole is what was counted"
     assert spent(rows, "flops", 40) == pytest.approx(8e6 * 20 / 80)
     assert spent(rows, "seconds", 40) == pytest.approx(40 * 0.6 * 0.5), "steps alone"
     untimed = drop(rows, condition="early", metric="measured")
     assert spent(untimed, "seconds", 40) == pytest.approx(40 * 0.5 * 0.5), "as predicted"
     assert spent(drop(rows, condition="early", metric="predicted"), "flops", 40) == pytest.approx(8e6 * 0.4), "even"
-    assert training_cost.outlay(of(*drop(rows, arm="a", metric="steps")), Training("a"), 0, "tokens") is None
+    assert training_cost.outlay(of(*drop(rows, arm="a", metric="steps")), Training("a"), 0, "flops") is None
 
 
 def test_a_seed_with_more_steps_has_longer_phases_and_its_looks_are_paired_by_number() -> None:
@@ -367,8 +379,8 @@ def test_a_seed_with_more_steps_has_longer_phases_and_its_looks_are_paired_by_nu
     ]
     assert spent(rows, "flops", 44, seed=1) == pytest.approx(8e6 * 0.25)
     assert spent(rows, "flops", 110, seed=1) == pytest.approx(8e6), "nothing is left over at the end"
-    drawn = [row for row in training_cost.loss_by_cost(of(*rows)) if row.condition == "tokens"]
-    assert [row.amount for row in drawn] == [pytest.approx(840.0), pytest.approx(2100.0)]
+    drawn = [row for row in training_cost.loss_by_cost(of(*rows)) if row.condition == "flops"]
+    assert [row.amount for row in drawn] == [pytest.approx(2e6), pytest.approx(8e6)]
     assert (drawn[1].value, drawn[1].low, drawn[1].high) == (4.5, 4.0, 5.0)
 
 
@@ -383,8 +395,8 @@ def test_the_pace_of_uniform_is_the_median_over_its_lengths() -> None:
 
 def test_the_frontier_needs_two_ends_of_uniform() -> None:
     alone = of(*(row for row in GROWTH.scores if row.measure != "training" or row.condition is None))
-    ends = [[row.arm for row in training_cost.loss_by_cost(data)].count(FRONTIER) for data in (GROWTH, alone)]
-    assert ends == [3 * 4, 0]
+    ends = [[row.against for row in training_cost.loss_by_cost(data)].count(FRONTIER) for data in (GROWTH, alone)]
+    assert ends == [2 * 4, 0]
 
 
 # ---- the page

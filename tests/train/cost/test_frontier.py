@@ -24,9 +24,9 @@ def law(seed: int, length: float) -> float:
 
 
 def point(seed: int, length: float, *, loss: float | None = None, seconds: float | None = None) -> CostPoint:
-    """A training of a length: a million tokens, a thousand operations and a minute for each 1."""
+    """A training of a length: a thousand million operations and a minute for each 1."""
     taken = length if seconds is None else seconds
-    costs = {"tokens": 1e6 * length, "flops": 1e9 * length, "seconds": 60 * taken}
+    costs = {"flops": 1e9 * length, "seconds": 60 * taken}
     return CostPoint(law(seed, length) if loss is None else loss, costs)
 
 
@@ -77,19 +77,12 @@ def test_what_is_no_line_is_refused(costs: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("effect", [-0.2, 0.0, 0.05])
 def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
-    """The arm spends 1.4 times the tokens and 0.9 of the time; what it is better by is planted against each cost."""
-    lengths = {"tokens": 1.4, "flops": 1.0, "seconds": 0.9}
+    """The arm spends the operations in 0.9 of the time; what it is better by is planted against each cost."""
+    lengths = {"flops": 1.0, "seconds": 0.9}
     jitter = {0: 0.001, 1: -0.001, 2: 0.0}
     for cost, length in lengths.items():
         arm = {
-            seed: CostPoint(
-                law(seed, length) + effect + jitter[seed],
-                {
-                    "tokens": 1.4e6,
-                    "flops": 1e9,
-                    "seconds": 60 * 0.9,
-                },
-            )
+            seed: CostPoint(law(seed, length) + effect + jitter[seed], {"flops": 1e9, "seconds": 60 * 0.9})
             for seed in INTERCEPTS
         }
         found = against(arm, reference(), cost)
@@ -102,12 +95,12 @@ def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
 
 
 def test_the_cost_that_is_not_equal_is_not_forgiven() -> None:
-    """More tokens for the same operations: better at equal operations, no better at equal tokens."""
-    arm = {seed: CostPoint(law(seed, 1.4), {"tokens": 1.4e6, "flops": 1e9, "seconds": 60.0}) for seed in INTERCEPTS}
+    """More seconds for the same operations: better at equal operations, no better at equal seconds."""
+    arm = {seed: CostPoint(law(seed, 1.4), {"flops": 1e9, "seconds": 60 * 1.4}) for seed in INTERCEPTS}
     by = {cost: against(arm, reference(), cost) for cost in COSTS}
-    assert by["tokens"] is not None
+    assert by["seconds"] is not None
     assert by["flops"] is not None
-    assert by["tokens"].value == pytest.approx(0.0, abs=1e-9)
+    assert by["seconds"].value == pytest.approx(0.0, abs=1e-9)
     assert by["flops"].value == pytest.approx(-0.7 * log(1.4), abs=1e-9)
 
 
@@ -136,14 +129,14 @@ def test_rows_say_who_was_compared_with_whom_at_what() -> None:
 def test_an_arm_that_spent_more_than_was_trained_is_noted_and_not_guessed() -> None:
     arms = {"slow": {seed: point(seed, 1.0, seconds=2.5 if seed == 1 else 1.0) for seed in INTERCEPTS}}
     rows, notes = frontier_rows(arms, reference(), "uniform")
-    assert {row.condition for row in rows if row.metric == "difference"} == {"tokens", "flops"}
+    assert {row.condition for row in rows if row.metric == "difference"} == {"flops"}
     assert {row.condition for row in rows if row.metric == "at"} == set(COSTS)
     assert notes == [frontier._unread("slow", "uniform", "seconds")]
 
 
 def test_without_a_frontier_only_what_came_out_equal_is_compared() -> None:
-    """As many operations to within a hundredth, four tenths more tokens, and time that is near enough for a clock."""
-    costs = {"tokens": 1.4e6, "flops": 1.009e9, "seconds": 60 * 1.04}
+    """As many operations to within a hundredth, and time that is near enough for a clock."""
+    costs = {"flops": 1.009e9, "seconds": 60 * 1.04}
     arms = {"stacking": {seed: CostPoint(law(seed, 1.0) - 0.1, costs) for seed in INTERCEPTS}}
     plain = {seed: point(seed, 1.0) for seed in INTERCEPTS}
     rows = equal_rows(arms, plain, "uniform")

@@ -14,7 +14,7 @@ what differs is which layers learn when.
     ramp         layers left out by chance, more with depth and with time
 
 Every arm is trained to the operations of uniform's budget, so an arm whose steps are cheaper takes more of them. What
-uniform reaches with as many tokens, or as many seconds, is read off trainings of uniform of other lengths (`lengths`,
+uniform reaches in as many seconds is read off trainings of uniform of other lengths (`lengths`,
 `layerwise.train.cost.frontier`). What it costs to reach uniform's loss is read off the published arm's trainings of
 two lengths, its own and the published half budget (`HALF_BUDGET`). Learning rates, and at the best of them the share of
 the steps that is warmed up over, are swept for both sides, on seeds of their own (from

@@ -17,7 +17,7 @@ class GrowthStudy(GrowthExperiment):
     """Study whether training layers where they need it helps: a schedule, its controls, and uniform training.
 
     --steps and --epochs are those of uniform training; every arm spends as many operations, and is compared at equal
-    operations, tokens and seconds. Learning rates are swept for both sides. Without a model and a text a tiny model
+    operations and at equal seconds. Learning rates are swept for both sides. Without a model and a text a tiny model
     with random weights reads the standard library's prose. If interrupted, run the same command again to resume.
     """
 

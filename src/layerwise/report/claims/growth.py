@@ -29,13 +29,13 @@ Measured = tuple[str, Bounds | None]
 
 
 def saving(data: ReportData, arm: str) -> Measured | None:
-    """The saving of operations; the sentence has those of tokens and of seconds beside it."""
+    """The saving of operations, with that of seconds in the sentence."""
     words = {terms: run.saved_in_words(data, Training(arm), terms) for terms in TERMS}
     if words["flops"] == "–":
         return None
     sentence = (
-        f"To reach uniform's loss {arm} saves {words['flops']} of its operations, {words['tokens']} of its tokens and"
-        f" {words['seconds']} of its seconds, {run.how_read(data, arm)}."
+        f"To reach uniform's loss {arm} saves {words['flops']} of its operations and {words['seconds']} of its"
+        f" seconds, {run.how_read(data, arm)}."
     )
     return sentence, run.saved(data, arm, FLOPS)
 

@@ -26,10 +26,9 @@ MEASURES = (vocab.SCHEDULE, vocab.GROWTH, vocab.ACCOUNTING, vocab.RATES, vocab.H
 
 TERMS: dict[str, str] = {
     vocab.FLOPS: "at equal FLOPs",
-    vocab.TOKENS: "at equal tokens",
     vocab.SECONDS: "at equal seconds",
 }
-"""On which terms an arm is compared with uniform, the one that decides first."""
+"""The costs at which an arm is compared with uniform, the one that decides first."""
 
 CONTROLS: dict[str, str] = {
     "permuted": "its layer roles permuted",
@@ -230,10 +229,10 @@ def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tunin
 # -- differences and the headline ---------------------------------------------------------------------------------
 
 
-def compared_rows(data: ReportData, training: Training, terms: str | tuple[str, ...] = tuple(TERMS)) -> Rows:
-    """The rows of a training against uniform, on these terms."""
+def compared_rows(data: ReportData, training: Training) -> Rows:
+    """Return the rows of a training against uniform."""
     own = {"arm": training.arm, "amount": training.share}
-    return data.rows.where(measure=vocab.GROWTH, against=vocab.UNIFORM_TRAINING, condition=terms, **own)
+    return data.rows.where(measure=vocab.GROWTH, against=vocab.UNIFORM_TRAINING, **own)
 
 
 def against(
@@ -251,7 +250,7 @@ def against(
 
 def planned(data: ReportData) -> str | None:
     """The arm that the study is about: the one with controls, else the first of `PLANNED` that was compared."""
-    compared = data.rows.where(measure=vocab.GROWTH, metric=vocab.DIFFERENCE, amount=None)
+    compared = data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.LOSS_RATIO), amount=None)
     controlled = compared.where(against=tuple(CONTROLS)).axis("arm")
     others = [arm for arm in compared.where(against=vocab.UNIFORM_TRAINING).axis("arm") if arm not in CONTROLS]
     preferred = [arm for arm in PLANNED if arm in others]
@@ -268,7 +267,7 @@ def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
 
     `None` where it was not measured, or has no interval.
     """
-    rows = compared_rows(data, Training(arm), terms)
+    rows = compared_rows(data, Training(arm)).where(condition=terms)
     exact, most, least = (
         rows.one(metric=metric) for metric in (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST)
     )
@@ -281,7 +280,7 @@ def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
 
 def saved_in_words(data: ReportData, training: Training, terms: str) -> str:
     """The saving as it is printed, in hundredths; where seeds are censored, how many and what that leaves."""
-    return saving_text(compared_rows(data, training, terms))
+    return saving_text(compared_rows(data, training).where(condition=terms))
 
 
 def saving_text(rows: Rows) -> str:

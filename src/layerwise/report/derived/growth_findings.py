@@ -1,13 +1,9 @@
-"""From rows to sentences: whether a schedule gains on uniform training, and whether layer roles are what does it.
+"""Findings of a growth run: whether a schedule beats uniform training, whether layer roles are why, and whether the
+test was fair.
 
-The verdict is one sentence, and claims no more than its intervals carry. A gain on uniform training alone does not say
-that layers were given what they need: phases restart the rate of learning, freeze, and spend differently. What says it
-is the control, the same schedule with the roles of its layers given to others. Only where the schedule is better than
-each of its controls is the gain said to come from which layers train when. "Not resolvable" is a verdict.
-
-What stands under it tells whether the comparison was a fair one. It is no result, but what a reader must know before
-believing one: a side whose rate was chosen at the end of those tried may be better than it looks, and an arm that spent
-more than uniform was not compared with it.
+A gain over uniform training alone does not show that it matters which layers train when: phases also restart the
+learning rate and spend differently. Only a schedule that beats each of its controls, the same schedule with the roles
+of its layers exchanged, shows that.
 """
 
 from __future__ import annotations
@@ -16,12 +12,12 @@ from collections.abc import Iterator, Mapping
 
 from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
-from layerwise.report.finding import Effect, Finding, State, firmness, judged, settled
+from layerwise.report.finding import Effect, Finding, State, firmness, judged
 from layerwise.report.show import NUMBER, SIGNED, adjusted_p
 from layerwise.report.text.number_format import fixed, percent, tidy
 from layerwise.report.text.wording import counted, listed, sentence
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import MEASURED, PREDICTED, TRAINING, UNIFORM_TRAINING
+from layerwise.results.vocabulary import LOSS_RATIO, MEASURED, PREDICTED, TOKENS, TRAINING, UNIFORM_TRAINING
 
 BUDGET_BAR, STEP_BAR = 0.01, 0.15
 """How far FLOPs may be from uniform's, and the time of a step from its prediction."""
@@ -52,23 +48,21 @@ BASELINES: Mapping[State, tuple[str, str]] = {
 
 
 def growth_findings(data: ReportData) -> Iterator[Finding]:
-    """The verdict, the other terms, the other arms, and what tells whether the test was fair, as far as rows say."""
-    for finding in (verdict, _terms, _others, _learned, _tuned, _accounted):
+    """Yield the verdict, the comparison at each cost, and what tells whether the test was fair."""
+    for finding in (verdict, _terms, _learned, _tuned, _accounted):
         if (each := finding(data)) is not None:
             yield each
 
 
 def verdict(data: ReportData) -> Finding | None:
     """The verdict in one sentence: against uniform, and against the same schedule with its layers in other roles."""
-    arm, scores = growth.planned(data), _on_terms(data)
-    if arm is None or not scores:
+    arm = growth.planned(data)
+    compared = None if arm is None else _at_equal_cost(data, arm) or _at_equal_steps(data, arm)
+    if arm is None or compared is None:
         return None
-    terms, score = next(iter(scores.items()))
-    effect = judged(score, data.level)
-    number = f"{SIGNED.text(score)} nats per token"
-    against_uniform = EFFECTS[effect].format(arm=arm, number=number, limit=_limit(score, data.level))
+    against_uniform, effect = compared
     count = counted(min(len(growth.seeds(data, each)) for each in (growth.Training(arm), growth.UNIFORM)), "seed")
-    clauses = [f"{growth.TERMS[terms]}, {against_uniform} over {count}", _roles(data, arm, effect)]
+    clauses = [f"{against_uniform} over {count}", _roles(data, arm, effect)]
     if not growth.tunings(data):
         clauses.append("no learning rate was tuned, and another might turn this round")
     if baseline(data) not in (None, "resolved"):
@@ -76,6 +70,31 @@ def verdict(data: ReportData) -> Finding | None:
             "but uniform training is not shown to beat a table of token pairs, so this says nothing of layers"
         )
     return Finding("Does training where layers need it help?", sentence("; ".join(clauses)), firmness(effect))
+
+
+def _at_equal_cost(data: ReportData, arm: str) -> tuple[str, Effect] | None:
+    """Compare the arm with uniform at the first cost that has a row."""
+    for terms, score in _on_terms(data).items():
+        effect = judged(score, data.level)
+        number = f"{SIGNED.text(score)} nats per token"
+        statement = EFFECTS[effect].format(arm=arm, number=number, limit=_limit(score, data.level))
+        return f"{growth.TERMS[terms]}, {statement}", effect
+    return None
+
+
+def _at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect] | None:
+    """Compare the losses of the arm and of uniform after as many steps, where they have no cost in common."""
+    ratio = growth.against(data, growth.Training(arm), terms=TOKENS, metric=LOSS_RATIO)
+    if ratio is None:
+        return None
+    effect: Effect = "open"
+    if ratio.low is None or ratio.high is None:
+        effect = "bare"
+    elif ratio.low > 1.0:
+        effect = "better"
+    elif ratio.high < 1.0:
+        effect = "worse"
+    return f"after as many steps, uniform's loss is {NUMBER.text(ratio)} times that of the {arm} schedule", effect
 
 
 def baseline(data: ReportData) -> State | None:
@@ -167,21 +186,6 @@ def _terms(data: ReportData) -> Finding | None:
     clauses += [f"not compared {listed(absent)}"] if absent else []
     question = f"Is {growth.planned(data)} better than {UNIFORM_TRAINING}?"
     return Finding(question, sentence("; ".join(clauses)), firmness(next(iter(effects.values()))))
-
-
-def _others(data: ReportData) -> Finding | None:
-    """The other schedules against uniform, at equal FLOPs."""
-    rows = {arm: growth.against(data, growth.Training(arm)) for arm in growth.arms(data) if arm != growth.planned(data)}
-    scores = {arm: row for arm, row in rows.items() if row is not None}
-    if not scores:
-        return None
-    groups: dict[Effect, list[str]] = {effect: [] for effect in OUTCOMES}
-    for arm, score in scores.items():
-        groups[judged(score, data.level)].append(f"{arm} {SIGNED.text(score)}")
-    clauses = (f"{OUTCOMES[effect]}: {', '.join(own)}" for effect, own in groups.items() if own)
-    bare = len(groups["bare"]) == len(scores)
-    known = None if bare else bool(groups["better"] or groups["worse"])
-    return Finding("And the other schedules, at equal FLOPs?", sentence("; ".join(clauses)), settled(known))
 
 
 def _learned(data: ReportData) -> Finding | None:

@@ -1,30 +1,28 @@
-"""What a training had cost by each of its steps, in tokens, floating-point operations and seconds, and its loss there.
+"""What a training had cost by each of its steps, in floating-point operations and seconds, and its loss there.
 
-Tokens go evenly over the steps. The other two do not where phases differ: a phase that freezes layers takes fewer
-operations and less time for each step. Rows tell what the whole training took, and for each phase what its step takes
-as a share of a uniform one, so
+A phase that freezes layers takes fewer operations and less time a step. Rows hold the cost of the whole training, and
+for each phase the share of a uniform step that its step takes:
 
     FLOPs by step n   = FLOPs of the training * sum over steps < n of `predicted` / sum over all steps of `predicted`
     seconds by step n = median seconds of a uniform step * sum over steps < n of `measured`
 
-The second is the time of the steps alone: validating, saving and reading back are the study's own doing. A phase that
-was too short to be timed is taken at what was predicted. Where chance decides what a step costs, seeds differ by a few
-steps in what the budget buys; the phases are then stretched to the steps of each.
+Seconds are those of steps alone. A phase that was too short to be timed takes what was predicted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from statistics import fmean, median
 
 from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import FLOPS, MEASURED, PREDICTED, SECONDS, TOKENS, TRAINING
+from layerwise.results.vocabulary import FLOPS, MEASURED, PREDICTED, SECONDS, TRAINING, UNIFORM_TRAINING
 
 FRONTIER = "uniform, decayed at each length"
-AXES: dict[str, str] = {FLOPS: "FLOPs", TOKENS: "tokens", SECONDS: "seconds of training steps"}
-"""What a loss is drawn against, the terms that decide first."""
+AXES: dict[str, str] = {FLOPS: "FLOPs", SECONDS: "seconds of training steps"}
+"""The costs that a loss is drawn against, the one that decides first."""
 
 Pieces = tuple[tuple[float, float, float], ...]
 """Of a training: (first step, step it ends before, cost of each of its steps)."""
@@ -55,8 +53,6 @@ def outlay(data: ReportData, training: growth.Training, seed: int, terms: str) -
     if steps is None or steps.value < 1.0:
         return None
     count = int(steps.value)
-    if terms == TOKENS:
-        return None if whole is None else ((0, count, whole.value / count),)
     pieces = _relative(data, training, count, timed=terms == SECONDS)
     pace = _uniform_pace(data)
     if terms == SECONDS and pace is not None:
@@ -68,9 +64,8 @@ def outlay(data: ReportData, training: growth.Training, seed: int, terms: str) -
 def loss_by_cost(data: ReportData) -> Iterator[Score]:
     """Every arm's loss (`loss`) by what it had cost: the `amount`, of the cost that the `condition` names.
 
-    A value is the mean over the seeds that were measured there, its interval their range. The rows of `FRONTIER` are
-    the last losses of uniform's trainings by their whole cost, every one of them decayed to the end. There are none
-    where uniform was trained for one length alone: one point is no frontier.
+    A value is the mean over the seeds that were measured there, its interval their range. The rows `against` the
+    `FRONTIER` are the last losses of uniform's trainings by their whole cost, where it was trained to several lengths.
     """
     for terms in AXES:
         for arm in growth.arms(data):
@@ -79,8 +74,7 @@ def loss_by_cost(data: ReportData) -> Iterator[Score]:
         ends = {row.amount: row for curve in curves if curve for row in (max(curve, key=_amount),)}
         if len(ends) > 1:
             yield from (
-                Score(TRAINING, "loss", row.value, row.low, row.high, arm=FRONTIER, condition=terms, amount=row.amount)
-                for row in sorted(ends.values(), key=_amount)
+                replace(row, arm=UNIFORM_TRAINING, against=FRONTIER) for row in sorted(ends.values(), key=_amount)
             )
 
 

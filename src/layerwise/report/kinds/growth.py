@@ -1,221 +1,189 @@
-"""Growth: whether training where layers need it helps, whether layer roles are why, and whether the test was fair."""
+"""The page of a growth run: the finding, loss by cost, the variants, and what they were made of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from html import escape
-from itertools import count
+from statistics import fmean
 from typing import Any
 
+from layerwise.plan.schedule.serialization import write_layers
 from layerwise.report.data import ReportData
 from layerwise.report.derived import growth
-from layerwise.report.derived import growth_tables as tables
-from layerwise.report.derived.growth_findings import BUDGET_BAR, STEP_BAR, growth_findings, verdict
+from layerwise.report.derived.growth_findings import growth_findings, verdict
 from layerwise.report.derived.training_cost import AXES, FRONTIER, loss_by_cost
 from layerwise.report.figures import frame
-from layerwise.report.figures.frame import Figure, Trace
-from layerwise.report.figures.palette import VIRIDIS, faded, light
 from layerwise.report.finding import Finding, judged
-from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, prose
+from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
 from layerwise.report.kinds.training import training_stopped
-from layerwise.report.marks import Dots, Lines, Mark
-from layerwise.report.marks.lines import area
-from layerwise.report.show import COUNT, NATS, SIGNED, Show, adjusted_p, detectable, named, p_value, plain
+from layerwise.report.marks import Lines
+from layerwise.report.show import (
+    ABSENT,
+    COUNT,
+    NATS,
+    PERCENT,
+    SIGNED,
+    Show,
+    adjusted_p,
+    detectable,
+    named,
+    p_value,
+    plain,
+)
 from layerwise.report.text.number_format import fixed, large
+from layerwise.report.text.table import Table
 from layerwise.report.text.wording import arm_tiles, listed
+from layerwise.report.trained import cost_columns, with_ratios
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
-VALIDATION = "validation loss (nats per token)"
 LOSS = NATS.but(axis="nats per token", decimals=3)
-THIRDS = {0.0: "0", 1 / 3: "⅓", 2 / 3: "⅔", 1.0: "1"}
-LATE = 0.5  # the share of the dearest arm's cost from which on the ends are shown
-AIR = 0.06
-HEIGHT, THICKEST, AROUND, LEGIBLE = 168, 16, 70, 11
-"""Of a drawn schedule: its rows at most, one of them, the axis, and units between two numbers of layers."""
+LATE = 0.5
+"""The share of the highest cost from which on losses set the vertical range."""
+FULL = 0.999
+"""A share from here on is the full cost: sums of floats are not exact."""
+COSTS: Mapping[str, tuple[str, float]] = {
+    "steps": ("steps", 1.0),
+    vocab.TOKENS: ("tokens", 1.0),
+    vocab.FLOPS: ("FLOPs", 1.0),
+    "seconds": ("seconds, all", 1.0),
+    "step_seconds": ("step (ms)", 1000.0),
+    "peak_bytes": ("peak memory (MiB)", 2.0**-20),
+    "parameters": ("parameters", 1.0),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
-class LossByCost(Mark):
-    """Every arm's loss by its cost, its last point marked, and uniform's frontier of decayed trainings."""
+class LossByCost(Lines):
+    """Every arm's loss by its cost, over the frontier of uniform's decayed trainings."""
 
-    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The courses on the terms of the rows; late, only the second half of the dearest arm is in sight."""
-        axis, late = AXES[str(rows[0].condition)], rows[0].part == tables.SIGHT[0]
-        most = max((row.amount or 0.0 for row in rows if not (late and row.arm == FRONTIER)), default=1.0)
-        costs = (LATE * most if late else 0.0, most * (1 + AIR / 2))
-        traces = [
-            trace
-            for arm, own in rows.by("arm").items()
-            if arm != FRONTIER
-            for trace in _loss_curve(own, slots[arm], axis)
-        ]
-        frontier = rows.where(arm=FRONTIER)
-        return frame.framed(
-            460,
-            [*traces, *(_ends(frontier, axis) if frontier else ())],
-            x={"title": axis, "range": costs, "exponentformat": "SI" if axis == vocab.TOKENS else "power"},
-            y={"title": VALIDATION, "range": _in_sight(rows, costs) if late else None, "zeroline": False},
-            margin={"l": 48, "r": 16, "t": 8, "b": 44},
-        )
-
-    def colours(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
-        """Those of the arms; the frontier is grey."""
-        return {arm: slot for arm, slot in Mark.colours(self, rows, data).items() if arm != FRONTIER}
+    def _ticks(self, xs: set[float], small: bool) -> dict[str, Any]:
+        return {"exponentformat": "power"}
 
 
-def _in_sight(rows: Rows, costs: tuple[float, float]) -> list[float] | None:
-    """The losses at these costs, ranges of seeds with them."""
-    seen = [row for row in rows if costs[0] <= (row.amount or 0.0) <= costs[1]]
-    bounds = [bound for row in seen for bound in (row.value, row.low, row.high) if bound is not None]
-    air = AIR * (max(bounds) - min(bounds)) or 0.1 if bounds else 0.0
-    return [min(bounds) - air, max(bounds) + air] if bounds else None
+def _loss_show(data: ReportData) -> Show:
+    """Show losses on the range of the second half of the most expensive arm."""
+    rows = Rows(loss_by_cost(data))
+    seen: list[Score] = []
+    for own in rows.by("condition").values():
+        highest = max(row.amount or 0.0 for row in own)
+        seen += [row for row in own if (row.amount or 0.0) >= LATE * highest]
+    return Show(axis="validation loss (nats per token)", span=frame.common_span(seen))
 
 
-def _loss_curve(rows: Rows, slot: int, across: str) -> list[Trace]:
-    """The line of an arm over the range of its seeds, which stands at the end as a bar: before, the band shows it."""
-    arm, (colour, ribbon, symbol) = str(rows[0].arm), frame.series_style(slot)
-    ends = [*(replace(row, low=None, high=None) for row in rows[:-1]), rows[-1]]
-    sizes = [*(3 for _ in rows[:-1]), 9]
-    line = _line(rows, across, {"color": colour, "width": 2}, {"color": colour, "symbol": symbol, "size": sizes})
-    return [*area(_by_cost(rows), ribbon, arm), {**line, "error_y": frame.whiskers(ends, colour)}]
+def _frontier(data: ReportData) -> Iterator[str]:
+    if Rows(loss_by_cost(data)).where(against=FRONTIER):
+        yield f"The dashed line joins the ends of {FRONTIER}: what uniform training reaches when it is given that cost."
+    else:
+        yield "Uniform was trained for one length, or not at all: there is no frontier to judge the ends by."
 
 
-def _ends(rows: Rows, across: str) -> list[Trace]:
-    """The frontier, dashed."""
-    marker = {"color": light("ink"), "symbol": "line-ew-open", "size": 9, "line": {"width": 2}}
-    line = _line(rows, across, {"color": light("ink"), "width": 1.5, "dash": "dash"}, marker)
-    return [*area(_by_cost(rows), faded(light("muted"), 0.18), FRONTIER), line]
+def _variants(data: ReportData) -> Iterator[Score]:
+    """Yield how many seeds every training has, its loss, and its rows against uniform; the `part` is its name."""
+    for training in growth.trainings(data):
+        loss, rows = growth.held_out(data, training), growth.compared_rows(data, training)
+        if loss is not None or rows:
+            count = len(growth.seeds(data, training))
+            counts = [Score(vocab.HELD_OUT, "seeds", float(count))] if count else []
+            shown = (*counts, *filter(None, (loss,)), *rows)
+            yield from (replace(row, part=training.name) for row in shown)
 
 
-def _by_cost(rows: Rows) -> dict[float, Score]:
-    return {row.amount or 0.0: row for row in rows}
+VARIANTS = (
+    Column("seeds", "seeds", COUNT),
+    Column("held-out loss (nats)", "nll", LOSS),
+    *(Column(f"Δ {words}", vocab.DIFFERENCE, SIGNED, {"condition": terms}) for terms, words in growth.TERMS.items()),
+    Column("FLOPs saved", text=growth.saving_text, where={"condition": vocab.FLOPS}),
+    Column("seconds saved", text=growth.saving_text, where={"condition": vocab.SECONDS}),
+    Column("time saved, same steps", vocab.TIME_SAVED, PERCENT, {"condition": vocab.TOKENS}),
+    Column("loss ratio, same steps", vocab.LOSS_RATIO, where={"condition": vocab.TOKENS}),
+    Column("loss ratio, whole budget", vocab.LOSS_RATIO, where={"condition": vocab.BUDGET}),
+)
 
 
-def _line(rows: Rows, across: str, line: Mapping[str, Any], marker: Mapping[str, Any]) -> Trace:
-    arm = escape(str(rows[0].arm))
-    seeds = ["" if row.low is None else ", mean and range of the seeds" for row in rows]
-    return frame.scatter(
-        x=[row.amount or 0.0 for row in rows],
-        y=[row.value for row in rows],
-        mode="lines+markers",
-        line=line,
-        marker=marker,
-        legendgroup=str(rows[0].arm),
-        name=arm,
-        text=[
-            f"<b>{arm}</b>, {large(row.amount or 0.0)} {across}<br>{frame.interval(row)}{more}"
-            for row, more in zip(rows, seeds, strict=True)
-        ],
-    )
+def _differences(data: ReportData) -> Iterator[Score]:
+    """Yield every difference of two arms and the cost at which it was taken; the `part` is the training's name."""
+    for terms in growth.TERMS:
+        for row in data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.AT), condition=terms):
+            yield replace(row, part=growth.Training(str(row.arm), row.amount).name)
 
 
-@dataclass(frozen=True, kw_only=True)
-class StepTimes(Mark):
-    """The time of each phase's step against its prediction, as shares of a uniform step."""
-
-    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """A mark a phase, over the band that is allowed."""
-        predicted = {
-            (arm, phase.name): row
-            for arm in rows.axis("arm")
-            for phase, row in growth.step_shares(data, arm, vocab.PREDICTED).items()
-        }
-        pairs = [(predicted[str(row.arm), str(row.condition)].value, row) for row in rows]
-        top = max((x for x, _ in pairs), default=1.0) * 1.1
-        low, high = ([0.0, (1 + way * STEP_BAR) * top] for way in (-1, 1))
-        allowed = frame.filled([0.0, top], low, high, faded(light("muted"), 0.16), name=f"within {100 * STEP_BAR:g} %")
-        arms = [_phases([pair for pair in pairs if pair[1].arm == arm], slots[arm]) for arm in rows.axis("arm")]
-        reach = frame.limits(x for x, _ in pairs)
-        return frame.framed(
-            380,
-            [allowed, frame.diagonal(0.0, top, "as predicted"), *arms],
-            x={"title": "predicted, FLOPs of a step as a share of uniform's", "range": reach},
-            y={"title": "measured, time of a step", "range": frame.common_span(row for _, row in pairs)},
-            margin={"l": 48, "r": 16, "t": 8, "b": 44},
-        )
+def _every_epoch(data: ReportData) -> Iterator[Score]:
+    """Yield how often the text was read while each layer learned; the `part` is the training's name."""
+    for training in growth.trainings(data):
+        yield from (replace(row, part=training.name) for row in growth.epochs(data, training))
 
 
-def _phases(pairs: Sequence[tuple[float, Score]], slot: int) -> Trace:
-    (colour, _, symbol), arm = frame.series_style(slot), str(pairs[0][1].arm)
-    return frame.scatter(
-        x=[x for x, _ in pairs],
-        y=[row.value for _, row in pairs],
-        mode="markers",
-        error_y=frame.whiskers((row for _, row in pairs), colour, thickness=1.5),
-        marker={"color": colour, "symbol": symbol, "size": 9},
-        legendgroup=arm,
-        name=escape(arm),
-        text=[
-            f"<b>{escape(arm)}</b>, {escape(str(row.condition))}<br>predicted {fixed(x, 3)},"
-            f" measured {frame.interval(row)}"
-            for x, row in pairs
-        ],
-    )
+def _epoch_columns(end: Callable[..., float], words: str) -> tuple[Column, Column]:
+    """Return the columns of the most or the least epochs of any layer, and of the layers that have as many."""
+
+    def layers(rows: Rows) -> str:
+        value = end(row.value for row in rows)
+        own = [str(row.layer) for row in rows if row.value == value]
+        return "all" if len(own) == len(rows) else ", ".join(own)
+
+    most = Column(f"{words} epochs", text=lambda rows: fixed(end(row.value for row in rows), 2))
+    return most, Column("layers", text=layers)
 
 
-@dataclass(frozen=True, kw_only=True)
-class DepthByTime(Mark):
-    """A schedule: for each part of the model and each phase, the share of its full cost that is spent there.
+def _costs(data: ReportData) -> Iterator[Score]:
+    """Yield what each training took, the mean over seeds; its FLOPs also as a share of uniform's."""
+    budget = growth.of_training(data, vocab.TRAINING, vocab.FLOPS, growth.UNIFORM)
+    for training in growth.trainings(data):
+        spent = (growth.of_training(data, vocab.TRAINING, metric, training) for metric in COSTS)
+        shown = (replace(row, part=training.name) for row in spent if row is not None)
+        yield from with_ratios(shown, {} if budget is None else {vocab.FLOPS: budget})
 
-    All schedules have one scale of steps, so two of equal FLOPs hold about as much colour.
+
+def phase_table(data: ReportData) -> Table:
+    """Make a row a phase: its steps, what learns in it, and what its step takes, predicted and measured."""
+    body = []
+    for arm in growth.arms(data):
+        predicted, measured = (growth.step_shares(data, arm, metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
+        for phase in growth.phases(data, arm):
+            both = [of.get(phase) for of in (predicted, measured)]
+            shown = [ABSENT if row is None else fixed(row.value, 3) for row in both]
+            off = ABSENT
+            if both[0] is not None and both[1] is not None and both[0].value > 0.0:
+                off = f"{fixed(100.0 * (both[1].value / both[0].value - 1.0), 1, signed=True)} %"
+            steps = f"{phase.first:,}–{phase.end - 1:,}"
+            body.append((arm, phase.name, steps, learning(growth.shares(data, arm, phase)), *shown, off))
+    head = ("arm", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
+    return Table(head, tuple(body), numeric_from=4)
+
+
+def learning(spent: Mapping[int | str, float]) -> str:
+    """Say what learns in a phase, from the shares of its parts; of layers that are drawn at random, their mean cost.
+
+    >>> learning({0: 2 / 3, 1: 1.0, 2: 1.0, 3: 1.0, "embedding": 1.0, "head": 1.0})
+    'layers 1-3, embedding, head'
+    >>> learning({0: 0.9, 1: 0.7})
+    'layers at random, 0.80 of their full cost'
     """
-
-    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The embedding above, the layers downwards, the head below; steps to the right."""
-        arm = str(rows[0].arm)
-        spent = {phase: growth.shares(data, arm, phase) for phase in growth.phases(data, arm)}
-        layers = sorted({row.layer for row in rows if row.layer is not None})
-        named = set(rows.axis("part"))
-        head, tail = ([part] if part in named else [] for part in (vocab.EMBEDDING_PART, vocab.HEAD_PART))
-        parts: list[int | str] = [*head, *layers, *tail]
-        thick = min(THICKEST, HEIGHT / len(parts))
-        step = next(each for each in count(1) if each * thick >= LEGIBLE or each >= len(parts))
-        ticks = [at for at, part in enumerate(parts) if isinstance(part, str) or part % step == 0]
-        grid = frame.heatmap(
-            x=[0, *(phase.end for phase in spent)],
-            y=list(range(len(parts))),
-            zmin=0,
-            zmax=1,
-            xgap=1,
-            ygap=1,
-            z=[[of.get(part) for of in spent.values()] for part in parts],
-            text=[[_hover(phase, part, of.get(part)) for phase, of in spent.items()] for part in parts],
-            colorscale=frame.colour_scale(VIRIDIS),
-            colorbar={"thickness": 9, "outlinewidth": 0, "tickvals": list(THIRDS), "ticktext": list(THIRDS.values())},
-        )
-        return frame.framed(
-            round(AROUND + thick * len(parts)),
-            [grid],
-            showlegend=False,
-            x={"title": "step", "range": [0, max(row.amount or 0 for row in all_rows)], "showgrid": False},
-            y={
-                "tickvals": ticks,
-                "ticktext": [str(parts[at]) for at in ticks],
-                "showgrid": False,
-                "range": [len(parts) - 0.5, -0.5],
-            },
-            margin={"l": 64, "r": 8, "t": 8, "b": 44},
-        )
-
-
-def _hover(phase: growth.PhaseSteps, part: int | str, share: float | None) -> str:
-    if share is None:
-        return ""
-    name = f"the {part}" if isinstance(part, str) else f"layer {part}"
-    does = tables.state_of(share) or "drawn at random"
-    return f"{phase.name}, steps {phase.first:,} to {phase.end - 1:,}: {name} {does}, {fixed(share, 2)} of its cost"
+    layers = {part: share for part, share in spent.items() if isinstance(part, int)}
+    learns = tuple(layer for layer, share in sorted(layers.items()) if share >= FULL)
+    parts = [f"layers {write_layers(learns)}"] if learns else []
+    if any(abs(3 * share - round(3 * share)) > 1.0 - FULL for share in layers.values()):
+        parts = [f"layers at random, {fixed(fmean(layers.values()), 2)} of their full cost"]
+    ends = (part for part in (vocab.EMBEDDING_PART, vocab.HEAD_PART) if spent.get(part, 0.0) >= FULL)
+    return ", ".join([*parts, *ends]) or "nothing"
 
 
 def _verdict(data: ReportData) -> Iterator[Finding | str]:
-    """The verdict, or that there is nothing to compare."""
+    """Yield the verdict, or that nothing was compared."""
     yield verdict(data) or prose("growth")["growth/missing"]
 
 
+def _readings(data: ReportData) -> Iterator[str]:
+    arm = growth.headline_arm(data)
+    if arm is not None:
+        yield f"What {arm} needs is {growth.how_read(data, arm)}."
+    yield from filter(None, (growth.nulls_in_words(data),))
+
+
 def following(data: ReportData) -> Iterator[str]:
-    """What would tell more: a comparison, further rates, the controls."""
+    """Suggest what would tell more: a comparison, further rates, the controls."""
     arm = growth.planned(data)
     if arm is None:
         yield "Train uniform, the controls and other schedules beside it: layerwise train growth-study"
@@ -230,97 +198,36 @@ def following(data: ReportData) -> Iterator[str]:
         yield "Find out whether layer roles are why: layerwise train growth-study --arms importance,permuted"
 
 
-def _readings(data: ReportData) -> Iterator[str]:
-    arm = growth.headline_arm(data)
-    if arm is not None:
-        yield f"What {arm} needs is {growth.how_read(data, arm)}."
-    yield from filter(None, (growth.nulls_in_words(data),))
-
-
-def _sides(data: ReportData) -> Iterator[str]:
-    tuned = [tuning.arm for tuning in growth.tunings(data)]
-    if vocab.UNIFORM_TRAINING in tuned and len(tuned) > 1:
-        yield "Both sides were tuned, by loss on validation text."
-    else:
-        yield f"Only {listed(tuned)} {'was' if len(tuned) == 1 else 'were'} tuned."
-    if not any(row.low is not None for tuning in growth.tunings(data) for row in tuning.losses.values()):
-        yield "One seed chose, so there is no interval: the sweep chooses and proves nothing."
-
-
-def _frontier(data: ReportData) -> Iterator[str]:
-    if Rows(loss_by_cost(data)).where(arm=FRONTIER):
-        yield f"The dashed line joins the ends of {FRONTIER}: what uniform training reaches when it is given that cost."
-    else:
-        yield "Uniform was trained for one length, or not at all: there is no frontier to judge the ends by."
-
-
 def _all_arms(data: ReportData) -> tuple[str, ...]:
-    """The arms whose colours are the same in every figure of a run."""
+    """Return the arms whose colors are the same in every figure of a run."""
     return (*growth.arms(data), *data.rows.where(measure=(vocab.GROWTH, vocab.RATES)).axis("arm"))
 
 
-OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": _all_arms, "words": str}
-
-
-def _difference_show(data: ReportData) -> Show:
-    """One scale for all differences."""
-    rows = data.rows.where(measure=vocab.GROWTH, metric=vocab.DIFFERENCE, condition=tuple(growth.TERMS))
-    return Show(axis="nats per token; left is better", signed=True, reference=0.0, span=frame.common_span(rows))
-
-
-def _differing(data: ReportData) -> list[str]:
-    named = tables.from_uniform(data).axis("part")
-    return [each.name for each in growth.trainings(data) if each.name in named]
-
-
-def _verdict_parts(data: ReportData) -> Iterable[Part]:
-    terms = next(iter(tables.from_uniform(data).axis("condition")), vocab.FLOPS)
-    yield Dots(
-        name="differences",
-        each="condition",
-        y="part",
-        derive=tables.from_uniform,
+def _main_parts(data: ReportData) -> Iterable[Part]:
+    yield LossByCost(
+        name="courses",
+        derive=loss_by_cost,
         series="arm",
         arms=_all_arms,
-        words=named({terms: words[0].upper() + words[1:] for terms, words in growth.TERMS.items()}),
-        rows_named=_differing,
-        show=_difference_show(data),
+        x="amount",
+        height=460,
+        legend="Arms",
+        nulls=str,
+        choices={"Against": "condition"},
+        by_choice={terms: {"across": axis, "at": f"{{:.3g}} {axis}"} for terms, axis in AXES.items()},
+        words=named(AXES),
+        show=_loss_show(data),
     )
     yield Says(_verdict, terminal=False)
-    yield Pivot(
-        name="terms",
-        rows={"arm": "part"},
-        derive=tables.of_every_training,
-        columns=(
-            Column("seeds", "seeds", COUNT),
-            Column("held-out loss (nats)", "nll", LOSS),
-            Column(f"Δ {growth.TERMS[terms]}", vocab.DIFFERENCE, SIGNED, {"condition": terms}),
-        ),
-    )
+    yield Pivot(name="variants", rows={"arm": "part"}, derive=_variants, columns=VARIANTS, terminal=5)
     yield Says(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
+    yield Says(lambda run: (*_readings(run), *_frontier(run)), terminal=False)
 
 
-def _held_out_parts(data: ReportData) -> Iterable[Part]:
-    null = growth.token_pairs(data)
-    show = LOSS.but(decimals=None, reference=None if null is None else null.value)
-    yield Beside(
-        (
-            Dots(name="held-out", y="arm", derive=tables.held_out_losses, show=show, **OF_ARMS),
-            Dots(
-                name="controls",
-                each="condition",
-                y="part",
-                derive=tables.from_controls,
-                series="arm",
-                arms=_all_arms,
-                words=named({terms: f"Against its controls, {words}" for terms, words in growth.TERMS.items()}),
-                show=_difference_show(data),
-            ),
-        )
-    )
+def _detail_parts(data: ReportData) -> Iterable[Part]:
     yield Pivot(
         name="every-difference",
-        derive=tables.differences_with_costs,
+        derive=_differences,
         folded=True,
         terminal=False,
         rows={"arm": "part", "against": "against", "terms": "condition"},
@@ -333,76 +240,38 @@ def _held_out_parts(data: ReportData) -> Iterable[Part]:
             Column("detectable above (nats)", vocab.DIFFERENCE, detectable),
         ),
     )
-
-
-def _schedule_parts(data: ReportData) -> Iterable[Part]:
-    def numbered(arm: str) -> str:
-        named = (f"{at} {phase.name}" for at, phase in enumerate(growth.phases(data, arm), start=1))
-        return f"{arm}: {'; '.join(named)}"
-
-    yield DepthByTime(name="schedules", derive=tables.drawn_schedules, each="arm", words=numbered, wide=False)
-    yield Lines(
-        name="importance",
-        where={"measure": vocab.IMPORTANCE, "metric": "skip"},
-        height=300,
-        rooted=True,
-        bent=True,
-        nats=True,
-        show=NATS.but(axis="nats per token, when skipped", reference=0.0),
-    )
-    yield Tabled(name="phases", table=tables.phase_table, folded=True, terminal=False)
-
-
-def _rate_parts(data: ReportData) -> Iterable[Part]:
-    chosen = {(tuning.arm, tuning.chosen) for tuning in growth.tunings(data)}
-    rates = {"measure": vocab.RATES, "condition": vocab.LEARNING_RATE}
-
-    def taken(row: Score) -> bool:
-        return (row.arm, row.amount) in chosen
-
-    yield Says(_sides, terminal=False)
-    yield Lines(
-        name="rates",
-        where={**rates, "metric": "nll"},
-        x="amount",
-        legend="Arms",
-        across="learning rate",
-        at="learning rate {}",
-        show=NATS.but(axis=VALIDATION),
-        sizes=True,
-        hollow=lambda row: not taken(row),
-        **OF_ARMS,
+    yield Tabled(name="phases", table=phase_table, folded=True, terminal=False)
+    yield Pivot(
+        name="epochs",
+        derive=_every_epoch,
+        rows={"arm": "part"},
+        terminal=False,
+        folded=True,
+        columns=(*_epoch_columns(max, "most"), *_epoch_columns(min, "least")),
     )
     yield Pivot(
-        name="every-rate",
-        where=rates,
+        name="importance",
+        where={"measure": vocab.IMPORTANCE, "metric": "skip"},
+        rows={"layer": "layer"},
+        terminal=False,
+        folded=True,
+        columns=(Column("loss increase when skipped (nats)", "skip", SIGNED),),
+    )
+    chosen = {(tuning.arm, tuning.chosen) for tuning in growth.tunings(data)}
+    yield Pivot(
+        name="rates",
+        where={"measure": vocab.RATES, "condition": vocab.LEARNING_RATE},
         terminal=False,
         folded=True,
         rows={"arm": "arm", "learning rate": "amount"},
         words=plain,
         columns=(
             Column("validation loss (nats)", "nll", LOSS),
-            Column("", show=lambda row: "chosen" if taken(row) else ""),
+            Column("", show=lambda row: "chosen" if (row.arm, row.amount) in chosen else ""),
         ),
     )
-
-
-def _cost_parts(data: ReportData) -> Iterable[Part]:
-    edge = max([200.0 * BUDGET_BAR, *(abs(row.value - 100.0) for row in tables.budgets(data) if row.seed is not None)])
-    yield Beside(
-        (
-            StepTimes(name="step-times", derive=tables.accounted, legend="Arms", **OF_ARMS),
-            Dots(
-                name="budgets",
-                derive=tables.budgets,
-                y="arm",
-                allowed=(100 * (1 - BUDGET_BAR), 100 * (1 + BUDGET_BAR)),
-                show=Show(axis="% of uniform's FLOPs", reference=100.0, span=(100.0 - 1.1 * edge, 100.0 + 1.1 * edge)),
-                **OF_ARMS,
-            ),
-        )
-    )
-    yield Pivot(name="costs", derive=tables.costs, rows={"arm": "part"}, columns=tables.COST_COLUMNS, terminal=False)
+    columns = cost_columns(COSTS, lambda share: f"{fixed(100.0 * share, 1)} %")
+    yield Pivot(name="costs", derive=_costs, rows={"arm": "part"}, columns=columns, folded=True, terminal=False)
 
 
 def _tiles(data: ReportData) -> Iterable[tuple[str, str]]:
@@ -420,50 +289,7 @@ GROWTH_KIND = Kind(
     following=following,
     claims=True,
     sections=(
-        Section(anchor=vocab.GROWTH, needs=growth.is_growth, parts=_verdict_parts),
-        Section(
-            anchor="cost_to_loss",
-            needs=lambda data: any(tables.headline(data)),
-            parts=(
-                Says(_readings, terminal=False),
-                Pivot(derive=tables.headline, rows={"arm": "part"}, columns=tables.HEADLINE, terminal=False),
-                Pivot(
-                    name="epochs",
-                    derive=tables.every_epoch,
-                    rows={"arm": "part"},
-                    terminal=False,
-                    folded=True,
-                    columns=(*tables.epochs_of(max, "most"), *tables.epochs_of(min, "least")),
-                ),
-            ),
-        ),
-        Section(
-            anchor=vocab.TRAINING,
-            needs=lambda data: any(loss_by_cost(data)),
-            parts=(
-                LossByCost(
-                    name="courses",
-                    derive=tables.late_and_whole,
-                    series="arm",
-                    arms=_all_arms,
-                    legend="Arms",
-                    choices={"Against": "condition", "Shown": "part"},
-                    words=named(AXES),
-                ),
-                Says(_frontier, terminal=False),
-            ),
-        ),
-        Section(
-            anchor=vocab.HELD_OUT,
-            parts=_held_out_parts,
-            needs=lambda data: any(tables.held_out_losses(data)) or any(tables.differences(data)),
-        ),
-        Section(anchor=vocab.SCHEDULE, parts=_schedule_parts),
-        Section(anchor=vocab.RATES, parts=_rate_parts, needs=lambda data: bool(growth.tunings(data))),
-        Section(
-            anchor=vocab.ACCOUNTING,
-            parts=_cost_parts,
-            needs=lambda data: any(tables.costs(data)) or any(tables.accounted(data)),
-        ),
+        Section(anchor=vocab.GROWTH, needs=growth.is_growth, parts=_main_parts),
+        Section(anchor="details", needs=growth.is_growth, parts=_detail_parts),
     ),
 )

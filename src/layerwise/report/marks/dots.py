@@ -44,8 +44,7 @@ class Dots(Mark):
     Rows in which the column `faint` is not empty are single seeds or draws, shown as faint dots behind the others; with
     `swarm` each row of the figure is a swarm of all its draws with their median, and the rows without are its mark,
     named `mark`. Rows that are `against` the value `chance` are a short dotted line in their row of the figure.
-    `from_zero` keeps zero on the axis. `rows_named` fixes which rows the figure has; `allowed` is a grey band through
-    all of them, or says it of the rows.
+    `from_zero` keeps zero on the axis. `allowed` is a grey band through all rows, or says it of the rows.
     """
 
     y: str = "task"
@@ -56,7 +55,6 @@ class Dots(Mark):
     from_zero: bool = False
     allowed: tuple[float, float] | Callable[[Rows], tuple[float, float] | None] | None = None
     row_words: Callable[[Any], str] = str
-    rows_named: Callable[[ReportData], Sequence[str]] | None = None
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The dots of the rows, on the axis that `show` fixes, or of all of them."""
@@ -66,8 +64,7 @@ class Dots(Mark):
         if self.swarm:
             return self._swarms(whole, single, slots)
         lanes = [self._lane(name, whole, single, slots) for name in (rows.axis(self.series) if self.series else ("",))]
-        names = list(self.rows_named(data)) if self.rows_named else []
-        names = names or list(dict.fromkeys(name for lane in lanes for name in lane.rows))
+        names = list(dict.fromkeys(name for lane in lanes for name in lane.rows))
         row_of = {name: at for at, name in enumerate(names)}
         height = AIR + LANE * max((sum(name in lane.rows for lane in lanes) for name in names), default=1)
         traces = [trace for lane in lanes for trace in self._dots(lane, _heights(lane, lanes, row_of, LANE / height))]

@@ -149,7 +149,6 @@ class Mark(ABC):
     height: int | None = None
     rooted: bool = False
     bent: bool = False
-    wide: bool = True
     note: str = ""
 
     @abstractmethod

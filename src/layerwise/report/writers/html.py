@@ -65,7 +65,7 @@ class _Writer:
                 written = list(getattr(plans, part.look)(self.data))
                 self.body += [*written, *(self._note(part.note) if written else ())]
             case Mark():
-                self._marks((part,), wide=part.wide)
+                self._marks((part,), wide=True)
 
     def _says(self, part: Says) -> None:
         statements = list(part.facts(self.data))

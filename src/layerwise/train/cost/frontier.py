@@ -1,29 +1,11 @@
-"""The frontier: what the plain training reaches at a cost, and how far from it another way of training ends.
+"""The loss that a reference training reaches at a cost, and the cost at which another training reaches its loss.
 
-"Cheaper" and "better" are one question, answered at equal cost. A training that was stopped early says nothing
-of a shorter one, because its learning rate has not come down yet; so the reference is trained several times, to several
-lengths, each with its rate brought down to zero, and its loss at any cost between is read off a line through them,
-
-    loss(c) = loss_i + (loss_k - loss_i) * (log c - log c_i) / (log c_k - log c_i)        c_i <= c <= c_k neighbours
-
-one line for each seed. An arm ends at one point: its own cost and its own loss. The difference is taken within a seed,
-because the seed decides the first weights and the order of the text for both, and its interval is Student's over seeds
-(`layerwise.measure.stats.seeds`); the p of one cost are corrected over the arms that have it (Holm).
-Nothing is read beyond the ends of the line, except by `SLACK`: a budget is met to within a step, not exactly.
-
-The question may be put the other way round: "half the cost" means the loss that the reference ends with, for half of
-what the reference spent. Where a way of training was followed to several costs, each with a loss, its losses are made
-monotone, since more training does not make it worse but by chance (isotonic regression), and the cost at which they
-come down to the wanted loss is read off the line between neighbours, in the logarithm of the cost. With c_s that cost
-and C_s what the reference spent, for each seed s,
-
-    saving = 1 - exp(mean over s of log(c_s / C_s))
-
-with Student's interval over seeds of the logarithms. Points are ends of trainings of several lengths, each with its
-rate brought down, or looks at one training on its way, whose rate has not come down yet; the latter are too dear a
-reading, never too cheap. A loss that is not reached is *censored*, and is not left out: that it costs more than what
-was spent is known. With such a seed there is an upper bound of the saving alone, and where even the cheapest point lies
-below the loss a lower bound alone; with both there is nothing.
+The reference is trained to several lengths, each with its learning rate decayed to zero, because a training that is
+stopped early has not decayed. Its loss between two lengths is read off a line in the logarithm of the cost, one line
+for each seed; differences are paired by seed, with Student's interval, and corrected over arms (Holm).
+With c_s the cost at which an arm reaches the reference's final loss and C_s what the reference spent, the saving is
+1 - exp(mean over seeds of log(c_s / C_s)). Losses are made monotone first (isotonic regression). A loss that is never
+reached, or before the first cost, is censored and leaves a bound.
 """
 
 from __future__ import annotations
@@ -44,19 +26,19 @@ from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import AT, DIFFERENCE, GROWTH, SAVING, SAVING_AT_LEAST, SAVING_AT_MOST
 
-COSTS = ("tokens", "flops", "seconds")
-"""On which terms trainings are compared: tokens read, floating-point operations spent, seconds taken."""
+COSTS = ("flops", "seconds")
+"""The costs at which trainings are compared: floating-point operations, and seconds of training steps."""
 
 SLACK = 0.01
 """How far beyond its ends, as a share of the cost there, the line of a frontier is carried on."""
 
 EQUAL: Mapping[str, float] = {"tokens": 0.01, "flops": 0.01, "seconds": 0.05}
-"""By how much of itself a cost may differ between two trainings that are said to be equal in it; time is measured."""
+"""The relative difference up to which two trainings count as equal in a cost; time is measured."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostPoint:
-    """Where one training ended: its held-out loss in nats per token, and what it cost, by the names in `COSTS`."""
+    """Where one training ended: its held-out loss in nats per token, its costs (`COSTS`), and the `tokens` it read."""
 
     loss: float
     costs: Mapping[str, float]

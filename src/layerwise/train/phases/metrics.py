@@ -9,7 +9,7 @@
     rates        by arm, setting (`learning_rate`, or `warmup` at the best rate) and amount: `nll` of the validation at
                  the end, and `chosen`
     epochs       by arm and layer: how many times the text was read while the layer learned
-    growth       an arm against another at equal tokens, operations or seconds, by cost (tokens, flops, seconds): what
+    growth       an arm against another at equal operations or seconds, by cost (flops, seconds): what
                  `layerwise.train.cost.frontier` says it saves to reach the other's loss (`saving`, or a bound);
                  `read_off`, of how many trainings of different lengths (1: the course of one); `never` and `sooner`, of
                  how many seeds the loss was never reached, or before the first cost; and as means over seeds of

@@ -25,7 +25,7 @@ def law(share: float) -> float:
 
 def point(share: float, loss: float) -> CostPoint:
     """A training that spent a share of uniform's budget."""
-    return CostPoint(loss, {"flops": 1e12 * share, "tokens": 1e6 * share, "seconds": 60.0 * share})
+    return CostPoint(loss, {"flops": 1e12 * share, "seconds": 60.0 * share})
 
 
 def frontiers(saved: float, *, seeds: int, noise: float, draw: int) -> tuple[Trainings, Trainings]:

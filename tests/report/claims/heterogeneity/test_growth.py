@@ -89,8 +89,8 @@ def test_a_loss_that_is_not_reached_is_said_to_be_so() -> None:
 
 
 def test_a_loss_that_was_had_at_once_is_bounded_from_below() -> None:
-    reference = {seed: CostPoint(3.0, {"flops": 1.0, "tokens": 1.0, "seconds": 1.0}) for seed in range(3)}
-    costs = [{"flops": each, "tokens": each, "seconds": each} for each in (0.4, 1.0)]
+    reference = {seed: CostPoint(3.0, {"flops": 1.0, "seconds": 1.0}) for seed in range(3)}
+    costs = [{"flops": each, "seconds": each} for each in (0.4, 1.0)]
     arm = {seed: [CostPoint(2.9, costs[0]), CostPoint(2.0, costs[1])] for seed in range(3)}
     rows = [*known(), *saving_rows("published", arm, reference, "uniform", 2)]
     claim = claim_of("growth_cost", rows, DEPTH)
