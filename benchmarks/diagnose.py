@@ -28,11 +28,9 @@ from layerwise.data.batches import batches
 from layerwise.data.text.tokens import Window
 from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
-from layerwise.measure.interventions.order import members
 from layerwise.measure.interventions.perturbation_curves import perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import predicted_weight_loss
 from layerwise.measure.interventions.racing import racing
-from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData, sample
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
@@ -69,7 +67,6 @@ def main() -> None:
         "predicted_weight_loss": partial(predicted_weight_loss, stack, reading),
         "ablation": lambda: scores.extend(ablation(stack, reading)),
         "racing": partial(racing, stack, reading),
-        "order": partial(sweep, stack, members(stack.depth), reading),
         "manipulation": partial(
             perturbation_curves, stack, sample(reading, 64, 0), sizes=(0.1, 1.0), alphas=(0.0, 0.9)
         ),

@@ -84,8 +84,6 @@ DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
 """The metrics of verdicts and of a race: what was concluded about a layer."""
 MARGIN = "margin"
 """The metric of the row of verdicts that holds the smallest effect that counts."""
-ORDER = "order"
-"""The family of the plans by which a diagnosis asks whether order matters; their rows are effects, as in a sweep."""
 SKIPPING, DELTA_NLL, GATE = "skip", "delta_nll", "gate"
 RANDOM_SCORE = "random_score"
 """What a ranking is compared with, in `against`, where the band of random rankings is meant."""

@@ -38,7 +38,6 @@ MEASURES = {
     "ablation",
     "verdict",
     "racing",
-    "effect",
     "manipulation",
     "recovery",
     "recovery_run",
@@ -119,9 +118,8 @@ def whole(stack: Stack, reading: EvalData, tmp_path_factory: pytest.TempPathFact
 def test_every_part_has_its_rows_and_a_null_in_them(whole: list[Score]) -> None:
     assert {score.measure for score in whole} == MEASURES
     with_nulls = {score.measure for score in whole if score.against is not None}
-    without = {"verdict", "racing", "effect", "recovery_run", "part", "agreement", "contrast"}
+    without = {"verdict", "racing", "recovery_run", "part", "agreement", "contrast"}
     assert with_nulls >= MEASURES - without
-    assert any(score.metric == "null_band" for score in whole if score.measure == "effect")
     assert any(score.against == "random_score" for score in whole if score.measure == "agreement")
     found = {score.claim for score in whole if score.measure == "contrast"}
     assert found >= {"core", "joint_collapse", "importance_range", "redundant_sets", "scaling", "agreement"}
@@ -153,7 +151,7 @@ BARE = {"predictability", "part"}
 def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_path: Path) -> None:
     """A budget of 64 tokens, and windows of 39: once a single window, which has no interval."""
     reading = own_text(stack, windows=16, length=40, per_document=16)
-    parts = ("proxies", "predictability", "ablation", "order", "manipulation", "redundancy")
+    parts = ("proxies", "predictability", "ablation", "manipulation", "redundancy")
     asked = diagnosis(curve_tokens=64, parts=parts)
     scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
     of_text = [row for row in scores if row.measure not in BARE or row.metric.startswith("predicted_weight_loss")]
@@ -162,7 +160,6 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
         "predictability",
         "ablation",
         "verdict",
-        "effect",
         "manipulation",
         "contrast",
     }

@@ -30,7 +30,6 @@ PARTS = (
     "predictability",
     "ablation",
     "racing",
-    "order",
     "manipulation",
     "recovery",
     "agreement",
@@ -45,7 +44,7 @@ DEFAULT_PARTS = tuple(name for name in PARTS if name != "probing")
 WITHIN_MINUTES = (
     DEFAULT_PARTS,
     tuple(name for name in DEFAULT_PARTS if name != "recovery"),
-    ("proxies", "ablation", "racing", "order", "agreement"),
+    ("proxies", "ablation", "racing", "agreement"),
     ("racing",),
 )
 """The parts that `--minutes` carries out where none are named: the first of these for which there is time."""

@@ -18,21 +18,17 @@ from layerwise.measure.contrasts import agreement as metrics
 from layerwise.measure.contrasts import joint, manipulation
 from layerwise.measure.contrasts.contrast import ArmEffects, arms
 from layerwise.measure.contrasts.layers import CORE, RANGE, core, importance_range
-from layerwise.measure.contrasts.order import ORDER, order_by_task
 from layerwise.measure.gradients.proxies import cost_ratio, proxies
 from layerwise.measure.interventions import ablation, racing
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
-from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.perturbation_curves import joint_manipulation, perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets, predicted_weight_loss
 from layerwise.measure.interventions.redundancy import measure_plans, random_sets, skipping
-from layerwise.measure.interventions.sweep import plan_records, runnable, sweep
 from layerwise.measure.language.evaluation_data import EvalData, sample, split, too_little
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
 from layerwise.measure.stats import verdicts
 from layerwise.measure.stats.agreement import agreement
-from layerwise.measure.stats.effects import effects
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.effective_rank import weight_structure
 from layerwise.measure.weights.predictability import predictability
@@ -129,27 +125,6 @@ def _racing(context: PartContext, note: Note) -> None:
     if "ablation" not in context.config.parts:
         rows = [replace(row, measure=VERDICT) for row in rows if row.layer is not None]
         context.store(VERDICT, [*rows, _margin(context)])
-
-
-def _order(context: PartContext, note: Note) -> None:
-    _note_too_little(context.text, note)
-    chosen, left_out = runnable(context.stack, reordered(context.stack.depth))
-    for sentence in left_out:
-        note(sentence)
-    store = context.run.store
-    sweep(context.stack, chosen, context.text, sink=store.add_losses, finished=store.finished)
-    wanted = {context.baseline, *(str(member.plan) for member in chosen)}
-    # Other parts read shorter windows, of which the model as trained has losses too.
-    cells = context.text.cells
-    losses = [row for row in store.losses() if row.plan in wanted and (row.task, row.document, row.window) in cells]
-    store.add_plans(plan_records(chosen))
-    rows = effects(losses, context.baseline, seed=context.seed, answer_tasks=context.text.scored_answer_tasks)
-    context.store("effect", rows)
-    absent = next((str(member.plan) for member in chosen if member.strategy == "skip"), None)
-    strategies = dict.fromkeys(member.strategy for member in chosen if member.strategy != "skip")
-    moved = {name: [str(member.plan) for member in chosen if member.strategy == name] for name in strategies}
-    answers = context.text.scored_answer_tasks
-    context.store_contrast(ORDER, order_by_task(losses, context.baseline, moved, absent, answers, seed=context.seed))
 
 
 def _manipulation(context: PartContext, note: Note) -> None:
@@ -262,7 +237,6 @@ PARTS: dict[str, Callable[[PartContext, Note], None]] = {
     "predictability": _predictability,
     "ablation": _ablation,
     "racing": _racing,
-    "order": _order,
     "manipulation": _manipulation,
     "recovery": _recovery,
     "agreement": _agreement,

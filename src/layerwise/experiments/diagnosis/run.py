@@ -29,7 +29,6 @@ from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter, describe_data, describe_model, describe_readings, waiting
 from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.interventions.ablation import refuse_shallow
-from layerwise.measure.interventions.order import members as reordered
 from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
 from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets
@@ -115,7 +114,6 @@ def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int,
         "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbour_sets(depth))), short),
         "ablation": (depth * (INTERVENTIONS + 2 * len(BRANCHES)) + depth - 2, tokens),
         "racing": (depth if "ablation" not in config.parts else 0, tokens),
-        "order": (len(reordered(depth)), tokens),
         "manipulation": (
             depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)) + 2 * len(STRATEGIES),
             short,

@@ -48,6 +48,7 @@ from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.layers import core_of_sweep
+from layerwise.measure.contrasts.order import order_of_sweep
 from layerwise.measure.contrasts.painters import CONTRASTED, painters_contrasts
 from layerwise.measure.interventions.sweep import (
     TEXT,
@@ -284,6 +285,7 @@ class SweepUnit(Unit[MeasureError | None]):
                 _store_contrasts(run, painters_contrasts(losses, records, self.stack.depth, seed=seed))
             _store_contrasts(run, bits_contrasts(losses, records, self.stack.depth, seed=seed))
             _store_contrasts(run, core_of_sweep(losses, self.stack.depth, seed=seed))
+            _store_contrasts(run, order_of_sweep(losses, records, self.stack.depth, tasks, seed=seed))
             run.store.replace_scores(EFFECT, scores)
         return failures
 

@@ -21,7 +21,8 @@ import numpy as np
 from layerwise.measure.contrasts.contrast import Part, Resampled, Statistic
 from layerwise.measure.stats.grid import arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
-from layerwise.results.rows import Loss, Score
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import LOG_RATIO
 
 ORDER = "order_by_task"
@@ -31,6 +32,26 @@ NOT_REASONING = frozenset({"copy"})
 
 SMALLEST = 1e-9
 """Nats per token that an effect of zero or less counts as, where a ratio is asked for."""
+
+
+def order_of_sweep(
+    losses: Sequence[Loss], records: Iterable[PlanRecord], depth: int, answer_tasks: Collection[str], *, seed: Seed = 0
+) -> list[Score]:
+    """Compute the rows from the published window nearest to half of the depth, where a sweep of `painters` ran it."""
+    identity, measured = str(Plan.identity(depth)), {row.plan for row in losses}
+    own = [record for record in records if record.family == "painters" and record.plan in measured]
+    if not own or identity not in measured:
+        return []
+    size = min({record.affected for record in own}, key=lambda width: (abs(width - depth / 2), width))
+    known = {identity}
+    plans: dict[str, list[str]] = {"skip": [], "reverse": [], "parallel": [], "random": []}
+    for strategy, chosen in plans.items():
+        for record in own:
+            if (record.strategy, record.affected) == (strategy, size) and record.plan not in known:
+                known.add(record.plan)
+                chosen.append(record.plan)
+    absent = next(iter(plans.pop("skip")), None)
+    return order_by_task(losses, identity, plans, absent, answer_tasks, seed=seed)
 
 
 def order_by_task(

@@ -21,7 +21,7 @@ from layerwise.report.claims.published import Claim, Judged, Paper, Published
 from layerwise.report.claims.table import CLAIMS, PAPERS
 from layerwise.report.data import ReportData
 from layerwise.report.derived.growth import is_growth
-from layerwise.results.vocabulary import DIAGNOSED, ORDER
+from layerwise.results.vocabulary import DIAGNOSED
 
 
 def judged(data: ReportData) -> tuple[Judged, ...]:
@@ -40,8 +40,7 @@ def claim_lines(data: ReportData) -> tuple[str, ...]:
 
     What another command measures is left to the page.
     """
-    is_diagnosis = data.rows.where(measure=DIAGNOSED) or any(each.family == ORDER for each in data.swept)
-    if not is_diagnosis and not is_growth(data):
+    if not data.rows.where(measure=DIAGNOSED) and not is_growth(data):
         return ()
     decided = (claim for each in judged(data) for claim in each.claims)
     return tuple(claim.line for claim in decided if claim.verdict != "not measured")

@@ -10,17 +10,16 @@ from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.report.claims.claim import needed
 from layerwise.report.data import ReportData, concluded, skipped
-from layerwise.report.derived.curves import curves, distinct
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.kinds.diagnosis_changes import MANIPULATION_SECTION, PROXIES_SECTION, RECOVERY_SECTION
 from layerwise.report.kinds.diagnosis_weights import DELTAS_SECTION, PREDICTION_SECTION, STRUCTURE_SECTION
-from layerwise.report.marks import Bars, Dots, Heat, Lines
+from layerwise.report.marks import Bars, Heat, Lines
 from layerwise.report.show import ABSENT, BARE, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
 from layerwise.report.text.number_format import fixed, in_perplexity, tidy
 from layerwise.report.text.wording import counted, incomplete, label, listed, null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
-from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.selection import PRESENT
 
 WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "not resolvable"}
 VERDICT_SLOTS = {"matters": 0, "harmful": 1, "unresolved": 2, "no_effect": 5, vocab.SKIPPING: 0}
@@ -172,20 +171,6 @@ def _raced(data: ReportData) -> Iterator[str]:
         yield f"{'; '.join(facts).capitalize()}."
 
 
-def orders(data: ReportData) -> Iterator[Score]:
-    """What one window of layers costs in another order and left out, on each task; of equal plans the first."""
-    rows = Rows(curves(data)).where(part=vocab.ORDER, task=data.named_tasks or data.tasks)
-    for own in rows.by("task").values():
-        last = {name: max(of.axis("amount")) for name, of in own.by("condition").items()}
-        kept = Rows(row for row in own if row.amount == last[str(row.condition)])
-        yield from (replace(row, part=None) for row in distinct(kept) if row.seed is None)
-
-
-def _moved(data: ReportData) -> Iterator[str]:
-    affected = max(row.amount or 0 for row in orders(data))
-    yield f"{affected:g} of {data.depth} layers in another order, and the same ones left out."
-
-
 def agreements(data: ReportData) -> Iterator[Score]:
     """The correlations of every two scores in both directions, their halves on the diagonal, the random score last."""
     rows = data.rows.where(measure=vocab.AGREEMENT)
@@ -226,14 +211,13 @@ def _unfinished(data: ReportData) -> str | None:
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
     complete = set(data.rows.where(measure="part").axis("condition"))
-    order = {vocab.ORDER} if data.rows.where(measure=vocab.EFFECT) else set()
-    finished = complete or {*data.rows.where(measure=vocab.DIAGNOSED).axis("measure"), *order}
-    waiting = [name for name in names if name in {*vocab.DIAGNOSED, vocab.ORDER} and name not in finished]
+    finished = complete or data.rows.where(measure=vocab.DIAGNOSED).axis("measure")
+    waiting = [name for name in names if name in vocab.DIAGNOSED and name not in finished]
     return incomplete((waiting, "part of this diagnosis")) if waiting else None
 
 
 def _present(data: ReportData) -> bool:
-    return bool(data.rows.where(measure=vocab.DIAGNOSED)) or any(record.family == vocab.ORDER for record in data.plans)
+    return bool(data.rows.where(measure=vocab.DIAGNOSED))
 
 
 def _tokens(row: Score) -> float | None:
@@ -360,14 +344,6 @@ DIAGNOSIS = Kind(
                     height=320,
                 ),
                 Says(_raced, terminal=False),
-            ),
-        ),
-        Section(
-            anchor=vocab.ORDER,
-            needs=lambda data: any(record.family == vocab.ORDER for record in data.plans) and any(orders(data)),
-            parts=(
-                Says(_moved, terminal=False),
-                Dots(name="diagnosis-order", derive=orders, series="condition", show=DIFFERENCE, legend="Orders"),
             ),
         ),
         DELTAS_SECTION,

@@ -359,8 +359,7 @@ LOOPS: dict[str, Any] = {"x": "amount", "across": "layers in parallel", "each": 
 SWEEP = Kind(
     name="sweep",
     measures=(vocab.EFFECT, vocab.SIMILARITY, vocab.STATES, vocab.ZONES, vocab.BENCHMARK),
-    # Plans by which a diagnosis asks about order, and the untouched model, make no sweep.
-    present=lambda data: any(record.family not in {"identity", vocab.ORDER} for record in data.swept),
+    present=lambda data: any(record.family != "identity" for record in data.swept),
     answer=_answer,
     tiles=_tiles,
     unfinished=_unfinished,

@@ -11,11 +11,12 @@ import pytest
 
 from layerwise.measure.activations.block_influence import TWINS, log_ratio, middle_rows
 from layerwise.measure.contrasts.contrast import Part
-from layerwise.measure.contrasts.order import order_by_task
+from layerwise.measure.contrasts.order import order_by_task, order_of_sweep
 from layerwise.report.claims.painters import FASTER
 from layerwise.results.rows import Loss, Score
 from report.claims import truths
 from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED
+from report.synthetic import plan_records
 
 BASELINE, ABSENT = "0-7", "0-2 6 7"
 MOVED = {"reverse": ["0-2 5-3 6 7"], "random": ["0-2 4 3 5-7", "0-3 5 4 6 7"], "parallel": ["0-2 (3|4|5) 6 7"]}
@@ -120,3 +121,25 @@ def test_copying_is_no_reasoning_and_tasks_are_named() -> None:
     assert "text (stdlib)" in claim.figures
     only_copying = ordered(0, reasoning=(2.0, 0.5), answers=("copy",))
     assert truths.claim_of("order_by_task", only_copying, 8).verdict == "not measured"
+
+
+def test_a_sweep_compares_the_window_nearest_to_half_of_the_depth() -> None:
+    """Windows of 8 layers are 7, 5, 3 and 1 wide, and 3 and 5 are as near: the narrower one, each order once."""
+    records = plan_records(8, ("painters",))
+    own = {name: [row.plan for row in records if (row.strategy, row.affected) == (name, 3)] for name in MOVED}
+    (absent,) = (row.plan for row in records if (row.strategy, row.affected) == ("skip", 3))
+    known = {BASELINE, *own["reverse"]}
+    own["random"] = [plan for plan in dict.fromkeys(own["random"]) if plan not in known]
+    draw = np.random.default_rng(0)
+    losses = [
+        Loss(plan, task, f"{document:02}", 0, float(draw.gamma(9.0)), 3, 0)
+        for plan in dict.fromkeys([BASELINE, *(row.plan for row in records)])
+        for task in TASKS
+        for document in range(9)
+    ]
+    found = order_of_sweep(losses, records, 8, ("arithmetic", "copy"), seed=3)
+    wanted = order_by_task(losses, BASELINE, own, absent, ("arithmetic", "copy"), seed=3)
+    assert len(own["random"]) > 1
+    assert {row.metric: row.value for row in found} == pytest.approx({row.metric: row.value for row in wanted})
+    assert len(found) == 2
+    assert order_of_sweep([row for row in losses if row.plan != BASELINE], records, 8, ("arithmetic",)) == []
