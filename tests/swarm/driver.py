@@ -17,10 +17,9 @@ from layerwise.swarm.decoding.head import BatchedHead
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.replication import Capacity
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.settings import SwarmSettings
-from layerwise.swarm.supply import UNLIMITED, Supply
+from layerwise.swarm.supply import Supply
 from layerwise.swarm.swarm import Swarm
 
 NEW_TOKENS = 6
@@ -71,8 +70,7 @@ def decoded(
 
 def from_bytes(stack: Stack, nodes: int, replicas: int = 1, schedule: Schedule | None = None, **settings: Any) -> Swarm:
     """A swarm on the double whose nodes built their blocks from messages, as on other machines."""
-    capacities = [Capacity(f"node-{number}", UNLIMITED) for number in range(nodes)]
-    supply = Supply(stack, Plan.identity(stack.depth), capacities, replicas)
+    supply = Supply(stack, Plan.identity(stack.depth), [f"node-{number}" for number in range(nodes)], replicas)
     transport = LocalTransport({name: Node(name) for name in supply.placement}, schedule or Schedule())
     swarm = Swarm(stack, transport, supply, SwarmSettings(spot_share=0.0, **settings), loop_factory=VirtualLoop)
     swarm.run(swarm.fill())

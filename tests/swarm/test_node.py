@@ -26,7 +26,6 @@ from layerwise.swarm.messages import (
     RemoteVisit,
     Reply,
     Response,
-    UnloadLayers,
 )
 from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.nodes.node import LEASE_SECONDS, Node
@@ -144,10 +143,6 @@ def _cache(node: Node, request: str) -> Any:
 def test_what_a_node_does_not_hold_it_refuses(node: Node, passes: tuple[Pass, ...]) -> None:
     answer = node.handle(_hop(1, passes[0], fresh=True, visits=(RemoteVisit(4, RemoteLayer(4)),)))
     assert answer == Refused("node", "does not hold layer 4", lacks_layers=True)
-    node.handle(UnloadLayers((RemoteLayer(2),)))
-    assert node.layers == (RemoteLayer(1),)
-    refused = Refused("node", "does not hold layer 2", lacks_layers=True)
-    assert node.handle(_hop(2, passes[0], fresh=True)) == refused
 
 
 def test_what_goes_wrong_is_an_answer(node: Node, passes: tuple[Pass, ...]) -> None:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from layerwise.errors import SwarmError
 from layerwise.swarm.answer import COMPLETE, UNKNOWN, Decoding, Expected
-from layerwise.swarm.replication import Capacity
 from layerwise.swarm.serve.settings import ServeSettings
 from layerwise.swarm.settings import Quorum, SwarmSettings
 
@@ -36,7 +35,6 @@ REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
             ("seed", 2**63),
         )
     ),
-    (Capacity, {"name": "n", "bytes": 1, "speed": 0.0}, "a speed above 0"),
     (Quorum, {}, "one of the two"),
     (Quorum, {"layers": 1, "nats": 1.0}, "one of the two"),
     (Quorum, {"nats": math.inf}, "a number of nats from 0, not inf"),

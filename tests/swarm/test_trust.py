@@ -20,7 +20,6 @@ from layerwise.swarm.comparison import ReplicaComparison
 from layerwise.swarm.messages import Arguments, Hop, Pass, RemoteLayer, RemoteVisit, Reply
 from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.local import LocalTransport
-from layerwise.swarm.replication import Capacity
 from layerwise.swarm.trust import ROUTER, Judgement, is_compared, judge, tolerance
 from layerwise.swarm.wire import to_array
 from swarm.driver import generated, prompts
@@ -216,7 +215,7 @@ class Recorded:
         self.members = NodeRecords(lambda: 0.0)
         self.again = again
         for name in again:
-            self.members.join(Capacity(name, 1), [RemoteLayer(0)])
+            self.members.join(name, [RemoteLayer(0)])
 
     async def once(self, node: str, hop: Hop, *, leaves: bool) -> Reply:
         return answered(node, self.again[node])

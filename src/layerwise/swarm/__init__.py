@@ -20,13 +20,11 @@ if TYPE_CHECKING:
     from layerwise.swarm.estimate import LossEstimate, estimate_of_run
     from layerwise.swarm.gathering import gather
     from layerwise.swarm.nodes.local import Fault, Schedule
-    from layerwise.swarm.replication import Capacity
     from layerwise.swarm.settings import Quorum, SwarmSettings
     from layerwise.swarm.swarm import Swarm
 
 _HOMES = {
     "Answer": "answer",
-    "Capacity": "replication",
     "Expected": "answer",
     "Fault": "nodes.local",
     "LossEstimate": "estimate",
@@ -40,7 +38,6 @@ _HOMES = {
 
 __all__ = [
     "Answer",
-    "Capacity",
     "Expected",
     "Fault",
     "LossEstimate",

@@ -21,7 +21,7 @@ NodeState: TypeAlias = Literal["live", "suspected", "gone", "quarantined"]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What missing layers are expected to cost, in nats per token above the whole model, with an interval of 90 %."""
+    """What missing layers are expected to cost, in nats per token above the whole model, with an interval of 95 %."""
 
     nats: float | None
     low: float | None

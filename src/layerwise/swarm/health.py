@@ -24,7 +24,7 @@ class HealthChecks:
     def __init__(self, calling: Calling, supply: Supply) -> None:
         self._calling = calling
         self._supply = supply
-        self._balanced: frozenset[str] = frozenset()
+        self._replaced: frozenset[str] = frozenset()
         self._away: dict[frozenset[str], float] = {}
         self._filling: set[str] = set()
 
@@ -36,7 +36,7 @@ class HealthChecks:
             for member in calling.members:
                 if not member.waiting and member.name not in self._filling:
                     calling.begin(self._check(member))
-            await self._balance(asyncio.get_running_loop().time())
+            await self._reassign_missing(asyncio.get_running_loop().time())
 
     async def _check(self, member: NodeRecord) -> None:
         """Let a node compute. One that lacks layers, since its process was started again, is sent them first."""
@@ -52,15 +52,15 @@ class HealthChecks:
         finally:
             self._filling.discard(member.name)
 
-    async def _balance(self, now: float) -> None:
+    async def _reassign_missing(self, now: float) -> None:
         """Let others hold what nodes held that have been away for long: dead, wrong, or without any answer."""
         away = frozenset(member.name for member in self._calling.members if member.state != "live")
         since = self._away.get(away)
-        if away != self._balanced and since is None:
+        if away != self._replaced and since is None:
             self._away = {away: now}
-        elif away != self._balanced and since is not None and now - since >= self._calling.settings.balance_after:
-            self._balanced = away
-            await self._supply.balance(self._calling.transport, self._calling.members)
+        elif away != self._replaced and since is not None and now - since >= self._calling.settings.balance_after:
+            self._replaced = away
+            await self._supply.reassign_missing(self._calling.transport, self._calling.members)
 
 
 def smallest_inputs(stack: Stack) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
     Hop           run these visits on this state                ->  Reply | Refused
     LoadLayers    keep these layers, with these weights         ->  Done | Refused
-    UnloadLayers  forget these layers                           ->  Done
     Release       forget what a request left in the caches      ->  Done
 
 A call can also end in ways that the node does not choose: `Gone`, `Late` or `Corrupt`. A message travels as the name of
@@ -158,13 +157,6 @@ class LoadLayers:
 
 
 @dataclass(frozen=True, slots=True)
-class UnloadLayers:
-    """Forget these layers, and what requests left in their caches."""
-
-    layers: tuple[RemoteLayer, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class Release:
     """Forget everything about a request: it has ended, or goes on elsewhere."""
 
@@ -211,7 +203,7 @@ class Corrupt:
     reason: str
 
 
-Message: TypeAlias = Hop | LoadLayers | UnloadLayers | Release
+Message: TypeAlias = Hop | LoadLayers | Release
 Failure: TypeAlias = Gone | Late | Refused | Corrupt
 Response: TypeAlias = Reply | Done | Failure
 
@@ -243,7 +235,7 @@ _NAMED: Final = msgspec.msgpack.Decoder(list[tuple[str, msgspec.Raw]])
 
 _DECODERS: Final[Mapping[str, msgspec.msgpack.Decoder[Any]]] = {
     kind.__name__: msgspec.msgpack.Decoder(kind)
-    for kind in (Hop, LoadLayers, UnloadLayers, Release, Reply, Done, Gone, Late, Refused, Corrupt)
+    for kind in (Hop, LoadLayers, Release, Reply, Done, Gone, Late, Refused, Corrupt)
 }
 
 

@@ -11,7 +11,6 @@ from statistics import median
 from layerwise.swarm.answer import Event, NodeState, NodeView
 from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.messages import Hop, RemoteLayer, Reply
-from layerwise.swarm.replication import Capacity
 from layerwise.swarm.route import Offer
 
 MOST_EVENTS = 1000
@@ -34,7 +33,7 @@ class NodeRecord:
     used its answers.
     """
 
-    capacity: Capacity
+    name: str
     layers: frozenset[RemoteLayer]
     latencies: Latencies
     state: NodeState = "live"
@@ -53,11 +52,6 @@ class NodeRecord:
     served: deque[str] = field(default_factory=lambda: deque(maxlen=MOST_SERVED))
     overhead: deque[float] = field(default_factory=lambda: deque(maxlen=200))
     per_layer: deque[float] = field(default_factory=lambda: deque(maxlen=200))
-
-    @property
-    def name(self) -> str:
-        """The name of the node."""
-        return self.capacity.name
 
     @property
     def waiting(self) -> int:
@@ -156,11 +150,11 @@ class NodeRecords:
         """Remember an event."""
         self.events.append(Event(self.seconds, kind, text, node, request, requests))
 
-    def join(self, capacity: Capacity, layers: Iterable[RemoteLayer]) -> NodeRecord:
+    def join(self, name: str, layers: Iterable[RemoteLayer]) -> NodeRecord:
         """A node that holds these layers is there."""
-        member = NodeRecord(capacity, frozenset(layers), Latencies(self._first, self._floor))
-        self._members[member.name] = member
-        self.note("joined", f"{member.name} holds {len(member.layers)} layers", node=member.name)
+        member = NodeRecord(name, frozenset(layers), Latencies(self._first, self._floor))
+        self._members[name] = member
+        self.note("joined", f"{name} holds {len(member.layers)} layers", node=name)
         return member
 
     def change(self, name: str, state: NodeState, kind: str, reason: str) -> bool:

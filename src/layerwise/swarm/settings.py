@@ -90,7 +90,7 @@ class SwarmSettings:
     `hop_floor` at least later on.
     `spot_share` of the hops are computed a second time elsewhere before they are believed: with 1, all of them.
     `history_bytes` bounds what is kept of each request for a replay. `health_seconds` lie between two checks of a
-    node; what a node held that has been away for `balance_after` seconds, others take up.
+    node; what a node held that has been away for `balance_after` seconds, other nodes are sent.
     """
 
     on_loss: OnLoss = "keep"

@@ -1,9 +1,9 @@
-"""What the nodes hold: filled when the swarm is gathered, and balanced again when nodes leave or join."""
+"""What the nodes hold: sent when the swarm is gathered, and to other nodes when some stay away."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from layerwise.errors import SwarmError
@@ -11,14 +11,10 @@ from layerwise.plan import Plan
 from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.stack import Stack
 from layerwise.swarm.live_plan import layers_of
-from layerwise.swarm.messages import Done, RemoteLayer, Transport, UnloadLayers
+from layerwise.swarm.messages import Done, RemoteLayer, Transport
 from layerwise.swarm.node_records import NodeRecord, NodeRecords
 from layerwise.swarm.nodes.blocks import byte_count, load_message
-from layerwise.swarm.placement import assign, rebalance
-from layerwise.swarm.replication import Capacity, Demand
-
-UNLIMITED = 2**62
-"""The memory of a node of which nothing else is known, in bytes."""
+from layerwise.swarm.placement import assign_layers, assign_missing
 
 HOLD_SECONDS = 600.0
 """Seconds in which a node has to take up the layers of a message."""
@@ -28,32 +24,18 @@ MESSAGE_BYTES = 2**27
 
 
 class Supply:
-    """The weights of a model, and who is to hold which of its layers.
+    """The weights of a model, and which node is to hold which of its layers.
 
-    `replicas` copies of every layer that `plan` visits are wanted, of the most important layers first where memory does
-    not suffice. Layers of other models that `Stack.with_sources` put within reach are held beside those of the same
-    number.
+    The nodes hold `replicas` copies of every layer that `plan` visits, each on another node. Layers of other models
+    that `Stack.with_sources` put within reach are held together with those of the same number.
     """
 
-    def __init__(
-        self,
-        stack: Stack,
-        plan: Plan,
-        capacities: Sequence[Capacity],
-        replicas: int = 2,
-        importance: Mapping[int, float] | None = None,
-    ) -> None:
+    def __init__(self, stack: Stack, plan: Plan, nodes: Sequence[str], replicas: int = 2) -> None:
         refuse_quantised_layers(plan, "serve a model")
-        self.stack, self.plan = stack, plan
-        self.capacities = {capacity.name: capacity for capacity in capacities}
-        visited = layers_of(plan)
-        self._others = tuple(source for source in stack.sources if not any(layer.source for layer in visited))
-        sizes = {
-            layer: byte_count(stack.block(layer.number, layer.source or None)) * (1 + len(self._others))
-            for layer in visited
-        }
-        self._demand = Demand(visited, sizes, replicas, importance or {})
-        self.placement = assign(self._demand, capacities)
+        self.stack, self.plan, self.replicas = stack, plan, replicas
+        self._layers = layers_of(plan)
+        self._others = tuple(source for source in stack.sources if not any(layer.source for layer in self._layers))
+        self.placement = assign_layers(self._layers, nodes, replicas)
 
     def held(self, node: str) -> tuple[RemoteLayer, ...]:
         """The layers that a node is to hold, those of other models among them."""
@@ -63,37 +45,24 @@ class Supply:
         """Send every node its layers. Raises `SwarmError` where one cannot take them."""
         await asyncio.gather(*(self._hold(transport, node, self.held(node)) for node in self.placement))
         for node in self.placement:
-            members.join(self.capacities[node], self.held(node))
+            members.join(node, self.held(node))
 
     async def fill_again(self, transport: Transport, member: NodeRecord) -> None:
         """Send a node that lacks some of the layers that it is relied on for all of them. Raises as `fill` does."""
         await self._hold(transport, member.name, sorted(member.layers))
 
-    async def balance(self, transport: Transport, members: NodeRecords) -> bool:
-        """Let the nodes that are there hold what others no longer do; whether anything moved.
-
-        Nodes that are not live count for nothing. Without room for one copy of each layer nothing moves.
-        """
-        there = [each for name, each in self.capacities.items() if members[name].state == "live"]
-        try:
-            moves = rebalance(self.placement, self._demand, there)
-        except SwarmError as error:
-            members.note("degraded", f"no room for every layer on the nodes that are left: {error}")
-            return False
-        held = await asyncio.gather(
-            *(self._hold(transport, node, self._with_others(layers)) for node, layers in moves.hold.items()),
+    async def reassign_missing(self, transport: Transport, members: NodeRecords) -> None:
+        """Send the live nodes the layers that too few of them hold. A node that comes back keeps its own layers."""
+        live = {member.name: tuple(member.layers) for member in members.live()}
+        added = assign_missing(self._layers, live, self.replicas)
+        results = await asyncio.gather(
+            *(self._hold(transport, node, self._with_others(layers)) for node, layers in added.items()),
             return_exceptions=True,
         )
-        done = {node for node, result in zip(moves.hold, held, strict=True) if result is None}
-        for node in sorted(done | (moves.drop.keys() - moves.hold.keys())):
-            layers = self._with_others(moves.after[node])
-            members[node].layers = frozenset(layers)
-            if node in done:
-                members.note("joined", f"{node} holds {len(moves.hold[node])} more layers", node=node)
-        for node, layers in moves.drop.items():
-            await transport.call(node, [UnloadLayers(self._with_others(layers))])
-        self.placement = moves.after
-        return bool(moves.hold or moves.drop)
+        for (node, layers), result in zip(added.items(), results, strict=True):
+            if result is None:
+                members[node].layers |= set(self._with_others(layers))
+                members.note("joined", f"{node} holds {len(layers)} more layers", node=node)
 
     def _with_others(self, layers: Sequence[RemoteLayer]) -> tuple[RemoteLayer, ...]:
         return (*layers, *(RemoteLayer(layer.number, source) for source in self._others for layer in layers))

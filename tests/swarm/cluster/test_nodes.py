@@ -19,10 +19,10 @@ from contracts.zoo import named
 from layerwise.errors import BelowQuorum
 from layerwise.plan import Plan
 from layerwise.stack import Stack
-from layerwise.swarm import Answer, Capacity, Quorum, Swarm, SwarmSettings
+from layerwise.swarm import Answer, Quorum, Swarm, SwarmSettings
 from layerwise.swarm.answer import Decoding
 from layerwise.swarm.cluster.nodes import RayTransport
-from layerwise.swarm.supply import UNLIMITED, Supply
+from layerwise.swarm.supply import Supply
 from swarm.driver import decoded, events, generated, inspected, prompts
 
 pytestmark = [pytest.mark.slow, pytest.mark.numbers]
@@ -67,9 +67,7 @@ class _Kept:
 
 
 def _swarm(transport: RayTransport, stack: Stack, replicas: int = 2, **settings: object) -> Swarm:
-    supply = Supply(
-        stack, Plan.identity(stack.depth), [Capacity(name, UNLIMITED) for name in transport.processes], replicas
-    )
+    supply = Supply(stack, Plan.identity(stack.depth), tuple(transport.processes), replicas)
     swarm = Swarm(stack, _Kept(transport), supply, SwarmSettings(**settings))  # type: ignore[arg-type]
     swarm.run(swarm.fill())
     return swarm

@@ -40,7 +40,6 @@ from layerwise.swarm.messages import (
     RemoteVisit,
     Reply,
     Response,
-    UnloadLayers,
 )
 from layerwise.swarm.nodes.batch import BatchedCalls, batched, batches
 from layerwise.swarm.nodes.blocks import built_blocks
@@ -166,12 +165,6 @@ class Node:
                         return self._handle_batch([message])[0]
                     case LoadLayers():
                         self._hold(message)
-                    case UnloadLayers():
-                        for layer in message.layers:
-                            self._held.pop(layer, None)
-                        for request in self._requests.values():
-                            request.forget([visit for visit in request.visited if visit.layer in message.layers])
-                            self.bytes += request.measure()
                     case Release():
                         self._release(message.request)
         except Exception as error:  # a block may fail in any way, and the router must hear of it
