@@ -11,6 +11,7 @@ Byte pairs: `<|endoftext|>` (token 0) stands before each window and ends a docum
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -47,6 +48,7 @@ _TWICE = 2
 """How often neighbours must stand together to become a byte pair: what occurs once teaches nothing."""
 _BYTES = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 _SMALLEST = 2 * _STEP
+_BEFORE_SPACES = re.compile(r"(?<=[!-~])(?= [!-~])")
 
 
 def train_wordpiece(
@@ -146,8 +148,12 @@ def _check_room(vocabulary: int | None, specials: Sequence[str], otherwise: str 
 
 def _words(texts: Iterable[str]) -> Counter[str]:
     """How often each word occurs, spelt in the characters that stand for bytes."""
-    cut = _cutter()
-    return Counter(word for text in texts for word, _ in cut.pre_tokenize_str(text))
+    cut, counts = _cutter(), Counter[str]()
+    # Pieces that begin with a space are cut once each: no word reaches over a space between visible characters.
+    for piece, often in Counter(piece for text in texts for piece in _BEFORE_SPACES.split(text)).items():
+        for word, _ in cut.pre_tokenize_str(piece):
+            counts[word] += often
+    return counts
 
 
 def _cutter() -> pre_tokenizers.PreTokenizer:
