@@ -49,7 +49,7 @@ def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs
     """
     reporter, inputs = reporter or Silent(), inputs or Inputs()
     if not is_alone() and not isinstance(config, OptimizationOptions):
-        raise TrainError(f"torchrun is for trainings; start {config.VERB} without it")
+        raise TrainError(f"{config.VERB} runs on one process; start it without torchrun")
     use_own_accelerator()
     with outlined(config, reporter, inputs) as (outline, steps):
         folder = folder_for(config, outline)

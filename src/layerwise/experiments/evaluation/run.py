@@ -16,7 +16,7 @@ from layerwise.data.model_location import location_of
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
 from layerwise.data.suites.minimal_pairs import PHENOMENA
-from layerwise.errors import DataError, ModelError, RunError, TrainError
+from layerwise.errors import DataError, ModelError, RunError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.minutes import chosen_limit, record_limit, recorded_limit, resolutions
@@ -53,7 +53,6 @@ from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.fine_tuning import FineTuningConfig
 from layerwise.train.load_trained import open_trained
-from layerwise.train.processes import is_alone
 
 FAMILY = "evaluation"
 """What the manifest of an evaluation of a single model calls itself."""
@@ -94,8 +93,6 @@ class EvaluationUnit(Unit[None]):
         self.recipe = {**config.changes(), **changed(minutes=config.minutes)} or None
         if stack is not None and self.tasks:
             raise DataError("fine-tuning opens its models anew: give the name or the folder of the model")
-        if self.tasks and not is_alone():
-            raise TrainError("models are fine-tuned one after the other, on one process; start it without torchrun")
         self.models: dict[str, FineTunedModel]
         self._open: dict[str, Callable[[], Opened]]
         self._stack: Callable[[str], Stack]
