@@ -1,21 +1,10 @@
 """Fine-tuning: a pre-trained model is given a new head and taught one task; its test answers are kept.
 
-This is how an encoder is graded since GLUE. All weights move, or only those of the head, with AdamW and a learning rate
-that warms up and then falls in a straight line; after every epoch the model answers the selection set, the epoch with
-the best answers is kept, and teaching ends when `patience` epochs brought nothing better. The head is random and so is
-the order of the examples, so one number depends on the seed by whole points where the task is small: fine-tune with
-several seeds. A label is learned by its cross-entropy, the score of a regression by its squared error.
-
-Under a plan the model runs it in every pass, in teaching and in the test (`Stack.under`): a layer that is skipped
-learns nothing, and one that is visited twice learns from both visits. The same seed draws the same head and the same
-order of examples under every plan.
-
-The steps at which a learning curve is taken stand evenly in the logarithm, from the first to the last: that is how
-costs are compared (`layerwise.train.cost.frontier`), and most is learned early. The ends of epochs, at which the
-selection set is answered in any case, are points too. An evaluation draws nothing at random and moves no weight, so the
-training is the same bit for bit with and without a curve.
-
-The Hugging Face Trainer does the training. The test set is answered once, at the end, by the epoch that was kept.
+All weights move, or only those of the head, with AdamW and a linear schedule with warm-up. After every epoch the model
+answers the selection set; the best epoch is kept, and training ends after `patience` epochs without improvement. The
+same seed draws the same head and order of examples under every plan, which is in place in every pass. A learning curve
+is evaluated at steps that are evenly spaced in the logarithm, without changing the training. The test set is answered
+once, by the epoch that was kept.
 """
 
 from __future__ import annotations

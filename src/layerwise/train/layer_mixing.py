@@ -1,26 +1,11 @@
 """Layer weights for any stack: every layer reads a learned mix of all states before it, not the last one alone.
 
-With h_0 the embedding output and h_{i+1} the output of layer i, layer n of the plan in place reads
+    x_n = sum_{i<=n} alpha[n, i] h_i          h_0 the embedding output, h_{i+1} the output of layer i
+    softmax    alpha = softmax(a): rows sum to one (ELC-BERT, Charpentier and Samuel 2023)
+    free       alpha = a, of any sign, at first the identity (DenseFormer, Pagliardini et al. 2024)
 
-    x_n = sum_{i<=n} alpha[n, i] h_i          one scalar a pair, shared by tokens, channels and heads
-
-instead of the state it is handed. Two kinds, as the literature has them:
-
-    softmax    alpha = softmax(a): rows sum to one (ELC-BERT, Charpentier and Samuel 2023). At first a is 1 for the
-               previous layer and 0 else ("biased"), or 0 ("zero"), so a model that was trained without is not itself
-    free       alpha = a, of any sign, at first the identity, and what follows the last layer reads a mix too
-               (DenseFormer, Pagliardini et al. 2024): at first the model is exactly the model it was
-
-Layer 0 reads the embedding as it is. A block keeps its own residual path: the mix replaces what it is handed.
-
-Which layers have run decides what can be read (`layerwise.stack.history.depth_history`). Where a plan has left one out,
-its weight is spread over the others of the row in their proportion (softmax), or falls to the newest state before it
-(free, whose rows have no sum to keep: an identity row would lose its all), which is what the stream of a skipped layer
-carries.
-
-The module is part of the model that it is attached to, as a `PositionEncoding` is. `set_edges` freezes it to a sparse
-wiring: edges that were cut stay cut in further training, and while nothing is learned a state is let go after its last
-reader.
+Where a plan skips a layer, its weight goes to the others of the row in proportion (softmax) or to the newest state
+before it (free). The module is part of the model that it is attached to. `set_edges` freezes it to a sparse wiring.
 """
 
 from __future__ import annotations

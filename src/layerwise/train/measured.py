@@ -1,17 +1,9 @@
 """The Trainer under every training: it stops before numbers that are not finite, and notes its pace.
 
-A loss that is not finite says so itself. A finite loss may have a gradient that is not (a square root at zero, an
-overflow on the way back), which one step writes into every weight, and the next checkpoint keeps. So both are looked
-at: the loss after every pass, and before every step the norm of the gradient, which the parent takes in any case. It
-is that of the whole gradient also where several processes hold pieces of the model or of the batch.
-
-With float16 a gradient that is infinite at the present loss scale is a matter of course: the scaler skips the step and
-halves the scale, and nothing reaches the weights. It is an error when the scale has fallen so far that float16 would
-lose the loss itself.
-
-What is noted goes into the Trainer's own log before trackers read it (`layerwise.train.training_log`). A checkpoint may
-lie between two notes of the loss; what was summed since the last one is kept with it, so that the log of a resumed
-training is that of one that was never stopped.
+The loss is checked after every pass, and the norm of the gradient before every step, over all processes. With float16
+an infinite gradient is an error only once the loss scale has fallen so far that float16 would lose the loss itself.
+What is noted goes into the Trainer's own log (`layerwise.train.training_log`) and into checkpoints, so that the log of
+a resumed training is that of one that was never stopped.
 """
 
 from __future__ import annotations

@@ -1,26 +1,11 @@
 """What the variants of LayerShuffle (Freiberger et al. 2024) add: layers that know or predict their position.
 
-LayerShuffle-position (section 3.3): before layer l runs at position p of the plan in place, its input z of shape
-(batch, seq, width) becomes
+    position (section 3.3)   z'' = Dropout(GELU(LN(concat(z, repeat(e))) W)) + z     e = table_l[p], of (features,)
+    predict (section 3.4)    L_out + sum_l -log softmax(LN_l(z) W_l)[p], averaged over the batch
 
-    z'' = Dropout(GELU(LN(concat(z, repeat(e)))  W)) + z        e = table_l[p], of shape (features,)
-
-with a layer norm over width + features, W of shape (width + features, width), and a table, a norm and a projection of
-its own for every layer. The position of a block is where it stands in its model's list of blocks at that moment, so
-plans in place, twins of blocks and recomputed passes need nothing more.
-
-LayerShuffle-predict (section 3.4): after layer l has run at position p of the plan in place, its output z gives logits
-u = LN_l(z) W_l over the L positions, and the loss becomes
-
-    L_out + sum_l L_l        L_l = -log softmax(u)[p], averaged over the batch
-
-in training and in validation, so that the checkpoint that is kept is the best at what was optimised: judged by the task
-alone it would be an early one, which knows no positions yet. The paper reads "the layer's output" without saying of
-which token; by default it is the first, which is the class token of a ViT. A mean is over the tokens that are no
-padding.
-
-Either module is part of the model that it is attached to: it is trained, saved and counted with it, under names of its
-own beside those of the plain model, and an encoding is needed again when the model is run.
+z is the input, or output, (batch, seq, width) of layer l at position p of the plan in place. Every layer has a table, a
+norm and a projection of its own. The prediction reads the first token by default, or the mean over tokens without
+padding. Either module is part of the model that it is attached to, and is trained, saved and counted with it.
 """
 
 from __future__ import annotations

@@ -1,22 +1,10 @@
 """The Hugging Face Trainer, with a plan for every pass.
 
-`PlanTrainer` adds four things to its parent and takes nothing away, so mixed precision, accumulation, DDP and FSDP
-through accelerate or torchrun, resume, trackers and callbacks are the parent's own:
-
-- a training pass runs, forward and backward, with the drawn plan in place; the index of a draw is (optimiser step, pass
-  within the step), so a resumed training draws what it would have drawn, and every process draws the same;
-- validation runs under plans drawn by the batch, the same ones at every validation, so that losses compare, also
-  between one process and several (`DividedValidation`);
-- layer weights, where there are some, have a learning rate of their own and do not decay;
-- a loss or a gradient that is not finite stops the training before it reaches the weights (`MeasuredTrainer`), with the
-  step and its plans in the message.
-
-Outside a pass the model is the plain model: parameter names, checkpoints and optimiser state are as ever.
-
-Validation runs 64 texts at once; over a vocabulary of 49,152 and 512 tokens its logits take 6.4 GB in float32. So there
-the body runs once, and the scored positions alone are sent through the head, in chunks (`ChunkedLoss`). It is the loss
-of the model itself to rounding, which is tried on random tokens; a model whose own loss is another (of experts, say, or
-with a weight for each token) keeps its own.
+A training pass runs with the plan that is drawn by (optimizer step, pass within the step) in place, the same one on
+every process. Validation runs under plans drawn by the batch, the same ones at every validation (`DividedValidation`).
+Layer weights have a learning rate of their own and do not decay. A loss or gradient that is not finite stops the
+training (`MeasuredTrainer`). Outside a pass the model is the plain model. Where the loss is the usual one, scored
+positions alone are sent through the head, in chunks (`ChunkedLoss`), since logits of 64 long texts take gigabytes.
 """
 
 from __future__ import annotations

@@ -1,18 +1,9 @@
-"""What the log of a training notes beside its losses: the clock over all its sessions, and its pace.
+"""What the log of a training notes besides its losses: the clock over all its sessions, and its pace.
 
-    seconds                of all sessions so far
-    step_seconds           the median time of a step
-    data_wait              the share of that time in which steps waited for their batch
-    examples_per_second    of all processes together
-    tokens_per_second      of those that are no padding, where texts are read
-    mfu                    model FLOPs utilisation: operations / (seconds x peak x devices), where the peak is known
-    peak_bytes             the most memory of this process
-
-A step is timed from the end of the one before, or of the validation and saving between them, reading of data included;
-the median is kept, which does not mind a few that were disturbed (the Trainer's own speed is a mean over the session,
-validations and checkpoints included). The operations of a step are those that the Trainer counts: 6 for each parameter
-that is read and each token. Memory is that of the accelerator where there is one, else the highest resident memory of
-the process (on Linux since the training began, elsewhere since the process did).
+Keys: `seconds` of all sessions, `step_seconds` (the median step), `data_wait` (the share of it that waited for data),
+`examples_per_second` and `tokens_per_second` (without padding) of all processes, `mfu` (operations as a share of the
+devices' peak) and `peak_bytes`. A step is timed from the end of the one before, or of the validation and saving
+between them, data included. Operations are the Trainer's: 6 for each parameter and token.
 """
 
 from __future__ import annotations

@@ -1,16 +1,5 @@
 """Growth schedules in files: YAML of the form that `layerwise.plan.schedule.serialization` defines.
 
-    name: two
-    depth: 12
-    phases:
-    - name: top
-      share: 0.25
-      trains: 8-11
-      embedding: false
-    - name: all
-      share: 0.75
-      trains: all
-
 A file holds plain values and nothing else, each key once (`layerwise.data.plain_yaml`).
 """
 

@@ -1,25 +1,11 @@
-"""Is it growth that helps? The arms of a study that could say no, and what each is trained for.
+"""The arms of a growth study that could say no, and what each is trained for.
 
-Every arm begins from the same weights, reads the same text in the same order and decays its rate over its own steps;
-what differs is which layers learn when.
-
-    uniform      everything learns all the time: the arm that the others are compared with
-    published    the six phases of the founding paper
-    importance   layers learn for as long as they are important, measured on a uniform model
-    permuted     the schedule of `importance`, the roles of its layers exchanged at random: the control (see
-                 `permutation`)
-    reversed     the schedule of `importance`, upside down
-    random       as many layers as in `importance`, drawn anew for every phase
-    stacking     a third of the layers first, then copied upwards
-    ramp         layers left out by chance, more with depth and with time
-
-Every arm is trained to the operations of uniform's budget, so an arm whose steps are cheaper takes more of them. What
-uniform reaches in as many seconds is read off trainings of uniform of other lengths (`lengths`,
-`layerwise.train.cost.frontier`). What it costs to reach uniform's loss is read off the published arm's trainings of
-two lengths, its own and the published half budget (`HALF_BUDGET`). Learning rates, and at the best of them the share of
-the steps that is warmed up over, are swept for both sides, on seeds of their own (from
-`FIRST_SWEEP_SEED` on), with which nothing else is trained; the importance is measured on that sweep's best uniform
-model, and its cost is not counted, which favours the method.
+All arms begin from the same weights and read the same text in the same order: `uniform` (everything learns),
+`published` (the founding paper's six phases), `importance` (layers learn for as long as they are important), its
+controls `permuted`, `reversed` and `random`, `stacking` (a third of the layers, copied upwards), and `ramp` (layers
+dropped by chance). Each is trained to the operations of uniform's budget; uniform is also trained to other lengths
+(`layerwise.train.cost.frontier`), and the published arm to half its budget (`HALF_BUDGET`). Learning rates and warm-ups
+are swept for both sides on seeds of their own (from `FIRST_SWEEP_SEED` on).
 """
 
 from __future__ import annotations

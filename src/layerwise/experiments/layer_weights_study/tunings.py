@@ -1,18 +1,11 @@
 """The fine-tunings of a study of layer weights: which models are taught what, and the rows of that.
 
-What was answered is kept in the run (`layerwise.experiments.finetuned_tasks`), so that none is made twice.
-
-What a model's decision comes from is measured as well: words of the linguistic feature, or of the surface feature.
-Every arm is taught the ambiguous task of the study, whose two features agree in training, and its decisions on
-sentences where they disagree are attributed to tokens (`layerwise.measure.gradients.attribution`). Rows of measure
-`attribution`, of each model (interval over sentences) and each arm (interval over its models):
-
-    linguistic, surface    the share of attribution on the words that carry the feature; against `TOKENS` the shares of
-                           the tokens
-    preference             (linguistic - its share of the tokens) - (surface - its share of them)
-    gap                    the most that is missing from completeness, of sum |attribution|
-
-and against `SHUFFLED` the same of the model taught the same sentences with shuffled labels.
+What was answered is kept in the run (`layerwise.experiments.finetuned_tasks`). Every arm is also taught the ambiguous
+task of the study, and its decisions are attributed to tokens (`layerwise.measure.gradients.attribution`). Rows of
+measure `attribution`, of each model and each arm: `linguistic` and `surface` (the share of attribution on the words
+that carry the feature; against `TOKENS` the shares of the tokens), `preference` (the difference of both, less their
+shares of tokens) and `gap` (the most that is missing from completeness); against `SHUFFLED` the same of the model
+taught shuffled labels.
 """
 
 from __future__ import annotations

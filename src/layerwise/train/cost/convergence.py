@@ -1,25 +1,11 @@
-"""How soon a training reaches a loss: steps and seconds, over seeds, against a reference trained with the same seeds.
+"""How soon a training reaches a loss: steps and seconds over seeds, compared with a reference of the same seeds.
 
-The curve is that of the validation losses that were noted, and the steps to the target are read off it as
-`layerwise.train.cost.frontier` does: losses made monotone, between two notes a line in the logarithm of the cost.
-A training that never reaches the target is censored: it counts with all that it spent, so that the mean over seeds is a
-lower bound, which has no interval, and the share of censored trainings stands beside it. One that is below the target
-at its first note counts with the cost of that note, an upper bound, which has no interval either. Rows of measure
-`convergence`, of an arm, their condition `steps` or `seconds`:
-
-    cost       the mean over seeds, Student's interval
-    censored   the share of seeds that never reached the target, where there is one
-    ratio      against another arm: exp of the mean over seeds of log cost(arm) - log cost(other), Student's interval on
-               the logarithms, p, Holm over arms; a bound without an interval where a cost is one
-    loss       of no arm: the target itself, in nats
-
-The target is the same for all seeds and arms. By default it is the highest of the reference's lowest losses, so that
-every one of its trainings reaches it. The rate of learning comes down towards the end, and all arms have the same
-steps: what is compared is this recipe's course, and not the shortest training that could reach the loss.
-
-How soon fine-tuning reaches a score is read alike, task by task, with 1 - score in place of the loss: rows of measure
-`tuning_convergence`, of a task, with `score` in place of `loss`; and, of two tasks and more, a `ratio` of the task
-`all`: in each seed the geometric mean of the costs over tasks, so that every task counts alike.
+The validation losses are made monotone and read off in the logarithm of the cost (`layerwise.train.cost.frontier`). A
+training that never reaches the target counts with all that it spent, a lower bound without an interval; one that is
+below it at its first evaluation counts with that cost, an upper bound. Rows of measure `convergence` (condition `steps`
+or `seconds`): `cost`, `censored` (the share of seeds that never got there), `ratio` to another arm, and `loss`, the
+target, by default the highest of the reference's lowest losses. Fine-tunings give rows of measure
+`tuning_convergence`, task by task, with `score` in place of `loss`.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""The loss that a reference training reaches at a cost, and the cost at which another training reaches its loss.
+"""The frontier: what the plain training reaches at a cost, and how far from it another training ends.
 
-The reference is trained to several lengths, each with its learning rate decayed to zero, because a training that is
-stopped early has not decayed. Its loss between two lengths is read off a line in the logarithm of the cost, one line
-for each seed; differences are paired by seed, with Student's interval, and corrected over arms (Holm).
-With c_s the cost at which an arm reaches the reference's final loss and C_s what the reference spent, the saving is
-1 - exp(mean over seeds of log(c_s / C_s)). Losses are made monotone first (isotonic regression). A loss that is never
-reached, or before the first cost, is censored and leaves a bound.
+    loss(c) = loss_i + (loss_k - loss_i) * (log c - log c_i) / (log c_k - log c_i)     c_i <= c <= c_k neighbors
+    saving  = 1 - exp(mean over seeds s of log(c_s / C_s))     cost to reach the reference's loss, over its cost
+
+The reference is trained to several lengths, each with its rate decayed to its end; there is one line for each seed.
+Differences are taken within a seed, with Student's interval over seeds, and corrected over arms (Holm). Nothing is read
+beyond the ends of the line except by `SLACK`. A loss that is never reached is censored and gives a bound.
 """
 
 from __future__ import annotations

@@ -1,27 +1,10 @@
-"""Metrics of trainings in phases: their schedules, what phases cost, their held-out losses, their rates, as rows.
+"""Metrics of trainings in phases, as rows: schedules, costs, held-out losses and rates.
 
-    schedule     by arm, phase and layer (or the part `embedding` or `head`): the `share` of its full cost
-    accounting   by arm and phase: what a step takes as a share of a uniform one: `predicted` in operations, `measured`
-                 in seconds
-    held_out     by arm and seed, and by arm: nats per token; the interval of one model is over documents, that of an
-                 arm over its seeds
-    null         of the arms `token pairs` and `single tokens`: what tables of them lose on the same text
-    rates        by arm, setting (`learning_rate`, or `warmup` at the best rate) and amount: `nll` of the validation at
-                 the end, and `chosen`
-    epochs       by arm and layer: how many times the text was read while the layer learned
-    growth       an arm against another at equal operations or seconds, by cost (flops, seconds): what
-                 `layerwise.train.cost.frontier` says it saves to reach the other's loss (`saving`, or a bound);
-                 `read_off`, of how many trainings of different lengths (1: the course of one); `never` and `sooner`, of
-                 how many seeds the loss was never reached, or before the first cost; and as means over seeds of
-                 logarithms `loss_ratio` (at equal `tokens`, or by condition `budget` at the end of each) and
-                 `time_saved` (the share of uniform's seconds that as many steps do not take)
-
-The `condition` of a row of a phase is its name, the `amount` the step that it ends before.
-
-Seconds are those of steps alone: the median step of a phase, over all trainings of the arm, times its steps. Validating
-and saving are not the training's doing, and a median does not mind what else the machine was at for a moment. A course
-is read off the looks of a training at the validation text while its rate has not come down, which makes a loss look
-dearer than a training to that length would show.
+Measures: `schedule` (the share of its full cost that a layer has in a phase), `accounting` (a step's cost as a share of
+a uniform one, `predicted` in operations and `measured` in seconds), `held_out` (nats per token), `null` (tables of
+tokens on the same text), `rates` (validation loss at every rate), `epochs` (how often a layer read the text while it
+learned) and `growth` (an arm compared with another, see `layerwise.train.cost.frontier`). The `condition` of a row of a
+phase is its name, the `amount` the step that it ends before. Seconds are the median step of a phase times its steps.
 """
 
 from __future__ import annotations

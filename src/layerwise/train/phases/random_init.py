@@ -1,18 +1,10 @@
 """A decoder with random weights, built from a configuration: the base model of trainings without a checkpoint.
 
-Where a checkpoint is opened, its weights are what every training begins from. A model from random weights has none:
-they are drawn when it is opened, by torch's generator as it stands, and a training sets that by its seed first. So
-every seed begins from weights of its own, and all arms of one seed begin from the same.
-
-Models without a checkpoint have a `Size`. The tiny one is a configuration of ours for studies that take minutes: twelve
-layers, so that every role of the published schedule has a layer, of a width that two cores can train. It is a Granite,
-which is a Llama with multipliers: word embeddings as small as Llama's drown, at this width, in what the first layers
-add, and uniform training then ends above the loss of a table of token pairs, which every schedule beats that lets most
-layers rest (docs/log.md). A study needs a baseline that learns.
-
-The published one has what is known of the model of the founding paper's experiment: twelve layers and 9.57 million
-weights. Its shape is not known; it is taken from SmolLM2, which the paper measures: a Llama with fewer heads for keys
-and values, whose MLP is 2.6 times as wide as the model and whose head is its embedding.
+The weights are drawn when the model is opened, by torch's generator, which a training seeds first: every seed begins
+from weights of its own, and all arms of a seed begin from the same. The tiny size is a Granite of twelve layers, so
+that every role of the published schedule has a layer; a Llama of this width ends above the loss of a table of token
+pairs. The published size has what is known of the founding paper's model: twelve layers and 9.57 million weights, in
+the shape of SmolLM2.
 """
 
 from __future__ import annotations

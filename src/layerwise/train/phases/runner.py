@@ -1,20 +1,10 @@
 """Growth training: a schedule of phases, carried out in the Hugging Face Trainer.
 
-At the first step of a phase, and only there, what the schedule says is done once: weights are copied, drawn anew and
-scaled, and the optimiser forgets. A checkpoint is written behind a step and resumed before the next, so a training that
-resumes at the very border does it too, and one that resumes inside the phase finds it in its weights. Before every step
-the weights that do not learn are frozen: torch then computes no gradient of them, and none at all below the lowest that
-learns; without a gradient the optimiser passes them over, weight decay included, so they stay as they are to the bit.
-Everything else follows from the step alone (`StepSchedule`).
-
-What stands around the layers, the weights before the first one and those behind the last, is found by behaviour, as
-everything about a model is: weights that the state before the first layer depends on, or the masks and positions that
-the layers are called with, are before them; those that the output depends on when the last state is given are behind. A
-weight that is both is tied, as the word embedding of many language models is to their head: it learns as one, and
-cannot learn as the other alone.
-
-All weights can learn when the optimiser and the distributed wrapper are made, so that both know all of them; which ones
-do is then a matter of the step, and DistributedDataParallel looks for those that do not.
+At the first step of a phase weights are copied, redrawn and scaled, and the optimizer forgets. Before every step the
+weights that do not learn are frozen: without a gradient the optimizer passes them over, weight decay included.
+Everything else follows from the step alone (`StepSchedule`), also after a resume. The weights before and behind the
+layers are found by behavior: what the inputs of the layers depend on, and what the output depends on given the last
+state. A weight that is both is tied and learns as one.
 """
 
 from __future__ import annotations
