@@ -7,9 +7,9 @@ own (`layerwise-elc`) bring their modules along, joined to one file.
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from importlib import resources
-from importlib.util import find_spec
+from importlib import import_module, resources
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +38,11 @@ def add_plan(
     The halves of layers are found on `stack`, and so are there before a plan with halves is written. Raises
     `UnsupportedModel` for a plan with halves of a model that has none.
     """
-    halves = stack.branches().paths if stack is not None and plan.has_sublayers() else None
+    halves = stack.branches().paths if stack is not None and plan.has_sublayers() else []
     if not remote_code:
         write_record(draft, over_stored(plan))
         return
-    paths = None if halves is None else [halves[step.layer] for step in stored_layers(plan).steps()]
+    paths = [halves[step.layer] for step in stored_layers(plan).steps()] if halves else []
     record = plan_record(kind, config, path, over_stored(plan), paths)
     write_record(draft, over_stored(plan), record, write_code(draft, kind, planned=True))
 
@@ -53,7 +53,7 @@ def add_own_code(draft: Path, kind: Any) -> None:
 
 
 def plan_record(
-    kind: Any, config: Any, path: str, plan: Plan, halves: Sequence[Mapping[Sublayer, str]] | None
+    kind: Any, config: Any, path: str, plan: Plan, halves: Sequence[Mapping[Sublayer, str]]
 ) -> dict[str, Any]:
     """What `planned.py` reads of a plan over the stored layers: its visits, and what changes for them.
 
@@ -77,7 +77,7 @@ def plan_record(
     }
 
 
-def _visits(plan: Plan, halves: Sequence[Mapping[Sublayer, str]] | None) -> Iterator[dict[str, Any]]:
+def _visits(plan: Plan, halves: Sequence[Mapping[Sublayer, str]]) -> Iterator[dict[str, Any]]:
     """Each visit as plain values: the silent branch beside a half, the scale of the sum at the end of a group."""
     branches: list[int] = []
     for step in plan.steps():
@@ -88,7 +88,6 @@ def _visits(plan: Plan, halves: Sequence[Mapping[Sublayer, str]] | None) -> Iter
             branches[-1] += 1
             closes.append(None if close is None else close.weight(branches.pop()))
         if step.sublayer is not None:
-            assert halves is not None, "whoever writes a plan with halves has found them"
             visit["silent"] = halves[step.layer][other_sublayer(step.sublayer)]
         yield visit | ({"opens": step.opens} if step.opens else {}) | ({"closes": closes} if closes else {})
 
@@ -149,9 +148,7 @@ def joined_modules(root: str) -> str:
 def _collect(module: str, ordered: dict[str, str]) -> None:
     if module in ordered:
         return
-    spec = find_spec(module)
-    assert spec is not None, f"{module} is a module of layerwise"
-    lines = Path(str(spec.origin)).read_text(encoding="utf-8").splitlines()
+    lines = inspect.getsource(import_module(module)).splitlines()
     for node in ast.walk(ast.parse("\n".join(lines))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OWN):
             _collect(str(node.module), ordered)

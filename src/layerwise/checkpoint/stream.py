@@ -72,17 +72,15 @@ def save_stored(
         (draft / CONFIG).write_text(text, encoding="utf-8")
         host.copy_beside(draft)
         stack = open_stack() if needs_stack else None
-        if writing.compact and (writing.remote_code or stack is not None):
+        if expected is not None and writing.compact and (writing.remote_code or stack is not None):
             from layerwise.checkpoint.remote_code import add_plan
 
-            assert expected is not None
             add_plan(draft, plan, expected.kind, expected.config, expected.blocks, stack, writing.remote_code)
         elif writing.compact:
             write_record(draft, over_stored(plan))
-        elif writing.remote_code:
+        elif expected is not None and writing.remote_code:
             from layerwise.checkpoint.remote_code import add_own_code
 
-            assert expected is not None
             add_own_code(draft, expected.kind)
         if proof == "logits" and stack is not None:
             origin = _proved(stack, plan, draft, writing)

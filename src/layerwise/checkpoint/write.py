@@ -50,14 +50,15 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "") -> Or
     compact, remote_code = writing.compact, writing.remote_code
     stored = stored_layers(plan) if compact else plan
     refuse_inexpressible(stored)
-    if not isinstance(stack.model, PreTrainedModel):
+    model = stack.model
+    if not isinstance(model, PreTrainedModel):
         raise UnsupportedModel(
-            f"{type(stack.model).__name__} is not a transformers model, so there is no checkpoint that could hold it"
+            f"{type(model).__name__} is not a transformers model, so there is no checkpoint that could hold it"
         )
     batch = proof_inputs(stack, writing.inputs)
     refuse_in_the_way(writing.folder, writing.overwrite)
     with draft_of(writing.folder) as draft:
-        written = assembled(stack, stored)
+        written = assembled(stack, model, stored)
         with quiet_transformers():
             written.save_pretrained(draft)
         if compact:
@@ -71,10 +72,8 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "") -> Or
     return origin
 
 
-def assembled(stack: Stack, plan: Plan) -> PreTrainedModel:
-    """The model of the plan, sharing every weight that it can share."""
-    model = stack.model
-    assert isinstance(model, PreTrainedModel)
+def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedModel:
+    """Build the `model` of the stack under the plan, sharing every weight that it can share."""
     try:
         config, *_ = planned_config(model, stack.path, plan.order())
         config._attn_implementation = model.config._attn_implementation

@@ -132,14 +132,12 @@ def fine_tune(
     that the model cannot run.
     """
     begun = time.perf_counter()
-    best: FineTuningResult | None = None
     tried = len(settings.learning_rates)
+    results = []
     for number, rate in enumerate(settings.learning_rates):
         shifted = None if progress is None else _shifted(progress, number, tried)
-        result = _trained(str(location), task, settings, rate, seed, plan, shifted, device, inspect_model)
-        if best is None or result.selection > best.selection:
-            best = result
-    assert best is not None
+        results.append(_trained(str(location), task, settings, rate, seed, plan, shifted, device, inspect_model))
+    best = max(results, key=lambda result: result.selection)  # the first of equals
     return replace(best, seconds=time.perf_counter() - begun)
 
 

@@ -102,16 +102,16 @@ class HealingBenchmarks:
         """
         right: dict[str, list[float]] = {}
         if self.requests is not None:
-            rows = judged(stack, plan, self.requests, self._likelihoods(stack, plan)).rows
+            rows = judged(stack, plan, self.requests, _likelihoods(stack, plan, self.requests)).rows
             for row in rows:
                 right.setdefault(row.task.removeprefix(BENCHMARK_TASK).partition("/")[0], []).append(float(row.hits))
             lacking = [name for name in self.requests.names if name not in right]
             if lacking:
                 raise MeasureError(f"{lacking[0]} has no share of right answers to compare models by; leave it out")
         for suite in self.suites:
-            assert stack.tokenizer is not None, "no benchmark is made without one"
+            scorer = SentenceScorer.of(stack.model, stack.tokenizer)
             with evaluating(stack.model), stack.under(plan):
-                right[suite.suite] = list(preferences(SentenceScorer.of(stack.model, stack.tokenizer), suite.pairs))
+                right[suite.suite] = list(preferences(scorer, suite.pairs))
         return {name: _predictions(np.array(values)) for name, values in right.items()}
 
     def evaluation(self, name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack]) -> KeptEvaluation:
@@ -123,16 +123,6 @@ class HealingBenchmarks:
             return Survey(stack.depth, self.answers(stack, plan))
 
         return KeptEvaluation(name, f"{FOLDER}/benchmarks-{key}.npz", make)
-
-    def _likelihoods(self, stack: Stack, plan: Plan) -> RequestLikelihoods:
-        """The likelihoods that lm-eval asks for; the model as trained is run for its own sake alone."""
-        assert self.requests is not None
-        rows: list[Loss] = []
-        data, whole = self.requests.likelihoods, Plan.identity(stack.depth)
-        if data is not None:
-            done = frozenset() if plan == whole else frozenset({str(whole)})
-            sweep_into(rows.extend, stack, [plan], data, finished=lambda *_: done)
-        return RequestLikelihoods.of(rows, [plan], data)
 
     @cached_property
     def _digest(self) -> str:
@@ -226,3 +216,13 @@ class Outcomes:
         return mean_of(
             np.bincount(units, changes[mask]).astype(np.float64), np.bincount(units, scored[mask]).astype(np.float64)
         )
+
+
+def _likelihoods(stack: Stack, plan: Plan, requests: BenchmarkRequests) -> RequestLikelihoods:
+    """Compute the likelihoods that lm-eval asks for; the original model is run only for its own plan."""
+    rows: list[Loss] = []
+    data, whole = requests.likelihoods, Plan.identity(stack.depth)
+    if data is not None:
+        done = frozenset() if plan == whole else frozenset({str(whole)})
+        sweep_into(rows.extend, stack, [plan], data, finished=lambda *_: done)
+    return RequestLikelihoods.of(rows, [plan], data)

@@ -83,9 +83,12 @@ class SentenceScorer:
     body: nn.Module | None
 
     @classmethod
-    def of(cls, model: nn.Module, tokenizer: PreTrainedTokenizerBase) -> SentenceScorer:
-        """Raises `MeasureError` for a model without a language head, `DataError` for a tokenizer without a mask."""
+    def of(cls, model: nn.Module, tokenizer: PreTrainedTokenizerBase | None) -> SentenceScorer:
+        """Raises `MeasureError` for a model without a language head or a tokenizer, `DataError` for a tokenizer
+        without a mask."""
         name = type(model).__name__
+        if tokenizer is None:
+            raise MeasureError(f"{name} must have a tokenizer to score sentences; give one with --tokenizer PATH")
         if name.endswith("ForMaskedLM"):
             masking_id(tokenizer)
             return cls(model, tokenizer, "masked_token", _proved_body(model))

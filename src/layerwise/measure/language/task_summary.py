@@ -46,12 +46,11 @@ class ChanceScale:
 
     def of(self, row: Score) -> Score:
         """The row on this scale, with the condition `NORMALISED`; its interval is scaled with it."""
-        value, low, high = (
-            None if each is None else (each - self.chance) / (self.trained - self.chance)
-            for each in (row.value, row.low, row.high)
-        )
-        assert value is not None, "a row has a value"
-        return replace(row, condition=NORMALISED, value=value, low=low, high=high)
+        low, high = (None if each is None else self._scale(each) for each in (row.low, row.high))
+        return replace(row, condition=NORMALISED, value=self._scale(row.value), low=low, high=high)
+
+    def _scale(self, value: float) -> float:
+        return (value - self.chance) / (self.trained - self.chance)
 
 
 def chance_scale(trained: Score, chance: Score) -> ChanceScale | None:

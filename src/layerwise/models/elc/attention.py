@@ -90,8 +90,7 @@ class SelfAttention(nn.Module):
         """
         states = self.norm(states)
         query_key, value = self.query_key(states), self.value(states)
-        if token_indices is not None:
-            assert mask is not None, "who leaves padding out knows where it is"
+        if mask is not None and token_indices is not None:
             batch, length = mask.shape[0], mask.shape[-1]
             query_key, value = (padded(part, token_indices, batch, length) for part in (query_key, value))
         query, key = (self._split(part) for part in query_key.chunk(2, dim=-1))

@@ -159,10 +159,9 @@ class ElcModel(ElcPreTrainedModel):
         `token_type_ids` are accepted, as tokenizers give them, and not used: the model knows no segments.
         Raises `ModelError` for sequences longer than `max_position_embeddings`.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ModelError("give either input_ids or inputs_embeds, and not both")
         given = input_ids if inputs_embeds is None else inputs_embeds
-        assert given is not None, "one of them is given"
+        if given is None or (input_ids is not None and inputs_embeds is not None):
+            raise ModelError("give either input_ids or inputs_embeds, and not both")
         batch, length = given.shape[:2]
         if length > self.config.max_position_embeddings:
             raise ModelError(
