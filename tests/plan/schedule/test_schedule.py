@@ -48,12 +48,6 @@ def test_bounds_partition_the_steps(schedule: GrowthSchedule, steps: int) -> Non
         assert abs(end - first - phase.share * steps) < 1 + 1e-6
 
 
-@given(schedule=schedules(), steps=st.integers(200, 600))
-def test_a_step_lies_in_the_phase_whose_bounds_hold_it(schedule: GrowthSchedule, steps: int) -> None:
-    found = [schedule.at(step, steps) for step in range(steps)]
-    assert found == [number for number, (first, end) in enumerate(schedule.bounds(steps)) for _ in range(first, end)]
-
-
 def test_three_thirds_of_a_step_count_that_three_does_not_divide() -> None:
     thirds = tuple(Phase(name, 1 / 3, (0,)) for name in "abc")
     assert GrowthSchedule("thirds", 1, thirds).bounds(8) == ((0, 3), (3, 6), (6, 8))
@@ -194,7 +188,6 @@ def of(*phases: Phase, name: str = "odd", depth: Any = 6) -> GrowthSchedule:
 
 NONE: list[tuple[Callable[[], object], str]] = [
     *((lambda steps=steps: one().bounds(steps), "whole number of steps") for steps in (0, -1, 2.0, True)),  # type: ignore[misc]
-    *((lambda step=step: one().at(step, 10), f"has the steps 0 to 9, not {step}") for step in (-1, 10)),  # type: ignore[misc]
     *(
         (lambda order=order: one().permuted(order), "an order of all layers 0 to 5")  # type: ignore[misc]
         for order in ((0, 1, 2), (0, 0, 1, 2, 3, 4), (1, 2, 3, 4, 5, 6))

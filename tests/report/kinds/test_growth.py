@@ -208,7 +208,6 @@ AFTER = [
     Score("training", "validation_loss", loss, arm="a", seed=seed, amount=9.0) for seed, loss in ((0, 3.97), (1, 3.81))
 ]
 WIDE = [replace(row, low=3.5, high=3.9) if row.metric == "nll" else row for row in TRIED]
-LOSSES = [rate("a", each, value=loss) for each, loss in ((0.1, 5.0), (0.2, 4.5), (0.3, 4.0))]
 DEAR = [
     replace(row, value=1.031 * row.value) if (row.arm, row.seed, row.metric) == ("ramp", 1, "flops") else row
     for row in GROWTH.scores
@@ -219,12 +218,6 @@ ANSWERS: list[tuple[list[Score], str, str]] = [
     (ended(0.1, 3.8), LEARNED, "No. It ends at 4.00"),
     ([*TRIED, *AFTER], TUNED, "(validation loss 3.68 in the sweep, 3.81 to 3.97 afterwards)"),
     (WIDE, TUNED, "Several seeds chose."),
-    (
-        [*LOSSES, rate("a", 0.2, "chosen"), rate("a", 0.3, "chosen", 0.0)],
-        TUNED,
-        "a took 0.2 of 0.1, 0.2 and 0.3, which had not the least loss.",
-    ),
-    (LOSSES, TUNED, "none is marked as chosen"),
     (DEAR, COSTS, "The FLOPs of ramp are up to 3."),
     (DEAR, COSTS, "beyond the 1 % allowed: not all arms have had one budget."),
     (phased(0.96), COSTS, "+20.0 % at most (a, late), 1 of 2 phases beyond 15"),

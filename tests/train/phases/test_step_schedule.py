@@ -34,7 +34,7 @@ def test_what_a_pass_runs_is_settled_by_its_index(schedule: GrowthSchedule, seed
     found, again = (StepSchedule(schedule, steps=200, seed=seed) for _ in range(2))
     step, number = data.draw(st.integers(0, 199)), data.draw(st.integers(0, 3))
     again.resolve(data.draw(st.integers(0, 199)))
-    settled, phase = found.resolve(step, number), schedule.phases[schedule.at(step, 200)]
+    settled, phase = found.resolve(step, number), found.phase(step)
     assert settled == again.resolve(step, number)
     running = settled.running(schedule.depth)
     assert running
@@ -52,7 +52,9 @@ def test_every_phase_begins_and_ends_once(schedule: GrowthSchedule, steps: int) 
     found = StepSchedule(schedule, steps, seed=0)
     assert [step for step in range(steps) if found.begins(step)] == [first for first, _ in schedule.bounds(steps)]
     assert [step + 1 for step in range(steps) if found.ends(step)] == [end for _, end in schedule.bounds(steps)]
-    assert [found.number(step) for step in range(steps)] == [schedule.at(step, steps) for step in range(steps)]
+    assert [found.number(step) for step in range(steps)] == [
+        number for number, (first, end) in enumerate(schedule.bounds(steps)) for _ in range(first, end)
+    ]
 
 
 def test_sampled_layers_are_drawn_anew_every_so_many_steps() -> None:

@@ -171,24 +171,19 @@ def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> G
     arguments = config.trainer_arguments(config.device)
     check_arguments(arguments)
     quiet_transformers()
-    model, stack = config.model, inputs.stack
-    pretrained = stack is not None or (model is not None and has_weights(model, config.revision))
+    model = config.model
+    pretrained = model is not None and (inputs.stack is not None or has_weights(model, config.revision))
     if config.from_scratch and not pretrained:
         raise DataError(
             f"{model or SIZES[config.size].name} has no weights that --from-scratch could draw anew: it begins from "
             "random ones in any case; leave --from-scratch out"
         )
-    if pretrained:
-        assert model is not None, "an opened model has a name"
-        opened = base_model(model, config, stack)
-        base, stack = opened.base(), opened.stack
+    opened = base_model(model, config, inputs.stack) if model is not None and pretrained else None
     name, division = divided_documents(config, config.seed, inputs.corpus)
-    if not pretrained:
-        base = _random_base(config, division.parts["train"], reporter)
-        stack = base.open()
+    base = _random_base(config, division.parts["train"], reporter) if opened is None else opened.base()
+    stack = base.open() if opened is None else opened.stack
     for note in division.notes:
         reporter.log(f"note: {note}")
-    assert stack is not None
     length = config.max_length or (SHORT_LENGTH if model is None else TEXT_LENGTH)
     splits, left_out = _splits(stack, name, division.parts, length)
     pretrained = pretrained and not config.from_scratch
@@ -384,8 +379,8 @@ def check_arms(task: GrowthTask, arms: Iterable[GrowthArm], max_epochs: float, f
             path = (folder or Path()) / training.folder
             finished = None if folder is None else existing_run(path, wanted)
             if seed == min(arm.steps) and finished is None:
-                assert training.recipe.growth is not None, "an arm has a schedule"
-                growth_runner(task.stack, training.recipe.growth, task.splits, seed)
+                variant = GrowthVariant(arm.schedule, arm.steps[seed], task.cost)
+                growth_runner(task.stack, variant, task.splits, seed)
 
 
 def recorded_steps(folder: Path) -> int | None:

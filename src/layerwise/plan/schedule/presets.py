@@ -80,12 +80,12 @@ def published(depth: int) -> GrowthSchedule:
     return GrowthSchedule("published", depth, tuple(phases.values()))
 
 
-def freezing(depth: int, parts: int = 4) -> GrowthSchedule:
+def freezing(depth: int) -> GrowthSchedule:
     """Prefix freezing: for half of the steps everything learns, then one part of the layers after another rests.
 
     FreezeOut lowers the rate of every layer to zero along a curve of its own, the first layer's first, and then freezes
     it. Kept of that: the order, and that layers stop for good. Chosen here: stairs in place of curves, with the
-    training's own rate for what still learns; `parts` equal parts of the layers; half of the steps for all, and equal
+    training's own rate for what still learns; four equal parts of the layers; half of the steps for all, and equal
     shares of the rest. The embedding rests with the first part, so a model whose head shares its weights cannot be
     trained by it. The last part and the head learn to the end.
 
@@ -93,9 +93,7 @@ def freezing(depth: int, parts: int = 4) -> GrowthSchedule:
     [(0, 1, 2, 3), (1, 2, 3), (2, 3), (3,)]
     """
     check_depth(depth, least=2)
-    if type(parts) is not int or parts < 2:
-        raise PlanError(f"the layers rest in 2 parts or more, not {shown(parts)}")
-    parts = min(parts, depth)
+    parts = min(4, depth)
     phases = [Phase("all learn", 0.5, tuple(range(depth)))]
     for part in range(1, parts):
         first = part * depth // parts
@@ -124,7 +122,7 @@ def stacking(depth: int) -> GrowthSchedule:
     return GrowthSchedule("stacking", depth, phases)
 
 
-def lisa(depth: int, sample: int = 2, every: int = 10) -> GrowthSchedule:
+def lisa(depth: int) -> GrowthSchedule:
     """A few layers at a time, drawn anew as training goes; embedding and head always learn.
 
     Kept of LISA: what always learns, and uniform draws; two layers at a time is among its authors' settings. Chosen
@@ -135,12 +133,12 @@ def lisa(depth: int, sample: int = 2, every: int = 10) -> GrowthSchedule:
     2
     """
     check_depth(depth)
-    phase = Phase("lisa", 1.0, tuple(range(depth)), sample=min(sample, depth), every=every)
+    phase = Phase("lisa", 1.0, tuple(range(depth)), sample=min(2, depth), every=10)
     return GrowthSchedule("lisa", depth, (phase,))
 
 
-def ramp(depth: int, most: float = 0.5) -> GrowthSchedule:
-    """Stochastic depth that rises in depth and in time: the last layer is left out with a probability from 0 to `most`.
+def ramp(depth: int) -> GrowthSchedule:
+    """Stochastic depth that rises in depth and in time: the last layer is left out with a probability from 0 to 0.5.
 
     Kept of progressive layer dropping: both directions, and one half at the end. Chosen here: a line in time, where its
     authors take an exponential that is near its end early on; that saves less.
@@ -149,7 +147,7 @@ def ramp(depth: int, most: float = 0.5) -> GrowthSchedule:
     (0.0, 0.5)
     """
     check_depth(depth)
-    return GrowthSchedule("ramp", depth, (Phase("ramp", 1.0, tuple(range(depth)), drop=(0.0, most)),))
+    return GrowthSchedule("ramp", depth, (Phase("ramp", 1.0, tuple(range(depth)), drop=(0.0, 0.5)),))
 
 
 PRESETS: Mapping[str, Callable[[int], GrowthSchedule]] = {

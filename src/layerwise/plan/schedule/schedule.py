@@ -82,17 +82,6 @@ class GrowthSchedule:
                 )
         return tuple(pairwise(accumulate(counts, initial=0)))
 
-    def at(self, step: int, steps: int) -> int:
-        """The number, from 0, of the phase that `step` (from 0) of a training of `steps` lies in.
-
-        >>> GrowthSchedule("two", 2, (Phase("a", 0.5, (0,)), Phase("b", 0.5, (1,)))).at(5, steps=10)
-        1
-        """
-        for number, (first, end) in enumerate(self.bounds(steps)):
-            if first <= step < end:
-                return number
-        raise PlanError(f"a training of {steps} steps has the steps 0 to {steps - 1}, not {shown(step)}")
-
     # -- the model ----------------------------------------------------------------------------------------------
 
     def check(self, depth: int) -> None:

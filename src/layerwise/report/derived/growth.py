@@ -81,19 +81,12 @@ class Tuning:
 
     arm: str
     losses: Mapping[float, Score]
-    chosen: float | None
+    chosen: float
 
     @property
     def at_end(self) -> bool:
         """Whether the chosen rate is the least or the greatest of several: a better one may lie beyond it."""
         return len(self.losses) > 1 and self.chosen in (min(self.losses), max(self.losses))
-
-    @property
-    def is_least(self) -> bool:
-        """Whether the chosen rate has the least loss of those tried, as it should."""
-        return self.chosen is not None and self.chosen == min(
-            self.losses, key=lambda rate: self.losses[rate].value, default=None
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +214,9 @@ def epochs(data: ReportData, training: Training) -> Rows:
 def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tuning, ...]:
     """The sweep of rates, or with `WARMUP` of warm-ups, of every arm that had one, in the order of the rows."""
     rows = data.rows.where(measure=vocab.RATES, condition=setting, amount=PRESENT)
-    chosen = {row.arm: row.amount for row in reversed(rows.where(metric="chosen")) if row.value == 1.0}
-    losses = rows.where(metric="nll").by("arm").items()
-    return tuple(Tuning(arm, dict(sorted(own.along("amount").items())), chosen.get(arm)) for arm, own in losses)
+    chosen = {row.arm: row.amount for row in rows.where(metric="chosen", value=1.0) if row.amount is not None}
+    losses = rows.where(metric="nll", arm=tuple(chosen)).by("arm").items()
+    return tuple(Tuning(arm, dict(sorted(own.along("amount").items())), chosen[arm]) for arm, own in losses)
 
 
 # -- differences and the headline ---------------------------------------------------------------------------------
@@ -323,7 +316,7 @@ def nulls_in_words(data: ReportData) -> str:
 
 def _warmup(data: ReportData) -> str:
     tried = next((tuning for tuning in tunings(data, vocab.WARMUP) if tuning.arm == vocab.UNIFORM_TRAINING), None)
-    if tried is None or tried.chosen is None:
+    if tried is None:
         return " (its warm-up not tuned)"
     tested = listed([f"{share:g}" for share in tried.losses])
     end = ", the end of them" if tried.at_end else ""

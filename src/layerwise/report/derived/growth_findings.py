@@ -211,12 +211,9 @@ def _tuned(data: ReportData) -> Finding | None:
 
 
 def _tuning(tuning: growth.Tuning) -> str:
-    tried = [f"{rate:g}" for rate in tuning.losses]
-    if tuning.chosen is None:
-        return f"{tuning.arm} tried {listed(tried)} and none is marked as chosen"
+    tried = listed([f"{rate:g}" for rate in tuning.losses])
     beyond = ", the end of those tried: a better one may lie beyond" if tuning.at_end else ""
-    worse = "" if tuning.is_least or not tried else ", which had not the least loss"
-    return f"{tuning.arm} took {tuning.chosen:g} of {listed(tried)}{beyond}{worse}"
+    return f"{tuning.arm} took {tuning.chosen:g} of {tried}{beyond}"
 
 
 def _afterwards(data: ReportData, tuning: growth.Tuning) -> str:
@@ -224,7 +221,7 @@ def _afterwards(data: ReportData, tuning: growth.Tuning) -> str:
     training = growth.Training(tuning.arm)
     noted = (growth.losses(data, training, seed) for seed in growth.seeds(data, training))
     ends = [list(by_step.values())[-1] for by_step in noted if by_step]
-    tried = tuning.losses.get(tuning.chosen) if tuning.chosen is not None else None
+    tried = tuning.losses.get(tuning.chosen)
     if tried is None or not ends:
         return ""
     own = " to ".join(dict.fromkeys(tidy(end) for end in (min(ends), max(ends))))

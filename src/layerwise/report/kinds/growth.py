@@ -188,10 +188,10 @@ def following(data: ReportData) -> Iterator[str]:
     if arm is None:
         yield "Train uniform, the controls and other schedules beside it: layerwise train growth-study"
         return
-    at_end = [(tuning, tuning.chosen) for tuning in growth.tunings(data) if tuning.at_end and tuning.chosen is not None]
+    at_end = [tuning for tuning in growth.tunings(data) if tuning.at_end]
     if at_end:
-        further = sorted({rate * (0.5 if rate == min(tuning.losses) else 2.0) for tuning, rate in at_end})
-        who, rates = listed([tuning.arm for tuning, _ in at_end]), ",".join(f"{rate:g}" for rate in further)
+        further = sorted({each.chosen * (0.5 if each.chosen == min(each.losses) else 2.0) for each in at_end})
+        who, rates = listed([each.arm for each in at_end]), ",".join(f"{rate:g}" for rate in further)
         yield f"Try further rates for {who}: layerwise train growth-study --learning-rates {rates}"
     score = growth.against(data, growth.Training(arm))
     if score is not None and judged(score, data.level) == "better" and arm == growth.PUBLISHED:

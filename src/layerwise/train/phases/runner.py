@@ -90,7 +90,7 @@ class GrowthRunner(TrainerCallback):
         self._names = {id(weight): name for name, weight in stack.model.named_parameters() if weight.requires_grad}
         self._before, self._behind = self._named(around.before), self._named(around.behind)
         self._layers = [self._named(stack.block(layer).parameters()) for layer in range(stack.depth)]
-        self.running: Phase | None = None
+        self.running = step_schedule.phase(0)
 
     def _named(self, weights: Iterable[nn.Parameter]) -> tuple[str, ...]:
         return tuple(self._names[id(weight)] for weight in weights if id(weight) in self._names)
@@ -122,7 +122,6 @@ class GrowthRunner(TrainerCallback):
 
     def flops(self, inputs: Mapping[str, Any]) -> float:
         """What the pass in flight costs on a batch, of which every position is computed, padding included."""
-        assert self.running is not None, "a pass is counted after it was planned"
         first = next(iter(inputs.values()))
         units = inputs["input_ids"].numel() if "input_ids" in inputs else len(first)
         return flops_per_token(self.running, self.cost) * units
