@@ -1,4 +1,4 @@
-"""Files of GLUE and SuperGLUE tasks as BabyLM and the benchmarks distribute them, with examples of our own."""
+"""Files of GLUE and SuperGLUE tasks as BabyLM and the hub distribute them, with examples of our own."""
 
 from __future__ import annotations
 
@@ -68,18 +68,6 @@ def lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
-SUPERGLUE = {"boolq": "BoolQ", "multirc": "MultiRC", "rte": "RTE", "wsc": "WSC"}
-"""The tasks that SuperGLUE publishes and a reader is there for, with their folders."""
-
-
-def superglue(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> Path:
-    """The files of a task as SuperGLUE publishes them; returns their folder."""
-    place = folder / SUPERGLUE[name]
-    for stem, numbers in (("train", range(train)), ("val", range(100, 100 + valid))):
-        lines(place / f"{stem}.jsonl", [_nested(name, number) for number in numbers])
-    return place
-
-
 def hub(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> Path:
     """The files of a task as the hub distributes them, with a test split without labels; returns their folder."""
     place = folder / name.removesuffix("-mm")
@@ -98,18 +86,3 @@ def parquet_file(path: Path, rows: Sequence[dict[str, Any]]) -> None:
     whole = pandas.DataFrame(rows)
     whole["label"] = whole["label"].astype("float32" if whole["label"].dtype.kind == "f" else "int64")
     whole.to_parquet(path, index=False)
-
-
-def _nested(name: str, number: int) -> dict[str, Any]:
-    row = example(name, number)
-    if name == "rte":
-        label = ("entailment", "not_entailment")[row["label"]]
-        return {"premise": row["sentence1"], "hypothesis": row["sentence2"], "label": label, "idx": number}
-    if name == "boolq":
-        return {**row, "label": bool(row["label"])}
-    if name == "wsc":
-        spans = {key: row[key] for key in ("span1_text", "span1_index", "span2_text", "span2_index")}
-        return {"text": row["text"], "target": spans, "idx": number, "label": bool(row["label"])}
-    answers = [{"text": row["answer"], "idx": 0, "label": row["label"]}]
-    passage = {"text": row["paragraph"], "questions": [{"question": row["question"], "answers": answers, "idx": 0}]}
-    return {"idx": number, "version": 1.1, "passage": passage}

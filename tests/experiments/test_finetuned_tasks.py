@@ -79,7 +79,7 @@ def test_a_task_that_can_be_learned_is_learned(bert: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BABYLM)
 def test_every_task_of_babylm_is_fine_tuned_and_scored_as_there(name: str, bert: Path, tmp_path: Path) -> None:
-    (task,) = read_tasks([write(tmp_path, name)], [name])
+    (task,) = read_tasks(write(tmp_path, name), [name])
     rows = benchmark(bert, task, replace(ONCE, batch_size=36), 0, device="cpu")
     main = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}.get(name, "accuracy")
     assert rows[0].metric == main

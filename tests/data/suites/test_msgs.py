@@ -66,13 +66,6 @@ def test_a_control_has_the_label_that_is_given(name: str, tmp_path: Path) -> Non
     assert len(task.train) + len(task.selection) == 30
 
 
-def test_tasks_are_asked_for_by_the_names_of_their_folders(tmp_path: Path) -> None:
-    (task,) = read_msgs(_suite(tmp_path), ["main_verb_length"])
-    assert task.name == "ambiguous main_verb_length"
-    with pytest.raises(DataError, match="did you mean main_verb_length"):
-        read_msgs(tmp_path, ["main_verb_lenght"])
-
-
 @pytest.mark.parametrize(
     ("part", "row", "message"),
     [

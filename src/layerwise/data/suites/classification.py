@@ -9,8 +9,9 @@ file for the report, and a tenth of the training file selects (`cut`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
@@ -156,3 +157,24 @@ def cut(
     kept, drawn = stratified([example.label if by_label else 0 for example in examples], (1 - share, share), seed)
     selection = tuple(examples[index] for index in drawn)
     return without([examples[index] for index in kept], selection), selection
+
+
+def task_of_files(
+    measure: str,
+    name: str,
+    labels: tuple[str, ...],
+    metrics: Sequence[str],
+    files: Mapping[Path, tuple[Labelled, ...]],
+    seed: int,
+) -> Task:
+    """Build a task from the examples of a training and of a test file, its sets made disjoint.
+
+    A tenth of the training file selects, and its examples whose text is also in another set are left out.
+    """
+    (first, taught), (second, test) = files.items()
+    train, selection = cut(without(taught, test), seed, by_label=bool(labels))
+    source = f"taught on {first.name}, selected on a tenth of {first.name} (seed {seed}), reported on {second.name}"
+    if left_out := len(taught) - len(selection) - len(train):
+        source += f"; {left_out} training example(s) left out because their text is in another set"
+    main, *also = metrics
+    return Task(measure, name, labels, main, train, selection, test, source, tuple(also))

@@ -1,25 +1,29 @@
-"""GLUE and SuperGLUE tasks from local files, each as a `Task` whose reported examples choose nothing.
+"""GLUE and SuperGLUE tasks from local files, each as a `Task` whose test examples choose nothing.
 
-`FORMS` names the columns of the BabyLM evaluation's files and of the hub's data sets; `glue_files` says which files
-each task needs. A validation file is only reported on, and a tenth of the training file selects. Training examples
-whose text is also in another set are left out. MultiRC's first text is "Question: ... Answer: ...", as in the BabyLM
-evaluation; for WSC see `_resolved`; STS-B is a regression. BabyLM's files hold only examples whose words are frequent
-in a small corpus, so numbers made with them do not compare with published GLUE.
+`FORMS` describes each task. Its files are those of the BabyLM evaluation or of the hub, several `.parquet` to a split:
+
+    BabyLM    TASK.train.jsonl and TASK.valid.jsonl; in 2023 .json and TASK.validation.json
+    the hub   TASK/train-00000-of-00001.parquet and TASK/validation-00000-of-00001.parquet, also as train.parquet or
+              train/0000.parquet
+
+Test files are skipped: their labels are secret. A tenth of the training file selects. BabyLM's files hold only examples
+whose words are frequent in a small corpus, so numbers made with them do not compare with published GLUE.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from layerwise.bounded import shown
-from layerwise.data.suites.classification import Labelled, Task, cut, without
-from layerwise.data.suites.glue_files import Files, find_files, needed, present, read_rows
-from layerwise.data.suites.records import FileRecord, below
+from layerwise.bounded import Unreadable, shown
+from layerwise.data.parquet_batches import parquet_batches
+from layerwise.data.suites.classification import Labelled, Task, task_of_files
+from layerwise.data.suites.records import FileRecord, below, read_records
 from layerwise.errors import DataError, near_matches
 
 GLUE = "glue"
@@ -27,10 +31,10 @@ GLUE = "glue"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a task's columns are called, its labels by number, and how the field scores it: first the main metric.
+    """The columns of a task, its labels by number, and its metrics, the main one first.
 
-    `answer` is the column of an answer that stands behind the question in the first text. A regression has no labels
-    and `scores`, the least and the greatest.
+    `answer` is the column of an answer that follows the question in the first text. A regression has no labels but
+    `scores`, the least and the greatest. `validation` is the hub's name of the split that is reported on.
     """
 
     text: str
@@ -39,14 +43,11 @@ class Form:
     metrics: tuple[str, ...] = ("accuracy",)
     answer: str | None = None
     scores: tuple[float, float] | None = None
-
-    def first(self, row: FileRecord) -> str:
-        """The first text of an example. Raises `DataError`, with file, line and column, where there is none."""
-        text = row.text(self.text)
-        return text if self.answer is None else f"Question: {text} Answer: {row.text(self.answer)}"
+    validation: str = "validation"
 
 
 _ENTAILED = ("entailment", "not_entailment")
+_MNLI = Form("premise", "hypothesis", ("entailment", "neutral", "contradiction"), validation="validation_matched")
 
 FORMS: Mapping[str, Form] = MappingProxyType(
     {
@@ -55,8 +56,8 @@ FORMS: Mapping[str, Form] = MappingProxyType(
         "mrpc": Form("sentence1", "sentence2", ("not_equivalent", "equivalent"), ("f1", "accuracy")),
         "rte": Form("sentence1", "sentence2", _ENTAILED),
         "wsc": Form("text", None, ("false", "true")),
-        "mnli": Form("premise", "hypothesis", ("entailment", "neutral", "contradiction")),
-        "mnli-mm": Form("premise", "hypothesis", ("entailment", "neutral", "contradiction")),
+        "mnli": _MNLI,
+        "mnli-mm": replace(_MNLI, validation="validation_mismatched"),
         "qqp": Form("question1", "question2", ("not_duplicate", "duplicate"), ("f1", "accuracy")),
         "qnli": Form("question", "sentence", _ENTAILED),
         "boolq": Form("question", "passage", ("false", "true")),
@@ -67,88 +68,176 @@ FORMS: Mapping[str, Form] = MappingProxyType(
 )
 """The tasks, in the order in which they are reported."""
 
+_LINES = r"\.jsonl?(\.gz)?"
+_PARQUET = r"(-\d{5}-of-\d{5}|/0000)?\.parquet"
+_NUMBERED = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.parquet")
+_DIGITS = 7
+"""Digits of a score of 32 bits, as the hub stores them: they are published with three decimals."""
 
-def read_tasks(folders: Sequence[Path | str], names: Sequence[str] | None = None, *, seed: int = 0) -> list[Task]:
-    """The tasks called `names`, or all that the folders hold, in the order of `FORMS`; `seed` cuts the selection sets.
+_MOST_NAMED = 5
 
-    A task's files lie in one of the folders, or in a folder of the task's name in one. Raises `DataError` for an
-    unknown name, for a task whose files are not there (it says which were looked for), and for what is wrong in a
-    file, by line and column.
+
+def read_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 0) -> list[Task]:
+    """Read the tasks called `names`, or all that there are, in the order of `FORMS`; `seed` cuts the selection sets.
+
+    A task's files are in `folder`, or below it in a folder whose name begins with "glue", there also in a folder of the
+    task's name. Raises `DataError` for an unknown name, for a task whose files are not there (it says which were looked
+    for), and for what is wrong in a file, by line and column.
     """
     for name in names or ():
         if name not in FORMS:
             raise DataError(f"unknown GLUE task {name!r}; {near_matches(name, FORMS)}")
-    searched = [Path(folder) for folder in folders]
-    files = {name: find_files(name, searched) for name in names or FORMS}
-    missing = [name for name, paths in files.items() if paths is None]
-    if names and missing:
-        name = missing[0]
-        raise DataError(f"no files of {name} in {_listed(searched)}; {present(name, searched)} {needed(name)}")
-    tasks = [_task(name, paths, seed) for name in FORMS if (paths := files.get(name)) is not None]
+    if not folder.is_dir():
+        raise DataError(f"there is no folder {folder}; give one that holds {_needed('TASK')}")
+    folders = (folder, *(path for path in below(folder) if path.name.startswith("glue") and path.is_dir()))
+    files = {name: _find_files(name, folders) for name in FORMS if names is None or name in names}
+    for name in names or ():
+        if files[name] is None:
+            raise DataError(f"no files of {name} in {folder}; {_present(name, folders)} {_needed(name)}")
+    tasks = [_task(name, *pair, seed) for name, pair in files.items() if pair is not None]
     if not tasks:
         raise DataError(
-            f"no GLUE task in {_listed(searched)}; give a folder that holds, for one of {', '.join(FORMS)}, "
-            f"{needed('TASK')}"
+            f"no GLUE task in {folder}; give a folder that holds, for one of {', '.join(FORMS)}, {_needed('TASK')}"
         )
     return tasks
 
 
-def find_tasks(folder: Path, names: Sequence[str] | None = None, *, seed: int = 0) -> list[Task]:
-    """The tasks of `read_tasks` whose files lie in `folder`, or below it in a folder whose name begins with "glue".
-
-    Raises `DataError` as `read_tasks` does.
-    """
-    folders = (folder, *(path for path in below(folder) if path.name.startswith("glue") and path.is_dir()))
-    return read_tasks(folders, names, seed=seed)
+def _task(name: str, train: Path, test: Path, seed: int) -> Task:
+    examples = {path: tuple(_example(row, name) for row in _read_rows(path)) for path in (train, test)}
+    return task_of_files(GLUE, name, FORMS[name].labels, FORMS[name].metrics, examples, seed)
 
 
-def _task(name: str, files: Files, seed: int) -> Task:
-    """The task from its files, its three sets made disjoint at the cost of the training set."""
-    form = FORMS[name]
-    taught, test = (_examples(path, name) for path in files)
-    train, selection = cut(without(taught, test), seed, by_label=bool(form.labels))
-    source = f"taught on {files.train.name}, selected on a tenth of {files.train.name} (seed {seed}), "
-    source += f"reported on {files.test.name}"
-    left_out = len(taught) - len(selection) - len(train)
-    if left_out:
-        source += f"; {left_out} training example(s) left out because their text is in another set"
-    main, *also = form.metrics
-    return Task(GLUE, name, form.labels, main, train, selection, test, source, tuple(also))
+# -- the files ---------------------------------------------------------------------------------------------------------
 
 
-def _listed(folders: Sequence[Path]) -> str:
-    return ", ".join(map(str, folders)) or "no folder at all"
+def _find_files(name: str, folders: Sequence[Path]) -> tuple[Path, Path] | None:
+    """Find the training and the validation file of a task in the first of the folders that has both."""
+    for folder in folders:
+        for inside in (folder, *_folders_of(name, folder)):
+            paths = sorted((*inside.glob("*"), *inside.glob("*/0000.parquet")))
+            for layout in _layouts(name) if _is_of(inside, name) else _layouts(name)[:1]:
+                train, test = (_first(inside, paths, pattern) for pattern in layout)
+                if train is not None and test is not None:
+                    return train, test
+    return None
 
 
-def _examples(path: Path, name: str) -> tuple[Labelled, ...]:
-    rows, form = read_rows(path, name), FORMS[name]
-    if name == "rte" and "premise" in rows[0].columns:  # SuperGLUE's columns, and not GLUE's
-        form = replace(form, text="premise", pair="hypothesis")
-    return tuple(
-        Labelled(
-            form.first(row),
-            _resolved(row) if name == "wsc" else None if form.pair is None else row.text(form.pair),
-            _label(row, form),
-        )
-        for row in rows
+def _layouts(name: str) -> list[tuple[str, str]]:
+    """Return patterns of the training and the validation file: BabyLM's, then the hub's in a folder of the task."""
+    whole, validation = _whole(name), FORMS[name].validation
+    return [
+        (rf"{whole}\.train{_LINES}", rf"({name}\.valid(ation)?|{whole}\.{validation}){_LINES}"),
+        (f"train{_PARQUET}", f"{validation}{_PARQUET}"),
+    ]
+
+
+def _first(folder: Path, paths: Iterable[Path], pattern: str) -> Path | None:
+    matching = (path for path in paths if re.fullmatch(pattern, path.relative_to(folder).as_posix()))
+    return next((path for path in matching if path.is_file()), None)
+
+
+def _needed(name: str) -> str:
+    """Describe the files that a task needs; for `TASK` those of any."""
+    whole, validation = _whole(name), FORMS[name].validation if name in FORMS else "validation"
+    return (
+        f"{whole}.train and {name}.valid or {whole}.{validation}, each .jsonl or .json, also .gz; or "
+        f"{whole}/train-*.parquet and {whole}/{validation}-*.parquet of the hub"
     )
 
 
-def _label(row: FileRecord, form: Form) -> float:
+def _present(name: str, folders: Iterable[Path]) -> str:
+    """Say which files have the name of the task: "found boolq.valid.jsonl, and it needs"."""
+    near = [
+        path.relative_to(folder).as_posix()
+        for folder in folders
+        for inside in (folder, *_folders_of(name, folder))
+        for path in sorted(inside.iterdir())
+        if path.is_file() and (inside != folder or path.name.casefold().startswith(f"{_whole(name)}."))
+    ]
+    names = list(dict.fromkeys(near))
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"found {', '.join(names[:_MOST_NAMED])}{more}, and it needs" if names else "it needs"
+
+
+def _whole(name: str) -> str:
+    """Return the task whose training file is that of the task."""
+    return name.removesuffix("-mm")
+
+
+def _is_of(folder: Path, name: str) -> bool:
+    """Check if a folder has the name of a task, as the hub (`wsc.fixed`) or the benchmark (`SST-2`) writes it."""
+    own = folder.resolve().name.casefold().removesuffix(".fixed").replace("-", "").replace("_", "")
+    return own in (_whole(name), name.replace("-", ""))
+
+
+def _folders_of(name: str, folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.iterdir()) if path.is_dir() and _is_of(path, name)]
+
+
+def _read_rows(path: Path) -> Sequence[FileRecord]:
+    """Read the rows of a file, and of those that follow it where a split of the hub has several."""
+    if path.suffix != ".parquet":
+        return read_records(path, kind=".jsonl")
+    rows = [row for part in _parts(path) for row in _parquet_rows(part)]
+    if not rows:
+        raise DataError(f"{path} holds no row; fetch it again")
+    return rows
+
+
+def _parts(path: Path) -> Sequence[Path]:
+    numbered = _NUMBERED.fullmatch(path.name)
+    if numbered is None:
+        return sorted(path.parent.glob("[0-9]*.parquet")) if path.stem.isdigit() else (path,)
+    split, count = numbered["split"], int(numbered["count"])
+    parts = [path.with_name(f"{split}-{number:05}-of-{count:05}.parquet") for number in range(count)]
+    missing = [part.name for part in parts if not part.is_file()]
+    if missing:
+        raise DataError(
+            f"{path.parent} holds {count - len(missing)} of the {count} files of the split {split!r}: fetch "
+            f"{missing[0]} too"
+        )
+    return parts
+
+
+def _parquet_rows(path: Path) -> Iterator[FileRecord]:
+    number = 0
+    try:
+        for batch in parquet_batches(path):
+            if not batch.columns:
+                raise DataError(f"{path} has no column of texts or numbers; fetch it again, or give another file")
+            for columns in batch.to_pylist():
+                number += 1
+                yield FileRecord(columns, str(path), number, "row")
+    except Unreadable as fault:
+        raise DataError(f"{path} {fault}; fetch it again") from fault
+
+
+# -- the examples ------------------------------------------------------------------------------------------------------
+
+
+def _example(row: FileRecord, name: str) -> Labelled:
+    form = FORMS[name]
+    if name == "rte" and "premise" in row.columns:  # SuperGLUE's columns, and not GLUE's
+        form = replace(form, text="premise", pair="hypothesis")
+    text = row.text(form.text)
+    if form.answer is not None:
+        text = f"Question: {text} Answer: {row.text(form.answer)}"
+    pair = _resolved(row) if name == "wsc" else None if form.pair is None else row.text(form.pair)
     value = row.cell("label")
-    if form.scores is not None:
-        return _score(row, value, form.scores)
-    names = form.labels
+    return Labelled(text, pair, _label(row, value, form) if form.scores is None else _score(row, value, form.scores))
+
+
+def _label(row: FileRecord, value: Any, form: Form) -> int:
     text = str(int(value)) if isinstance(value, bool) else value if isinstance(value, str) else shown(value)
-    numbers = {**{name: at for at, name in enumerate(names)}, **{str(at): at for at in range(len(names))}}
+    numbers = {key: number for number, name in enumerate(form.labels) for key in (name, str(number))}
     if text not in numbers:
-        known = ", ".join(f"{at} ({name})" for at, name in enumerate(names))
+        known = ", ".join(f"{number} ({name})" for number, name in enumerate(form.labels))
         raise DataError(f"{row.location}: column 'label' holds {shown(value)}; it must be one of {known}")
     return numbers[text]
 
 
 def _score(row: FileRecord, value: Any, bounds: tuple[float, float]) -> float:
-    """The score of an example of a regression."""
+    """Return the score of an example of a regression."""
     try:
         score = math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else float(value)
     except (ValueError, OverflowError):
@@ -158,11 +247,11 @@ def _score(row: FileRecord, value: Any, bounds: tuple[float, float]) -> float:
         raise DataError(
             f"{row.location}: column 'label' holds {shown(value)}; it must be a number from {least:g} to {most:g}"
         )
-    return score
+    return float(f"{score:.{_DIGITS}g}")
 
 
 def _resolved(row: FileRecord) -> str:
-    """The second text of a Winograd example: the passage from its pronoun on, the candidate in the pronoun's place.
+    """Return the second text of a Winograd example: the passage from its pronoun on, with the candidate in its place.
 
     `text` is the passage, `span1_text` the candidate and `span2_text` the pronoun, the word number `span2_index` of the
     passage split at white space. The label says whether the pronoun means the candidate, so whether the second text

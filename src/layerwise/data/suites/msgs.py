@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Sequence
 from pathlib import Path
 
 from layerwise.bounded import SETTINGS_SIZE, Unreadable, decoded, parse_json, shown
-from layerwise.data.suites.classification import Labelled, Task, cut, without
+from layerwise.data.suites.classification import Labelled, Task, task_of_files
 from layerwise.data.suites.records import FileRecord, read_records
-from layerwise.errors import DataError, near_matches
+from layerwise.errors import DataError
 
 MSGS = "msgs"
 LABELS = ("no", "yes")
@@ -28,13 +27,12 @@ _CONTROL = "_control"
 _KINDS = (".jsonl", ".jsonl.gz")
 
 
-def read_msgs(folder: Path | str, names: Sequence[str] | None = None, *, seed: int = 0) -> list[Task]:
-    """The tasks in `folder`, sorted, or those called `names` as their folders are; `seed` cuts the selection sets.
+def read_msgs(folder: Path, *, seed: int = 0) -> list[Task]:
+    """The tasks in `folder`, sorted; `seed` cuts the selection sets.
 
     Their own names say what they are: `control main_verb`, `ambiguous main_verb_lexical_content_the`. Raises
     `DataError` when there are none, and for what is wrong in a file, by line and column.
     """
-    folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"there is no folder {folder}; give one that holds MSGS, a folder a task")
     available, others = _tasks_in(folder)
@@ -44,10 +42,7 @@ def read_msgs(folder: Path | str, names: Sequence[str] | None = None, *, seed: i
             f"no MSGS task in {folder}{passed_over}; it needs NAME/train.jsonl and NAME/test.jsonl, or "
             "NAME.train.jsonl and NAME.test.jsonl, for one NAME such as main_verb_control"
         )
-    for name in names or ():
-        if name not in available:
-            raise DataError(f"no MSGS task {name!r} in {folder}; {near_matches(name, available)}")
-    return [_task(name, *available[name], seed) for name in sorted(names or available)]
+    return [_task(name, *available[name], seed) for name in sorted(available)]
 
 
 def _tasks_in(folder: Path) -> tuple[dict[str, tuple[Path, Path]], list[str]]:
@@ -82,15 +77,14 @@ def _is_labelled(path: Path) -> bool:
 def _task(name: str, train: Path, test: Path, seed: int) -> Task:
     control = name.endswith(_CONTROL)
     if control:
-        taught = tuple(_labelled(row, _only_label(row)) for row in read_records(train))
-        test_rows = tuple(_labelled(row, _only_label(row)) for row in read_records(test))
+        taught, test_rows = (
+            tuple(_labelled(row, _only_label(row)) for row in read_records(path)) for path in (train, test)
+        )
     else:
         taught = _of_condition(train, "training", agree=True)
         test_rows = _of_condition(test, "test", agree=False)
-    rows, selection = cut(without(taught, test_rows), seed)
-    origin = f"{name}: taught on {train.name}, selected on a tenth of it (seed {seed}), reported on {test.name}"
     title = f"control {name.removesuffix(_CONTROL)}" if control else f"ambiguous {name}"
-    return Task(MSGS, title, LABELS, "mcc", rows, selection, test_rows, origin, ("accuracy",))
+    return task_of_files(MSGS, title, LABELS, ("mcc", "accuracy"), {train: taught, test: test_rows}, seed)
 
 
 def _of_condition(path: Path, condition: str, *, agree: bool) -> tuple[Labelled, ...]:

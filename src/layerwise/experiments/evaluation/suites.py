@@ -10,7 +10,7 @@ from layerwise.data.suites.classification import Task
 from layerwise.data.suites.generated_msgs import NAMES, mixed_signals
 from layerwise.data.suites.generated_pairs import SUITE as GENERATED_PAIRS
 from layerwise.data.suites.generated_pairs import generated_pairs
-from layerwise.data.suites.glue import FORMS, find_tasks
+from layerwise.data.suites.glue import FORMS, read_tasks
 from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
 from layerwise.data.suites.minimal_pairs import PairSet, find_pairs, read_pairs
 from layerwise.data.suites.msgs import read_msgs
@@ -41,7 +41,7 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
     folder, named_tasks = _folder(config), {name.casefold() for name in config.tasks}
     if "glue" in config.suite:
         wanted = [name.casefold() for name in config.tasks if name.casefold() in FORMS]
-        tasks += find_tasks(folder, wanted or None, seed=config.seed)
+        tasks += read_tasks(folder, wanted or None, seed=config.seed)
     if "msgs" in config.suite:
         named = (path for path in below(folder) if path.name.startswith("msgs") and path.is_dir())
         tasks += read_msgs(next(named, folder), seed=config.seed)

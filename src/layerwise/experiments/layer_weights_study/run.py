@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from layerwise.data.suites.classification import Task
-from layerwise.data.suites.glue import GLUE, find_tasks
+from layerwise.data.suites.glue import GLUE, read_tasks
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
 from layerwise.errors import TrainError
@@ -153,7 +153,7 @@ def _glue_tasks(config: LayerWeightsStudy) -> tuple[Task, ...]:
     if config.glue is None:
         return ()
     names = [name.casefold() for name in config.glue_tasks]
-    return tuple(find_tasks(config.glue, names or None, seed=config.seed))
+    return tuple(read_tasks(config.glue, names or None, seed=config.seed))
 
 
 def _costs(pretrainings: Pretrainings, grid: Collection[str]) -> list[Score]:
