@@ -24,30 +24,20 @@ from layerwise.stack import load
 from layerwise.train.cost.frontier import COSTS
 
 STEP_TOKENS = 4 * 16
+LONGER = (*SHORT[:1], "60", *SHORT[2:])
+
+
+def growth(model: Path, text: Path, run: Path, *options: object) -> Ended:
+    """Run `train growth`, which must not fail."""
+    ended = layerwise("train", "growth", "--model", model, "--text", text, "--run", run, *map(str, options))
+    assert ended.code == 0, ended.err
+    return ended
 
 
 @pytest.fixture(scope="module")
 def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     folder = tmp_path_factory.mktemp("runs") / "grown"
-    ended = layerwise(
-        "train",
-        "growth",
-        "--model",
-        config,
-        "--text",
-        texts,
-        "--schedule",
-        "stacking",
-        "--seeds",
-        "2",
-        "--run",
-        folder,
-        *SHORT[:1],
-        "60",
-        *SHORT[2:],
-    )
-    assert ended.code == 0, ended.err
-    return folder, ended
+    return folder, growth(config, texts, folder, "--schedule", "stacking", "--seeds", 2, *LONGER)
 
 
 # -- train growth
@@ -110,26 +100,8 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
     folder, _ = grown
     late = GrowthSchedule("late", DEPTH, (Phase("all", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (3,), embedding=False)))
     write_schedule(late, folder.parent / "late.yaml")
-    ended = layerwise(
-        "train",
-        "growth",
-        "--model",
-        config,
-        "--text",
-        texts,
-        "--schedule",
-        folder.parent / "late.yaml",
-        "--match",
-        "tokens",
-        "--seeds",
-        "2",
-        "--run",
-        folder,
-        *SHORT[:1],
-        "60",
-        *SHORT[2:],
-    )
-    assert ended.code == 0, ended.err
+    options = ("--schedule", folder.parent / "late.yaml", "--match", "tokens", "--seeds", 2)
+    growth(config, texts, folder, *options, *LONGER)
     for seed in (0, 1):
         one, other = (record(folder, arm, seed).history[0] for arm in ("uniform", "late"))
         assert one == other
@@ -144,10 +116,9 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
 def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
     checkpoint: Path, texts: Path, tmp_path: Path
 ) -> None:
-    once = ("train", "growth", "--model", checkpoint, "--text", texts, "--schedule", "ramp", "--no-baseline", *SHORT)
-    tuned = layerwise(*once, "--run", tmp_path / "tuned")
-    anew = layerwise(*once, "--from-scratch", "--run", tmp_path / "anew")
-    assert (tuned.code, anew.code) == (0, 0)
+    options = ("--schedule", "ramp", "--no-baseline", *SHORT)
+    tuned = growth(checkpoint, texts, tmp_path / "tuned", *options)
+    anew = growth(checkpoint, texts, tmp_path / "anew", *options, "--from-scratch")
     assert "from its own weights" in tuned.err
     assert "from random weights" in anew.err
     assert not (tmp_path / "tuned" / "uniform").exists()
@@ -159,26 +130,12 @@ def test_equal_seconds_are_timed_once_and_kept(
     config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "relative_step_times", lambda *_: (0.4, 0.8))
-    once = (
-        "train",
-        "growth",
-        "--model",
-        config,
-        "--text",
-        texts,
-        "--schedule",
-        "stacking",
-        "--match",
-        "seconds",
-        "--run",
-        tmp_path / "run",
-        *SHORT,
-    )
-    assert layerwise(*once).code == 0
+    once = (config, texts, tmp_path / "run", "--schedule", "stacking", "--match", "seconds", *SHORT)
+    growth(*once)
     assert record(tmp_path / "run", "stacking").steps == 12, "8 / (0.4 / 3 + 0.8 * 2 / 3)"
     monkeypatch.setattr(module, "relative_step_times", lambda *_: (1.0, 1.0))
-    assert layerwise(*once).code == 0, "another timing must not make it another training"
-    assert record(tmp_path / "run", "stacking").steps == 12
+    growth(*once)
+    assert record(tmp_path / "run", "stacking").steps == 12, "another timing must not make it another training"
 
 
 def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
@@ -203,22 +160,8 @@ def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, te
 def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_path: Path) -> None:
     folders = babylm.write(tmp_path, train=40, held_out=20)
     folder = tmp_path / "run"
-    ended = layerwise(
-        "train",
-        "growth",
-        "--model",
-        config,
-        "--text",
-        folders["train"],
-        "--validation",
-        folders["dev"],
-        "--schedule",
-        "uniform",
-        *SHORT,
-        "--run",
-        folder,
-    )
-    assert ended.code == 0, ended.err
+    options = ("--validation", folders["dev"], "--schedule", "uniform", *SHORT)
+    ended = growth(config, folders["train"], folder, *options)
     assert "note: one half of dev is looked at on the way, the other half is reported" in ended.err
     tokenizer = load_tokenizer(str(folder / "uniform" / "seed-0" / "model"))
     texts = (file.read_text() for file in sorted(folders["train"].iterdir()))
@@ -230,23 +173,8 @@ def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_pat
 def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: Path) -> None:
     """Layers 1 and 3 matter by planted verdicts, and they alone learn."""
     run = _diagnosis(tmp_path / "diagnosis", (0.0, 0.4, 0.0, 0.4))
-    ended = layerwise(
-        "train",
-        "growth",
-        "--model",
-        config,
-        "--text",
-        texts,
-        "--schedule",
-        "importance",
-        "--importance",
-        run,
-        "--no-baseline",
-        "--run",
-        tmp_path / "run",
-        *SHORT,
-    )
-    assert ended.code == 0, ended.err
+    options = ("--schedule", "importance", "--importance", run, "--no-baseline", *SHORT)
+    growth(config, texts, tmp_path / "run", *options)
     schedule = record(tmp_path / "run", "importance").recipe["options"]["schedule"]
     assert [phase["trains"] for phase in schedule["phases"]] == ["1 3"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.command import layerwise, refused
+from cli.command import Ended, layerwise, refused
 from experiments.growth.tiny_inputs import DEPTH, SHORT, record
 from layerwise.experiments.engines.trainings import FIRST_SWEEP_SEED
 from layerwise.experiments.growth.schedule_file import read_schedule
@@ -96,38 +96,29 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study_run, "measured_importance", lambda *args, **options: found)
 
 
-STUDY = (
-    "train",
-    "growth-study",
-    "--batch-size",
-    "4",
-    "--max-length",
-    "16",
-    "--set",
-    "evals=1",
-    "--device",
-    "cpu",
-    "--learning-rates",
-    "1e-3,4e-3",
-    "--set",
-    "warmups=0.05",
-    "--set",
-    "sweep_seeds=2",
-    "--seeds",
-    "2",
-)
+def study(model: Path, text: Path, run: Path, *options: object) -> Ended:
+    """Run `train growth-study`, which must not fail."""
+    given = ("--model", model, "--text", text, "--run", run, *SHORT[2:], *map(str, options))
+    ended = layerwise("train", "growth-study", *given)
+    assert ended.code == 0, ended.err
+    return ended
+
+
+def swept(seeds: int) -> tuple[object, ...]:
+    """Options of a study that tries two learning rates and one warm-up with as many seeds as it trains its arms."""
+    rates = ("--learning-rates", "1e-3,4e-3", "--set", "warmups=0.05", "--set", f"sweep_seeds={seeds}")
+    return (*rates, "--seeds", seeds)
 
 
 @pytest.mark.nightly
 def test_a_study_answers_with_its_controls(config: Path, texts: Path, tmp_path: Path, planted: None) -> None:
     folder = tmp_path / "study"
-    ended = layerwise(*STUDY, "--steps", "100", "--model", config, "--text", texts, "--run", folder)
-    assert ended.code == 0, ended.err
+    ended = study(config, texts, folder, *swept(2), "--steps", 100)
     assert (
         "8 arms (uniform, published, importance, permuted, reversed, random, stacking, ramp), 2 seeds each" in ended.err
     )
     assert "2 seed(s): intervals are over seeds" in ended.err
-    assert "Does training where layers need it help? At equal FLOPs, " in ended.out
+    assert "\nAt equal FLOPs, " in ended.out
     assert "over 2 seeds" in ended.out
     with Run.open(folder) as run:
         rows, notes = run.store.scores(), [note.text for note in run.store.notes("growth")]
@@ -142,7 +133,7 @@ def _check_rows(rows: list[Score]) -> None:
         (row.arm, row.against, row.condition) for row in rows if row.measure == "growth" and row.metric == "difference"
     }
     others = [arm for arm in ARMS if arm != "uniform"]
-    assert {(arm, "uniform", terms) for arm in others for terms in ("seconds", "flops")} <= pairs
+    assert {(arm, "uniform", "flops") for arm in others} <= pairs
     assert {("importance", control, "flops") for control in ("permuted", "reversed", "random")} <= pairs
     assert {row.arm for row in rows if row.measure == "rates"} == {"uniform", "published", "importance"}
     assert sum(row.metric == "chosen" for row in rows) == 3
@@ -169,23 +160,8 @@ def test_a_trained_model_is_taken_to_a_new_domain_without_stacking(
     checkpoint: Path, texts: Path, tmp_path: Path, planted: None
 ) -> None:
     folder = tmp_path / "study"
-    ended = layerwise(
-        *STUDY[:-3],
-        "sweep_seeds=1",
-        "--seeds",
-        "1",
-        "--steps",
-        "16",
-        "--model",
-        checkpoint,
-        "--text",
-        texts,
-        "--run",
-        folder,
-        "--arms",
-        "importance,permuted,stacking",
-    )
-    assert ended.code == 0, ended.err
+    arms = ("--arms", "importance,permuted,stacking")
+    ended = study(checkpoint, texts, folder, *swept(1), "--steps", 16, *arms)
     assert "stacking is left out: its layers would grow in over weights that are trained already" in ended.err
     assert "from its own weights" in ended.err
     assert not (folder / "stacking").exists()
@@ -199,33 +175,8 @@ def test_a_trained_model_is_taken_to_a_new_domain_without_stacking(
 def test_a_study_without_importance_goes_on_without_its_controls(config: Path, texts: Path, tmp_path: Path) -> None:
     """After a step or two of training no layer has an effect of a tenth of a nat that could be detected."""
     folder = tmp_path / "study"
-    ended = layerwise(
-        "train",
-        "growth-study",
-        "--model",
-        config,
-        "--text",
-        texts,
-        "--run",
-        folder,
-        "--steps",
-        "8",
-        "--batch-size",
-        "4",
-        "--max-length",
-        "16",
-        "--set",
-        "evals=1",
-        "--device",
-        "cpu",
-        "--learning-rates",
-        "1e-6",
-        "--seeds",
-        "1",
-        "--arms",
-        "importance,permuted,ramp",
-    )
-    assert ended.code == 0, ended.err
+    arms = ("--arms", "importance,permuted,ramp")
+    ended = study(config, texts, folder, "--steps", 8, "--learning-rates", "1e-6", "--seeds", 1, *arms)
     assert "importance and its controls are left out: no layer has an effect" in ended.err
     assert not (folder / "importance").exists()
     assert (folder / "ramp" / "seed-0" / "model" / FILE).is_file()
@@ -239,37 +190,12 @@ def test_importance_is_measured_again_where_another_rate_is_the_best(
     asked: list[object] = []
     monkeypatch.setattr(study_run, "measured_importance", lambda *args, **options: asked.append(args) or found)
     folder = tmp_path / "study"
-    once = (
-        "train",
-        "growth-study",
-        "--model",
-        config,
-        "--text",
-        texts,
-        "--run",
-        folder,
-        "--steps",
-        "16",
-        "--batch-size",
-        "4",
-        "--max-length",
-        "16",
-        "--set",
-        "evals=1",
-        "--device",
-        "cpu",
-        "--seeds",
-        "1",
-        "--arms",
-        "importance",
-        "--learning-rates",
-    )
+    once = (config, texts, folder, "--steps", 16, "--seeds", 1, "--arms", "importance", "--learning-rates")
     for rate, times in (("1e-3", 1), ("1e-3", 1), ("4e-3", 2)):
         if times == 2:  # as a study that was stopped before its arms
             for path in filter(Path.is_dir, (*folder.glob("importance*"), *folder.glob("uniform*"))):
                 shutil.rmtree(path)
-        ended = layerwise(*once, rate)
-        assert ended.code == 0, ended.err
+        study(*once, rate)
         assert len(asked) == times
     with Run.open(folder) as run:
         assert [row.value for row in run.store.scores("importance", metric="learning_rate")] == [4e-3]
