@@ -1,23 +1,11 @@
-"""From rows to a report: figures, one self-contained HTML page, and Markdown. Never sees a model.
+"""Turn the rows of a run into a report: figures, one self-contained HTML page, Markdown, and lines of a terminal.
 
-data         ReportData, the rows of a run
-text         how numbers, words, tables and escaped text are written
-finding      a question, its answer and how firm it is
-figures      Plotly figures as plain data, each also of use alone
-marks        the pictures: lines, dots, heat, bars, scatter, levels
-kind         what a kind of run is: sections, marks, tables, findings; `show` and `prose` are its numbers and words
-trained      models that a run trained: arms, seeds, suites, rows by arm
-derived      numbers that follow from the rows
-claims       what became of the published claims, in one run and over several
-side_by_side several runs as one: curves, layers, similarity and claims of their models
-kinds        the kinds of run, as data, with their words
-writers      a kind as a page, as Markdown and on the terminal
-page         the page itself (`render`, `write`) and the provenance
+`data` has the rows, `kinds` the kinds of run as data with their words, `derived` and `claims` the numbers and verdicts
+that follow from rows, `marks` the pictures, and `writers` and `page` the outputs. Nothing here sees a model.
 
-Each imports what stands above it only.
-
-html = render(ReportData(manifest, plans, scores))
-write(Path("report.html"), html)
+Example:
+    html = render(ReportData(manifest, plans, scores))
+    write(Path("report.html"), html)
 """
 
 from __future__ import annotations

@@ -1,31 +1,11 @@
 """A kind of run as data: its sections, and in each the marks, tables and findings that it is made of.
 
-    HEALING = Kind("healing", measures=("healing",), sections=(
-        Section(anchor="healing", parts=(
-            Dots(name="nats", where={"metric": "above_whole"}, series="arm"),
-            Says(findings),
-            Pivot(name="tasks", rows={"task": "task", "model": "arm"}, columns=(Column("nats", "nll", NATS),)),
-        )),
-    ))
-
 `layerwise.report.writers` writes any of them as HTML, as Markdown and for a terminal, so no output can forget one.
-Titles, leads and notes stand in `kinds/NAME.md` (see `layerwise.report.kind`), under the anchor of a section and the
-name of a part; a title that depends on the run is given to the part itself.
+Titles, leads and notes are in `kinds/NAME.md`, which holds paragraphs alone:
 
-The words beside the numbers are Markdown files in the package, one for each kind of run.
-
-    # healing | What healing brings back | Healing
-    The lead of the section whose anchor is `healing`: how to read what follows. Its title and its name in the menu
-    stand beside the anchor.
-
-    ## missing
-    The line that stands there where nothing was healed.
-
-    ## nats | Nats a token above the whole model
-    The title of the part `nats`, and the note under it.
-
-A file holds paragraphs alone. `prose("healing")["healing"]` is the lead, `prose("healing")["healing/nats"]` the note,
-`titles("healing")["healing/nats"]` the title.
+    # healing | What healing brings back | Healing    the anchor of a section, its title, its name in the menu, its lead
+    ## missing                                        the line that is shown where nothing was healed
+    ## nats | Nats per token above the whole model    the name of a part, its title, the note under it
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
-"""What became of the published claims about layers, decided for one model from its rows alone.
+"""The published claims about layers, decided for one model from its rows alone.
 
-Four papers found this project (`PAPERS`), and each makes claims: layers are of different kinds, the middle ones are
-alike, order matters more for reasoning, weights on layers are worth their cost, a model can be trained for any order.
-Every claim has a rule, written beside it and shown on the page, that turns rows, their nulls and their intervals into
-one of five verdicts:
+Every claim has a rule, shown on the page, that turns rows, their nulls and their intervals into a verdict:
 
-    supported              the rows show it, and no null measured beside them shows it too
+    supported              the rows show it, and no null shows it too
     explained by the null  a null gives the published figure too, or what counts is shown not to be there
     contradicted           the rows show the opposite
-    not resolvable         the intervals of these tokens hold both answers; the claim says how much text would decide
+    not resolvable         the intervals hold both answers; the claim says how much text would decide
     not measured           the rows that the rule reads are not there
-
-Absence of significance decides nothing here: `layerwise.report.claims.claim` has the arithmetic.
 """
 
 from __future__ import annotations

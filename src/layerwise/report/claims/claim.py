@@ -1,18 +1,11 @@
 """The one rule by which an interval becomes a position, from which verdicts follow.
 
-A claim says that some contrast is above zero: layers differ, a plan costs less than another, a correlation is there.
-The contrast is measured with an interval, and beforehand a *margin* is stated, the smallest contrast that counts. Then
+A contrast is measured with an interval, and the smallest contrast that counts, its *margin*, is stated beforehand:
 
-    within   the interval lies inside (-margin, +margin): nothing that counts is there, which is *shown*
-    above    it lies above zero
-    below    it lies below zero
-    open     anything else: the interval holds both answers
-
-`within` goes first: a contrast known to be smaller than what counts is none, however surely it is not zero. Absence of
-significance is never `within`; it is `open`, and the claim says how much text would close it.
-
-An interval shrinks with the root of what it is taken over, and has to fit inside the margin to show that nothing is
-there. From that follow the contrast that most runs would find, and how much more text would decide.
+    within   the interval is inside (-margin, +margin): nothing that counts is there, which is *shown*; this goes first
+    above    it is above zero
+    below    it is below zero
+    open     anything else: the interval holds both answers, and the claim says how much text would decide
 """
 
 from __future__ import annotations

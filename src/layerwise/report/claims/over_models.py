@@ -1,32 +1,12 @@
-"""Published claims over several models: where each holds, in all or in any, and whether curves coincide.
+"""Published claims over several models: where each holds, in all or in any, and whether their curves coincide.
 
-In one run a claim *holds* (supported), *does not hold* (contradicted, or explained by the null) or is not resolvable,
-by the rule of the claim and the intervals of the run. Over K models that were measured:
+A claim holds in every model if it holds in each at the level of one run (intersection-union), and in any model if it
+holds in one after Holm's correction, whose steps widen the intervals. "Does not hold" is corrected separately.
+Curves are compared over percent of the depth on the scale of their model (0 is the original model, 1 is chance):
 
-    holds in every model    it holds in each of them, at the level of a single run (intersection-union: the null, that
-                            some model is without it, is rejected where each model rejects its own; no correction)
-    holds in any model      it holds in at least one of them after Holm's correction over the K models, or in every one
-    not in any, not in every model    the same of "does not hold", which is corrected apart: it is the other end of the
-                            intervals, and each end errs in 2.5 %
-
-Claims have intervals and no p-values, so Holm's steps are levels of the intervals: `widened` has every stored interval
-wider about its value by t[1 - .025 / K] / t[.975] of as few degrees of freedom as an interval can have. Those over more
-units would need less, so that none is too narrow. A verdict stands at a step only if the rule gives the same at 95 %:
-wide intervals may move a contrast from "shown to be small" to "above zero", and that shows nothing.
-
-Curves of several models are compared over percent of the depth, as figure 12 of the Painters has them. Every curve is
-on the scale of its own model: 0 is the model as trained, 1 is chance,
-
-    share lost = (loss - loss as trained) / (ln vocabulary - loss as trained)        of a normalised benchmark 1 - score
-
-Two curves are compared at the percentages of the one with fewer points that both reach, the other on the line between
-its points. Intervals are joined as if independent; that of the loss as trained is added to the first whole.
-
-    coincide         at every percentage the interval of the difference lies inside +-`MARGIN` of the scale
-    differ           at some percentage it lies outside, above or below, corrected over them (Bonferroni)
+    coincide         everywhere the interval of the difference is inside +-`MARGIN` of the scale
+    differ           somewhere it is outside, corrected over the percentages (Bonferroni) and over the pairs (Holm)
     not resolvable   anything else, and curves neither of which loses `LEAST_LOST` of its scale anywhere
-
-Two runs of one model are no pair. Of several pairs what is said of one is corrected over all by Holm's method.
 """
 
 from __future__ import annotations
@@ -294,7 +274,7 @@ def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], wanted: Collection[Ou
 
 
 def widened(data: ReportData, comparisons: int) -> ReportData:
-    """The rows with every 95 % interval widened to 1 - .05 / `comparisons`, see the module."""
+    """The rows with every 95 % interval widened to 1 - 0.05 / `comparisons`, see `widening`."""
     if comparisons == 1:
         return data
     factor, limit = widening(comparisons), data.level / comparisons

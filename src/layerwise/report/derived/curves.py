@@ -1,15 +1,11 @@
-"""Curves of plans: what a strategy does at every number of layers that it affects, and the size where all are compared.
+"""Curves of plans: the effect of a strategy at every number of layers that it affects, and the size for comparisons.
 
-A strategy that was drawn several times (random order) is a mean over its draws. Its interval holds two errors that do
-not share a cause: the draws differ (Student's t over the draws), and all draws see the same documents (the mean
-half-width of their own intervals); the two add in quadrature.
+A strategy that was drawn several times is a mean over its draws. Its interval adds two errors in quadrature: the draws
+differ (Student's t over the draws), and all draws use the same documents (the mean half-width of their intervals).
+Rows have the strategy as `condition`, its family as `part` and the number of affected layers as `amount`; a draw has
+its number as `seed`, and a mean has no plan.
 
-Rows of a curve have the strategy as `condition`, its family as `part` and the number of affected layers as `amount`.
-Beside the mean of several draws stands each draw, its number as `seed`; the mean itself has no plan.
-
-Plans that change one window of layers and nothing else (it is left out, runs several times, or two layers swap) are
-read from the schedule and not from a family's name: a plan that drops exactly layer 5 says what layer 5 is worth,
-whoever listed it.
+Plans that change one window of layers are recognized from the schedule and not from the name of a family.
 """
 
 from __future__ import annotations

@@ -328,12 +328,6 @@ def _partition(data: ReportData) -> Table:
     return Table(head, tuple(body), numeric_from=3)
 
 
-def zone_claims(data: ReportData) -> Iterator[str]:
-    """What is claimed of zones, over models."""
-    for key, rows in claims(data).where(condition=("three_zones", "one_ending")).by("condition").items():
-        yield f"{CLAIMS[key].name}? {claim_sentence(rows)}"
-
-
 def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
     depths = sorted({run.depth for run in data.runs.values()})
     yield f"{len(data.runs)}", "models"
@@ -410,7 +404,6 @@ COMPARISON = Kind(
                 ),
                 Tabled(name="divided", table=_partition),
                 _absent(zones, "Not divided, for want of 10 layers or of states: {}."),
-                Says(zone_claims, terminal=False, small=True),
             ),
         ),
         Section(

@@ -14,7 +14,7 @@ from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.kinds.diagnosis_changes import MANIPULATION_SECTION, PROXIES_SECTION, RECOVERY_SECTION
 from layerwise.report.kinds.diagnosis_weights import DELTAS_SECTION, PREDICTION_SECTION, STRUCTURE_SECTION
 from layerwise.report.marks import Bars, Heat, Lines
-from layerwise.report.show import ABSENT, BARE, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
+from layerwise.report.show import BARE, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
 from layerwise.report.text.number_format import fixed, in_perplexity, tidy
 from layerwise.report.text.wording import counted, incomplete, label, listed, null_name
 from layerwise.results import vocabulary as vocab
@@ -71,8 +71,9 @@ def in_words(row: Score, margin: float | None = None) -> str:
 
 def layers(data: ReportData) -> Iterator[Score]:
     """The rows of the table of layers: `worth` with its verdict as condition, and what stands beside it by heading."""
+    margin = _margin(data)
     for layer, row in worth(data).items():
-        yield replace(row, measure=vocab.VERDICT, metric="worth", condition=WORDS.get(row.metric))
+        yield replace(row, measure=vocab.VERDICT, metric="worth", condition=in_words(row, margin))
         for head, source in BESIDE.items():
             own = data.rows.one(layer=layer, task=vocab.ALL, against=None, **source)
             if own is not None:
@@ -82,12 +83,6 @@ def layers(data: ReportData) -> Iterator[Score]:
 def _margin(data: ReportData) -> float | None:
     """The smallest effect that counts in this run, in nats per token; `None` for runs that did not keep it."""
     return data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN)
-
-
-def decided(data: ReportData) -> Iterator[Score]:
-    """The verdicts with their words as condition."""
-    margin = _margin(data)
-    yield from (replace(row, condition=in_words(row, margin)) for row in concluded(data.rows).values())
 
 
 def summary(data: ReportData) -> Iterator[str]:
@@ -253,6 +248,7 @@ DIAGNOSIS = Kind(
                 Pivot(
                     derive=layers,
                     rows={"layer": "layer"},
+                    terminal=7,
                     note="worth",
                     columns=(
                         Column("Δ NLL without it", "worth", SIGNED),
@@ -261,23 +257,11 @@ DIAGNOSIS = Kind(
                         Column("MLP", "MLP", SIGNED.but(bounds=False)),
                         Column("Block Influence", "Block Influence", BARE),
                         Column("R² held out", "R² held out", BARE),
+                        Column("perplexity", "worth", lambda row: in_perplexity(row.value)),
+                        Column("adjusted p", "worth", adjusted_p),
                     ),
                 ),
                 Says(margin_in_words, terminal=False),
-                Pivot(
-                    name="the-verdicts-in-full",
-                    derive=decided,
-                    rows={"layer": "layer"},
-                    folded=True,
-                    terminal=False,
-                    columns=(
-                        Column("verdict", show=lambda row: row.condition or ""),
-                        Column("Δ NLL of skipping", vocab.DECISIONS, SIGNED),
-                        Column("perplexity", show=lambda row: in_perplexity(row.value)),
-                        Column("adjusted p", show=adjusted_p),
-                        Column("tokens", show=lambda row: f"{row.tokens:,}" if row.tokens else ABSENT),
-                    ),
-                ),
             ),
         ),
         Section(

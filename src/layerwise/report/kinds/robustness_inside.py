@@ -88,7 +88,6 @@ def _merging(data: ReportData) -> Iterator[Part]:
         choices={"Layers run": "condition"},
         show=swarms,
     )
-    yield Says(_own_depth, terminal=False)
     metric, difference = ("nll_above", outcome.NATS_ABOVE) if lead.is_loss else ("accuracy_above", outcome.POINTS)
     whole = {"against": None}
     yield Pivot(
@@ -103,12 +102,11 @@ def _merging(data: ReportData) -> Iterator[Part]:
             Column("difference", metric, difference, {"part": vocab.NODE_REPLACED, "against": vocab.NODE_LOST}),
         ),
     )
-    lines = {"arm": "arm", "models": "part", "order": "condition"}
     order = partial(_reading, list(outcome.by_arm(data.rows.where(measure=vocab.MERGING)).axis("arm")))
     yield Pivot(
         name="merging",
         where={"measure": vocab.MERGING},
-        rows=lines,
+        rows={"arm": "arm", "models": "part", "order": "condition"},
         folded=True,
         words=named(outcome.CONDITIONS),
         order=order,
@@ -116,17 +114,8 @@ def _merging(data: ReportData) -> Iterator[Part]:
         columns=(
             Column(lead.name, lead.metric, lead.show, whole),
             Column("sd of the draws", f"{lead.metric}_spread", lead.show.but(bounds=False)),
+            Column("top-5 accuracy", "accuracy_top5", ACCURACY),
         ),
-    )
-    yield Pivot(
-        name="merging-top-5-accuracy",
-        where={"measure": vocab.MERGING, "metric": "accuracy_top5"},
-        rows=lines,
-        folded=True,
-        terminal=False,
-        words=named(outcome.CONDITIONS),
-        order=order,
-        columns=(Column("top-5 accuracy", "accuracy_top5", ACCURACY),),
     )
 
 
@@ -143,18 +132,6 @@ def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int
 def _replaced(data: ReportData) -> Rows:
     rows = outcome.by_arm(data.rows.where(measure=vocab.MERGING, part=(vocab.NODE_LOST, vocab.NODE_REPLACED)))
     return rows if rows.where(against=vocab.NODE_LOST) else Rows()
-
-
-def _own_depth(data: ReportData) -> Iterator[str]:
-    """Whether the baseline, which never saw another order, is also good when merged at its own depth."""
-    lead = outcome.quantity(data)
-    rows = outcome.of_arms(data, measure=vocab.MERGING, metric=lead.metric, arm="baseline", condition=vocab.SEQUENTIAL)
-    merged, members = (rows.one(part=part) for part in (vocab.MERGED, vocab.MEMBERS))
-    if merged is not None and members is not None:
-        yield (
-            f"Does a baseline merged at its own depth survive too? Merged it scores {lead.show.text(merged)}, its "
-            f"members in order {lead.show.text(members)}."
-        )
 
 
 MERGING_SECTION = Section(

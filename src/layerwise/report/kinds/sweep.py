@@ -18,8 +18,8 @@ from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Secti
 from layerwise.report.kinds.sweep_findings import findings
 from layerwise.report.kinds.sweep_layers import BITS
 from layerwise.report.marks import Bars, Dots, Heat, Lines, Scatter, Slots, Style
-from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
-from layerwise.report.text.number_format import probability, tidy, verdict
+from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, named
+from layerwise.report.text.number_format import probability, tidy
 from layerwise.report.text.table import Table
 from layerwise.report.text.wording import STOPPED, counted, label
 from layerwise.results import vocabulary as vocab
@@ -175,26 +175,13 @@ def _curves(data: ReportData) -> Iterator[Part]:
 
 
 def _layers(data: ReportData) -> Iterator[Part]:
-    """The table of layers, neighbours, and the maps of windows where enough of them were run."""
+    """Neighbours, and the maps of windows where enough of them were run."""
     windows = {
         done: len({row.plan for row in own if row.layer != row.other})
         for done, own in changed(data).by("condition").items()
         if done != SWAPPED
     }
     maps = {done: f"Every window of layers, {done}" for done, count in windows.items() if count >= SMALLEST_MAP}
-    yield Pivot(
-        name="table",
-        derive=single,
-        where={"task": data.tasks[:1]},
-        rows={"layer dropped": "layer"},
-        folded=True,
-        terminal=False,
-        columns=(
-            Column("Δ NLL (nats per token)", vocab.DELTA, SIGNED),
-            Column("adjusted p", show=adjusted_p),
-            Column("verdict", show=lambda row: verdict(row, data.level)),
-        ),
-    )
     yield Bars(
         name="layers-1",
         derive=partial(single, done=SWAPPED),

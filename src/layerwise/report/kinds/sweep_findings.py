@@ -1,15 +1,11 @@
-"""From rows to sentences: what a sweep found, said only as far as its numbers carry.
+"""From rows to sentences: what a sweep found, each finding the answer to one question.
 
-Each finding answers one question. It is `resolved` when its interval (corrected where one pick was made among many)
-leaves out zero, `unresolved` when the run was too small to decide, `described` when its rows carry no interval: then
-nothing is concluded, and the answer says why.
+A finding is `resolved` when its interval (corrected where one pick was made among many) excludes zero, `unresolved`
+when the run was too small to decide, `described` when its rows have no interval: then nothing is concluded.
 
-Differences between two effects have an interval that fits how they were measured. Two plans on one task saw the same
-documents. With raw losses they are compared document by document: a paired bootstrap of sum(nll_a - nll_b) /
-sum(tokens). Without them the two intervals are joined as if independent, which is wider than the paired interval
-wherever documents that are hard for one plan are hard for the other. Two tasks share no documents; there, joining the
-intervals as independent is right. A difference is a row in nats per token; its `documents` are those that were compared
-one by one, `None` where none was.
+Two plans on one task saw the same documents: with raw losses they are compared by a paired bootstrap, without them
+their intervals are joined as if independent, which is wider. Two tasks share no documents, so joining is right there.
+The `documents` of a difference are those that were compared one by one, `None` if none was.
 """
 
 from __future__ import annotations
