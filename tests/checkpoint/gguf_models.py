@@ -13,19 +13,7 @@ WIDTH, HEADS, GROUPS, INNER, VOCABULARY, POSITIONS = 64, 4, 2, 96, 128, 256
 
 def write_llama(path: Path, depth: int, *, kind: str = "F32", tied: bool = True, seed: int = 0) -> Path:
     """A Llama whose matrices are stored as `kind`, with weights so large that the order of its layers matters."""
-    import gguf
-
-    writer: Any = gguf.GGUFWriter(path, "llama")
-    writer.add_block_count(depth)
-    writer.add_context_length(POSITIONS)
-    writer.add_embedding_length(WIDTH)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(GROUPS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
-    writer.add_rope_freq_base(10_000.0)
-    writer.add_vocab_size(VOCABULARY)
+    writer = _writer(path, "llama", depth, VOCABULARY)
     writer.add_tokenizer_model("none")
     draw = np.random.default_rng(seed)
     keys = WIDTH // HEADS * GROUPS
@@ -47,11 +35,32 @@ def write_llama(path: Path, depth: int, *, kind: str = "F32", tied: bool = True,
     _add(writer, "output_norm", 1 + 0.2 * draw.standard_normal(WIDTH), "F32")
     if not tied:
         _add(writer, "output", draw.standard_normal((VOCABULARY, WIDTH)) / WIDTH**0.5, kind)
+    _written(writer).close()
+    return path
+
+
+def _writer(path: Path, architecture: str, depth: int, vocabulary: int) -> Any:
+    import gguf
+
+    writer: Any = gguf.GGUFWriter(path, architecture)
+    writer.add_block_count(depth)
+    writer.add_context_length(POSITIONS)
+    writer.add_embedding_length(WIDTH)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(HEADS if architecture in ("gpt2", "falcon") else GROUPS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(WIDTH // HEADS)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_vocab_size(vocabulary)
+    return writer
+
+
+def _written(writer: Any) -> Any:
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
-    writer.close()
-    return path
+    return writer
 
 
 def _add(writer: Any, name: str, values: Any, kind: str) -> None:
@@ -107,21 +116,11 @@ def _causal_writer(path: Path, architecture: str, depth: int, tensors: list[tupl
     import gguf
     from tokenizers.pre_tokenizers import ByteLevel
 
-    writer: Any = gguf.GGUFWriter(path, architecture)
     tokens = ["<s>", "</s>", *sorted(ByteLevel.alphabet()), "th", "he"]
-    writer.add_block_count(depth)
-    writer.add_context_length(POSITIONS)
-    writer.add_embedding_length(WIDTH)
-    writer.add_feed_forward_length(INNER)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(HEADS if architecture in ("gpt2", "falcon") else GROUPS)
-    writer.add_layer_norm_rms_eps(1e-5)
+    writer = _writer(path, architecture, depth, len(tokens))
     writer.add_layer_norm_eps(1e-5)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
-    writer.add_rope_freq_base(10_000.0)
     writer.add_sliding_window(16)
     writer.add_key_length(WIDTH // HEADS)
-    writer.add_vocab_size(len(tokens))
     writer.add_tokenizer_model("gpt2")
     writer.add_token_list(tokens)
     writer.add_token_types([3, 3] + [1] * (len(tokens) - 2))
@@ -133,7 +132,4 @@ def _causal_writer(path: Path, architecture: str, depth: int, tensors: list[tupl
     for name, values, kind in tensors:
         chosen = gguf.GGMLQuantizationType[kind]
         writer.add_tensor(name, gguf.quants.quantize(values.astype(np.float32), chosen), raw_dtype=chosen)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    return writer
+    return _written(writer)

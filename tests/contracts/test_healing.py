@@ -68,6 +68,7 @@ def test_what_is_healed_opens_as_it_was_trained(one: Specimen, method: Method, t
     assert (not changed) == (method == "lora")
     trainer.write(tmp_path / "written")
     again = load_healed(opened(one), tmp_path / "written")
+    assert list(again.model.state_dict()) == list(opened(one).model.state_dict())
     batch = specimen.inputs(one, again.model)
     with torch.no_grad():
         trained = trainer.stack.logits(PLAN, **batch)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from transformers import TrainingArguments, set_seed
+from transformers import set_seed
 
 from contracts import specimen
 from contracts.specimen import DEPTH, VOCABULARY, Specimen
@@ -23,6 +23,7 @@ from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Fixed, Sampler, SeededSampler, Shuffle
 from layerwise.stack import load
 from layerwise.train.trainer import PlanTrainer
+from train.tiny_models import arguments
 
 TYPES = (
     "llama",
@@ -99,20 +100,7 @@ def _trained(one: Specimen, sampler: Sampler, folder: Path) -> Watched:
         stack=stack,
         draws=SeededSampler(sampler, stack.depth, 1),
         validation=SeededSampler(Fixed(), stack.depth, 0),
-        args=TrainingArguments(
-            output_dir=str(folder),
-            max_steps=STEPS,
-            per_device_train_batch_size=4,
-            learning_rate=1e-3,
-            use_cpu=True,
-            report_to="none",
-            disable_tqdm=True,
-            remove_unused_columns=False,
-            label_names=["labels"],
-            dataloader_pin_memory=False,
-            save_strategy="no",
-            logging_strategy="no",
-        ),
+        args=arguments(folder, max_steps=STEPS, learning_rate=1e-3),
         data_collator=_collate,
         train_dataset=_examples(one, model),
     )

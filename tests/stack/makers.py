@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
     BertConfig,
     BertForMaskedLM,
     Gemma3ForCausalLM,
@@ -42,11 +44,10 @@ def llama(seed: int = 0) -> PreTrainedModel:
     return tiny_llama(seed=seed)
 
 
-def gpt2(seed: int = 0) -> PreTrainedModel:
+def gpt2(seed: int = 0, **changes: Any) -> PreTrainedModel:
     torch.manual_seed(seed)
-    return GPT2LMHeadModel(
-        GPT2Config(vocab_size=97, n_positions=96, n_embd=32, n_layer=DEPTH, n_head=4, initializer_range=0.2)
-    )
+    sizes = {"vocab_size": 97, "n_positions": 96, "n_embd": 32, "n_layer": DEPTH, "n_head": 4}
+    return GPT2LMHeadModel(GPT2Config(**{**sizes, "initializer_range": 0.2, **changes}))
 
 
 def bert(seed: int = 0) -> PreTrainedModel:
@@ -57,6 +58,19 @@ def bert(seed: int = 0) -> PreTrainedModel:
 def vit(seed: int = 0) -> PreTrainedModel:
     torch.manual_seed(seed)
     return ViTForImageClassification(ViTConfig(image_size=8, patch_size=4, num_channels=1, num_labels=10, **SMALL))
+
+
+def bart() -> BartForConditionalGeneration:
+    """An encoder and a decoder of three layers each."""
+    torch.manual_seed(0)
+    sides = {
+        f"{side}_{name}": value
+        for side in ("encoder", "decoder")
+        for name, value in {"layers": 3, "attention_heads": 2, "ffn_dim": 16}.items()
+    }
+    return BartForConditionalGeneration(
+        BartConfig(vocab_size=97, d_model=16, max_position_embeddings=32, **sides)
+    ).eval()
 
 
 def gemma(seed: int = 0) -> PreTrainedModel:

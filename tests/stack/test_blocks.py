@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from transformers import BartConfig, BartForConditionalGeneration, Gemma3Config, Gemma3ForConditionalGeneration
+from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
 from layerwise.errors import UnsupportedModel
 from layerwise.stack.blocks import find_blocks
+from stack.makers import bart
 
 
 class Residual(nn.Module):
@@ -51,19 +52,8 @@ def test_what_is_no_list_of_blocks_is_refused(model: nn.Module, path: str | None
 
 
 def test_two_stacks_ask_for_a_choice() -> None:
-    config = BartConfig(
-        vocab_size=50,
-        d_model=16,
-        encoder_layers=2,
-        decoder_layers=2,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        max_position_embeddings=32,
-    )
-    with pytest.raises(UnsupportedModel, match=r"2 stacks: .*encoder\.layers \(2 blocks\).*choose one with layers="):
-        find_blocks(BartForConditionalGeneration(config))
+    with pytest.raises(UnsupportedModel, match=r"2 stacks: .*encoder\.layers \(3 blocks\).*choose one with layers="):
+        find_blocks(bart())
 
 
 def test_the_decoder_of_a_model_of_images_and_text_is_the_stack() -> None:

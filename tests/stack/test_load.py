@@ -13,14 +13,14 @@ import torch
 from huggingface_hub import constants
 from huggingface_hub.utils import _http
 from safetensors.torch import load_file, save_file
-from transformers import AlbertConfig, AlbertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
 from conftest import tiny_llama
 from layerwise.data.stored_files import stored_tensors
-from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
+from layerwise.errors import CheckpointError, ModelError
 from layerwise.plan import Plan
 from layerwise.stack import load, weight_hash
 from layerwise.stack.load import resolve_device
+from stack.makers import IDS, gpt2
 
 
 @pytest.fixture
@@ -55,11 +55,6 @@ def test_half_precision_becomes_single_on_a_cpu_unless_asked_for(tmp_path: Path,
     tiny_llama().to(torch.bfloat16).save_pretrained(tmp_path)
     expected = torch.bfloat16 if dtype in ("stored", "bfloat16") else torch.float32
     assert load(tmp_path, dtype=dtype, device="cpu").dtype == expected
-
-
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"there is no folder .*nowhere; give a folder, a hub id"):
-        load(tmp_path / "nowhere")
 
 
 def test_a_hub_name_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +131,16 @@ def test_a_broken_folder_is_refused_with_what_is_wrong(folder: Path, words: str)
         load(folder)
 
 
-def test_a_file_instead_of_a_folder(folder: Path) -> None:
-    with pytest.raises(CheckpointError, match="is a file; give the folder"):
-        load(folder / "config.json")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("config.json", "is a file; give the folder"),
+        ("nowhere", "there is no folder .*nowhere; give a folder, a hub id"),
+    ],
+)
+def test_what_is_no_folder(folder: Path, name: str, words: str) -> None:
+    with pytest.raises(CheckpointError, match=words):
+        load(folder / name)
 
 
 @pytest.mark.parametrize("read", [load, stored_tensors])
@@ -161,39 +163,12 @@ def test_tensors_of_long_names_are_not_printed_whole(folder: Path) -> None:
     assert len(str(refused.value)) < 800
 
 
-def test_shared_parameter_stacks_are_refused_by_name() -> None:
-    config = AlbertConfig(
-        vocab_size=50,
-        embedding_size=8,
-        hidden_size=16,
-        num_attention_heads=2,
-        intermediate_size=16,
-        num_hidden_layers=3,
-        num_hidden_groups=1,
-    )
-    with pytest.raises(UnsupportedModel, match="Albert"):
-        load(AlbertForMaskedLM(config).eval())
-
-
 def test_scaling_by_position_is_either_right_or_refused() -> None:
-    torch.manual_seed(0)
-    config = GPT2Config(
-        vocab_size=50,
-        n_embd=16,
-        n_layer=4,
-        n_head=2,
-        n_positions=32,
-        scale_attn_by_inverse_layer_idx=True,
-        initializer_range=0.5,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    model = GPT2LMHeadModel(config).eval()
-    ids = torch.randint(0, 50, (2, 8))
+    model = gpt2(scale_attn_by_inverse_layer_idx=True, initializer_range=0.5).eval()
     stack = load(model)
     with stack.under(Plan.parse("3 0 1*2")), torch.inference_mode():
-        inside = model(ids).logits
-    torch.testing.assert_close(inside, stack.logits(Plan.parse("3 0 1*2"), input_ids=ids))
+        inside = model(IDS).logits
+    torch.testing.assert_close(inside, stack.logits(Plan.parse("3 0 1*2"), input_ids=IDS))
 
 
 @pytest.mark.parametrize(("device", "message"), [("gpu", "device 'gpu' is not known"), ("cuda", "only a CPU")])

@@ -5,48 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
-from transformers import LlamaForCausalLM
 
 from conftest import tiny_llama
 from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.plan import SUBLAYERS, Plan, Sublayer, Visit
-from layerwise.stack import Stack, load
+from layerwise.plan import Plan
+from layerwise.stack import load
 from stack.test_blocks import Residual
 
 MODEL = tiny_llama()
 STACK = load(MODEL)
 IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
-
-
-def test_another_order_is_another_function() -> None:
-    """Else comparisons of orders would show nothing."""
-    with torch.inference_mode():
-        left = STACK.logits(Plan.parse("0 1 2 3 4 5"), input_ids=IDS)
-        right = STACK.logits(Plan.parse("0 2 1 3 4 5"), input_ids=IDS)
-    assert (left - right).abs().max() > 0.1
-
-
-def one_branch(model: LlamaForCausalLM, layer: int, state: torch.Tensor, part: str) -> torch.Tensor:
-    """Half a Llama block, written out."""
-    block = model.model.layers[layer]
-    if part == "mlp":
-        return state + block.mlp(block.post_attention_layernorm(state))
-    length = state.shape[1]
-    positions = torch.arange(length)[None]
-    mask = torch.full((length, length), float("-inf")).triu(1)[None, None]
-    embedded = model.model.rotary_emb(state, positions)
-    return state + block.self_attn(block.input_layernorm(state), position_embeddings=embedded, attention_mask=mask)[0]
-
-
-@pytest.mark.parametrize("part", SUBLAYERS)
-def test_a_half_is_the_state_and_what_one_branch_adds(part: Sublayer) -> None:
-    with torch.inference_mode():
-        captured = STACK.capture(input_ids=IDS)
-        for layer in (0, 5):
-            half = STACK.apply(layer, captured.state, captured, part)
-            torch.testing.assert_close(half, one_branch(MODEL, layer, captured.state, part), rtol=1e-5, atol=1e-5)
-            assert torch.equal(STACK.run(Plan((Visit(layer, sublayer=part),)), captured), half)
-            assert (half - STACK.apply(layer, captured.state, captured)).abs().max() > 0.1
 
 
 def test_states_are_those_the_model_records() -> None:
@@ -191,7 +159,3 @@ class Skipping(Mixer):
 def test_a_model_that_does_more_with_its_blocks_than_run_them_is_refused(kind: type[Mixer], reason: str) -> None:
     with pytest.raises(UnsupportedModel, match=reason):
         load(kind(), layers="encoder.blocks").capture(x=torch.randn(2, 3))
-
-
-def test_a_stack_says_what_it_is() -> None:
-    assert repr(Stack(MODEL, "model.layers")) == "Stack(LlamaForCausalLM: LlamaForCausalLM, 6 layers at model.layers)"

@@ -18,18 +18,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    LlamaForCausalLM,
-    Trainer,
-    TrainingArguments,
-)
+from transformers import LlamaForCausalLM, Trainer
 
 from conftest import tiny_llama
 from layerwise.errors import ModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
+from stack.makers import bart
+from train.tiny_models import arguments
 
 IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
 PLANS = ("(5|4|3) 2-0", "5-0", "0 1*3", "2.mlp 0")
@@ -66,16 +62,7 @@ def test_the_model_itself_is_saved(stack: Stack, text: str, tmp_path: Path) -> N
 
 def test_a_trainers_checkpoint_is_the_model_after_exit(stack: Stack, tmp_path: Path) -> None:
     rows = [{"input_ids": row, "labels": row} for row in IDS]
-    options = TrainingArguments(
-        str(tmp_path),
-        max_steps=2,
-        save_steps=2,
-        per_device_train_batch_size=2,
-        report_to=[],
-        disable_tqdm=True,
-        use_cpu=True,
-        learning_rate=1e-2,
-    )
+    options = arguments(tmp_path, max_steps=2, save_strategy="steps", save_steps=2)
     before = {name: value.clone() for name, value in stack.model.state_dict().items()}
     with stack.under(Plan.parse("5-0")):
         Trainer(stack.model, options, train_dataset=rows).train()
@@ -190,19 +177,7 @@ def test_copies_of_the_configuration_are_those_of_the_model(stack: Stack) -> Non
 
 def test_an_encoder_decoders_cache_is_as_deep_as_the_plan() -> None:
     """It is built from a copy of the configuration, which must read as the original does."""
-    config = BartConfig(
-        vocab_size=97,
-        d_model=16,
-        encoder_layers=2,
-        decoder_layers=3,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        max_position_embeddings=32,
-    )
-    torch.manual_seed(0)
-    model = BartForConditionalGeneration(config).eval()
+    model = bart()
     stack = Stack(model, "model.decoder.layers")
     asked = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "num_beams": 1}
     with stack.under(Plan.parse("2 0*3 (1|0)")):

@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from conftest import tiny_llama
-from layerwise.checkpoint import save
-from layerwise.data.text.corpus import Corpus
-from layerwise.data.text.documents import Document
 from layerwise.errors import PlanError
-from layerwise.measure.interventions.sweep import sweep
 from layerwise.plan import Plan, edits
 from layerwise.plan.explain import explain
 from layerwise.plan.lowering import cost
@@ -56,16 +51,6 @@ def test_a_plan_and_its_text_are_the_same(name: str) -> None:
 
 def _tensors(value: Any) -> bool:
     return isinstance(value, torch.Tensor) or (isinstance(value, list) and isinstance(value[0], torch.Tensor))
-
-
-def test_a_sweep_and_a_checkpoint_too(tmp_path: Path) -> None:
-    demo = load("demo")
-    rows = sweep(demo, ["0-9"], Corpus("one", (Document("0", "a short text, and one more"),)))
-    assert {row.plan for row in rows} == {"0-11", "0-9"}
-    assert (
-        save(STACK, "0 2 4", tmp_path / "pruned").parameters
-        == save(STACK, Plan.parse("0 2 4"), tmp_path / "again").parameters
-    )
 
 
 @pytest.mark.parametrize("bad", ["0-", "", "0-6", None, 3, [0, 1]])

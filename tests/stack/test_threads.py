@@ -10,12 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from torch import Tensor
-from transformers import BartConfig, BartForConditionalGeneration, LlamaForCausalLM
+from transformers import LlamaForCausalLM
 
 from conftest import tiny_llama
 from layerwise.errors import ModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
+from stack.makers import bart
 from stack.test_single_pass import state_of
 from tier import first_fast
 
@@ -162,19 +163,7 @@ def test_a_plan_is_left_only_when_the_passes_of_other_threads_have_ended() -> No
 
 
 def test_one_thread_may_plan_both_sides_of_a_model_and_two_threads_may_not() -> None:
-    config = BartConfig(
-        vocab_size=50,
-        d_model=16,
-        encoder_layers=3,
-        decoder_layers=3,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=16,
-        max_position_embeddings=32,
-    )
-    torch.manual_seed(1)
-    model = BartForConditionalGeneration(config).eval()
+    model = bart()
     encoder, decoder = (Stack(model, f"model.{side}.layers") for side in ("encoder", "decoder"))
 
     def enter(_: int) -> None:
@@ -183,7 +172,7 @@ def test_one_thread_may_plan_both_sides_of_a_model_and_two_threads_may_not() -> 
 
     with encoder.under(Plan.parse("2 0")):
         with decoder.under(Plan.parse("1*4")), torch.inference_mode():
-            assert model(BATCHES[0] % 50).logits.shape == (1, 5, 50)
+            assert model(BATCHES[0]).logits.shape == (1, 5, 97)
         (refused,) = in_threads(1, enter)
     assert "in another thread" in str(refused)
     enter(0)

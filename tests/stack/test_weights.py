@@ -15,6 +15,7 @@ from layerwise.errors import UnsupportedModel
 from layerwise.stack import load, weight_hash
 from layerwise.stack import weights as module
 from layerwise.stack.weights import apply_with, layer_weights, random_twin, weights_on_disk
+from stack.test_stack import Mixer
 
 
 def test_a_layer_with_the_weights_of_another_is_that_layer(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
@@ -79,18 +80,8 @@ def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM) -> No
 
 
 def test_a_bare_module_has_no_twin() -> None:
-    class Bare(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.blocks = nn.ModuleList([nn.Linear(4, 4) for _ in range(4)])
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            for block in self.blocks:
-                x = block(x)
-            return x
-
-    with pytest.raises(UnsupportedModel, match="Bare is not a transformers model"):
-        random_twin(load(Bare(), layers="blocks"), 0)
+    with pytest.raises(UnsupportedModel, match="Mixer is not a transformers model"):
+        random_twin(load(Mixer(), layers="encoder.blocks"), 0)
 
 
 def test_a_pruned_model_has_no_twin(llama: LlamaForCausalLM) -> None:

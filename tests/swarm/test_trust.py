@@ -188,15 +188,12 @@ def gaps(values: Sequence[float]) -> list[list[float]]:
         ("aba", [1, 2, 1], "", ""),
         ("aa", [1, 1], "", ""),
         ("abca", [1, 2, 2, 3], "bc", "a"),
+        (["a", "b", ROUTER], [1, 2, 2], "b", "a"),  # the router's own layers decide
+        (["a", "b", ROUTER], [1, 1, 2], "", "ab"),
     ],
 )
-def test_who_is_right(nodes: str, values: list[float], right: str, wrong: str) -> None:
+def test_who_is_right(nodes: Sequence[str], values: list[float], right: str, wrong: str) -> None:
     assert judge([*nodes], gaps(values), 0.1) == Judgement(frozenset(right), frozenset(wrong))
-
-
-def test_the_routers_own_layers_decide() -> None:
-    assert judge(["a", "b", ROUTER], gaps([1, 2, 2]), 0.1) == Judgement(frozenset("b"), frozenset("a"))
-    assert judge(["a", "b", ROUTER], gaps([1, 1, 2]), 0.1) == Judgement(frozenset(), frozenset("ab"))
 
 
 IN = torch.tensor([[3.0, 4.0]])

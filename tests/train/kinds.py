@@ -64,18 +64,20 @@ SAMPLERS: dict[str, Sampler] = {
 }
 """Draws that no method has by itself."""
 
-LAYERS = (0, 1, 2, 3)
-EVENTFUL = GrowthSchedule(
-    "eventful",
-    DEPTH,
-    (
-        Phase("core", 0.25, (1,), embedding=False, head=False, present=(0, 1), shape="linear", warmup=0.4),
-        Phase("stack", 0.25, LAYERS, copies=((2, 1),), drop=(0.1, 0.6), redraw=(0,), scale=((1, 0.5),), rate=0.5),
-        Phase("drawn", 0.25, LAYERS, sample=1, every=2, head=False, optimizer="drop"),
-        Phase("top", 0.25, (1, 2), embedding=False, shape="cosine", optimizer="drop"),
-    ),
-)
-"""Every field of a phase, in four phases of three steps."""
+
+def eventful(depth: int) -> GrowthSchedule:
+    """Every field of a phase, in four phases of equal length."""
+    every = tuple(range(depth))
+    return GrowthSchedule(
+        "eventful",
+        depth,
+        (
+            Phase("core", 0.25, (1,), embedding=False, head=False, present=(0, 1), shape="linear", warmup=0.4),
+            Phase("stack", 0.25, every, copies=((2, 1),), drop=(0.1, 0.6), redraw=(0,), scale=((1, 0.5),), rate=0.5),
+            Phase("drawn", 0.25, every, sample=1, every=2, head=False, optimizer="drop"),
+            Phase("top", 0.25, (1, 2), embedding=False, shape="cosine", optimizer="drop"),
+        ),
+    )
 
 
 class Stopped(Exception):
@@ -189,7 +191,7 @@ HEALED: tuple[Method, ...] = ("lora", "full", "tail")
 
 KINDS: dict[str, Kind] = {
     **{name: of_images(method(name, **(SHORT if name != "layershuffle" else {}))) for name in BY_METHOD},
-    "growth": grows(EVENTFUL),
+    "growth": grows(eventful(DEPTH)),
     **{f"heal {how}": heals(how) for how in HEALED},
     "pretraining": pretrains(0.0),
     "apart": of_images(method("layerdrop", "per-rank", **SHORT)),

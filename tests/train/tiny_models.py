@@ -80,6 +80,11 @@ def tiny_llama(depth: int = 3, seed: int = 0) -> LlamaForCausalLM:
     return LlamaForCausalLM(config).eval()
 
 
+def tied_llama() -> LlamaForCausalLM:
+    """`tiny_llama` with a head that is its embedding."""
+    return LlamaForCausalLM(LlamaConfig(**{**tiny_llama().config.to_dict(), "tie_word_embeddings": True}))
+
+
 def tiny_digits(augmentation: str = "none", train: int = 24, validation: int = 20) -> Splits:
     """The first digits of each split."""
     whole = _all_digits(augmentation)

@@ -136,18 +136,13 @@ def test_a_part_of_the_rows_and_tokens_can_be_finished(output: bool) -> None:
     torch.testing.assert_close(alone, whole[1:2])
 
 
-def test_parallel_branches_are_refused_with_the_reason() -> None:
+def test_branches_and_halves_are_refused_with_the_reason() -> None:
     stack = stack_of("renormalise", False)
     with pytest.raises(UnsupportedModel, match="merge of parallel branches"), stack.under(Plan.parse("0 (1|2) 3")):
         pass
-    with pytest.raises(UnsupportedModel, match="merge of parallel branches"):
-        stack.logits(Plan.parse("0 (1|2) 3"), **inputs())
-
-
-def test_halves_are_refused_with_the_reason() -> None:
-    stack = stack_of("renormalise", False)
-    with pytest.raises(UnsupportedModel, match="weighted sum of all earlier"):
-        stack.logits(Plan.parse("0 1.attn 2"), **inputs())
+    for text, reason in (("0 (1|2) 3", "merge of parallel branches"), ("0 1.attn 2", "weighted sum of all earlier")):
+        with pytest.raises(UnsupportedModel, match=reason):
+            stack.logits(Plan.parse(text), **inputs())
 
 
 def test_a_state_from_elsewhere_is_refused_until_it_is_noted() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import Tensor
 
 import other_kernel
 from layerwise.stack.history import weighted_sum as module
@@ -112,19 +112,6 @@ def test_a_second_pass_over_one_graph_gives_the_same_gradients_again() -> None:
             torch.testing.assert_close(mine, own)
 
 
-def test_gradients_accumulate_over_batches() -> None:
-    embeddings = [state.requires_grad_() for state in drawn(2)]
-    weights = [nn.Parameter(torch.randn(n + 1, dtype=torch.float64)) for n in range(3)]
-    for embedding in embeddings:
-        recorded_chain(embedding, weights).square().sum().backward()
-    found = [weight.grad for weight in weights]
-    for weight in weights:
-        weight.grad = None
-    sum(chain(loop, embedding, weights).square().sum() for embedding in embeddings).backward()  # type: ignore[union-attr]
-    for mine, weight in zip(found, weights, strict=True):
-        torch.testing.assert_close(mine, weight.grad)
-
-
 def test_checkpointed_readers_give_the_same_gradients() -> None:
     embedding = drawn(1)[0].requires_grad_()
     weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(4)]
@@ -139,14 +126,6 @@ def test_checkpointed_readers_give_the_same_gradients() -> None:
     found = gradients_of(kept[-1] + 0.5 * kept[2], [embedding, *weights])
     for mine, own in zip(found, gradients_of(chain(loop, embedding, weights), [embedding, *weights]), strict=True):
         torch.testing.assert_close(mine, own)
-
-
-def test_without_gradients_a_shared_state_is_the_state_itself() -> None:
-    (state,) = drawn(1)
-    assert shared(state) is state
-    with torch.no_grad():
-        leaf = state.clone().requires_grad_()
-        assert shared(leaf) is leaf
 
 
 def test_weights_that_do_not_learn_get_no_gradient() -> None:

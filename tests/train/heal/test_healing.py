@@ -18,7 +18,6 @@ from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.plan import Plan
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.stack import load
-from layerwise.stack.rounding import compare
 from layerwise.train.heal.learning import load_healed
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.recipe import Settings
@@ -41,21 +40,6 @@ def healed(folder: Path, method: Method, kind: str = "llama", settings: Settings
 def learned(folder: Path) -> dict[str, Tensor]:
     (path,) = (folder / MODEL).glob("*.safetensors")
     return load_file(path)
-
-
-@pytest.mark.parametrize("kind", ["llama", "vit"])
-def test_adapters_that_are_merged_compute_what_they_compute_when_applied(kind: str, tmp_path: Path) -> None:
-    stack, batch = opened(kind), batch_of(kind)
-    trainer = trainer_of(stack, kind, tmp_path, HealingOptions(plan=str(PLAN), rank=2))
-    moved(trainer)
-    trainer.write(tmp_path / "adapter")
-    with torch.no_grad():
-        applied = logits_of(stack, PLAN, batch)
-        merged = load_healed(opened(kind), tmp_path / "adapter")
-        loose = logits_of(opened(kind), PLAN, batch)
-        assert compare(logits_of(merged, PLAN, batch), applied, 16, len(PLAN.steps())).holds
-        assert not compare(loose, applied, 16, len(PLAN.steps())).holds
-    assert list(merged.model.state_dict()) == list(opened(kind).model.state_dict())
 
 
 def test_peft_alone_opens_the_adapters(tmp_path: Path) -> None:

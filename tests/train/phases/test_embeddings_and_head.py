@@ -6,15 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM, PreTrainedModel
+from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedModel
 
 from layerwise.stack import load
 from layerwise.train.phases.runner import find_embeddings_and_head
-from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
-
-
-def tied_llama() -> LlamaForCausalLM:
-    return LlamaForCausalLM(LlamaConfig(**{**tiny_llama().config.to_dict(), "tie_word_embeddings": True}))
+from train.tiny_models import tied_llama, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 
 def gpt2() -> GPT2LMHeadModel:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, TrainerCallback
+from transformers import PreTrainedModel, TrainerCallback
 
 from layerwise.data.splits import Splits
 from layerwise.errors import PlanError, TrainError
@@ -35,8 +35,8 @@ from layerwise.train.phases.trainer import GrowthTrainer
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
-from train.kinds import Stopped
-from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.kinds import Stopped, eventful
+from train.tiny_models import same_weights, saved_weights, tied_llama, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 DEPTH = 3
 STEPS = 12
@@ -47,17 +47,7 @@ SETTINGS = Settings(
 COST = ModelCost((3.0, 3.0, 3.0), embedding=0.0, head=1.0)
 ALL = (0, 1, 2)
 EVERYTHING = GrowthSchedule("everything", DEPTH, (Phase("all", 1.0, ALL),))
-EVENTFUL = GrowthSchedule(
-    "eventful",
-    DEPTH,
-    (
-        Phase("core", 0.25, (1,), embedding=False, head=False, present=(0, 1), shape="linear", warmup=0.4),
-        Phase("stack", 0.25, ALL, copies=((2, 1),), drop=(0.1, 0.6), redraw=(0,), scale=((1, 0.5),), rate=0.5),
-        Phase("drawn", 0.25, ALL, sample=1, every=2, head=False, optimizer="drop"),
-        Phase("top", 0.25, (1, 2), embedding=False, shape="cosine", optimizer="drop"),
-    ),
-)
-"""Every field of a phase, in four phases of three steps."""
+EVENTFUL = eventful(DEPTH)
 
 
 class Seen(TrainerCallback):
@@ -460,10 +450,6 @@ def test_the_model_comes_out_as_it_went_in(tmp_path: Path) -> None:
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------
-
-
-def tied_llama() -> PreTrainedModel:
-    return LlamaForCausalLM(LlamaConfig(**{**tiny_llama().config.to_dict(), "tie_word_embeddings": True}))
 
 
 def unlike_llama() -> PreTrainedModel:
