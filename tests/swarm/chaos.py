@@ -1,40 +1,45 @@
 """What a swarm must do under any schedule of faults, as laws that a drawn schedule is held to.
 
 every request ends: with as many tokens as were asked for, or with a refusal that the quorum explains
-tokens are those of the undisturbed model where every layer lies on a node that nothing happens to
-the same where an answer says that nothing was lost; else the tokens before the loss are the undisturbed ones
-recompute: the tokens after the loss are what `generate` writes under the plan of the answer, from there
+an answer names every token that the whole model would not have written, and no other
+recompute: the tokens after a loss are what `generate` writes under the plan of the answer, from there
+no token takes longer than `slowest_token` allows
+
+Nodes die and return, stand still, are slow, lose answers, and return noise, zeros or flipped bits; every hop is
+compared where one does, which is what `spot_share=1` promises.
 """
 
 from __future__ import annotations
 
-import asyncio
 import random
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
+from itertools import chain, pairwise
 
 import torch
 
 from contracts.specimen import DEPTH, EOS, VOCABULARY, build
 from contracts.zoo import named
 from layerwise import load
-from layerwise.errors import BelowQuorum
 from layerwise.stack import Stack
-from layerwise.swarm.answer import Answer
+from layerwise.swarm.answer import Answer, Decoding
 from layerwise.swarm.gathering import gather
 from layerwise.swarm.nodes.local import Fault, Kind, Schedule, Wrongness
-from layerwise.swarm.settings import OnLoss, SwarmSettings
+from layerwise.swarm.router import MOST_FAILURES
+from layerwise.swarm.settings import OnLoss, Quorum, SwarmSettings
 from layerwise.swarm.swarm import Swarm
+from swarm.streams import Ended, Load, answer_all, slowest_token
 
 NODES = tuple(f"node-{number}" for number in range(4))
 KINDS: tuple[Kind, ...] = ("pause", "slow", "twice", "lost")
-SETTINGS = SwarmSettings(first_deadline=0.2, spot_share=0.0)
+STREAMS = 2
+SLOW = 0.5
+"""The most seconds that a hop of a slow node takes more."""
 
-LOST_AFTER = 5.0
-"""Seconds of virtual time after which a request is lost: 25 deadlines."""
+DEADLY: tuple[Kind, ...] = ("die", "wrong")
+"""After what happens to a node its layers may be missing. It is not lateness."""
 
-Ending = Answer | BelowQuorum | TimeoutError
 Tokens = tuple[int, ...]
 
 
@@ -71,7 +76,7 @@ def drawn_schedule(seed: int, deaths: int, returns: bool, kinds: Sequence[Kind])
         at = chance.uniform(0.0, seconds)
         until = at + seconds * low * (high / low) ** chance.random() if ends else float("inf")
         wrongness: Wrongness = chance.choice(("noise", "zeros", "flip"))
-        return Fault(node, kind, at, until, chance.uniform(0.0, 0.5), wrongness)
+        return Fault(node, kind, at, until, chance.uniform(0.0, SLOW), wrongness)
 
     faults = [drawn(node, "die", ends=returns) for node in chance.sample(NODES, deaths)]
     faults += [drawn(chance.choice(NODES), kind) for kind in kinds]
@@ -80,84 +85,98 @@ def drawn_schedule(seed: int, deaths: int, returns: bool, kinds: Sequence[Kind])
 
 @dataclass(frozen=True)
 class Trial:
-    """One schedule of faults, and the requests that it meets."""
+    """One schedule of faults, and the rules of the swarm that meets it."""
 
     seed: int
     schedule: Schedule
-    on_loss: OnLoss
-    requests: int
-    new: int
-    health_seconds: float
+    on_loss: OnLoss = "keep"
+    spot_share: float = 0.0
+    new: int = 4
+    quorum: int = 1
+    health_seconds: float = 0.05
 
     @classmethod
     def drawn(cls, seed: int) -> Trial:
-        """The trial of a seed: no fault, one, or many; one request or several at once."""
-        chance = random.Random(f"trial/{seed}")
-        kinds = [kind for kind in KINDS if chance.random() < 0.25]
-        schedule = drawn_schedule(seed, chance.choice((0, 1, 1, 2, 2, 3)), chance.random() < 0.6, kinds)
+        """The trial of a seed: no fault or several; in every third one a node or two return something else."""
+        chance = random.Random(f"honesty/{seed}")
+        kinds: list[Kind] = [kind for kind in KINDS if chance.random() < 0.25]
+        wrong = chance.choice((0, 0, 0, 0, 1, 2))
+        kinds += ["wrong"] * wrong
+        schedule = drawn_schedule(seed, chance.choice((0, 1, 1, 2, 2, 3)), chance.random() < 0.7, kinds)
         return cls(
             seed,
             schedule,
             chance.choice(("keep", "recompute")),
-            chance.choice((1, 1, 1, 2)),
-            chance.randint(3, 5),
-            chance.choice((0.012, 3.0, 3.0)),
+            float(wrong > 0),
+            chance.randint(3, 12),
+            chance.choice((1, 3)),
+            chance.choice((0.012, 0.05, 3.0)),
         )
 
+    @property
+    def settings(self) -> SwarmSettings:
+        return SwarmSettings(
+            on_loss=self.on_loss,
+            spot_share=self.spot_share,
+            quorum=Quorum(layers=self.quorum),
+            first_deadline=0.5,
+            hop_floor=0.5,
+            health_seconds=self.health_seconds,
+        )
 
-def run(
-    trial: Trial, settings: SwarmSettings = SETTINGS, nodes: int = len(NODES), replicas: int = 2
-) -> tuple[Swarm, list[Ending]]:
-    """The swarm after a trial, and how each request ended."""
-    settings = replace(settings, on_loss=trial.on_loss, health_seconds=trial.health_seconds)
-    swarm = gather(decoder(), nodes, replicas, settings=settings, schedule=trial.schedule)
+    def run(self) -> tuple[Swarm, tuple[Ended, ...]]:
+        """The swarm afterwards, and how three requests ended, two at a time."""
+        swarm = gather(decoder(), len(NODES), 2, settings=self.settings, schedule=self.schedule)
+        with swarm:
+            return swarm, answer_all(swarm, [prompt(number) for number in range(3)], Decoding(self.new), STREAMS)
 
-    async def one(number: int) -> Ending:
-        try:
-            async with asyncio.timeout(LOST_AFTER):
-                return await swarm.answer(prompt(number), max_new_tokens=trial.new, do_sample=False)
-        except (BelowQuorum, TimeoutError) as ending:
-            return ending
-
-    async def main() -> list[Ending]:
-        return await asyncio.gather(*(one(number) for number in range(trial.requests)))
-
-    with swarm:
-        return swarm, swarm.run(main())
-
-
-def untouched(faults: Sequence[Fault]) -> frozenset[str]:
-    """The nodes that nothing happens to. A hop that comes twice is no harm."""
-    return frozenset(NODES) - {fault.node for fault in faults if fault.kind != "twice"}
+    @property
+    def bound(self) -> float:
+        """The most seconds of a token in any schedule: every node fails as often as it may."""
+        load = Load(STREAMS, DEPTH, 3, len(prompt(2)), self.new, 0.01 + SLOW, 0.01)
+        return slowest_token(load, self.settings, MOST_FAILURES * len(NODES))
 
 
-def violations(trial: Trial, settings: SwarmSettings = SETTINGS) -> list[str]:
+def violations(trial: Trial) -> list[str]:
     """The laws that a trial breaks, in words."""
-    swarm, endings = run(trial, settings)
-    safe = frozenset().union(*(swarm.members[node].layers for node in untouched(trial.schedule.faults)))
-    covered = len(safe) == DEPTH
+    swarm, ended = trial.run()
+    dead = {fault.node for fault in trial.schedule.faults if fault.kind in DEADLY}
+    alive = frozenset(chain.from_iterable(swarm.members[node].layers for node in set(NODES) - dead))
+    may_lack = set(range(DEPTH)) - {layer.number for layer in alive}
     wrong = []
-    for number, ending in enumerate(endings):
-        right = undisturbed(prompt(number), trial.new)
+    for number, each in enumerate(ended):
         where = f"seed {trial.seed}, request {number} ({trial.on_loss})"
-        if isinstance(ending, TimeoutError):
-            wrong.append(f"{where} was lost: nothing came within {LOST_AFTER:g} s")
+        if trial.spot_share == 0 and max(each.seconds) > trial.bound:
+            wrong.append(f"{where} waited {max(each.seconds):.1f} s for a token, more than {trial.bound:.1f} s")
+        if each.answer is None:
+            if len(alive) >= trial.quorum:
+                wrong.append(f"{where} was refused: {each.refusal}")
             continue
-        if isinstance(ending, BelowQuorum):
-            if len(safe) >= swarm.quorum.layers:  # type: ignore[operator]
-                wrong.append(f"{where} was refused, though {len(safe)} layers lie on nodes that nothing happens to")
-            continue
-        tokens, kept = ending.tokens, ending.from_token
-        if len(tokens) != trial.new and tokens[-1:] != (EOS,):
-            wrong.append(f"{where} has {len(tokens)} tokens of {trial.new}")
-        elif covered and (tokens != right or ending.missing):
-            wrong.append(f"{where} wrote {tokens} and not {right}; missing: {ending.missing}")
-        elif not ending.missing and not kept and tokens != right:
-            wrong.append(f"{where} says that nothing was lost, and wrote {tokens} and not {right}")
-        elif trial.on_loss == "recompute":
-            after = (
-                undisturbed(prompt(number) + tokens[:kept], len(tokens) - kept, ending.plan) if tokens[kept:] else ()
-            )
-            if tokens[kept:] != after:
-                wrong.append(f"{where} wrote {tokens[kept:]} from token {kept} under {ending.plan} and not {after}")
+        wrong += [f"{where} {text}" for text in lies(each.answer, prompt(number), may_lack, trial)]
     return wrong
+
+
+def lies(answer: Answer, ids: Tokens, may_lack: set[int], trial: Trial) -> Iterator[str]:
+    """Of one answer: tokens that are wrong, what its spans do not name, and what they name without cause."""
+    spans, tokens, right = answer.spans, answer.tokens, undisturbed(ids, trial.new)
+    if len(tokens) != trial.new and tokens[-1:] != (EOS,):
+        yield f"has {len(tokens)} tokens of {trial.new}"
+    if [spans[0].start, spans[-1].stop] != [0, len(tokens)] or any(a.stop != b.start for a, b in pairwise(spans)):
+        yield f"has spans that do not cover {len(tokens)} tokens: {spans}"
+    named = {number for span in spans if not span.is_whole for number in range(span.start, span.stop)}
+    off = {number for number, token in enumerate(tokens) if right[number : number + 1] != (token,)}
+    if not off <= named:
+        yield f"wrote {tokens} and not {right}, and names {sorted(named)} alone: {spans}"
+    wrong = {fault.node for fault in trial.schedule.faults if fault.kind == "wrong"}
+    lacked: set[int] = set()
+    for span in spans:
+        if not may_lack >= set(span.missing) or not set(span.doubted) <= wrong or not set(span.earlier) <= lacked:
+            yield f"names without cause {span}"
+        if not span.is_whole and not (span.missing or span.doubted or span.earlier):
+            yield f"names nothing in {span}"
+        lacked |= set(span.missing)
+    kept = answer.from_token
+    if trial.on_loss == "recompute" and trial.spot_share == 0 and tokens[kept:]:
+        after = undisturbed(ids + tokens[:kept], len(tokens) - kept, answer.plan)
+        if tokens[kept:] != after:
+            yield f"wrote {tokens[kept:]} from token {kept} under {answer.plan} and not {after}"

@@ -161,20 +161,15 @@ def test_a_pooler_is_the_head_s_only_where_the_checkpoint_has_none(bert: Path, t
     assert found[bert] == classifier | {"bert.pooler.dense.weight", "bert.pooler.dense.bias"}
 
 
-def test_a_body_alone_has_no_head(bert: Path) -> None:
-    body = AutoModelForSequenceClassification.from_pretrained(bert).bert
-    with pytest.raises(CheckpointError, match="BertModel has no head of its own"):
-        head_parameters(body, ())
-
-
-def test_a_plan_that_the_model_cannot_run_is_refused(bert: Path) -> None:
+def test_what_cannot_be_trained_is_refused(bert: Path) -> None:
     with pytest.raises(PlanError, match="4"):
         fine_tune(bert, planted(), SETTINGS, 0, plan=Plan.parse("0 9"), device="cpu")
-
-
-def test_a_divergence_under_a_plan_names_it(bert: Path) -> None:
     with pytest.raises(TrainError, match=r"taught planted .* under 0 3"):
         fine_tune(bert, planted(), replace(SETTINGS, learning_rates=(1e30,)), 0, plan=SKIP, device="cpu")
+    with pytest.raises(CheckpointError, match="BertModel has no head of its own"):
+        head_parameters(AutoModelForSequenceClassification.from_pretrained(bert).bert, ())
+    with pytest.raises(TrainError, match="learning curve of -1"):
+        replace(SETTINGS, evals=-1)
 
 
 def _scored(count: int = 160) -> Task:
@@ -226,8 +221,3 @@ def test_training_is_the_same_with_and_without_a_curve(tmp_path: Path) -> None:
 def test_points_stand_evenly_in_the_logarithm() -> None:
     assert sorted(curve_steps(100, 3)) == [1, 10, 100]
     assert curve_steps(2, 10) == {1, 2}
-
-
-def test_fewer_points_than_none_are_refused() -> None:
-    with pytest.raises(TrainError, match="learning curve of -1"):
-        replace(CURVED, evals=-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, replace
 from random import Random
 from typing import Any, ClassVar
@@ -127,33 +128,25 @@ def test_a_retrained_model_is_trained_and_chosen_with_its_layers_alone() -> None
     assert found.sampler == found.validation == Fixed(Plan.of((0, 4, 8)))
 
 
-def test_a_misspelt_method_is_told_its_neighbours() -> None:
-    with pytest.raises(TrainError, match=r"no training method 'layershufle'.*layershuffle"):
-        recipe("layershufle", Options(Settings()), DEPTH)
+POSITIVE = ("epochs", "batch_size", "gradient_accumulation_steps", "learning_rate", "evals", "from_scratch_factor")
 
 
 @pytest.mark.parametrize(
-    "name", ["epochs", "batch_size", "gradient_accumulation_steps", "learning_rate", "evals", "from_scratch_factor"]
+    ("make", "words"),
+    [
+        (lambda: recipe("layershufle", Options(), DEPTH), "no training method 'layershufle'.*layershuffle"),
+        *((lambda name=name: Settings(**{name: 0}), f"{name} is 0; write a number above 0") for name in POSITIVE),
+        (
+            lambda: Settings(batch_size=10, gradient_accumulation_steps=4),
+            "a batch of 10 does not fall into 4 equal parts",
+        ),
+        (lambda: Drop(1.0), "would leave nothing to run"),
+        (lambda: recipe("layershuffle", Options(), 1).sampler.draw(1, Random(0)), "layer"),
+    ],
 )
-def test_settings_of_nothing_are_refused(name: str) -> None:
-    options: dict[str, Any] = {name: 0}
-    with pytest.raises(TrainError, match=f"{name} is 0; write a number above 0"):
-        Settings(**options)
-
-
-def test_a_batch_in_unequal_pieces_is_refused() -> None:
-    with pytest.raises(TrainError, match="a batch of 10 does not fall into 4 equal parts"):
-        Settings(batch_size=10, gradient_accumulation_steps=4)
-
-
-def test_dropping_everything_is_refused() -> None:
-    with pytest.raises(PlanError, match="would leave nothing to run"):
-        Drop(1.0)
-
-
-def test_a_model_of_one_layer_has_no_order() -> None:
-    with pytest.raises(PlanError):
-        recipe("layershuffle", Options(Settings()), 1).sampler.draw(1, Random(0))
+def test_what_is_no_recipe_is_refused(make: Callable[[], object], words: str) -> None:
+    with pytest.raises((PlanError, TrainError), match=words):
+        make()
 
 
 class _Unknown:

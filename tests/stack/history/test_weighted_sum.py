@@ -84,6 +84,17 @@ def recorded_chain(embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
     return kept[-1] + 0.5 * kept[2]
 
 
+def weights_of(depth: int) -> list[Tensor]:
+    return [torch.randn(reader + 1, dtype=torch.float64).requires_grad_() for reader in range(depth)]
+
+
+def check_gradients(found: Sequence[Tensor], embedding: Tensor, weights: Sequence[Tensor]) -> None:
+    """They are those of the loop."""
+    expected = gradients_of(chain(loop, embedding, weights), [embedding, *weights])
+    for mine, own in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine, own)
+
+
 def gradients_of(chained: Tensor, wanted: Sequence[Tensor], **options: bool) -> tuple[Tensor, ...]:
     return torch.autograd.grad(chained.square().sum(), wanted, **options)
 
@@ -92,29 +103,26 @@ def gradients_of(chained: Tensor, wanted: Sequence[Tensor], **options: bool) -> 
 @settings(max_examples=by_tier(fast=2, nightly=30), deadline=None)
 def test_shared_states_get_the_gradients_of_the_loop(depth: int) -> None:
     embedding = drawn(1)[0].requires_grad_()
-    weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(depth)]
+    weights = weights_of(depth)
     found = gradients_of(recorded_chain(embedding, weights), [embedding, *weights])
-    for mine, own in zip(found, gradients_of(chain(loop, embedding, weights), [embedding, *weights]), strict=True):
-        torch.testing.assert_close(mine, own)
+    check_gradients(found, embedding, weights)
 
 
 def test_a_second_pass_over_one_graph_gives_the_same_gradients_again() -> None:
     """Also after one that asked for the weights alone, whose shares nobody collected."""
     embedding = drawn(1)[0].requires_grad_()
-    weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(4)]
-    expected = gradients_of(chain(loop, embedding, weights), [embedding, *weights])
+    weights = weights_of(4)
     chained = recorded_chain(embedding, weights)
-    alone = gradients_of(chained, weights[3:], retain_graph=True)
-    torch.testing.assert_close(alone[0], expected[4])
+    (alone,) = gradients_of(chained, weights[3:], retain_graph=True)
     for _ in range(2):
         found = gradients_of(chained, [embedding, *weights], retain_graph=True)
-        for mine, own in zip(found, expected, strict=True):
-            torch.testing.assert_close(mine, own)
+        torch.testing.assert_close(alone, found[4])
+        check_gradients(found, embedding, weights)
 
 
 def test_checkpointed_readers_give_the_same_gradients() -> None:
     embedding = drawn(1)[0].requires_grad_()
-    weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(4)]
+    weights = weights_of(4)
 
     def layer(each: Tensor, record: DepthHistory) -> Tensor:
         return torch.tanh(record.read(each))
@@ -124,8 +132,7 @@ def test_checkpointed_readers_give_the_same_gradients() -> None:
         kept.append(torch.utils.checkpoint.checkpoint(layer, each, record, use_reentrant=False))
         record = record.then(number, kept[-1])
     found = gradients_of(kept[-1] + 0.5 * kept[2], [embedding, *weights])
-    for mine, own in zip(found, gradients_of(chain(loop, embedding, weights), [embedding, *weights]), strict=True):
-        torch.testing.assert_close(mine, own)
+    check_gradients(found, embedding, weights)
 
 
 def test_weights_that_do_not_learn_get_no_gradient() -> None:
@@ -140,7 +147,7 @@ def test_weights_that_do_not_learn_get_no_gradient() -> None:
 @pytest.mark.slow
 def test_a_compiler_gets_one_graph_with_the_same_gradients() -> None:
     embedding = drawn(1)[0].requires_grad_()
-    weights = [torch.randn(n + 1, dtype=torch.float64).requires_grad_() for n in range(3)]
+    weights = weights_of(3)
     compiled = torch.compile(recorded_chain, fullgraph=True, backend="aot_eager")
     found = gradients_of(compiled(embedding, weights), [embedding, *weights])
     for mine, own in zip(found, gradients_of(recorded_chain(embedding, weights), [embedding, *weights]), strict=True):

@@ -113,15 +113,20 @@ def at(number: int, act: Callable[[], None]) -> Callable[[int], None]:
     return lambda count: act() if count == number else None
 
 
+def answered(*swarms: FakeSwarm, decoding: Decoding, killed: int | None = None) -> tuple[list[int], Answer]:
+    """The tokens of a stream and its answer, where the first router is killed after so many tokens."""
+
+    async def main() -> tuple[list[int], Answer]:
+        async with behind(*swarms) as (service, routers):
+            return await written(service, decoding, at(killed or 0, routers.kill))
+
+    return asyncio.run(main())
+
+
 @pytest.mark.parametrize("killed", [1, 2, 11, 20])
 def test_an_answer_is_gone_on_with_when_the_router_is_killed(killed: int) -> None:
     first, second = FakeSwarm(allowed=killed), FakeSwarm()
-
-    async def main() -> tuple[list[int], Answer]:
-        async with behind(first, second) as (service, routers):
-            return await written(service, Decoding(20), at(killed, routers.kill))
-
-    tokens, answer = asyncio.run(main())
+    tokens, answer = answered(first, second, decoding=Decoding(20), killed=killed)
     assert tuple(tokens) == answer.tokens == SCRIPT[:20]
     assert answer.is_whole
     assert [(span.start, span.stop) for span in answer.spans] == [(0, 20)]
@@ -145,12 +150,7 @@ def test_requests_that_come_while_a_router_ends_are_answered_by_the_next_one() -
 
 def test_a_request_without_a_seed_is_given_one_that_every_router_draws_by() -> None:
     first, second = FakeSwarm(allowed=3), FakeSwarm()
-
-    async def main() -> None:
-        async with behind(first, second) as (service, routers):
-            await written(service, Decoding(9, temperature=1.0), at(3, routers.kill))
-
-    asyncio.run(main())
+    answered(first, second, decoding=Decoding(9, temperature=1.0), killed=3)
     seeds = [decoding.seed for swarm in (first, second) for _, decoding in swarm.prompts]
     assert seeds[0] is not None
     assert seeds[0] == seeds[1]
@@ -159,24 +159,15 @@ def test_a_request_without_a_seed_is_given_one_that_every_router_draws_by() -> N
 def test_what_is_written_stands_where_a_second_router_would_have_written_otherwise() -> None:
     """The last token that a client has is made again, and differs: the rest is written behind what the client has."""
     first, second = FakeSwarm(allowed=3), FakeSwarm(text="another text")
-
-    async def main() -> list[int]:
-        async with behind(first, second) as (service, routers):
-            return (await written(service, Decoding(6), at(3, routers.kill)))[0]
-
+    tokens, _ = answered(first, second, decoding=Decoding(6), killed=3)
     other = byte_tokenizer()("another text", add_special_tokens=False)["input_ids"]
-    assert asyncio.run(main()) == [*SCRIPT[:3], *other[3:6]]
+    assert tokens == [*SCRIPT[:3], *other[3:6]]
     assert second.resumed == [SCRIPT[:2], SCRIPT[:3]]
 
 
 def test_layers_that_lacked_before_the_router_ended_are_named() -> None:
     first = FakeSwarm(allowed=5, lost_from=2)
-
-    async def main() -> Answer:
-        async with behind(first, FakeSwarm()) as (service, routers):
-            return (await written(service, Decoding(8), at(5, routers.kill)))[1]
-
-    answer = asyncio.run(main())
+    _, answer = answered(first, FakeSwarm(), decoding=Decoding(8), killed=5)
     spans = [(span.start, span.stop, span.missing, span.earlier) for span in answer.spans]
     assert spans == [(0, 2, (), ()), (2, 4, (4, 5), ()), (4, 8, (), (4, 5))]
     assert answer.spans[1].expected == LOST
@@ -278,12 +269,8 @@ def test_requests_are_refused_while_no_router_can_be_started_and_answered_afterw
 def test_a_router_that_says_nothing_any_more_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(router_process, "SILENCE", 0.05)
     monkeypatch.setattr(router_loop, "LOOK", 3600.0)
-
-    async def main() -> list[int]:
-        async with behind(FakeSwarm(allowed=3), *(FakeSwarm() for _ in range(50))) as (service, _):
-            return (await written(service, Decoding(9)))[0]
-
-    assert tuple(asyncio.run(main())) == SCRIPT[:9]
+    tokens, _ = answered(FakeSwarm(allowed=3), *(FakeSwarm() for _ in range(50)), decoding=Decoding(9))
+    assert tuple(tokens) == SCRIPT[:9]
 
 
 def test_the_overview_says_what_happened_to_a_router() -> None:

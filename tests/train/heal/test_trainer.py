@@ -60,13 +60,8 @@ def test_a_step_learns_the_divergence_from_the_whole_model_before_healing(
     named = dict(twin.model.named_parameters())
     for name, gradient in gradients.items():
         by_hand = named[name].grad
-        torch.testing.assert_close(
-            gradient if gradient is not None else torch.zeros(()),
-            by_hand if by_hand is not None else torch.zeros_like(gradient) if gradient is not None else torch.zeros(()),
-            rtol=1e-4,
-            atol=1e-6,
-            msg=name,
-        )
+        found, wanted = (torch.zeros_like(named[name]) if each is None else each for each in (gradient, by_hand))
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6, msg=name)
 
 
 @EVERY
@@ -160,12 +155,9 @@ def test_logits_of_a_chunk_exist_at_a_time(tmp_path: Path, monkeypatch: pytest.M
         torch.testing.assert_close(pieces[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
 
 
-def test_hidden_states_without_a_teacher_are_refused() -> None:
+def test_what_cannot_be_healed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TrainError, match="write --teacher self"):
         HealingOptions(teacher="none", hidden="mse")
-
-
-def test_without_peft_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "peft", None)
     with pytest.raises(TrainError, match=r"layerwise\[heal\]"):
         trainer_of(opened("llama"), "llama", tmp_path, options_of("lora"))

@@ -22,6 +22,7 @@ def test_length_and_number_change_at_the_exact_step() -> None:
     ]
     assert found == [*((8, {128}, {step}) for step in range(9)), (2, {512}, {9})]
     assert len(Batches((SHORT, LONG), seed=0)) == 10
+    assert list(Batches((SHORT,), seed=0)) != list(Batches((SHORT,), seed=1))
 
 
 @given(st.integers(1, 30), st.integers(0, 5))
@@ -49,18 +50,11 @@ def test_division_among_passes_and_processes_changes_nothing(passes: int, proces
         assert Counter(draw for piece in pieces for draw in piece) == expected
 
 
-def test_seeds_differ() -> None:
-    assert list(Batches((SHORT,), seed=0)) != list(Batches((SHORT,), seed=1))
-
-
-def test_a_text_smaller_than_a_batch_is_refused_with_figures() -> None:
+def test_a_batch_that_is_too_large_or_does_not_divide_is_refused_with_figures() -> None:
     with pytest.raises(
         TrainError, match=r"gives 5 segment\(s\) of up to 128 tokens, .* one batch of 8: .* --batch-size of"
     ):
         CurriculumPhase(128, 8, 0, 9, segments=5)
-
-
-def test_a_batch_that_does_not_divide_is_refused() -> None:
     with pytest.raises(TrainError, match="a batch of 2 segments of length 512"):
         Batches((SHORT, LONG), seed=0, passes=4)
 
