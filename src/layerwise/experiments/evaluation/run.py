@@ -44,11 +44,11 @@ from layerwise.experiments.training_runs import finished_models
 from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.report import ReportData
-from layerwise.report.kinds.evaluation import PLANS, Taught, plan_table
+from layerwise.report.kinds.evaluation import PLANS, TASK_TABLE, Taught, plan_table
 from layerwise.results import Manifest, Rows, Run
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, TrainingRecord
-from layerwise.results.vocabulary import BABYLM, CHANCE
+from layerwise.results.vocabulary import BABYLM
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.fine_tuning import FineTuningConfig
@@ -266,12 +266,10 @@ class EvaluationUnit(Unit[None]):
 
     def results(self, run: Run) -> Sequence[str]:
         """A table for each suite."""
-        suites = dict.fromkeys(task.measure for task in self.tasks)
         aggregated = aggregate_lines(run) if set(self.config.suite) & set(AGGREGATED) else ""
         return [
             *(pairs_table(run, each) for each in self.pairs),
-            *(tasks_table(run, suite, [task for task in self.tasks if task.measure == suite]) for suite in suites),
-            *_plan_tables(run),
+            *(_task_tables(run) if self.tasks else ()),
             *([aggregated] if aggregated else []),
         ]
 
@@ -282,31 +280,15 @@ def _with_tokenizer(stack: Stack) -> Opened:
     return stack.model, stack.tokenizer
 
 
-def _plan_tables(run: Run) -> Iterator[str]:
-    """Every strategy at each number of affected layers, task by task, of each suite and arm; none where no plan was."""
+def _task_tables(run: Run) -> Iterator[str]:
+    """The scores of models as trained on the tasks of each suite, next to chance, then those under plans."""
     data = ReportData({}, tuple(run.store.plans()), tuple(run.store.scores()))
+    titled = [(f"{title}, fine-tuned", table) for title, table in TASK_TABLE.tables(data)]
     for own in Taught.every(data):
-        lines = (f"  {line}" for line in plan_table(data, own.suite, own.arm).lines())
-        head = f"{own.suite} under plans, active in fine-tuning and in the test, {own.arm}:"
-        yield "\n".join([head, *lines])
-
-
-def tasks_table(run: Run, suite: str, tasks: Sequence[Task]) -> str:
-    """The metric that the field reports of every arm as trained on the tasks of a suite, with its interval.
-
-    Beside it stands what always giving the commonest answer gives.
-    """
-    lines = [f"{suite} (fine-tuned; beside each score what always giving the commonest answer gives):"]
-    width = max(len(task.name) for task in tasks)
-    for task in tasks:
-        name, metric = task.name, task.metric
-        rows = Rows(run.store.scores(suite, task=name, metric=metric)).where(seed=None, plan=None, condition=None)
-        chance = rows.where(against=CHANCE).along("arm")
-        for arm, row in rows.where(against=None).along("arm").items():
-            if row.low is not None and row.high is not None:
-                shown = f"{row.value:.3f} [{row.low:.3f}, {row.high:.3f}]   commonest {chance[arm].value:.3f}"
-                lines.append(f"  {name:{width}} {arm:16} {metric:8} {shown}")
-    return "\n".join(lines)
+        head = f"{own.suite} under plans, active in fine-tuning and in the test, {own.arm}"
+        titled.append((head, plan_table(data, own.suite, own.arm)))
+    for head, table in titled:
+        yield "\n".join([f"{head}:", *(f"  {line}" for line in table.lines())])
 
 
 AGGREGATED = ("blimp", "supplement", "glue", "msgs")

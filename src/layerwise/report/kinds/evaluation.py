@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from layerwise.plan.painters import GIVEN
 from layerwise.report.data import ReportData
 from layerwise.report.derived.curves import averaged, distinct, half_depth, levels
 from layerwise.report.figures.palette import series_slots
 from layerwise.report.finding import Finding, settled
-from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled, in_text, noted
+from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, in_text, noted
 from layerwise.report.kinds.pretraining import RIGHT, suite_findings
 from layerwise.report.marks import Dots, Lines
 from layerwise.report.show import ABSENT, NUMBER, Show
@@ -26,7 +25,6 @@ from layerwise.results.vocabulary import ALL, CHANCE, FINE_TUNED, MSGS, NORMALIS
 
 PLANS = "fine_tuned_plans"
 """The anchor of the section, and the measure of notes on plans that a model cannot run."""
-SMALL = 215  # height of one of the small multiples
 SIGN = "On ambiguous tasks +1 is to generalise by structure, −1 by what meets the eye, 0 by neither."
 REMARKS = {
     MSGS: SIGN,
@@ -66,28 +64,13 @@ def suite_table(data: ReportData) -> Table:
     return Table(head, tuple(body))
 
 
-def _by(name: str, condition: str) -> Pivot:
-    """A table for each suite, a line for each phenomenon (or paradigm), a column for each arm."""
+def _accuracies(data: ReportData) -> Rows:
+    return by_arm(data.rows.where(measure=suites(data), metric="accuracy", condition=(PHENOMENON, PARADIGM)))
 
-    def accuracies(data: ReportData) -> Rows:
-        return by_arm(data.rows.where(measure=suites(data), metric="accuracy", condition=condition))
 
-    def counted(rows: Rows) -> str:
-        most = max((row.documents or 0 for row in rows), default=0)
-        return f"{most:,}" if most else ABSENT
-
-    return Pivot(
-        name=name,
-        derive=accuracies,
-        rows={condition: "task"},
-        columns=(Column("pairs", text=counted),),
-        across="arm",
-        show=RIGHT,
-        split="measure",
-        words=suite_name,
-        folded=True,
-        terminal=False,
-    )
+def _count_pairs(rows: Rows) -> str:
+    most = max((row.documents or 0 for row in rows), default=0)
+    return f"{most:,}" if most else ABSENT
 
 
 def task_metrics(data: ReportData) -> list[tuple[str, str, str]]:
@@ -224,43 +207,26 @@ def curves(data: ReportData, suite: str) -> Iterator[Score]:
                 yield from levels(drawn, {name: level for name, level in known.items() if level is not None})
 
 
-def _curve_marks(data: ReportData, suite: str) -> Beside:
-    """The curves of an arm, a family and a score, then the tasks of the first arm and family on one scale."""
-    first, family = next(each for each in Taught.every(data) if each.suite == suite), families(data)[:1]
-    tasks = tuple(heading(view) for view in first.views if view[0] != ALL and view[2] == NORMALISED)
+def _curve_mark(data: ReportData, suite: str) -> Lines:
+    """The curves of an arm, a family and a score."""
     colours = series_slots(strategies(data))
-    look: dict[str, Any] = {
-        "derive": partial(curves, suite=suite),
-        "x": "amount",
-        "across": "layers affected",
-        "at": "{}",
-        "nulls": str,
-        "series": "condition",
-        "slots": lambda names: {name: colours.get(name, 0) for name in names},
-        "faint": "seed",
-        "words": lambda name: label(str(name)),
-        "show": SCORE,
-    }
-    return Beside(
-        (
-            Lines(
-                name=f"{PLANS}-{suite}",
-                title=f"{TASKS[suite]} by the number of layers affected",
-                legend="Strategies",
-                choices={"Arm": "arm", "Family": "part", "Score": "task"},
-                height=460,
-                note="curves",
-                **look,
-            ),
-            Lines(
-                name=f"{PLANS}-{suite}-task",
-                title="Task by task",
-                each="task",
-                height=SMALL,
-                where={"arm": first.arm, "part": family, "task": tasks if len(tasks) > 1 else ()},
-                **look,
-            ),
-        )
+    return Lines(
+        name=f"{PLANS}-{suite}",
+        title=f"{TASKS[suite]} by the number of layers affected",
+        derive=partial(curves, suite=suite),
+        x="amount",
+        across="layers affected",
+        at="{}",
+        nulls=str,
+        series="condition",
+        slots=lambda names: {name: colours.get(name, 0) for name in names},
+        faint="seed",
+        words=lambda name: label(str(name)),
+        show=SCORE,
+        legend="Strategies",
+        choices={"Arm": "arm", "Family": "part", "Score": "task"},
+        height=460,
+        note="curves",
     )
 
 
@@ -337,11 +303,11 @@ def _strongest_plan(data: ReportData) -> Iterator[str]:
 
 
 def _plan_parts(data: ReportData) -> Iterator[Part]:
-    """For every suite a figure to choose from and the tasks side by side, then the findings and a table an arm."""
+    """For every suite a figure to choose from, then the findings and a table an arm."""
     every = list(Taught.every(data))
     for suite in dict.fromkeys(each.suite for each in every):
         if families(data):
-            yield _curve_marks(data, suite)
+            yield _curve_mark(data, suite)
     yield Says(plan_findings)
     for each in every:
         table = partial(plan_table, suite=each.suite, arm=each.arm)
@@ -360,6 +326,18 @@ def _answer(data: ReportData) -> str:
         return f"{TASKS[suite]}, {task}, {metric}: {scores}{chance}."
     return ""
 
+
+TASK_TABLE = Pivot(
+    name="tasks",
+    derive=taught,
+    rows={"task": "task", "metric": "metric"},
+    across="arm",
+    columns=(Column("chance", show=THREE, where={"against": CHANCE}),),
+    split="measure",
+    words=suite_name,
+    folded=True,
+    terminal=False,
+)
 
 EVALUATION = Kind(
     name="evaluation",
@@ -386,8 +364,18 @@ EVALUATION = Kind(
                 ),
                 Says(suite_findings, terminal=not data.rows.where(measure="masked_lm")),
                 Tabled(name="suites", table=suite_table, folded=True, terminal=False),
-                _by("phenomena", PHENOMENON),
-                _by("paradigms", PARADIGM),
+                Pivot(
+                    name="paradigms",
+                    derive=_accuracies,
+                    rows={"level": "condition", "name": "task"},
+                    columns=(Column("pairs", text=_count_pairs),),
+                    across="arm",
+                    show=RIGHT,
+                    split="measure",
+                    words=suite_name,
+                    folded=True,
+                    terminal=False,
+                ),
                 Says(noted(*(suite for suite in suites(data) if suite != "pairs")), terminal=False),
             ),
         ),
@@ -407,17 +395,7 @@ EVALUATION = Kind(
                     chance=CHANCE,
                     from_zero=True,
                 ),
-                Pivot(
-                    name="tasks",
-                    derive=taught,
-                    rows={"task": "task", "metric": "metric"},
-                    across="arm",
-                    columns=(Column("chance", show=THREE, where={"against": CHANCE}),),
-                    split="measure",
-                    words=suite_name,
-                    folded=True,
-                    terminal=False,
-                ),
+                TASK_TABLE,
                 Says(_remarks, terminal=False),
                 Says(noted(*(suite for suite in FINE_TUNED if suite != "glue")), terminal=False),
             ),
