@@ -14,9 +14,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +40,6 @@ _FILES = ("config.json", "*.safetensors", "tokenizer*", "vocab.*", "merges.txt",
 
 Progress = Callable[[str, int, int], None]
 """Told what is being fine-tuned, its step, and its steps at most."""
-
-# What came later is left out of the key at its default, so that answers which were kept before it are read.
-_LATER = (("train", "all"), ("evals", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,8 @@ def run_task(
         rows.append(pieces)
     own = averaged(rows)
     store_rows(run, own)
-    _store_curves(run, task.name, curves)
+    # A curve takes the place of an earlier one of the same fine-tuning, whose steps may have been others.
+    store_rows(run, curves, attrgetter("task", "arm", "seed", "other", "plan"))
     return own
 
 
@@ -238,27 +237,13 @@ def _mean(pieces: Sequence[Sequence[Score]], **columns: None) -> list[Score]:
     return rows
 
 
-def store_rows(run: Run, rows: Sequence[Score]) -> None:
-    """Put `rows`, all of one measure, in place of those that are about the same."""
+def store_rows(run: Run, rows: Sequence[Score], key: Callable[[Score], Hashable] = attrgetter("key")) -> None:
+    """Put `rows`, all of one measure, in place of those with the same `key`."""
     if not rows:
         return
-    measure = rows[0].measure
-    new = {row.key for row in rows}
-    kept = [row for row in run.store.scores(measure) if row.key not in new]
+    measure, new = rows[0].measure, {key(row) for row in rows}
+    kept = [row for row in run.store.scores(measure) if key(row) not in new]
     run.store.replace_scores(measure, [*kept, *rows])
-
-
-def _store_curves(run: Run, task: str, rows: Sequence[Score]) -> None:
-    """Put curves of a task in place of the earlier ones of the same fine-tunings, whose steps may have been others."""
-    if not rows:
-        return
-    new = {(row.arm, row.seed, row.other, row.plan) for row in rows}
-    kept = [
-        row
-        for row in run.store.scores(LEARNING_CURVE)
-        if row.task != task or (row.arm, row.seed, row.other, row.plan) not in new
-    ]
-    run.store.replace_scores(LEARNING_CURVE, [*kept, *rows])
 
 
 def store_note(run: Run, measure: str, task: str, note: str) -> None:
@@ -277,9 +262,8 @@ def kept_file(
     plan: Plan | None = None,
 ) -> Path:
     """Where the answers of one fine-tuning are kept."""
-    used = {name: value for name, value in asdict(settings).items() if (name, value) not in _LATER}
-    under = () if plan is None else (str(plan),)
-    parts = [_identity(model.location), task.digest, task.metric, used, seed, how, *under]
+    under = None if plan is None else str(plan)
+    parts = [_identity(model.location), task.digest, task.metric, asdict(settings), seed, how, under]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
     return keep / task.measure / _plain(task.name) / f"{_plain(model.label)}.{seed}-{key}.json"
 

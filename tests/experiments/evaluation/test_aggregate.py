@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,8 +25,13 @@ def _part(name: str, value: float, files: int, examples: int | None) -> tuple[Sc
 def test_the_aggregate_says_of_how_much_it_is() -> None:
     parts = (*_part("blimp", 52.77, 17, 1152), *_part("glue", 43.9, 10, 160), *_part("msgs", 0.0, 11, None))
     total = Score(BABYLM, "aggregate", 39.56, arm="elc")
-    printed = aggregate_lines(_run(*parts, total)).splitlines()[1].split(maxsplit=1)[1]
-    assert printed == ("39.6, partial: blimp 52.8 (1,152 examples), glue 43.9 (10 of 11 files, 160 examples), msgs 0.0")
-    printed = aggregate_lines(_run(*parts[:2])).splitlines()[1].split(maxsplit=1)[1]
-    assert printed.startswith("none, for want of a part: blimp 52.8 (1,152 examples), glue none (0 of 11 files), ")
+    head, columns, line = (
+        re.split(r"\s{2,}", text.strip()) for text in aggregate_lines(_run(*parts, total)).split("\n")
+    )
+    assert head == ["BabyLM's aggregate of 2023, 0.5 blimp + 0.3 glue + 0.2 msgs, in points:"]
+    assert columns == ["arm", "aggregate", "blimp", "glue", "msgs"]
+    assert line == ["elc", "39.6, partial", "52.8 (1,152 examples)", "43.9 (10 of 11 files, 160 examples)", "0.0"]
+    *_, last = aggregate_lines(_run(*parts[:2])).split("\n")
+    absent = "– (0 of 11 files)"
+    assert re.split(r"\s{2,}", last.strip()) == ["elc", "–", "52.8 (1,152 examples)", absent, absent]
     assert aggregate_lines(_run()) == ""

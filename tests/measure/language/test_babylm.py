@@ -34,8 +34,7 @@ def whole(arm: str, seed: int, blimp: float, glue: float, msgs: float) -> list[S
     """Rows of every file of every part; those of other metrics and of fine-tunings are not to be counted."""
     rows = [paradigm("blimp", name, blimp, 1000, arm, seed) for name in OF]
     rows += [paradigm("supplement", name, blimp, 80, arm, seed) for name in SUPPLEMENT]
-    for name in GLUE:
-        metric = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}.get(name, "accuracy")
+    for name, metric in GLUE.items():
         rows.append(Score("glue", metric, glue, task=name, arm=arm, seed=seed))
         rows.append(Score("glue", "accuracy" if metric != "accuracy" else "f1", 0.0, task=name, arm=arm, seed=seed))
     for at, name in enumerate(MSGS):
@@ -45,7 +44,16 @@ def whole(arm: str, seed: int, blimp: float, glue: float, msgs: float) -> list[S
 
 
 def found(rows: list[Score]) -> dict[tuple[str, str, str], float]:
-    return {(named(row), row.task, row.metric): row.value for row in babylm_rows(rows, OF)}
+    return {(named(row), row.task, row.metric): row.value for row in babylm_rows(rows)}
+
+
+def test_the_metrics_of_glue_are_those_of_babylm() -> None:
+    assert len(GLUE) == FILES["glue"]
+    assert {name: metric for name, metric in GLUE.items() if metric != "accuracy"} == {
+        "cola": "mcc",
+        "mrpc": "f1",
+        "qqp": "f1",
+    }
 
 
 def test_a_whole_run_has_every_file_and_arms_have_means() -> None:
@@ -55,7 +63,7 @@ def test_a_whole_run_has_every_file_and_arms_have_means() -> None:
     assert rows["elc", "all", "aggregate"] == pytest.approx(65.39)
     arm = next(
         row
-        for row in babylm_rows([*whole("a", 0, 0.5, 0.5, 0.1), *whole("a", 1, 0.6, 0.5, 0.1)], OF)
+        for row in babylm_rows([*whole("a", 0, 0.5, 0.5, 0.1), *whole("a", 1, 0.6, 0.5, 0.1)])
         if (named(row), row.metric) == ("a", "aggregate")
     )
     assert arm.low is not None
@@ -72,7 +80,7 @@ def test_files_count_alike_and_pairs_within_a_file() -> None:
     values = found(rows)
     assert (values["m/0", "blimp", "part"], values["m/0", "blimp", "files"]) == (50.0, 2.0), "s-selection is merged"
     fewer = [replace(row, seed=1, documents=5) for row in rows]
-    examples = {named(row): row.documents for row in babylm_rows([*rows, *fewer], OF) if row.metric == "part"}
+    examples = {named(row): row.documents for row in babylm_rows([*rows, *fewer]) if row.metric == "part"}
     assert examples == {"m/0": 60, "m/1": 20, "m": 20}
     assert ("m/0", "all", "aggregate") not in values, "no aggregate without GLUE and MSGS"
 

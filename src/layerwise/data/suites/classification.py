@@ -141,12 +141,10 @@ def without(examples: Sequence[Labelled], others: Sequence[Labelled]) -> tuple[L
     return tuple(example for example in examples if example.content not in taken)
 
 
-def cut(
-    examples: Sequence[Labelled], seed: int, share: float = SELECTION, *, by_label: bool = True
-) -> tuple[tuple[Labelled, ...], ...]:
-    """Training and selection examples from one file: the `share` of every label selects, drawn from `seed`.
+def cut(examples: Sequence[Labelled], seed: int, *, by_label: bool = True) -> tuple[tuple[Labelled, ...], ...]:
+    """Cut one file into training and selection examples: the share `SELECTION` of every label, drawn from `seed`.
 
-    Scores of a regression are no labels: without `by_label` the share of all examples is drawn. A text that stands in
+    Scores of a regression are not labels: without `by_label` the share of all examples is drawn. A text that stands in
     the file twice, and was drawn for selection once, is left out of training.
 
     >>> rows = [Labelled(str(number), None, number % 2) for number in range(20)]
@@ -154,7 +152,8 @@ def cut(
     >>> len(train), [example.label for example in selection]
     (18, [0, 1])
     """
-    kept, drawn = stratified([example.label if by_label else 0 for example in examples], (1 - share, share), seed)
+    labels = [example.label if by_label else 0 for example in examples]
+    kept, drawn = stratified(labels, (1 - SELECTION, SELECTION), seed)
     selection = tuple(examples[index] for index in drawn)
     return without([examples[index] for index in kept], selection), selection
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from layerwise.data.model_location import location_of
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
-from layerwise.data.suites.minimal_pairs import PHENOMENA
 from layerwise.errors import DataError, ModelError, RunError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.evaluation.config import Evaluation
@@ -45,7 +44,9 @@ from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.report import ReportData
 from layerwise.report.kinds.evaluation import PLANS, TASK_TABLE, Taught, plan_table
-from layerwise.results import Manifest, Rows, Run
+from layerwise.report.show import ABSENT, Show
+from layerwise.report.text.table import Table
+from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.results.vocabulary import BABYLM
@@ -266,11 +267,10 @@ class EvaluationUnit(Unit[None]):
 
     def results(self, run: Run) -> Sequence[str]:
         """A table for each suite."""
-        aggregated = aggregate_lines(run) if set(self.config.suite) & set(AGGREGATED) else ""
         return [
             *(pairs_table(run, each) for each in self.pairs),
             *(_task_tables(run) if self.tasks else ()),
-            *([aggregated] if aggregated else []),
+            *filter(None, [aggregate_lines(run) if set(self.config.suite) & set(AGGREGATED) else ""]),
         ]
 
 
@@ -291,39 +291,36 @@ def _task_tables(run: Run) -> Iterator[str]:
         yield "\n".join([f"{head}:", *(f"  {line}" for line in table.lines())])
 
 
+ONE = Show(decimals=1)
 AGGREGATED = ("blimp", "supplement", "glue", "msgs")
 """The suites that the aggregate is made of."""
 
 
 def store_aggregate(run: Run) -> None:
     """Store the aggregate of every model and arm as trained, and its parts, of the rows that are in the run."""
-    phenomena = {paradigm: name for name, paradigms in PHENOMENA.items() for paradigm in paradigms}
     rows = [row for suite in AGGREGATED for row in run.store.scores(suite)]
     trained = [row for row in rows if row.plan is None]
-    run.store.replace_scores(BABYLM, babylm_rows(trained, phenomena))
+    run.store.replace_scores(BABYLM, babylm_rows(trained))
 
 
 def aggregate_lines(run: Run) -> str:
-    """The aggregate of every arm with its parts, each with its examples and, where it is not whole, its files."""
+    """Print the aggregate of every arm with its parts, each with its examples and, if some are missing, its files."""
     rows = Rows(run.store.scores(BABYLM)).where(seed=None)
     weights = " + ".join(f"{weight:g} {part}" for part, weight in WEIGHTS.items())
-    lines = [f"BabyLM's aggregate of 2023, {weights}, in points:"]
-    for arm, of in rows.by("arm").items():
-        parts, file_counts = [], {part: of.value(task=part, metric="files") for part in FILES}
-        for part, count in FILES.items():
-            own = of.one(task=part, metric="part")
-            files = 0 if own is None else round(file_counts[part] or 0.0)
-            value = "none" if own is None else f"{own.value:.1f}"
-            counted = [] if files == count else [f"{files} of {count} files"]
-            counted += [] if own is None or own.documents is None else [f"{own.documents:,} examples"]
-            parts.append(f"{value} ({', '.join(counted)})" if counted else value)
-        total = of.one(metric="aggregate")
-        if total is None:
-            shown = "none, for want of a part"
-        else:
-            bounds = "" if total.low is None else f" [{total.low:.1f}, {total.high:.1f}]"
-            whole = all(round(file_counts[part] or 0.0) == count for part, count in FILES.items())
-            shown = f"{total.value:.1f}{bounds}{'' if whole else ', partial'}"
-        listed = ", ".join(f"{part} {value}" for part, value in zip(FILES, parts, strict=True))
-        lines.append(f"  {arm:24} {shown}: {listed}")
-    return "\n".join(lines) if len(lines) > 1 else ""
+    body = []
+    for arm, own in rows.by("arm").items():
+        total, files = own.one(metric="aggregate"), {part: own.value(task=part, metric="files") or 0 for part in FILES}
+        shown = ABSENT if total is None else ONE.text(total) + (", partial" if files != FILES else "")
+        parts = [_describe_part(own.one(task=part, metric="part"), files[part], FILES[part]) for part in FILES]
+        body.append((str(arm), shown, *parts))
+    lines = Table(("arm", "aggregate", *FILES), tuple(body)).lines()
+    head = f"BabyLM's aggregate of 2023, {weights}, in points:"
+    return "\n".join([head, *(f"  {line}" for line in lines)]) if lines else ""
+
+
+def _describe_part(part: Score | None, files: float, count: int) -> str:
+    details = [] if files == count else [f"{files:.0f} of {count} files"]
+    if part is not None and part.documents is not None:
+        details.append(f"{part.documents:,} examples")
+    value = ABSENT if part is None else ONE.text(part)
+    return f"{value} ({', '.join(details)})" if details else value

@@ -1,17 +1,12 @@
 """BabyLM's aggregate of 2023: one number of BLiMP, GLUE and MSGS, with the parts that it is made of.
 
-    aggregate = 0.5 * BLiMP + 0.3 * GLUE + 0.2 * MSGS        in points
-
     BLiMP   the mean accuracy over 17 files: BLiMP's 12 phenomena, each over all of its pairs, and the 5 of the
             supplement (`s-selection` is part of `argument_structure`, as in the paper)
     GLUE    the mean over 11 tasks: Matthews' correlation of CoLA, F1 of MRPC and QQP, accuracy of the others
     MSGS    the mean of Matthews' correlation over 11 tasks, 5 controls and 6 ambiguous ones
 
-A part of which files are missing is a mean over those that are there, and says how many they are; where a whole part is
-missing there is no aggregate. The rows of a part count its examples, of an arm those of the model with the fewest, so
-that a score of a few of them is not taken for one of all. Rows of measure `babylm`, for each seed and for each arm
-(the mean over its models, with Student's interval over seeds): task `blimp`, `glue` and `msgs` with the metrics `part`
-and `files`, and task `all` with the metric `aggregate`. MSGS of our own and minimal pairs of our own are no part of it.
+A part with missing files is a mean over those that are there and counts them (`files`); without a whole part there is
+not any aggregate. Of an arm the rows count the examples of the model with the fewest.
 """
 
 from __future__ import annotations
@@ -20,6 +15,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from layerwise.data.suites.glue import FORMS
+from layerwise.data.suites.minimal_pairs import PHENOMENA
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BABYLM, PARADIGM
@@ -29,8 +26,10 @@ FILES = {"blimp": 17, "glue": 11, "msgs": 11}
 """How many files each part has where it is whole."""
 
 MERGED = {"s-selection": "argument_structure"}
-GLUE = ("cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc")
-GLUE_METRICS = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}
+GLUE = {name: form.metrics[0] for name, form in FORMS.items() if name not in ("stsb", "wnli")}
+"""BabyLM's tasks of GLUE and SuperGLUE, each with its metric."""
+
+_PHENOMENON = {paradigm: name for name, paradigms in PHENOMENA.items() for paradigm in paradigms}
 MSGS = (
     *("main_verb", "control_raising", "syntactic_category", "lexical_content_the", "relative_position"),
     *(
@@ -62,8 +61,8 @@ def aggregate(parts: Mapping[str, float]) -> float:
     return sum(WEIGHTS[part] * parts[part] for part in WEIGHTS)
 
 
-def babylm_rows(rows: Iterable[Score], phenomena: Mapping[str, str]) -> list[Score]:
-    """The rows of the aggregate, of those of single models; `phenomena` maps BLiMP's paradigms to theirs.
+def babylm_rows(rows: Iterable[Score]) -> list[Score]:
+    """Compute the rows of the aggregate from those of single models, for each model and for each arm (its mean).
 
     None of a model without a row of BLiMP, the supplement, GLUE or MSGS.
     """
@@ -71,7 +70,7 @@ def babylm_rows(rows: Iterable[Score], phenomena: Mapping[str, str]) -> list[Sco
     for row in rows:
         if row.arm is None or row.seed is None or row.other is not None or row.against is not None:
             continue
-        counted = _file(row, phenomena)
+        counted = _file(row)
         if counted is not None:
             part, file = counted
             cells = files.setdefault((row.arm, row.seed), {}).setdefault(part, {}).setdefault(file, [])
@@ -80,14 +79,13 @@ def babylm_rows(rows: Iterable[Score], phenomena: Mapping[str, str]) -> list[Sco
     return [*results, *_of_arms(results)]
 
 
-def _file(row: Score, phenomena: Mapping[str, str]) -> tuple[str, str] | None:
+def _file(row: Score) -> tuple[str, str] | None:
     """Which file of which part a row is a score of; `None` where it is of none."""
     if row.measure in ("blimp", "supplement") and row.metric == "accuracy" and row.condition == PARADIGM:
-        file = f"supplement {row.task}" if row.measure == "supplement" else phenomena.get(row.task)
+        file = f"supplement {row.task}" if row.measure == "supplement" else _PHENOMENON.get(row.task)
         return None if file is None else ("blimp", MERGED.get(file, file))
     if row.measure == "glue":
-        name = row.task.casefold().replace("_", "-").replace("mismatched", "mm").replace("sst-2", "sst2")
-        return ("glue", name) if name in GLUE and row.metric == GLUE_METRICS.get(name, "accuracy") else None
+        return ("glue", row.task) if GLUE.get(row.task) == row.metric else None
     if row.measure == "msgs" and row.metric == "mcc":
         return ("msgs", MSGS_TASKS[row.task]) if row.task in MSGS_TASKS else None
     return None
