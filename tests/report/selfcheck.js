@@ -68,14 +68,6 @@
     return { before, after, again: lines() };
   }
 
-  function gallery() {
-    one(".tile").click();
-    const dialog = one("#plan-dialog");
-    const opened = { open: dialog.open, plan: one("#detail code").textContent, drawn: all("#detail svg path").length };
-    dialog.close();
-    return opened;
-  }
-
   function report() {
     const result = {
       width: innerWidth,
@@ -85,13 +77,13 @@
       wide: all(".scroll").filter((box) => box.checkVisibility({ contentVisibilityAuto: true }) && box.scrollWidth - box.clientWidth > 4).length,
       hinted: all(".scroll").filter((box) => box.hasAttribute("data-more") && getComputedStyle(box, "::after").content.includes("scroll")).length,
       maps: all(".plot .heatmaplayer image").length,
-      tiles: all(".tile svg path").length,
+      pictures: all(".plan svg path").length,
     };
     const scaled = () => all("input[data-scale]:checked").filter((pill) => pill.value === "1").length;
     result.rootedAtFirst = scaled();
     // On a phone the page is looked at and not used: what it answers depends on no width.
     const used = location.search === "?used";
-    const plans = one("#plan-table") ? [table, gallery] : [];
+    const plans = one("#plan-table") ? [table] : [];
     for (const step of used ? [...plans, theme, choices, legend] : []) {
       try { result[step.name] = step(); } catch (error) { failures.push(`${step.name}: ${error.message}`); }
     }

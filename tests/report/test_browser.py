@@ -170,7 +170,7 @@ def test_a_page_is_drawn_and_answers(seen: dict[str, dict[str, Any]], kind: str)
 
 
 @pytest.mark.slow
-def test_the_table_of_a_sweep_sorts_and_filters_its_choices_answer_and_a_tile_opens_its_plan(
+def test_the_table_of_a_sweep_sorts_and_filters_and_its_choices_answer(
     seen: dict[str, dict[str, Any]],
 ) -> None:
     sweep = seen["sweep"]
@@ -182,12 +182,9 @@ def test_the_table_of_a_sweep_sorts_and_filters_its_choices_answer_and_a_tile_op
     assert table["none"] == 0
     assert table["after"] == table["total"]
     assert sweep["hinted"] == sweep["wide"]
-    assert sweep["tiles"] > 100
+    assert sweep["pictures"] > 100
     assert sweep["choices"]["pressed"] > 20
     assert "0" in sweep["choices"]["rooted"]
-    assert sweep["gallery"]["open"]
-    assert sweep["gallery"]["plan"] in {record.plan for record in synthetic.run(12).plans}
-    assert sweep["gallery"]["drawn"] > 1
 
 
 @pytest.mark.slow

@@ -196,12 +196,12 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class SweptPlans:
-    """The plans of a sweep: a few as pictures and all as tiles that open, on the page alone; all as a table to sort.
+    """The plans of a sweep: a few as pictures on the page alone, and all as a table to sort.
 
     `rows` are those of the table where it is text.
     """
 
-    look: Literal["examples", "gallery", "table"]
+    look: Literal["examples", "table"]
     name: str = ""
     title: str = ""
     note: str = ""

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the figures, and makes the page answer: theme, choices, legends, table, gallery, print. No dependencies but Plotly.
+// Draws the figures, and makes the page answer: theme, choices, legends, table, print. No dependencies but Plotly.
 (() => {
   const root = document.documentElement;
   const report = JSON.parse(document.getElementById("report-data").textContent);
@@ -198,38 +198,6 @@
     [find, only, resolved].forEach((control) => control.addEventListener("input", filter));
   }
 
-  // ---- gallery
-  function made(name, text) {
-    const node = document.createElement(name);
-    if (text !== undefined) node.textContent = text;
-    return node;
-  }
-
-  function wireGallery() {
-    const dialog = document.getElementById("plan-dialog");
-    if (!dialog) return;
-    const detail = document.getElementById("detail");
-    document.getElementById("gallery").addEventListener("click", (event) => {
-      const tile = event.target.closest(".tile");
-      if (!tile) return;
-      const plan = report.plans[Number(tile.dataset.plan)];
-      const table = made("table");
-      for (const [task, shown, verdict] of plan.effects) {
-        const row = table.insertRow();
-        [task, shown, verdict].forEach((text) => row.append(made("td", text)));
-      }
-      const close = made("button", "Close");
-      close.addEventListener("click", () => dialog.close());
-      const wrapper = made("div");
-      wrapper.className = "scroll";
-      wrapper.append(table);
-      const picture = tile.querySelector(".wiring").cloneNode(true);
-      detail.replaceChildren(made("h3", plan.title), made("code", plan.plan), picture, made("p", plan.cost), wrapper, close);
-      dialog.showModal();
-    });
-    dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
-  }
-
   // ---- navigation and print
   function wireNavigation() {
     const links = new Map([...document.querySelectorAll("nav ol a")].map((link) => [link.hash.slice(1), link]));
@@ -269,7 +237,6 @@
   wireScrolling();
   wireFigures();
   wireTable();
-  wireGallery();
   wireNavigation();
   wirePrint();
   drawOneByOne(plots);

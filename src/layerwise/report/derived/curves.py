@@ -14,13 +14,11 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from statistics import fmean, median, stdev
 from typing import Any
 
 from scipy.special import stdtrit
 
-from layerwise.plan import Plan
 from layerwise.plan.painters import GIVEN, WINDOW
 from layerwise.report.data import ReportData
 from layerwise.results.rows import PlanRecord, Score
@@ -88,31 +86,6 @@ def changed(data: ReportData) -> Rows:
 def single(data: ReportData, done: str = DROPPED) -> Rows:
     """What leaving out each layer alone costs, or swapping it with the next, on every task."""
     return Rows(row for row in changed(data).where(condition=done) if done != DROPPED or row.layer == row.other)
-
-
-def touched(plan: Plan, depth: int) -> str:
-    """Which layers a plan of one model leaves out or moves, in a few words; nothing where that takes more.
-
-    >>> touched(Plan.parse("0-3 5-8"), 9), touched(Plan.parse("0-2 4 3 5-8"), 9), touched(Plan.parse("1 3-7"), 9)
-    ('without 4', 'layers 3–4', 'without 0, 2, 8')
-    """
-    order = plan.order()
-    if plan.has_sublayers() or plan.sources():
-        return ""
-    missing = sorted(set(range(depth)) - set(order))
-    if len(order) + len(missing) != depth:
-        return ""
-    if missing:
-        return f"without {', '.join(_ranges(missing))}"
-    moved = [position for position, layer in enumerate(order) if position != layer]
-    return f"layers {moved[0]}–{moved[-1]}" if moved else ""
-
-
-def _ranges(layers: Sequence[int]) -> Iterator[str]:
-    """Ascending layers as ranges, each a text."""
-    for _, run in groupby(enumerate(layers), key=lambda pair: pair[1] - pair[0]):
-        members = [layer for _, layer in run]
-        yield str(members[0]) if len(members) == 1 else f"{members[0]}–{members[-1]}"
 
 
 PUBLISHED = "painters"

@@ -461,11 +461,6 @@ SWEEP = Kind(
             ),
         ),
         Section(
-            anchor="gallery",
-            needs=lambda data: bool(data.records.keys() & data.schedules),
-            parts=(SweptPlans("gallery"),),
-        ),
-        Section(
             anchor="tasks",
             needs=lambda data: any(swept.task_rows(data)) or any(_benchmark_rows(data)),
             parts=lambda data: (

@@ -35,7 +35,7 @@ from layerwise.report.trained import arms
 from layerwise.report.writers.chapter import Chapter, Missing, lead
 from layerwise.report.writers.claims_page import claims
 from layerwise.report.writers.html import chapters
-from layerwise.report.writers.plans import details, wiring
+from layerwise.report.writers.plans import wiring
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import FEWEST_UNITS
 
@@ -51,11 +51,11 @@ PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
     title = f"{data.title or 'layerwise'} · layerwise report"
-    return page(title, _masthead(data), written(data), details(data))
+    return page(title, _masthead(data), written(data))
 
 
-def page(title: str, masthead: Safe, chapters: list[Chapter], plans: object = ()) -> str:
-    """Chapters under a masthead as one self-contained HTML page; `plans` are what the gallery shows of each plan."""
+def page(title: str, masthead: Safe, chapters: list[Chapter]) -> str:
+    """Chapters under a masthead as one self-contained HTML page."""
     head = element(
         "head",
         element("meta", charset="utf-8"),
@@ -75,7 +75,7 @@ def page(title: str, masthead: Safe, chapters: list[Chapter], plans: object = ()
             *(chapter.html(number) for number, chapter in enumerate(chapters, start=1)),
             element("footer", "Made by layerwise. This file is complete in itself and loads nothing."),
         ),
-        embedded_json("report-data", _payload(chapters, plans)),
+        embedded_json("report-data", _payload(chapters)),
         element("script", Safe(_asset(PLOTLY))),
         element("script", Safe(_asset("script.js"))),
     )
@@ -93,12 +93,11 @@ def write(path: Path, html: str) -> None:
         ) from error
 
 
-def _payload(chapters: list[Chapter], plans: object) -> dict[str, object]:
+def _payload(chapters: list[Chapter]) -> dict[str, object]:
     pictures = [picture for chapter in chapters for picture in chapter.pictures]
     return {
         "figures": {picture.name: picture.payload() for picture in pictures},
         "swaps": swaps(),
-        "plans": plans,
     }
 
 

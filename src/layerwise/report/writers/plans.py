@@ -1,7 +1,7 @@
-"""The plans of a sweep on the page: a few as pictures, all as tiles that open, all as a table to sort and filter.
+"""The plans of a sweep on the page: a few as pictures, and all as a table to sort and filter, each with its picture.
 
-Tiles and table are plain HTML, which reads without scripts and prints; a script opens, sorts and filters. A cell that
-sorts by number carries the number itself.
+The table is plain HTML, which reads without scripts and prints; a script sorts and filters. A cell that sorts by number
+carries the number itself.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from collections.abc import Iterator, Sequence
 from layerwise.errors import PlanError
 from layerwise.plan import Plan
 from layerwise.report.data import ReportData
-from layerwise.report.derived.curves import at_half, touched
+from layerwise.report.derived.curves import at_half
 from layerwise.report.figures.palette import EMBEDDING, depth_colour
 from layerwise.report.show import SIGNED
 from layerwise.report.text.markup import Safe, element, measured
 from layerwise.report.text.number_format import in_perplexity, is_resolved, probability, tidy, verdict
 from layerwise.report.text.wording import counted, label
-from layerwise.report.writers.chapter import depth_key, folded
+from layerwise.report.writers.chapter import depth_key
 from layerwise.results.rows import PlanRecord, Score
 
-SHOWN = 36  # tiles of one strategy before the rest is folded away
 GLYPH_WIDTH, GLYPH_HEIGHT = 110, 14
 
 FAINTEST = 0.3  # a weight near zero still has to be seen
@@ -42,76 +41,12 @@ def examples(data: ReportData) -> Iterator[Safe]:
         yield element("div", *shown, class_="examples")
 
 
-def gallery(data: ReportData) -> Iterator[Safe]:
-    """Tiles grouped by strategy; pressing one opens it large, with its effects on every task."""
-    yield depth_key(
-        data.depth,
-        element("span", element("i", class_="embedding"), " embedding"),
-        element("span", "fainter: a smaller weight"),
-    )
-    numbers = {text: str(at) for at, text in enumerate(data.records)}
-    for strategy in dict.fromkeys(record.strategy for record in data.records.values()):
-        own = [record for record in data.records.values() if record.strategy == strategy]
-        own.sort(key=lambda record: (record.affected, record.draw or 0))
-        tiles = [_tile(data, record, numbers[record.plan]) for record in own]
-        rest = tiles[SHOWN:]
-        yield element(
-            "div",
-            element("h3", label(strategy), " ", element("small", counted(len(tiles), "plan"))),
-            element("div", *tiles[:SHOWN], class_="tiles"),
-            *([folded(f"{len(rest)} more", element("div", *rest, class_="tiles"))] if rest else []),
-            class_="strategy",
-        )
-    yield element("dialog", element("div", id="detail"), id="plan-dialog", aria_label="One plan")
-
-
-def details(data: ReportData) -> list[dict[str, object]]:
-    """What the dialog says about each plan, in the order of the records."""
-    return [
-        {
-            "plan": plan,
-            "title": f"{label(record.strategy)}, {_touched(data, record)}"
-            + ("" if record.draw is None else f", draw {record.draw}"),
-            "cost": f"{counted(record.evaluations, 'layer evaluation')} in {counted(record.stages, 'stage')}, "
-            f"{counted(record.weights, 'layer')} touched, {counted(record.slots, 'KV slot')}",
-            "effects": [
-                [task, SIGNED.text(score), verdict(score, data.level)]
-                for task in data.tasks
-                if (score := data.effect(plan, task)) is not None
-            ],
-        }
-        for plan, record in data.records.items()
-    ]
-
-
-def _tile(data: ReportData, record: PlanRecord, number: str) -> Safe:
-    score = _main(data, record.plan)
-    shown = data.verdict(record.plan) if score is None else tidy(score.value, signed=True)
-    unit = "" if score is None else " nats per token"
-    return element(
-        "button",
-        _picture(data, record.plan),
-        element("span", _touched(data, record), class_="size"),
-        element("span", shown, class_=f"effect{_faint(data, score)}"),
-        type="button",
-        class_="tile",
-        data_plan=number,
-        title=f"{record.plan}\n{label(record.strategy)}: {shown}{unit}",
-    )
-
-
 def _main(data: ReportData, plan: str) -> Score | None:
     return data.effect(plan, data.tasks[0]) if data.tasks else None
 
 
 def _faint(data: ReportData, score: Score | None) -> str:
     return "" if score is not None and is_resolved(score, data.level) else " faint"
-
-
-def _touched(data: ReportData, record: PlanRecord) -> str:
-    """Which layers the plan touches; how many, where they are not told in a few words."""
-    plan = data.schedules.get(record.plan)
-    return (touched(plan, data.depth) if plan else "") or counted(record.affected, "layer")
 
 
 def _picture(data: ReportData, text: str) -> Safe:
@@ -123,6 +58,11 @@ def _picture(data: ReportData, text: str) -> Safe:
 
 def table(data: ReportData) -> Iterator[Safe]:
     """The table under its filters; its first effect column is the whole text, then one column for each task."""
+    yield depth_key(
+        data.depth,
+        element("span", element("i", class_="embedding"), " embedding"),
+        element("span", "fainter: a smaller weight"),
+    )
     strategies = [element("option", label(name), value=name) for name in data.strategies]
     yield element(
         "div",
@@ -172,8 +112,11 @@ def table(data: ReportData) -> Iterator[Safe]:
 def _row(data: ReportData, record: PlanRecord, tasks: tuple[str, ...], scale: float) -> Safe:
     main = _main(data, record.plan)
     value, p = (main.value, main.p_adjusted) if main else (None, None)
+    slots = f"{counted(record.weights, 'layer')} touched, {counted(record.slots, 'KV slot')}"
     cells = [
-        element("th", element("code", record.plan), scope="row", class_="plan"),
+        element(
+            "th", _picture(data, record.plan), element("code", record.plan), scope="row", class_="plan", title=slots
+        ),
         element("td", label(record.strategy)),
         *(_number(count, f"{count:,}") for count in (record.affected, record.evaluations, record.stages)),
         _number(value, SIGNED.text(main)),
