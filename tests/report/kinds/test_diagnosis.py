@@ -15,7 +15,7 @@ from layerwise.report import ReportData, render
 from layerwise.report.data import concluded
 from layerwise.report.kinds.diagnosis import DIAGNOSIS, in_words
 from layerwise.report.kinds.diagnosis_changes import recommendation
-from layerwise.results.rows import Note, Score
+from layerwise.results.rows import Score
 from report import planted, synthetic
 from report.page.test_render import read
 from report.planted import row
@@ -131,10 +131,3 @@ def test_no_proxy_is_recommended_without_evidence(angular: tuple[float, float | 
     """A great correlation without an interval, with one that holds zero, or no greater than chance may give."""
     assert recommended(angular=angular).startswith("No proxy is recommended: none ranks these layers")
     assert recommended() == ""
-
-
-def test_what_a_measure_left_out_stands_in_its_chapter_as_text() -> None:
-    data = planted.only(planted.DIAGNOSIS, "deltas", "predictability")
-    page = render(replace(data, notes=(Note("deltas", "Layers 3 and 4 have <unlike> shapes."),)))
-    chapter = page[page.index('<section id="deltas"') : page.index('<section id="predictability"')]
-    assert "Layers 3 and 4 have &lt;unlike&gt; shapes." in chapter

@@ -8,17 +8,15 @@ from dataclasses import replace
 
 import pytest
 
-from layerwise.experiments.summary import summary
 from layerwise.report import ReportData, render
 from layerwise.report.finding import Finding
-from layerwise.report.kinds import KINDS
 from layerwise.report.kinds import pretraining as page
 from layerwise.report.kinds.pretraining import weight_table
 from layerwise.report.trained import by_arm
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import ALPHA, MASKED_LM, STABILITY, TRAINING, UNIFORMITY
-from report import planted, synthetic
+from layerwise.results.vocabulary import ALPHA, MASKED_LM, TRAINING, UNIFORMITY
+from report import planted
 from report.planted import of
 from report.tables import table
 
@@ -57,13 +55,6 @@ def test_what_is_not_finite_was_not_measured() -> None:
     assert [(row.arm, row.low) for row in own] == [("b", None), ("c", None)]
 
 
-def test_runs_of_other_kinds_have_no_pre_trained_models() -> None:
-    pretrained_kinds = {"layer_weights_study", "pretraining", "evaluation", "wiring"}
-    training = planted.only(planted.PRETRAINING, TRAINING)
-    for run in (planted.ROBUSTNESS, synthetic.run(6), planted.DIAGNOSIS, training):
-        assert not pretrained_kinds & {kind.name for kind in KINDS if kind.is_of(run)}
-
-
 def test_losses_are_ranked_and_claim_no_more_than_their_intervals() -> None:
     text, state = answers(page.held_out_findings(of(loss(4.1, "ltg"), loss(4.0, "elc"))))["What did pre-training give?"]
     assert text.startswith("Held-out loss in nats per masked token: elc 4.000, ltg 4.100.")
@@ -99,12 +90,6 @@ def test_uniform_is_an_equivalence(low: float, high: float, words: str) -> None:
     assert state == ("unresolved" if words == "not resolvable" else "resolved")
 
 
-def test_spikes_are_counted_over_the_trainings_that_were_judged() -> None:
-    rows = [Score(STABILITY, "spikes", float(seed == 1), arm="elc", seed=seed) for seed in range(4)]
-    text = next(page.stability_findings(of(*rows, Score(STABILITY, "spiked", 0.25, 0.0, 0.7, arm="elc")))).text
-    assert text == "elc 1 of 4 trainings with a spike."
-
-
 def test_costs_are_multiples_of_the_backbone_where_there_is_one(data: ReportData) -> None:
     head, *lines = table(page.PRETRAINING, data, "costs")
     step = head.index("step (s)")
@@ -117,9 +102,3 @@ def test_costs_are_multiples_of_the_backbone_where_there_is_one(data: ReportData
 def test_an_unfinished_training_is_announced(data: ReportData) -> None:
     cut = [row for row in data.scores if (row.measure, row.metric, row.arm, row.seed) != (TRAINING, "steps", "elc", 1)]
     assert "1 training (elc/1) is not complete" in render(replace(data, scores=tuple(cut)))
-
-
-def test_the_terminal_ends_with_what_to_do_next() -> None:
-    lines = summary(of(loss(4.1, "ltg", half=0.01), loss(4.0, "elc", half=0.01))).splitlines()
-    assert lines[-1].endswith("layerwise evaluate RUN --suite blimp,glue --data FOLDER")
-    assert sum("Held-out loss in nats" in line for line in lines) == 1, "an answer is given once"

@@ -163,15 +163,6 @@ def test_orders_of_several_seeds_are_dots_of_their_own() -> None:
     assert len(dots["x"]) == 2 * len(own.axis("plan"))
 
 
-def test_thin_lines_are_seeds_and_the_bold_one_their_mean() -> None:
-    drawn = json.loads(read(render(only(ROBUSTNESS, "training"))).json)["figures"]["training"]["variants"]["1"]["data"]
-    *seeds, mean = (line for line in drawn if line["legendgroup"] == "baseline")
-    assert [line["name"] for line in (*seeds, mean)] == ["baseline/0", "baseline/1", "baseline/2", "baseline"]
-    assert mean["line"]["width"] > 2 * seeds[0]["line"]["width"]
-    refined = [line["name"] for line in drawn if line["legendgroup"] == "retrained"]
-    assert refined == ["retrained, 3 layers/0", "retrained, 10 layers/0"]  # of models of different size is no mean
-
-
 @given(st.lists(st.floats(0.0, 100.0), max_size=200))
 @example([50.0] * 12)
 def test_a_swarm_stays_in_its_row_and_hides_no_dot(values: list[float]) -> None:

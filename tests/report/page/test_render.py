@@ -141,22 +141,6 @@ def test_a_page_is_titled_by_the_name_of_its_model(location: str) -> None:
     assert markdown(run).startswith("# tiny-llama\n")
 
 
-def test_words_are_defined_where_they_are_met_first() -> None:
-    bounded = (
-        replace(score, low=score.value - 1e-4, high=score.value + 1e-4) if score.measure == "similarity" else score
-        for score in SWEEP.scores
-    )
-    text = read(render(replace(SWEEP, scores=tuple(bounded)))).text
-    for word, definition in (
-        ("nats", "0.69 nats more, and the right token is half as likely"),
-        ("staircase", "As trained every step reads all that was written before: a staircase"),
-        ("grey band", "The grey band is the smallest detectable effect"),
-    ):
-        assert text.index(word) <= text.index(definition) + len(definition)
-        assert text.index(definition) < text.index(word) + 200
-    assert "The sink token is one, mostly the first" in text
-
-
 def test_an_interrupted_run_says_so_first(html: str) -> None:
     kept = {record.plan for record in SWEEP.plans[:4]}
     page = read(render(replace(SWEEP, scores=tuple(score for score in SWEEP.scores if score.plan in kept))))

@@ -8,7 +8,7 @@ import pytest
 
 from layerwise.report import ReportData, findings
 from layerwise.report.derived.curves import half_window
-from layerwise.report.derived.swept import FITTED, best, line, numbered
+from layerwise.report.derived.swept import FITTED, best, line
 from layerwise.report.page.render import written
 from layerwise.results.selection import Rows
 from tools.golden.outputs import stored
@@ -46,11 +46,6 @@ def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:
     assert line(RUN) == pytest.approx((-1.0, 1.0))
     assert sorted(row.value for row in Rows(best(RUN)).where(against=FITTED)) == pytest.approx([2.0, 4.0])
     assert line(OTHER) is None
-
-
-def test_every_number_of_every_window_has_its_effect() -> None:
-    cells = Rows(numbered(RUN)).where(part="looped", task="all")
-    assert {(row.amount, row.other) for row in cells} == {(width, loops) for width in WIDTHS for loops in range(1, 7)}
 
 
 @pytest.mark.parametrize(

@@ -193,15 +193,6 @@ def test_shares_as_large_as_the_printed_ones_are_found() -> None:
     truths.tells("error_accumulation", predicted(1.2 / (1 - left), 0.3, noise=1.0), DEPTH, SUPPORTED)
 
 
-def test_the_figures_hold_joint_and_single_costs_and_the_null() -> None:
-    rows = [*predicted(4.0, 0.3, noise=0.0)(0), *manipulated(0.05, 0.5, noise=0.0)(0)]
-    figures = truths.claim_of("error_accumulation", rows, DEPTH).figures
-    assert figures.startswith("4 predicted layers cost +")
-    assert all(words in figures for words in ("one by one", "of random errors of the same norm a share of"))
-    assert "of manipulated layers" in figures
-    assert "one by one" in truths.claim_of("joint_manipulation", rows, DEPTH).figures
-
-
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:
     keys = ["0=scale:0.1", "0=noise:1", "0=gate:0.9"]
     assert scaling(planted([0.1, 3.0], 0, keys=keys)) == []

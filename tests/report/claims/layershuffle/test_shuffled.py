@@ -148,11 +148,3 @@ def test_the_printed_resolution_is_seen(
     found = [row.mde for run in range(40) for row in truth(arms)(run) if row.metric == metric]
     seen = fmean(mde for mde in found if mde is not None)
     truths.ends(rule, truth(planted(seen)), 12, verdict, (), runs=400)
-
-
-def test_training_that_long_in_order_is_a_null_too() -> None:
-    without = truths.claim_of("trained_order", truth(trained(0.7, 0.2))(0), 12)
-    beside = truths.claim_of("trained_order", truth(trained(0.7, 0.2, sequential=0.7), World(8))(0), 12)
-    assert (without.verdict, beside.verdict) == ("supported", "explained by the null")
-    assert "above the baseline" in without.figures
-    assert "the arm trained as long in order" in beside.figures
