@@ -39,7 +39,6 @@ def titles(kind: str) -> dict[str, tuple[str, ...]]:
 
 
 def _read(kind: str) -> dict[str, tuple[tuple[str, ...], list[str]]]:
-    """The titles and the lines under every heading."""
     text = files("layerwise.report").joinpath(f"kinds/{kind}.md").read_text(encoding="utf-8")
     words: dict[str, tuple[tuple[str, ...], list[str]]] = {}
     section, key = "", ""

@@ -208,7 +208,6 @@ def core(data: ReportData) -> Facts | None:
 
 
 def _range(row: Score) -> str:
-    """The range of layers that a row is about."""
     return f"{row.layer}–{row.other}"
 
 

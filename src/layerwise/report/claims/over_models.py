@@ -206,14 +206,12 @@ def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
 
 
 def _levels(run: ReportData) -> Callable[[int], ReportData]:
-    """The rows of a run with their intervals widened for any number of comparisons, each looked up once."""
     return cache(lambda comparisons: widened(run, comparisons))
 
 
 def _over_models(
     paper: str, claim: Published, levels: Mapping[str, Callable[[int], ReportData]], models: Mapping[str, str]
 ) -> Iterator[Score]:
-    """The claim in each run, and then in every model and in any."""
     by_run = {name: _verdict_at(claim, run_at) for name, run_at in levels.items()}
     by_model: dict[str, list[VerdictAt]] = defaultdict(list)
     for name, verdict in by_run.items():

@@ -328,7 +328,6 @@ def shallowest_on_benchmarks(data: ReportData) -> Facts | None:
 
 
 def _slopes(data: ReportData, claim: str, of_slopes: str, sign: str) -> Facts | None:
-    """The facts of the pairs of one claim, and of the slopes that are rows of it or of another."""
     whole = data.rows.where(measure=CONTRAST, task="all")
     slopes = whole.where(claim=of_slopes, metric=SLOPE).along("condition")
     compared = whole.where(claim=claim)

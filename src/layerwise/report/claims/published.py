@@ -274,7 +274,6 @@ def prose_of(paper: str) -> Mapping[str, Prose]:
 
 @cache
 def _sections(paper: str) -> tuple[list[str], ...]:
-    """The sections of a paper's file, each a heading and paragraphs."""
     text = resources.files(__package__).joinpath(f"{paper}.md").read_text(encoding="utf-8")
     return tuple(section.split("\n\n") for section in text.strip().split("\n\n## "))
 

@@ -148,7 +148,6 @@ def layers(runs: Runs) -> Iterator[Score]:
 
 
 def _ablated(run: ReportData) -> Rows:
-    """What silencing each layer costs, which a diagnosis measures and a sweep may."""
     return run.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, part=None, against=None, layer=PRESENT)
 
 

@@ -11,10 +11,11 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any, Protocol
+from typing import Any
 
 from layerwise.report.figures.palette import SERIES, SYMBOLS, faded, light
 from layerwise.report.text.number_format import between
+from layerwise.results.rows import Score
 
 FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
 CLEAR = "rgba(0,0,0,0)"
@@ -81,12 +82,6 @@ def upright_band(low: float, high: float, colour: str) -> Shape:
     """What lies between two positions, from the lower edge to the upper, coloured below all traces."""
     edges = {"x0": low, "x1": high, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
     return {"type": "rect", **edges, "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
-
-
-def square(low: float, high: float, **properties: Any) -> Shape:
-    """A frame around what lies between two positions on both axes."""
-    edges = {"x0": low, "x1": high, "xref": "x", "y0": low, "y1": high, "yref": "y"}
-    return {"type": "rect", **edges, **properties}
 
 
 def framed(
@@ -163,7 +158,7 @@ def limits(values: Iterable[float | None]) -> tuple[float, float] | None:
     return low - air, high + air
 
 
-def common_span(scores: Iterable[Bounded], *more: float | None) -> tuple[float, float] | None:
+def common_span(scores: Iterable[Score], *more: float | None) -> tuple[float, float] | None:
     """The range that holds scores with their intervals, and other values."""
     return limits([*more, *(bound for score in scores for bound in (score.value, score.low, score.high))])
 
@@ -181,18 +176,7 @@ def row_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
     }
 
 
-class Bounded(Protocol):
-    """A value that may have an interval."""
-
-    @property
-    def value(self) -> float: ...
-    @property
-    def low(self) -> float | None: ...
-    @property
-    def high(self) -> float | None: ...
-
-
-def whiskers(scores: Iterable[Bounded], colour: str, *, thickness: float = 2, width: int = 0) -> dict[str, Any]:
+def whiskers(scores: Iterable[Score], colour: str, *, thickness: float = 2, width: int = 0) -> dict[str, Any]:
     """Error bars from the low end of each interval to the high end; none where there is no interval."""
     ends = [(s.value, s.value if s.low is None else s.low, s.value if s.high is None else s.high) for s in scores]
     return {
@@ -212,12 +196,6 @@ def filled(x: Sequence[float], low: Sequence[float], high: Sequence[float], colo
     return scatter(**edges, fill="toself", fillcolor=colour, line={"width": 0}, mode="lines", **more)
 
 
-def diagonal(low: float, high: float, name: str) -> Trace:
-    """The dotted line on which both axes agree."""
-    line = {"color": light("zero"), "dash": "dot", "width": 1.5}
-    return scatter(x=[low, high], y=[low, high], mode="lines", line=line, name=name)
-
-
 def colour_scale(colours: Sequence[str]) -> list[list[float | str]]:
     """The colours at even steps from 0 to 1."""
     return [[index / (len(colours) - 1), colour] for index, colour in enumerate(colours)]
@@ -229,6 +207,6 @@ def series_style(slot: int) -> tuple[str, str, str]:
     return colour, faded(colour, 0.14), SYMBOLS[slot % len(SYMBOLS)]
 
 
-def interval(score: Bounded, *, signed: bool = False) -> str:
+def interval(score: Score, *, signed: bool = False) -> str:
     """The value and its interval as text."""
     return between(score.value, score.low, score.high, signed=signed)

@@ -126,7 +126,6 @@ def claim_sentence(rows: Rows) -> str:
 
 
 def _numbers(data: ReportData) -> Table:
-    """A line for every claim, which says what holds over the models, and below it one for each of them."""
     body = []
     for key, own in claims(data).by("condition").items():
         body.append((CLAIMS[key].name, "", "", claim_sentence(own)))
@@ -318,7 +317,6 @@ def zones(data: ReportData) -> Iterator[Score]:
 
 
 def _partition(data: ReportData) -> Table:
-    """The zones of each model, the layers before, in and after the longest, and what the borders are worth."""
     body = []
     for name, own in partitions(data).items():
         ranges = (f"{first - 1}–{last - 1}" if last > first else f"{last - 1}" for first, last in own.ranges)

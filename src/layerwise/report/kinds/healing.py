@@ -124,7 +124,6 @@ def _contrast(row: Score) -> str:
 
 
 def _windows(run: Rows) -> Iterator[str]:
-    """Which numbers of skipped layers help and hurt, each by its interval, and up to how many healing makes up."""
     against = vocab.WHOLE if vocab.WHOLE in run.axis("against") else None
     healed = sorted((row for row in run.where(metric="above_whole", against=against) if row.amount), key=_amount)
     if not healed:
@@ -144,7 +143,6 @@ def _windows(run: Rows) -> Iterator[str]:
 
 
 def _benchmarks(differences: Rows, arms: Sequence[str]) -> Iterator[str]:
-    """What healing changes on each benchmark, and which numbers of skipped layers help and hurt there."""
     beside = {vocab.UNTOUCHED: "the untouched model", vocab.WHOLE: "the whole model trained as long"}
     for task in differences.axis("task"):
         of_task = differences.where(task=task)
@@ -159,7 +157,6 @@ def _benchmarks(differences: Rows, arms: Sequence[str]) -> Iterator[str]:
 
 
 def _pattern(healed: Sequence[Score], *, more_is_better: bool = False) -> str:
-    """Which numbers of skipped layers help and which hurt, each by its interval."""
     effects = {row.amount: judged(row, 0.05, more_is_better=more_is_better) for row in healed}
     helped, hurt = ([row for row in healed if effects[row.amount] == each] for each in ("better", "worse"))
     unknown = [row for row in healed if row not in helped and row not in hurt]

@@ -70,7 +70,6 @@ UNIFORM = {True: "uniform", False: "not uniform", None: "not resolvable"}
 
 
 def _scores(rows: Iterable[Score], show: Show) -> str:
-    """The arms, each with its number."""
     return ", ".join(f"{row.arm} {show.text(row)}" for row in rows)
 
 

@@ -53,7 +53,6 @@ def findings(data: ReportData) -> Iterator[str]:
 
 
 def _best(rows: Rows) -> str:
-    """In which state one feature is read best, and how far beyond the twin's there."""
     states = [mean(each) for each in rows.where(metric="accuracy", against=None).by("layer").values()]
     best = max(states, key=lambda row: row.value)
     text = f"read best at state {best.layer}, {ACCURACY.text(best)}"
@@ -66,7 +65,6 @@ def _best(rows: Rows) -> str:
 
 
 def _sides(rows: Rows, of: str) -> Iterator[str]:
-    """The states at which training gives linguistic features more than surface features, or less."""
     differences = [mean(each) for each in rows.where(metric="difference").by("layer").values()]
     for side, other, sign in (("linguistic", "surface", 1), ("surface", "linguistic", -1)):
         states = [row for row in differences if judged(row, 0.05) != "open" and sign * row.value > 0]

@@ -85,18 +85,15 @@ def _survival(data: ReportData) -> Iterator[Part]:
 
 
 def _measured_in(data: ReportData) -> str:
-    """The quantity of the tables, and what chance gives of it."""
     reference = outcome.lead_show(data).reference
     return outcome.quantity(data).show.axis + ("" if reference is None else f"; chance {reference:.3g}")
 
 
 def _compared(data: ReportData) -> Rows:
-    """How every arm did with all of its layers, with the spread over seeds and the difference to the baseline."""
     return outcome.by_arm(data.rows.where(measure=vocab.ROBUSTNESS, seed=None, arm=PRESENT, **outcome.EVERY_LAYER))
 
 
 def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
-    """In order, in random order, and in random order against the baseline."""
     lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
     in_order, shuffled = (
         Column(words, lead.metric, lead.show, {"condition": condition, "against": None})
@@ -196,7 +193,6 @@ def _unchanged(data: ReportData) -> Iterator[Score]:
 
 
 def _condition(row: Score) -> str:
-    """Under which condition a row is: which layers ran, and in which order."""
     order = outcome.CONDITIONS.get(str(row.condition), str(row.condition))
     if row.other is not None:
         lost = "" if row.layer is None else f", that of layer {row.layer}"
@@ -248,7 +244,6 @@ def _kept_rows(data: ReportData) -> Iterator[Score]:
 
 
 def _downwards(data: ReportData) -> list[Score]:
-    """The same, from all of the layers down."""
     return sorted(_kept_rows(data), key=lambda row: -(row.amount or 0.0))
 
 

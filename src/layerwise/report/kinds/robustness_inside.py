@@ -54,7 +54,6 @@ def _drawn(data: ReportData) -> Iterator[Score]:
 
 
 def _ways(data: ReportData) -> Iterator[Score]:
-    """Members, best member, merged and ensemble, in the quantity of the run."""
     rows = outcome.of_arms(data, measure=vocab.MERGING, metric=outcome.quantity(data).metric, part=WAYS)
     for way in WAYS:
         for condition in outcome.CONDITIONS:
@@ -120,7 +119,6 @@ def _merging(data: ReportData) -> Iterator[Part]:
 
 
 def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int]:
-    """Where a line stands: by arm, by what runs, and in order first."""
     parts = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED, vocab.NODE_LOST, vocab.NODE_REPLACED)
     axes = (arms, parts, tuple(outcome.CONDITIONS))
     arm, part, condition = (
@@ -288,7 +286,6 @@ def _own(rows: Rows, data: ReportData) -> Rows:
 
 
 def _contribution(data: ReportData) -> Iterator[Part]:
-    """What each layer is worth where it is left out alone."""
     lead = outcome.quantity(data)
     yield Lines(
         name="contribution",

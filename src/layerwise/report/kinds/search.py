@@ -182,7 +182,6 @@ def _is_trained(data: ReportData) -> bool:
 
 
 def _against(run: Rows, name: str, text: str, is_same: bool, level: float) -> Iterator[str]:
-    """One arm beside the chosen plan, on one text."""
     row = run.one(metric=vocab.ABOVE_CHOSEN, arm=name, task=text)
     if is_same:
         yield from [f"{ARMS[name]}: the same plan."] if text == vocab.REPORT else []
@@ -196,7 +195,6 @@ def _against(run: Rows, name: str, text: str, is_same: bool, level: float) -> It
 
 
 def _answer(data: ReportData) -> str:
-    """The plan, what it loses, and which controls it is better than, worse than, or not distinguished from."""
     if chosen(data) is None:
         return ""
     rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.ABOVE_CHOSEN, task=vocab.REPORT).along("arm")

@@ -80,7 +80,6 @@ def _detectable(rows: Rows) -> tuple[float, float] | None:
 
 
 def _headline(data: ReportData) -> Iterator[Part]:
-    """The picture of the first answer, the answers, and what stands beside the others."""
     half = next(swept.ranking(data), None)
     shown: list[Part] = []
     if single(data):
@@ -175,7 +174,6 @@ def _curves(data: ReportData) -> Iterator[Part]:
 
 
 def _layers(data: ReportData) -> Iterator[Part]:
-    """Neighbours, and the maps of windows where enough of them were run."""
     windows = {
         done: len({row.plan for row in own if row.layer != row.other})
         for done, own in changed(data).by("condition").items()
@@ -207,7 +205,6 @@ def _layers(data: ReportData) -> Iterator[Part]:
 
 
 def _benchmarks(data: ReportData) -> Iterator[Part]:
-    """What is taken over the benchmarks, each benchmark, and how fast each falls."""
     values = [row.value for row in swept.benchmark_curves(data)]
     # At least what is measured, but no interval as wide as a scale that is hardly known.
     show = Show(axis="chance = 0, as trained = 1", span=(min(-0.25, *values, 0), max(1.25, *values, 0)))
@@ -232,7 +229,6 @@ def _benchmarks(data: ReportData) -> Iterator[Part]:
 
 
 def _slope(data: ReportData) -> Iterator[str]:
-    """The slope with its interval, and how many windows are best at the end of what was run."""
     slope, ends = over_windows(data, "slope"), over_windows(data, "at_end")
     if slope is not None and ends is not None:
         more = f"A layer more in parallel takes {SIGNED.text(slope)} loops more: the dashed line."
@@ -241,7 +237,6 @@ def _slope(data: ReportData) -> Iterator[str]:
 
 
 def _similarity(data: ReportData) -> Iterator[Part]:
-    """The maps on one scale, the difference on its own, and the profile of neighbours."""
     rows = Rows(swept.alike(data)).where(metric=tuple(MAPS))
     look: dict[str, Any] = {
         "derive": swept.alike,
@@ -332,7 +327,6 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 
 def _unfinished(data: ReportData) -> str | None:
-    """Plans of the run without a loss: an interrupted run says so before anything else."""
     waiting = sum(not data.tasks or data.effect(plan, data.tasks[0], vocab.NLL) is None for plan in data.records)
     plans = counted(len(data.records), "plan")
     return f"{waiting:,} of {plans} have no effect yet: {STOPPED}" if waiting else None

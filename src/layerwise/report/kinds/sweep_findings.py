@@ -134,7 +134,6 @@ def _finding(question: str, answer: str, known: bool | None) -> Finding:
 
 
 def _clear(row: Score) -> bool:
-    """Whether the interval leaves out zero."""
     return (row.low is not None and row.low > 0.0) or (row.high is not None and row.high < 0.0)
 
 
@@ -144,7 +143,6 @@ def _bounded(rows: Iterable[Score]) -> bool:
 
 
 def _layers(data: ReportData) -> Finding | None:
-    """Which layer matters most, of those that were left out on the whole text?"""
     rows = [row for row in single(data).where(task=data.tasks[:1]) if math.isfinite(row.value)]
     if len(rows) < 2:
         return None
@@ -187,7 +185,6 @@ def _silence(rows: Sequence[Score], level: float) -> str:
 
 
 def _ranking(data: ReportData, rows: Rows, losses: Losses) -> Finding | None:
-    """Which change of half the depth hurts least? Steps from one to the next are compared pair by pair."""
     main = rows.where(task=data.tasks[:1])
     order = ranked(main, next(iter(data.tasks), None))
     if len(order) < 2:
@@ -212,7 +209,6 @@ def _on_tasks(data: ReportData, rows: Rows, strategy: str) -> dict[str, Rows]:
 
 
 def _order_by_task(data: ReportData, rows: Rows, strategy: str | None) -> Finding | None:
-    """Does order matter more for some tasks? The two that differ most, corrected for the choice."""
     tasks = _on_tasks(data, rows, strategy) if strategy else {}
     means = sorted((row for own in tasks.values() for row in own.where(seed=None)), key=lambda row: row.value)
     if len(means) < 2 or strategy is None:
@@ -276,7 +272,6 @@ def faster(facts: dict[str, Fact]) -> list[str]:
 
 
 def _fragile(data: ReportData) -> Finding | None:
-    """On the scale from chance to the model as trained, whose score falls faster with every layer affected?"""
     facts = fragile(data)
     if len(facts) < 2:
         return None
@@ -295,7 +290,6 @@ def _fragile(data: ReportData) -> Finding | None:
 
 
 def _loops(data: ReportData) -> Finding | None:
-    """Is a loop more than a gain, on text that chose neither?"""
     slope, relative, nats = (over_windows(data, metric) for metric in ("slope", "gain:loops", "gain-loops"))
     if slope is None or relative is None or nats is None:
         return None
@@ -320,7 +314,6 @@ _LOOPS: dict[Position, str] = {
 
 
 def _zones(data: ReportData) -> Finding | None:
-    """Into how many zones does the depth of the model as trained fall?"""
     own = trained_zones(data)
     if own is None:
         return None

@@ -19,7 +19,6 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 
 def _answer(data: ReportData) -> str:
-    """The plan with the least ratio to the first, in each setting."""
     ratios = data.rows.where(measure=vocab.TIME, metric=vocab.RATIO)
     sentences = []
     for setting, rows in ratios.by("condition").items():

@@ -108,7 +108,6 @@ def arm_losses(data: ReportData) -> Table:
 
 
 def _answer(data: ReportData) -> str:
-    """Which arm has the least validation loss of any seed, which says nothing of other seeds."""
     best = min(data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS), key=lambda row: row.value, default=None)
     return "" if best is None else f"The least validation loss of any seed is that of {best.arm}: {tidy(best.value)}."
 
@@ -218,7 +217,6 @@ def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace
 
 
 def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trace:
-    """The mean over the seeds that reached a step."""
     (colour, _, symbol), mean = series_style(slot), mean_curve(seeds)
     of = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
     return scatter(

@@ -67,7 +67,6 @@ class Bars(Mark):
         )
 
     def _rows(self, traces: Sequence[Trace], names: Sequence[str]) -> Figure:
-        """The bars from left to right, a row for each name."""
         gap = {"color": light("card"), "width": 2}
         lying = [
             {

@@ -93,7 +93,6 @@ class Dots(Mark):
         return Lane(self.words(name) if name else self.title, slots.get(name, 0), cells, seeds)
 
     def _reference(self) -> list[Shape]:
-        """The dotted line through all rows."""
         return [] if self.show.reference is None else [frame.upright_line(self.show.reference, **frame.REFERENCE)]
 
     def _span(self, lanes: Sequence[Lane], chances: list[float]) -> tuple[float, float] | None:
@@ -171,7 +170,6 @@ def _heights(lane: Lane, lanes: Sequence[Lane], row_of: Mapping[str, int], step:
 
 
 def _chance(values: Mapping[int, float]) -> Trace:
-    """A short upright line in each row that has one."""
     return frame.scatter(
         x=[part for value in values.values() for part in (value, value, None)],
         y=[part for at in values for part in (at - 0.42, at + 0.42, None)],

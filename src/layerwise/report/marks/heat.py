@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from layerwise.report.data import ReportData
-from layerwise.report.figures.frame import CLEAR, Figure, Shape, colour_scale, framed, heatmap, square
+from layerwise.report.figures.frame import CLEAR, Figure, Shape, colour_scale, framed, heatmap
 from layerwise.report.figures.palette import DIVERGING, VIRIDIS, light
 from layerwise.report.marks.mark import Mark
 from layerwise.results.rows import Score
@@ -139,7 +139,8 @@ class Heat(Mark):
 
     def _frames(self, rows: Rows, across: Sequence[Any]) -> list[Shape]:
         ends = ((across.index(row.layer) - 0.5, across.index(row.other) + 0.5) for row in rows)
-        return [square(low, high, line={"color": "#ffffff", "width": 2}) for low, high in ends]
+        look = {"type": "rect", "xref": "x", "yref": "y", "line": {"color": "#ffffff", "width": 2}}
+        return [{**look, "x0": low, "x1": high, "y0": low, "y1": high} for low, high in ends]
 
     def _square(self) -> dict[str, Any]:
         return {"scaleanchor": "x"} if self.square else {}

@@ -83,7 +83,7 @@ class Scatter(Mark):
         x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
         return frame.framed(
             self.height or 380,
-            [*([frame.diagonal(*ends, "equal")] if self.equal else []), *traces],
+            [*([_equal(*ends)] if self.equal else []), *traces],
             x=x,
             y={"title": self.show.axis, "range": self.show.span},
             shapes=[frame.upright_line(reference, **frame.REFERENCE)] if reference else [],
@@ -137,3 +137,8 @@ class Scatter(Mark):
             legendgroup=str(group or ""),
             name=escape(name),
         )
+
+
+def _equal(low: float, high: float) -> Trace:
+    line = {"color": light("zero"), "dash": "dot", "width": 1.5}
+    return frame.scatter(x=[low, high], y=[low, high], mode="lines", line=line, name="equal")

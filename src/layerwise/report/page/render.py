@@ -150,7 +150,6 @@ def _named(manifest: Mapping[str, object], key: str, otherwise: str) -> str:
 
 
 def _colours() -> str:
-    """The palette as custom properties: light, dark by preference, dark by choice."""
     names = [*ROLES, *(f"series-{slot}" for slot in range(len(SERIES)))]
     pairs = [*ROLES.values(), *SERIES]
     light, dark = (

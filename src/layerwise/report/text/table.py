@@ -102,6 +102,5 @@ class Table:
 
 
 def _shortened(text: str, most: int) -> str:
-    """A cell in one line, and of so many characters at most."""
     shown = " ".join(text.split("\n"))
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"

@@ -47,7 +47,6 @@ def claims(data: ReportData) -> Chapter:
 
 
 def _verdicts(decided: Sequence[Claim]) -> str:
-    """How many claims got which verdict, in words."""
     counts = {verdict: sum(claim.verdict == verdict for claim in decided) for verdict in BADGES}
     return listed([f"{count} {verdict}" for verdict, count in counts.items() if count])
 
@@ -72,7 +71,6 @@ def badge(verdict: Verdict) -> Safe:
 
 
 def _claim_item(claim: Claim) -> Safe:
-    """The claim as it was published, what could have been seen, and the rule that was followed."""
     prose = claim.published.prose
     return element(
         "li",
@@ -116,7 +114,6 @@ def claims_page(runs: Sequence[ReportData]) -> str:
 
 
 def _described(number: str, data: ReportData) -> tuple[str, ...]:
-    """A run as a row of the table of runs."""
     manifest, tokens = data.manifest, data.manifest.get("tokens")
     return (
         number,
@@ -146,7 +143,6 @@ def command_line(words: object) -> str:
 
 
 def _claim(published: Published, decided: Sequence[Claim]) -> tuple[str, ...]:
-    """One claim as published, its rule, the paper's own number, and a line for each run that measured it."""
     prose = published.prose
     body = tuple(
         (str(number), claim.verdict, " ".join(part for part in (claim.figures, claim.why) if part))

@@ -45,8 +45,6 @@ def chapter(kind: Kind, section: Section, data: ReportData) -> Chapter:
 
 
 class _Writer:
-    """The body of a chapter as it grows, and the pictures in it."""
-
     def __init__(self, words: dict[str, str], anchor: str, data: ReportData) -> None:
         self.words, self.anchor, self.data = words, anchor, data
         self.body: list[Safe] = [lead(words[anchor])] if anchor in words else []

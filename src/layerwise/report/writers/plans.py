@@ -220,5 +220,4 @@ def _runs(column: Sequence[float]) -> list[tuple[int, int, float]]:
 
 
 def _opacity(weight: float) -> float:
-    """A weight of one or more is solid."""
     return round(min(1.0, FAINTEST + (1.0 - FAINTEST) * abs(weight)), 2)

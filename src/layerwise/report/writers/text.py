@@ -53,7 +53,6 @@ def _lines(part: Part, data: ReportData) -> Iterator[str]:
 
 
 def _listed(part: Says, data: ReportData) -> str:
-    """Findings as a list of the question, how firm its answer is, and the answer; then the sentences."""
     statements = list(part.facts(data))
     answered = (
         f"- **{escaped(each.question)}** ({each.state}) {escaped(each.text)}"
