@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import atanh, ceil
 
 import pytest
 from scipy.stats import norm
@@ -11,7 +10,7 @@ from scipy.stats import norm
 from layerwise.report.claims.claim import EQUIVALENCE, beside_bound, more, needed, seen, stretch, widest
 from layerwise.report.claims.contrasts import Fact, Several
 from layerwise.report.claims.elc_bert import NORMAL
-from layerwise.report.claims.heterogeneity import LAYERS_NEEDED, SEEN
+from layerwise.report.claims.heterogeneity import SEEN
 from layerwise.results.rows import Score
 from report.claims.bars import planted
 from report.claims.truths import claim_of
@@ -65,9 +64,8 @@ def test_where_text_would_not_help_it_is_not_asked_for() -> None:
 
 
 def test_amounts_that_a_claim_prints_are_those_of_the_normal_distribution() -> None:
-    """Both sides of a number told at once, a rank correlation of zero inside a margin of one half, and its power."""
+    """Both sides of a number told at once, and its power."""
     assert pytest.approx((SURE + norm.ppf(0.9)) / SURE, abs=0.005) == SEEN
-    assert ceil(3 + ((SURE + norm.ppf(0.9)) / atanh(0.5)) ** 2) == LAYERS_NEEDED
     assert pytest.approx((SURE + POWER) / SURE, abs=0.001) == NORMAL
     rows = planted("agreement", {"apart": (-0.2, 0.6), "together": (0.4, 0.8), "layers": 12.0})
     layers = round(12 * ((SURE + norm.ppf(0.9)) / (SURE + POWER) * 0.4 / 0.3) ** 2)

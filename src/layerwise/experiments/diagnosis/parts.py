@@ -183,11 +183,7 @@ def _recovery(context: PartContext, note: Note) -> None:
 
 
 def _agreement(context: PartContext, note: Note) -> None:
-    known = context.cache("agreement", note)
-    losses = ablation.ablation_losses(context.stack, context.text, seed=context.seed, cache=known)
-    context.store(
-        "agreement", agreement(context.scores("ablation", "proxies", "recovery"), seed=context.seed, losses=losses)
-    )
+    context.store("agreement", agreement(context.scores("ablation", "proxies", "recovery"), seed=context.seed))
     scores = context.scores("predictability", "ablation", "recovery", "manipulation", "proxies")
     context.store_contrast(metrics.CLAIM, metrics.agreement(metrics.published_metrics(scores), seed=context.seed))
 

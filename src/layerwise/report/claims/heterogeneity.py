@@ -42,8 +42,6 @@ SEEN = 1.65
 """How much further than its reach to one side a number must lie for both to be told in 80 of 100 runs:
 (z[.975] + z[.9]) / z[.975]."""
 PUBLISHED_DAMAGE, EQUAL_DAMAGE = ("noise_50", "layer"), ("equal_damage", "layer")
-LAYERS_NEEDED = math.ceil(3 + (3.24 / math.atanh(RECOVERS)) ** 2)
-"""How many layers show a correlation of zero to lie within the margin, in 80 of 100 models."""
 OF_NOISE = "; of random errors of the same norm a share of "
 
 

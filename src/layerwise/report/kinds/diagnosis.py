@@ -45,7 +45,6 @@ RACED = {
     "share": ("share of the full sweep", PERCENT),
     "looks": ("looks at the rows", COUNT),
 }
-STATISTICS = {"spearman": "Spearman", "kendall": "Kendall"}
 
 
 def worth(data: ReportData) -> dict[int, Score]:
@@ -167,18 +166,11 @@ def _raced(data: ReportData) -> Iterator[str]:
 
 
 def agreements(data: ReportData) -> Iterator[Score]:
-    """The correlations of every two scores in both directions, their halves on the diagonal, the random score last."""
+    """Yield the correlation of every two scores in both directions, the random score last."""
     rows = data.rows.where(measure=vocab.AGREEMENT)
-    for statistic, words in STATISTICS.items():
-        own = rows.where(metric=statistic)
-        chance = own.where(against=vocab.RANDOM_SCORE)
-        pairs = [row for row in own if row.against != vocab.RANDOM_SCORE]
-        names = {name for row in (*pairs, *chance) for name in (row.arm, row.against)}
-        halves = [row for row in rows.where(metric=f"{statistic}_halves") if row.arm in names]
-        for row in (*pairs, *halves, *chance):
-            yield replace(row, condition=words)
-            if row.arm != row.against:
-                yield replace(row, condition=words, arm=row.against, against=row.arm)
+    for row in sorted(rows, key=lambda each: each.against == vocab.RANDOM_SCORE):
+        yield row
+        yield replace(row, arm=row.against, against=row.arm)
 
 
 def _agreement(row: Score) -> str:
@@ -344,7 +336,6 @@ DIAGNOSIS = Kind(
                     derive=agreements,
                     x="arm",
                     y="against",
-                    choices={"Correlation": "condition"},
                     diverging=True,
                     most=1.0,
                     across="",
