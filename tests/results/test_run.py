@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from layerwise.errors import RunError
 from layerwise.results import run as run_module
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss
-from layerwise.results.run import Run, default_folder, write_whole
+from layerwise.results.run import Run, write_whole
 
 MANIFEST = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip",), ("prose",), 7)
 LOSS = Loss("0-3", "prose", "a.txt", 0, 12.5, 10, 4)
@@ -220,22 +219,3 @@ def test_nothing_is_replaced_that_is_no_file(tmp_path: Path, monkeypatch: pytest
     assert {path: path.stat().st_mode for path in kinds} == kinds
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "full", "pipe"]
     assert Path("full").is_symlink()
-
-
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("HuggingFaceTB/SmolLM2-135M", "SmolLM2-135M"),
-        ("./models/mine/", "mine"),
-        (r"C:\models\mine", "mine"),
-        ("a model: 3", "a-model-3"),
-        ("..", "model"),
-        ("", "model"),
-    ],
-)
-def test_default_folder_is_named_after_the_model_and_the_time(model: str, name: str, tmp_path: Path) -> None:
-    moment = datetime(2026, 1, 31, 13, 0, 5, tzinfo=timezone(timedelta(hours=1)))
-    assert default_folder(model, now=moment) == Path("runs") / f"{name}-20260131T120005Z"
-    (tmp_path / f"{name}-20260131T120005Z").mkdir()
-    assert default_folder(model, tmp_path, moment) == tmp_path / f"{name}-20260131T120005Z-2"
-    assert default_folder(model).name.startswith(f"{name}-{datetime.now(UTC):%Y}")

@@ -132,15 +132,11 @@ def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrain
             draft,
             dtype=reduce(torch.promote_types, parameters),
             use_safetensors=True,
-            attn_implementation=_attention(stack.model),
+            attn_implementation=getattr(stack.model.config, "_attn_implementation", None),
         )
     for name, tensor in named_tensors(loaded):
         tensor.data = tensor.data.to(dtypes.get(name, tensor.dtype))
     return loaded.to(stack.device).eval()
-
-
-def _attention(model: nn.Module) -> Any:
-    return getattr(getattr(model, "config", None), "_attn_implementation", None)
 
 
 def _dtypes(stack: Stack, plan: Plan) -> tuple[dict[str, torch.dtype], list[torch.dtype]]:

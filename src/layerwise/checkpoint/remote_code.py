@@ -135,9 +135,6 @@ def automatic_classes(kind: Any) -> dict[str, str]:
     return opened
 
 
-# -- modules of layerwise's own, joined to one file -------------------------------------------------------------------
-
-
 def joined_modules(root: str) -> str:
     """The source of the module `root`, behind that of the modules of layerwise that it imports."""
     ordered: dict[str, str] = {}

@@ -79,11 +79,6 @@ def stamp(path: Path) -> Stamp:
     return (str(path.absolute()), state.st_size, state.st_ino, state.st_mtime_ns, state.st_ctime_ns)
 
 
-def stamps(paths: Iterable[Path]) -> tuple[Stamp, ...]:
-    """The stamp of every file."""
-    return tuple(stamp(path) for path in paths)
-
-
 def settled(known: Iterable[Stamp]) -> bool:
     """Whether any later change of the files will be seen: none was changed within the last moments."""
     now = time.time_ns()

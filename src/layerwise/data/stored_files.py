@@ -62,7 +62,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not (folder / CONFIG).is_file():
         contents = ", ".join(sorted(path.name for path in folder.iterdir())[:5]) or "nothing"
         raise CheckpointError(f"{folder} has no {CONFIG} (it holds {contents}); give a Hugging Face model folder")
-    settings = read_settings(folder / CONFIG, {})
+    settings = read_settings(folder / CONFIG)
     named = settings.get("architectures")
     if named is not None and not (isinstance(named, list) and all(isinstance(name, str) for name in named)):
         raise _wrong(folder, "architectures", named, 'a list of names, such as ["LlamaForCausalLM"]')
@@ -78,10 +78,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     return settings
 
 
-def read_settings(file: Path, absent: dict[str, Any]) -> dict[str, Any]:
-    """The object in a JSON file, or `absent`. Raises `CheckpointError`."""
+def read_settings(file: Path) -> dict[str, Any]:
+    """The object in a JSON file, empty without one. Raises `CheckpointError`."""
     if not file.exists():
-        return absent
+        return {}
     try:
         content = read_json(file)
     except Unreadable as fault:
@@ -95,9 +95,6 @@ def read_settings(file: Path, absent: dict[str, Any]) -> dict[str, Any]:
 
 def _wrong(folder: Path, key: str, value: object, wanted: str) -> CheckpointError:
     return CheckpointError(f"{folder / CONFIG}: {key} is {shown(value)}; it should be {wanted}")
-
-
-# -- tensors --------------------------------------------------------------------------------------------------------
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
@@ -120,7 +117,7 @@ def weight_files(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
     first = folder / (named or WEIGHTS)
     if not first.name.endswith(".index.json"):
         return [first]
-    index = read_settings(first, {})
+    index = read_settings(first)
     placed = index.get("weight_map")
     if not isinstance(placed, dict) or not placed or not isinstance(index.get("metadata"), dict):
         raise CheckpointError(

@@ -13,8 +13,8 @@ from __future__ import annotations
 from layerwise.results.exports import export
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
-from layerwise.results.run import Run, default_folder
+from layerwise.results.run import Run
 from layerwise.results.selection import Rows
 from layerwise.results.store import Store
 
-__all__ = ["Loss", "Manifest", "Note", "PlanRecord", "Rows", "Run", "Score", "Store", "default_folder", "export"]
+__all__ = ["Loss", "Manifest", "Note", "PlanRecord", "Rows", "Run", "Score", "Store", "export"]

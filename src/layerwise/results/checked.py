@@ -44,7 +44,6 @@ _WORDS = {
     "object": "an object",
 }
 _BOUNDS = {">=": "at least", "<=": "at most"}
-_REFUSED = re.compile(r"(?P<why>.*?)(?: - at `(?P<key>key in )?\$\.?(?P<path>.*)`)?", re.DOTALL)
 _TYPE = re.compile(r"Expected `(\w+)((?: \| \w+)*)`, got `(\w+)`")
 _BOUND = re.compile(r"Expected `(\w+)(?: \| null)?` (>=|<=) (\S+)")
 
@@ -141,12 +140,12 @@ def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, 
 
     `of` is what the field is a part of, with its preposition.
     """
-    refused = _REFUSED.fullmatch(str(error))
-    assert refused is not None, "the path may be left out"
-    why, path = refused["why"], refused["path"] or ""
+    why, _, place = str(error).partition(" - at `")
+    is_key = place.startswith("key in ")
+    path = place.removesuffix("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
     type_wrong, bound_wrong = _TYPE.fullmatch(why), _BOUND.fullmatch(why)
     path, value = _at(content, path, type_wrong[3] if type_wrong else None)
-    where = f"{f'a name in {path}' if refused['key'] else path} {of}"
+    where = f"{f'a name in {path}' if is_key else path} {of}"
     if type_wrong:
         empty = " or nothing" if type_wrong[2] else ""
         return f"{where} is {_shown(value)} where {_WORDS.get(type_wrong[1], type_wrong[1])}{empty} belongs"

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from layerwise.errors import RunError
+
+if TYPE_CHECKING:
+    from layerwise.results.manifest import Manifest
 
 MEASURED = (
     "dtype",
@@ -90,22 +93,7 @@ HARDWARE = ("machine", "processor", "kernels", "accelerator")
 """What of the hardware decides which kernels compute, and so the last bits of a number."""
 
 
-class Identified(Protocol):
-    """A manifest, as far as its identity goes."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def corpus(self) -> str: ...
-    @property
-    def numerics(self) -> Mapping[str, str]: ...
-    @property
-    def versions(self) -> Mapping[str, str]: ...
-    @property
-    def hardware(self) -> Mapping[str, str]: ...
-
-
-def check_same_run(recorded: Identified, requested: Identified) -> None:
+def check_same_run(recorded: Manifest, requested: Manifest) -> None:
     """Raise `RunError` unless both manifests have one identity; the message says in words what differs first, then and
     now, and what to write to go on."""
     for name, before, now in _differences(recorded, requested):
@@ -116,7 +104,7 @@ def check_same_run(recorded: Identified, requested: Identified) -> None:
         )
 
 
-def _difference(recorded: Identified, requested: Identified, name: str, before: object, now: object) -> str:
+def _difference(recorded: Manifest, requested: Manifest, name: str, before: object, now: object) -> str:
     """What differs, as a clause. Hashes are named by what they are of; by themselves only where the names agree."""
     if name == "weight_hash":
         return f"it was made {_other('from ', recorded.model, requested.model, before, now)}"
@@ -134,7 +122,7 @@ def _other(preposition: str, then: str, now: str, hash_then: object, hash_now: o
     return f"{preposition}another {_cut(then)} than this one (hash {str(hash_then)[:8]}, now {str(hash_now)[:8]})"
 
 
-def _differences(recorded: Identified, requested: Identified) -> Iterator[tuple[str, object, object]]:
+def _differences(recorded: Manifest, requested: Manifest) -> Iterator[tuple[str, object, object]]:
     for name in MEASURED:
         before, now = getattr(recorded, name), getattr(requested, name)
         if before != now:
@@ -155,7 +143,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def changes(recorded: Identified, current: Identified) -> tuple[str, ...]:
+def changes(recorded: Manifest, current: Manifest) -> tuple[str, ...]:
     """A sentence for each version, each part of the machine, and the number of processes, that is not what it was when
     the run began."""
     versions = version_changes(recorded.versions, current.versions)

@@ -14,10 +14,8 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -220,22 +218,6 @@ def is_run(location: Path | str) -> bool:
     """Whether the folder of a run lies at `location`, and not that of a model, which has a `config.json`."""
     folder = Path(location).expanduser()
     return (folder / MANIFEST).is_file() and not (folder / "config.json").exists()
-
-
-def default_folder(model: str, root: Path | str = "runs", now: datetime | None = None) -> Path:
-    """A new folder name for a run of `model`: the last part of its name, then the time in UTC.
-
-    >>> default_folder("HuggingFaceTB/SmolLM2-135M", now=datetime(2026, 1, 31, 12, tzinfo=UTC)).as_posix()
-    'runs/SmolLM2-135M-20260131T120000Z'
-    """
-    last = re.split(r"[/\\]", model.rstrip("/\\"))[-1]
-    name = re.sub(r"[^\w.-]+", "-", last).strip(".-") or "model"
-    moment = (now or datetime.now(UTC)).astimezone(UTC)
-    first = Path(root) / f"{name}-{moment:%Y%m%dT%H%M%SZ}"
-    folder, number = first, 2
-    while folder.exists():
-        folder, number = first.with_name(f"{first.name}-{number}"), number + 1
-    return folder
 
 
 def write_whole(path: Path, content: bytes) -> None:

@@ -86,8 +86,6 @@ class Store:
             self._session = None
             self._connection.close()
 
-    # Losses
-
     def add_losses(self, rows: Iterable[Loss]) -> None:
         """Add rows in one transaction: all of them, or, on any error, none.
 
@@ -156,8 +154,6 @@ class Store:
         """All losses but those of benchmarks, in the order of `losses`: what effects are computed from."""
         return (row for row in self.losses() if not row.task.startswith(BENCHMARK_TASK))
 
-    # Scores
-
     def replace_scores(self, measure: str, rows: Iterable[Score]) -> None:
         """Put `rows` in the place of everything `measure` had written before, in one transaction.
 
@@ -185,8 +181,6 @@ class Store:
             query = f"SELECT {_SCORE_COLUMNS} FROM scores WHERE {condition} ORDER BY measure, id"
             return [self._row(Score, row) for row in self._connection.execute(query, given)]
 
-    # Notes
-
     def replace_notes(self, measure: str, texts: Iterable[str]) -> None:
         """Put `texts`, without repetition, in the place of what `measure` had noted before."""
         self._writable()
@@ -202,8 +196,6 @@ class Store:
         query = f"SELECT measure, text FROM notes WHERE {condition} ORDER BY measure, id"
         with explained(self.path):
             return [self._row(Note, row) for row in self._connection.execute(query, {"measure": measure})]
-
-    # Plans and sessions
 
     def add_plans(self, records: Iterable[PlanRecord]) -> None:
         """Add records in the order given; those that are there already stay where they are."""

@@ -64,7 +64,6 @@ def greedy(
     space: Space,
     *,
     width: int = WIDTH,
-    rounds: int = ROUNDS,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
     """The rounds from the whole model to the limit, each yielded when it is done; `winners` says what they reached.
@@ -88,7 +87,7 @@ def greedy(
         ended = contest(evaluator, candidates, beam[0], base=space.whole, scale=saved, settings=settings)
         yield SearchStep("drop", ended)
         beam = best_of(ended, width)
-    yield from exchanges(evaluator, space, beam, width=width, rounds=rounds, settings=settings)
+    yield from exchanges(evaluator, space, beam, width=width, settings=settings)
 
 
 def exchanges(
@@ -97,7 +96,6 @@ def exchanges(
     beam: Sequence[Plan],
     *,
     width: int = WIDTH,
-    rounds: int = ROUNDS,
     settings: RungSettings | None = None,
     around: Callable[[Plan], Iterable[Plan]] = lambda plan: (),
 ) -> Iterator[SearchStep]:
@@ -108,7 +106,7 @@ def exchanges(
     settings = replace(settings or RungSettings(), fewest=width)
     tried: set[Plan] = set()
     best = tuple(beam)
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         untried = [plan for plan in best if plan not in tried]
         tried.update(untried)
         near = [

@@ -91,12 +91,8 @@ def _candidates(stack: Stack, captured: Capture) -> Iterator[_Candidate]:
     """Every block with the clean state that reaches it."""
     state = captured.state
     for layer, block in enumerate(block_list(stack.model, stack.path)):
-        yield _Candidate(block, state, partial(_applied, stack, layer, captured))
+        yield _Candidate(block, state, partial(stack.apply, layer, captured=captured))
         state = stack.apply(layer, state, captured)
-
-
-def _applied(stack: Stack, layer: int, captured: Capture, state: Tensor) -> Tensor:
-    return stack.apply(layer, state, captured)
 
 
 def _proved(candidate: _Candidate, known: Mapping[type, Sequence[Pair]]) -> Pair | None:

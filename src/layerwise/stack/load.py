@@ -20,7 +20,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, __version__
 
-from layerwise.bounded import shortened, shown
+from layerwise.bounded import named, shortened, shown
 from layerwise.data.auto_classes import (
     class_named,
     from_config,
@@ -38,7 +38,7 @@ from layerwise.plan import Plan
 from layerwise.stack.blocks import find_blocks
 from layerwise.stack.checks.checkpoint_files import check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
-from layerwise.stack.checks.gguf_file import check_gguf, forget_quantisation, refusal, refuse_device_map, stored_in
+from layerwise.stack.checks.gguf_file import check_gguf, forget_quantisation, refusal, stored_in
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.quantisation import plain_tensors
 from layerwise.stack.stack import ModelOrigin, Stack
@@ -230,7 +230,10 @@ class _Opening:
         file = check_gguf(Path(self.location)) if is_gguf(self.location) else None
         saved = _stored(self.location) if file is None else stored_in(file)
         if file is not None and self.device_map is not None:
-            refuse_device_map(self.location)
+            raise UnsupportedModel(
+                f"{named(self.location)} is a GGUF file, of which transformers can spread no weights over devices and "
+                "disk; give --resident-layers instead of --device-map"
+            )
         offloaded = None
         try:
             kind, config = self._kind(saved, file)

@@ -29,7 +29,8 @@ def quantisation_of(model: nn.Module) -> str | None:
         name = str(getattr(method, "value", method))
         if name != DEQUANTISED:
             return name
-    return next((name for kind in _kinds(model) for name in LIBRARIES if _is_of(kind, name)), None)
+    modules = (f"{kind.__module__}." for kind in _kinds(model))
+    return next((name for module in modules for name in LIBRARIES if module.startswith(f"{name}.")), None)
 
 
 def refuse_quantised(model: nn.Module, wish: str) -> None:
@@ -57,7 +58,3 @@ def _kinds(model: nn.Module) -> Iterator[type]:
         for parameter in module.parameters(recurse=False):
             yield type(parameter)
             yield type(parameter.data)
-
-
-def _is_of(kind: type, library: str) -> bool:
-    return f"{kind.__module__}.".startswith(f"{library}.")

@@ -153,8 +153,6 @@ class Stack:
             raise ModelError(f"{self.source.name} has no configuration, so it cannot read text; pass your own batches")
         return config.get_text_config()
 
-    # -- the reference executor ---------------------------------------------------------------------------------
-
     def inspect(self, **inputs: Any) -> BlockTrace:
         """Prove on `inputs` that the model can be re-planned; raises `UnsupportedModel` with the reason if not.
 
@@ -370,8 +368,6 @@ class Stack:
         """The model's main output under `plan`: logits where it has a head, else the last hidden state."""
         plan = Plan.parse(plan)
         return main_tensor(self.output(plan, **inputs))
-
-    # -- in place -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def under(self, plan: Plan | str, *, single_pass: bool = False) -> Iterator[Stack]:

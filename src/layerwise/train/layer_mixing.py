@@ -59,10 +59,6 @@ class LayerMixing(nn.Module):
             return self.raw * self.kept
         return softmax(self.raw.masked_fill(~self.kept, -torch.inf), dim=-1)
 
-    def own_rate(self) -> tuple[list[nn.Parameter], float]:
-        """The raw weights, and the factor of the learning rate for them."""
-        return [self.raw], self.options.rate
-
     def edges(self) -> LayerWeights:
         """The wiring as it is now, as a value."""
         return LayerWeights.of(self.layer_weights().tolist(), self.depth)
@@ -140,8 +136,8 @@ class _Pass(threading.local):
 
     def after(self, layer: int, block: nn.Module, returned: Tensor) -> Tensor:
         """What goes on from `layer`: its output, or behind the last visit the mix that the output reads."""
-        assert self.alpha is not None, "a block that was let run is in a pass"
-        assert self.record is not None, "a block that was let run has been handed a state"
+        if self.alpha is None or self.record is None:  # `before` has refused the pass
+            return returned
         self.record = self._still_needed(self.record.then(layer, returned), layer)
         last = position_of(self.stack, block) == len(block_list(self.stack.model, self.stack.path)) - 1
         if not last or len(self.alpha) == self.stack.depth:

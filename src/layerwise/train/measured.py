@@ -77,8 +77,6 @@ class MeasuredTrainer(Trainer):
         if minutes is not None:
             self.add_callback(TimedCheckpoints(minutes))
 
-    # -- what becomes of it ---------------------------------------------------------------------------------------
-
     def figures(self) -> dict[str, float]:
         """The figures of a finished training, by name: its pace."""
         return figures_of(self.state.log_history)
@@ -99,8 +97,6 @@ class MeasuredTrainer(Trainer):
             self.accelerator.unwrap_model(self.model).save_pretrained(folder, state_dict=weights)
             if self.tokenizer is not None:
                 self.tokenizer.save_pretrained(folder)
-
-    # -- steps ----------------------------------------------------------------------------------------------------
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """The parent's training, with what is to be compiled compiled.
@@ -165,8 +161,6 @@ class MeasuredTrainer(Trainer):
 
     def _refusal(self, what: str) -> TrainError:
         return TrainError(f"{what}; {self.consequence()}")
-
-    # -- log and checkpoints --------------------------------------------------------------------------------------
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """The parent's log, with the pace of the steps since the last one."""

@@ -81,10 +81,6 @@ class Settings:
                 "write gradient_accumulation_steps that divide it"
             )
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the settings in plain values."""
-        return asdict(self)
-
     def steps(self, examples: int) -> int:
         """The optimizer steps of a training on so many examples."""
         return max(1, math.ceil(self.epochs * math.ceil(examples / self.batch_size)))
@@ -168,7 +164,7 @@ class Recipe:
         """
         content = {
             "arm": self.arm,
-            "settings": self.settings.to_json(),
+            "settings": asdict(self.settings),
             "sampler": str(self.sampler),
             "validation": str(self.validation),
             "variant": self.variant.NAME,

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -23,35 +23,31 @@ from layerwise.errors import MeasureError
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.measure.language.lm_head import LanguageModelHead, find_head
 from layerwise.plan import Plan
+from layerwise.plan.samplers import SeededSampler
 from layerwise.stack import Stack
 from layerwise.stack.inputs import accepted, evaluating, example_inputs
+from layerwise.train.layer_mixing import LayerMixing
+from layerwise.train.position import PositionPrediction
 from layerwise.train.validation import DividedValidation
-from layerwise.train.variant import AddsLoss, HasOwnRate
 
-
-class Plans(Protocol):
-    """Plans by index: `layerwise.plan.samplers.SeededSampler`, or the phases of a schedule."""
-
-    def at(self, *index: int) -> Plan:
-        """The plan of a training pass at (step, pass within the step), or of a validation batch at (batch)."""
-        ...
+if TYPE_CHECKING:
+    from layerwise.train.phases.runner import GrowthRunner
 
 
 class PlanTrainer(DividedValidation):
     """A Trainer over the model of `stack` that draws the plan of every pass.
 
     `draws` are those of training, `validation` those of validation; `added` is what a variant attached to the model:
-    its loss is added to the task's, and its parameters learn at a rate of their own, where it has those (`AddsLoss`,
-    `HasOwnRate`). `order` is that in which training examples are read, the parent's if there is none. Everything else
-    is the parent's.
+    the loss of position predictions is added to the task's, and layer weights learn at a rate of their own. `order` is
+    that in which training examples are read, the parent's if there is none. Everything else is the parent's.
     """
 
     def __init__(
         self,
         *,
         stack: Stack,
-        draws: Plans,
-        validation: Plans,
+        draws: SeededSampler | GrowthRunner,
+        validation: SeededSampler | GrowthRunner,
         added: object = None,
         order: Sampler[int] | None = None,
         **options: Any,
@@ -76,13 +72,12 @@ class PlanTrainer(DividedValidation):
         """The parent's optimiser; layer weights leave its groups for one of their own."""
         first = self.optimizer is None
         optimizer = super().create_optimizer(*args, **kwargs)
-        if not isinstance(self.added, HasOwnRate) or not first:
+        if not isinstance(self.added, LayerMixing) or not first:
             return optimizer
-        own, factor = self.added.own_rate()
-        ids = {id(parameter) for parameter in own}
+        own, rate = self.added.raw, self.args.learning_rate * self.added.options.rate
         for group in optimizer.param_groups:
-            group["params"] = [parameter for parameter in group["params"] if id(parameter) not in ids]
-        optimizer.add_param_group({"params": own, "lr": self.args.learning_rate * factor, "weight_decay": 0.0})
+            group["params"] = [parameter for parameter in group["params"] if parameter is not own]
+        optimizer.add_param_group({"params": [own], "lr": rate, "weight_decay": 0.0})
         return optimizer
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
@@ -127,7 +122,7 @@ class PlanTrainer(DividedValidation):
             shared = num_items_in_batch is not None and self.args.average_tokens_across_devices
             return chunked(inputs, num_items_in_batch) * (self.accelerator.num_processes if shared else 1)
         value = super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
-        if not isinstance(self.added, AddsLoss):
+        if not isinstance(self.added, PositionPrediction):
             return value
         extra = self.added.loss()
         if model.training and self.model_accepts_loss_kwargs and num_items_in_batch is not None:
@@ -173,9 +168,9 @@ class PlanTrainer(DividedValidation):
 
         Compiled blocks have one graph for validation, and trying the chunked loss would make more.
         """
-        own = self.label_smoother is not None or self.compute_loss_func is not None or isinstance(self.added, AddsLoss)
+        own = self.label_smoother is not None or self.compute_loss_func is not None
         apart = self.is_fsdp_enabled or self.is_deepspeed_enabled or self.args.world_size > 1
-        if own or apart or self.compiled:
+        if own or apart or self.compiled or isinstance(self.added, PositionPrediction):
             return None
         if not self._looked:
             self._chunked, self._looked = find_chunked_loss(self.stack), True

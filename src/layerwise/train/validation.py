@@ -42,10 +42,6 @@ class DividedBatches(Sampler[list[int]]):
         for batch in self.batches:
             yield list(batch[self.process :: self.processes]) or [batch[0]]
 
-    def is_idle(self, number: int) -> bool:
-        """Whether this process has no row of that batch."""
-        return self.process >= len(self.batches[number])
-
 
 class DividedValidation(MeasuredTrainer):
     """A Trainer whose validation loss on several processes is that of one; with metrics the parent divides.
@@ -94,7 +90,8 @@ class DividedValidation(MeasuredTrainer):
         if self._divided is None:
             return result
         labels = inputs["labels"][..., 1:] if self._loss_shifts_labels else inputs["labels"]
-        count = 0 if self._divided.is_idle(len(self._losses)) else int((labels != IGNORED).sum())
+        has_row = self._divided.process < len(self._divided.batches[len(self._losses)])
+        count = int((labels != IGNORED).sum()) if has_row else 0
         loss, *others = result
         scored = torch.zeros(2, dtype=torch.float64, device=loss.device)
         if count:

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from layerwise.stack import Stack
 
@@ -54,24 +54,6 @@ class Variant:
     def to_json(self) -> dict[str, Any]:
         """The options of the variant in plain values."""
         return asdict(self)
-
-
-@runtime_checkable
-class AddsLoss(Protocol):
-    """An attached module whose loss is optimised beside that of the task."""
-
-    def loss(self) -> Tensor:
-        """The loss of the last forward pass."""
-        ...
-
-
-@runtime_checkable
-class HasOwnRate(Protocol):
-    """An attached module whose parameters learn at a rate of their own, and do not decay."""
-
-    def own_rate(self) -> tuple[list[nn.Parameter], float]:
-        """The parameters, and the factor of the learning rate."""
-        ...
 
 
 def _named(text: str) -> Callable[..., Any]:

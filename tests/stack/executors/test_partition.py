@@ -12,10 +12,14 @@ from laws.plans import plans
 from layerwise.plan import Plan
 from layerwise.plan.families import family
 from layerwise.stack.executors.graph import build
-from layerwise.stack.executors.partition import Partition, cost, depth_first, partition, runs
+from layerwise.stack.executors.partition import Partition, cost, depth_first, runs
 
 SETS = st.lists(plans(depth=6, most_steps=20), min_size=1, max_size=9, unique=True)
 HEADS = st.sampled_from([0.0, 1.0, 7.5])
+
+
+def partition(plans: list[Plan], count: int, head: float = 0.0) -> Partition:
+    return Partition(cost(plans, head), tuple(cost(run, head) for run in runs(depth_first(plans), count, head)))
 
 
 @given(SETS, st.integers(1, 12), HEADS)

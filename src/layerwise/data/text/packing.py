@@ -53,10 +53,6 @@ class PackedWindows(Examples):
         ids, labels, positions = map(torch.cat, zip(*rows, strict=True))
         return {"input_ids": ids, "labels": labels, "position_ids": positions}
 
-    def fill(self, length: int) -> float:
-        """The share of rows of `length` tokens that holds tokens."""
-        return sum(len(window.ids) for window in self.windows) / (length * len(self.rows))
-
 
 def packed(windows: Sequence[Window], length: int, seed: int = 0, start: int | None = None) -> PackedWindows:
     """The windows, none longer than `length`, in rows of at most `length` tokens.

@@ -26,7 +26,7 @@ from datasets import Dataset
 from datasets.exceptions import DatasetGenerationError
 from transformers import PreTrainedTokenizerBase
 
-from layerwise.data.cache_folder import Stamp, cache_folder, code_digest, locked, settled, stamps, writable
+from layerwise.data.cache_folder import Stamp, cache_folder, code_digest, locked, settled, stamp, writable
 from layerwise.data.splits import SPLITS, digest
 from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import Encoded, encoded_rows, hide_progress_bars
@@ -198,7 +198,7 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
 def _stamps_of(source: TextSource) -> tuple[Stamp, ...] | None:
     """The stamps of the files; `None` where only reading tells what the text is."""
     try:
-        known = None if source.files is None else stamps(source.files())
+        known = None if source.files is None else tuple(map(stamp, source.files()))
     except (OSError, ValueError):
         return None
     return known if known is not None and settled(known) else None

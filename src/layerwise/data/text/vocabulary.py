@@ -44,19 +44,17 @@ LARGEST = 16_384
 _STEP = 512
 _OFTEN = 100
 _SHARE = 0.95
-_TWICE = 2
-"""How often neighbours must stand together to become a byte pair: what occurs once teaches nothing."""
+_TWICE, _TEN_TIMES = 2, 10
+"""How often neighbours must stand together to become a byte pair, and a word piece."""
 _BYTES = tuple(sorted(pre_tokenizers.ByteLevel.alphabet()))
 _SMALLEST = 2 * _STEP
 _BEFORE_SPACES = re.compile(r"(?<=[!-~])(?= [!-~])")
 
 
-def train_wordpiece(
-    texts: Iterable[str], *, vocabulary: int | None = None, minimum_frequency: int = 10
-) -> PreTrainedTokenizerFast:
+def train_wordpiece(texts: Iterable[str], *, vocabulary: int | None = None) -> PreTrainedTokenizerFast:
     """A tokenizer learned from `texts`; the same texts give the same one.
 
-    A piece is made of two neighbours that stand together at least `minimum_frequency` times. `vocabulary` counts all
+    A piece is made of two neighbours that stand together at least ten times. `vocabulary` counts all
     pieces, special tokens and bytes included; if it is `None` it is `suited_vocabulary`. A sentence is encoded as
     `[CLS] pieces [SEP]`, a pair as `[CLS] first [SEP] second [SEP]`.
 
@@ -66,7 +64,7 @@ def train_wordpiece(
     if not words:
         raise DataError("a vocabulary is learned from words, and these texts have none: give at least one sentence")
     _check_room(vocabulary, SPECIALS, ", or leave the choice to the text")
-    pieces = _learned(words, vocabulary or LARGEST, minimum_frequency)
+    pieces = _learned(words, vocabulary or LARGEST)
     size = vocabulary or suited_vocabulary(pieces, words)
     return _fast(pieces[:size])
 
@@ -162,14 +160,14 @@ def _cutter() -> pre_tokenizers.PreTokenizer:
     )
 
 
-def _learned(words: Mapping[str, int], size: int, minimum_frequency: int) -> list[str]:
+def _learned(words: Mapping[str, int], size: int) -> list[str]:
     """Specials, bytes, then pieces in the order in which they were learned."""
     learner = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     # The words are cut already. A repeated word must count as often as it occurs, so each is written that often.
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
-        min_frequency=minimum_frequency,
+        min_frequency=_TEN_TIMES,
         continuing_subword_prefix="",
         show_progress=False,
         special_tokens=list(SPECIALS),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import ceil, inf
 from pathlib import Path
 from typing import Any
@@ -145,7 +145,7 @@ class GrowthTask:
 
     def shared_recipe(self, **options: object) -> dict[str, object]:
         """What all trainings of a run have in common: the settings, and these `options`."""
-        return shared_recipe({"settings": self.settings.to_json(), **options}, self.arguments)
+        return shared_recipe({"settings": asdict(self.settings), **options}, self.arguments)
 
     def says(self) -> Iterator[str]:
         """The model, the weights that it begins from, and the text."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import ceil
 from pathlib import Path
 
@@ -143,7 +143,7 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
         seed=config.seed,
         settings=training_settings(arguments),
     )
-    content = {"settings": settings.to_json(), "rates": config.learning_rates, "rank": config.rank}
+    content = {"settings": asdict(settings), "rates": config.learning_rates, "rank": config.rank}
     session = yield Outline(
         manifest,
         says,

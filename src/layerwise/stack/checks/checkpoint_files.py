@@ -41,7 +41,7 @@ def check_folder(folder: Path) -> Tensors:
     a configuration that asks for more layers than the tensors can be of.
     """
     settings = read_config(folder)
-    read_settings(folder / "generation_config.json", {})
+    read_settings(folder / "generation_config.json")
     saved = {name: tensor for file in weight_files(folder, settings) for name, tensor in read_header(file).items()}
     check_counts(folder, settings, len(saved))
     return saved
@@ -65,9 +65,6 @@ def open_config(location: str, revision: str | None = None) -> Any:
             f"the configuration of {named(location)} cannot be read ({reason}); give a folder with a {CONFIG} that "
             "transformers reads, or a hub id that this machine can reach"
         ) from error
-
-
-# -- counts and sizes ---------------------------------------------------------------------------------------------
 
 
 def check_counts(folder: Path, settings: Mapping[str, Any], tensors: int = 0) -> None:

@@ -71,22 +71,6 @@ def _is_readable(number: int) -> bool:
     return True
 
 
-def refuse_device_map(path: Path | str) -> None:
-    """Raise `UnsupportedModel`: accelerate has no weights of a GGUF file."""
-    raise UnsupportedModel(
-        f"{named(path)} is a GGUF file, of which transformers can spread no weights over devices and disk; give "
-        "--resident-layers instead of --device-map"
-    )
-
-
-def refuse_conversion(file: GGUFFile) -> None:
-    """Raise `UnsupportedModel`: of this architecture transformers makes all weights at once."""
-    raise UnsupportedModel(
-        f"{named(file.path)} is of the architecture {file.architecture}, whose tensors transformers converts by rules "
-        "for the whole model, so its layers cannot be read one by one; load it without --resident-layers"
-    )
-
-
 def dense_loading() -> dict[str, Any]:
     """What transformers is to do where it could leave the weights of a file in their blocks: dequantise them."""
     kind = class_named("GgufConfig")  # as of transformers 5.2x

@@ -78,7 +78,7 @@ def in_place(
             for slot, step in enumerate(steps)
         ]
         for slot in once:
-            counted = listed[slot].register_forward_hook(partial(_visited, passes, slot))
+            counted = listed[slot].register_forward_hook(partial(lambda slot, *_: passes.visited(slot), slot))
             entered.callback(counted.remove)
         # Blocks entered as themselves share slots with the clones of others, and one that stands before its own
         # position would write behind the last slot: a model that was not told otherwise makes no cache.
@@ -188,10 +188,6 @@ def runner_of(model: nn.Module, path: str) -> nn.Module:
         if type(module).forward is not nn.Module.forward:
             return module
     return model
-
-
-def _visited(passes: Passes, slot: int, *_: Any) -> None:
-    passes.visited(slot)
 
 
 def visit_entry(stack: Stack, step: Step, slot: int, shift: int, passes: Passes, pairs: Sequence[Pair]) -> nn.Module:

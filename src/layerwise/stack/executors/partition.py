@@ -89,19 +89,6 @@ def cost(plans: Iterable[Plan], head: float = 0.0) -> float:
     return _cost(lowering, head)
 
 
-def partition(plans: Sequence[Plan], count: int, head: float = 0.0) -> Partition:
-    """What `runs` of the plans, depth first, cost.
-
-    >>> from layerwise.plan.families import leave_one_out
-    >>> plans = [member.plan for member in leave_one_out(30)]
-    >>> parted = partition([Plan.identity(30), *plans], 2)
-    >>> f"{parted.duplicates:+.1%} {parted.bound(2):.2f}"
-    '+1.7% 1.94'
-    """
-    parts = runs(depth_first(plans), count, head)
-    return Partition(cost(plans, head), tuple(sorted((cost(run, head) for run in parts), reverse=True)))
-
-
 def _cost(lowering: Lowering, head: float) -> float:
     return lowering.evaluations + head * lowering.heads
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils.offload import load_offloaded_weight
@@ -23,27 +23,11 @@ from torch import Tensor, nn
 
 from layerwise.errors import CheckpointError, UnsupportedModel
 
+if TYPE_CHECKING:
+    from layerwise.stack.streaming.gguf_weights import GGUFWeight
+
 ALIGNMENT = 64
 """Bytes that kernels tell memory apart by: products of operands that are aligned alike have the same bits."""
-
-
-class StoredWeight(Protocol):
-    """One parameter of a block on the disk: in a file of safetensors, or in a GGUF file."""
-
-    @property
-    def file(self) -> Path:
-        """The file that has it."""
-
-    @property
-    def name(self) -> str:
-        """Its name there."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Its shape, from the header of its file."""
-
-    def read(self, like: Tensor, device: torch.device, rows: slice | None = None) -> Tensor:
-        """The tensor, or some of its `rows`, in the dtype of `like`, in memory of its own on `device`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +85,9 @@ class ConvertedWeights:
 class LayerFiles:
     """The stored weights of every layer, by their paths inside its block."""
 
-    def __init__(self, layers: Sequence[Mapping[str, StoredWeight]], converted: ConvertedWeights | None) -> None:
+    def __init__(
+        self, layers: Sequence[Mapping[str, SafetensorsWeight | GGUFWeight]], converted: ConvertedWeights | None
+    ) -> None:
         self.layers = tuple(layers)
         self.converted = converted
 
@@ -110,7 +96,7 @@ class LayerFiles:
         cls,
         blocks: nn.ModuleList,
         path: str,
-        stored: Mapping[str, StoredWeight],
+        stored: Mapping[str, SafetensorsWeight | GGUFWeight],
         converted: ConvertedWeights | None = None,
     ) -> LayerFiles:
         """The weights of `blocks` (at `path` in their model) by the names of the parameters of the model.

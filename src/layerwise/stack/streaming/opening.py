@@ -18,13 +18,14 @@ from accelerate.hooks import remove_hook_from_module
 from torch import nn
 from transformers.initialization import no_init_weights
 
+from layerwise.bounded import named
 from layerwise.data.auto_classes import quiet
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.gguf import GGUFFile
 from layerwise.stack.blocks import block_list, find_blocks
-from layerwise.stack.checks.gguf_file import dense_loading, refuse_conversion
-from layerwise.stack.streaming.files import ConvertedWeights, LayerFiles, StoredWeight, offloaded
-from layerwise.stack.streaming.gguf_weights import gguf_weights, is_read_by_tensor
+from layerwise.stack.checks.gguf_file import dense_loading
+from layerwise.stack.streaming.files import ConvertedWeights, LayerFiles, SafetensorsWeight, offloaded
+from layerwise.stack.streaming.gguf_weights import GGUFWeight, gguf_weights, is_read_by_tensor
 from layerwise.stack.streaming.resident import ResidentLayers, put_parameters
 
 # What accelerate puts into the module that it has spread, beside its hooks.
@@ -71,7 +72,11 @@ def load_gguf(
     """
     if not is_read_by_tensor(file):
         if by_layer:
-            refuse_conversion(file)
+            raise UnsupportedModel(
+                f"{named(file.path)} is of the architecture {file.architecture}, whose tensors transformers converts "
+                "by rules for the whole model, so its layers cannot be read one by one; load it without "
+                "--resident-layers"
+            )
         return *load(**dense_loading()), None
     with torch.device("meta"), no_init_weights():
         drawn = draw()
@@ -108,7 +113,7 @@ class OffloadedBlocks:
     """Where the weights of the blocks at `path` are, and the folder of those that had to be converted."""
 
     path: str
-    stored: Mapping[str, StoredWeight]
+    stored: Mapping[str, SafetensorsWeight | GGUFWeight]
     converted: ConvertedWeights | None
 
     def residents(self, model: nn.Module, most: int, device: torch.device) -> ResidentLayers:

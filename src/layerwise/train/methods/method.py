@@ -43,7 +43,6 @@ class Options:
         """In plain values."""
         return {
             **asdict(self),
-            "settings": self.settings.to_json(),
             "variants": {each.NAME: each.to_json() for each in self.variants},
         }
 

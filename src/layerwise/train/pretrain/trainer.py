@@ -129,7 +129,7 @@ def trainer_of(
 
     if recipe.seconds is not None:
         steps = promised_steps(folder) or _timed_steps(
-            recipe, recipe.phases(counts), lambda folder, quiet: made(recipe, folder, {**arguments, **quiet})
+            recipe.seconds, recipe.phases(counts), lambda folder, quiet: made(recipe, folder, {**arguments, **quiet})
         )
         recipe = replace(recipe, steps=steps)
     return made(recipe, folder, arguments)
@@ -222,9 +222,8 @@ def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, given: dict[s
     return common_arguments(folder, seed, given, **own)
 
 
-def _timed_steps(recipe: PretrainingRecipe, phases: Sequence[CurriculumPhase], make: MakeTrainer) -> int:
-    """The steps that fit into the recipe's seconds, the same on every process, by a few of each phase."""
-    assert recipe.seconds is not None
+def _timed_steps(seconds: float, phases: Sequence[CurriculumPhase], make: MakeTrainer) -> int:
+    """The steps that fit into the seconds, the same on every process, by a few of each phase."""
     few = [range(phase.first, min(phase.first + 1 + _TIMED, phase.end)) for phase in phases]
     steps = [step for each in few for step in each]
 
@@ -235,9 +234,9 @@ def _timed_steps(recipe: PretrainingRecipe, phases: Sequence[CurriculumPhase], m
         return trainer
 
     taken = seconds_of_steps(trial, steps[1:])
-    shares = [(phase.end - phase.first) / recipe.steps for phase in phases]
+    shares = [(phase.end - phase.first) / phases[-1].end for phase in phases]
     paces = [median([taken[step] for step in each[1:] or each]) for each in few]
-    fit = steps_that_fit(recipe.seconds, list(zip(shares, paces, strict=True)))
+    fit = steps_that_fit(seconds, list(zip(shares, paces, strict=True)))
     return int(broadcast_object_list([fit])[0])
 
 
