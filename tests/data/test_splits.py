@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layerwise.data.batches import padded
 from layerwise.data.splits import Examples, Splits, digest, stratified
-from layerwise.data.text.span_masking import Padding
 from layerwise.errors import DataError
 
 SHARES = (0.6, 0.2, 0.2)
@@ -58,7 +58,7 @@ def test_texts_are_padded_on_the_right() -> None:
     splits = Splits("text", "", Examples(), Examples(), Examples(), pad_id=9)
     short = {"input_ids": torch.tensor([5, 6]), "labels": torch.tensor([-100, 6])}
     long = {"input_ids": torch.tensor([1, 2, 3]), "labels": torch.tensor([1, 2, 3])}
-    wide = Padding(pad=9, multiple=4)([short, long])
+    wide = padded([short, long], 9, multiple=4)
     assert {name: tensor[:, 3].tolist() for name, tensor in wide.items()} == {
         "input_ids": [9, 9],
         "labels": [-100, -100],

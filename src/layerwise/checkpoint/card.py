@@ -150,7 +150,6 @@ def _metadata(plan: Plan, bases: Sequence[BaseModelInfo], library: str) -> dict[
 
 
 def _tags(plan: Plan, models: int) -> list[str]:
-    """The terms under which such models are looked for."""
     order = [(step.source, step.layer) for step in plan.steps()]
     tags = ["layerwise"]
     if len(order) > len(set(order)):
@@ -274,7 +273,6 @@ def _stated(location: str) -> Mapping[str, Any]:
 
 
 def _stated_by_gguf(file: GGUFFile) -> Mapping[str, Any]:
-    """What the metadata of a GGUF file says that a card says too."""
     values = {key.removeprefix("general."): entry.value for key, entry in file.entries.items()}
     urls = [str(value) for key, value in values.items() if re.fullmatch(r"base_model\.\d+\.repo_url", key)]
     hub_ids = [url.removeprefix(_HUB) for url in urls if url.startswith(_HUB)]

@@ -109,11 +109,7 @@ def _begins_as_gguf(path: Path) -> bool:
 def _at_types(
     file: GGUFFile, planned: PlannedFile, types: Sequence[WeightType | None]
 ) -> Iterator[tuple[str, Rewritten]]:
-    """The tensors of layers at types, by their new names.
-
-    Raises `UnsupportedModel` for a tensor that cannot be at the type of its layer, and `CheckpointError` where the
-    package gguf is not installed.
-    """
+    """The tensors of layers at types, by their new names. Raises `UnsupportedModel` for one that cannot be."""
     for name, tensor in planned.tensors:
         match = _MATRIX.fullmatch(name)
         wanted = None if match is None else types[int(match[1])]
@@ -167,7 +163,6 @@ def _pieces(file: GGUFFile, planned: PlannedFile, rewritten: Mapping[str, Rewrit
 
 
 def _size(tensor: GGUFTensor, new: Rewritten | None) -> int:
-    """The bytes of a tensor as it is written."""
     return tensor.size if new is None else prod(tensor.shape) // new.kind.values * new.kind.size
 
 

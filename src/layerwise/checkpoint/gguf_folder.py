@@ -84,7 +84,6 @@ def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
 
 
 def _rows(model: StoredModel, weight: GGUFWeight, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]:
-    """The tensor of the file that becomes the model's parameter."""
     import numpy as np
 
     shape, count = tuple(reversed(tensor.shape)), prod(tensor.shape)
@@ -112,7 +111,6 @@ def _read_as(weight: GGUFWeight, numbers: NDArray[Any]) -> NDArray[Any]:
 
 
 def _stored(model: StoredModel, name: str) -> Tensor:
-    """A parameter of the folder in float32."""
     from safetensors import safe_open
 
     where = model.tensors.get(name)

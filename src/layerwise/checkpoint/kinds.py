@@ -130,7 +130,6 @@ def planned_config(model: Any, path: str, order: Sequence[int]) -> tuple[Any, li
 
 
 def _owner(config: Any) -> Any:
-    """The part of a configuration that describes its layers."""
     return config.get_text_config()
 
 

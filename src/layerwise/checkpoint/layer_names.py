@@ -27,8 +27,6 @@ class LayerNames:
     >>> names = LayerNames.of(["h.0.w", "h.1.w", "wte"], "h.", 2)
     >>> names.layers, names.others
     (({'.w': 'h.0.w'}, {'.w': 'h.1.w'}), ('wte',))
-    >>> names.renamed(".w", 7)
-    'h.7.w'
     """
 
     prefix: str
@@ -47,10 +45,6 @@ class LayerNames:
             elif int(match["number"]) < depth:
                 layers[int(match["number"])][match["rest"] or ""] = name
         return cls(prefix, tuple(layers), tuple(others))
-
-    def renamed(self, rest: str, slot: int) -> str:
-        """The name of the tensor `rest` of the layer in this slot of the new model."""
-        return f"{self.prefix}{slot}{rest}"
 
 
 def layer_groups(names: Iterable[str]) -> dict[str, int]:

@@ -80,7 +80,6 @@ def _agreement(
 
 
 def _class_beside(draft: Path, name: str) -> Any | None:
-    """The class `name` of the code that was written into the folder."""
     file = draft / f"{MODULE}.py"
     if not file.is_file():
         return None
@@ -120,10 +119,7 @@ def explained(kind: str, plan: Plan) -> Iterator[None]:
 
 
 def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrainedModel:
-    """The model of the folder, each tensor in the dtype in which the stack holds it.
-
-    Some tensors are in no checkpoint (rotary frequencies), and are rounded only in a model that was rounded whole.
-    """
+    """The model of the folder in the stack's dtypes: what no checkpoint holds is rounded in models rounded whole."""
     dtypes, parameters = _dtypes(stack, plan)
     kind = kind or type(stack.model)
     with quiet_transformers():
@@ -140,9 +136,7 @@ def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrain
 
 
 def _dtypes(stack: Stack, plan: Plan) -> tuple[dict[str, torch.dtype], list[torch.dtype]]:
-    """The dtype in which the stack holds every parameter and buffer of the model of the plan, by its name there; and
-    those of the parameters alone.
-    """
+    """The dtypes of the parameters and buffers of the plan's model by name, and those of its parameters alone."""
     prefix = f"{stack.path}."
     modules = {f"{prefix}{slot}.": stack.block(step.layer, step.source) for slot, step in enumerate(plan.steps())}
     outside = [(name, tensor) for name, tensor in named_tensors(stack.model) if not name.startswith(prefix)]

@@ -93,7 +93,6 @@ def _visits(plan: Plan, halves: Sequence[Mapping[Sublayer, str]]) -> Iterator[di
 
 
 def _changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
-    """The entries that differ, those of configurations inside alone."""
     changed = {}
     for name, value in after.items():
         old = before.get(name)

@@ -124,7 +124,6 @@ def save_named(
 
 
 def _opened(names: Mapping[str, str]) -> Stack:
-    """The models in memory, in the dtype in which they are stored."""
     from layerwise.checkpoint.proof import quiet_transformers
     from layerwise.stack import Stack, load
 

@@ -102,7 +102,6 @@ def config_text(config: Any) -> str:
 
 
 def _configs(config: Any) -> Iterator[Any]:
-    """A configuration and those inside of it."""
     yield config
     for value in vars(config).values():
         if hasattr(value, "to_diff_dict"):
@@ -130,10 +129,7 @@ def _reorder(config: Any, prefix: str, order: Sequence[int], depth: int) -> dict
 
 
 def _renumbered(value: Any, prefix: str, order: Sequence[int], depth: int) -> Any:
-    """A value of a quantisation, with the layers that its lists name where the plan has them.
-
-    Raises `UnresolvedNames` for a layer that is named elsewhere: a key, or a pattern.
-    """
+    """A value of a quantisation, its layers where the plan has them; `UnresolvedNames` for one in a key or pattern."""
     if isinstance(value, dict):
         if any(_layer_in(key, prefix) is not None for key in value):
             raise UnresolvedNames("its quantisation says layer by layer how, which cannot be told for another order")
@@ -145,24 +141,12 @@ def _renumbered(value: Any, prefix: str, order: Sequence[int], depth: int) -> An
         layer = _layer_in(each, prefix)
         if layer is None:
             slots.append(_renumbered(each, prefix, order, depth))
-        elif layer.number < depth:
-            slots += [layer.at(slot) for slot, visited in enumerate(order) if visited == layer.number]
+        elif int(layer[2]) < depth:
+            slots += [f"{layer[1]}{slot}{layer[3]}" for slot, visited in enumerate(order) if visited == int(layer[2])]
     return slots
 
 
-@dataclass(frozen=True, slots=True)
-class _NamedLayer:
-    """A text that names a layer: what stands before its number, the number, and what stands behind it."""
-
-    before: str
-    number: int
-    behind: str
-
-    def at(self, slot: int) -> str:
-        return f"{self.before}{slot}{self.behind}"
-
-
-def _layer_in(text: Any, prefix: str) -> _NamedLayer | None:
+def _layer_in(text: Any, prefix: str) -> re.Match[str] | None:
+    """The match of a text that names a layer: what stands before its number, the number, and what stands behind it."""
     last = re.escape(prefix.rstrip(".").rpartition(".")[2])
-    match = re.fullmatch(rf"(.*(?:^|\.){last}\.)(\d+)((?:\..*)?)", text) if isinstance(text, str) else None
-    return None if match is None else _NamedLayer(match[1], int(match[2]), match[3])
+    return re.fullmatch(rf"(.*(?:^|\.){last}\.)(\d+)((?:\..*)?)", text) if isinstance(text, str) else None

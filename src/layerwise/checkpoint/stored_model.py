@@ -75,7 +75,6 @@ def _with_floats(value: Any) -> Any:
 
 
 def _fetched(name: str, revision: str | None) -> Path:
-    """The folder of a hub model in the cache, fetched where it is not there."""
     try:
         from huggingface_hub import snapshot_download
 

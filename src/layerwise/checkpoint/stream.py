@@ -108,10 +108,7 @@ def _proof(host: StoredModel, prove: bool | None) -> Proof:
 
 
 def _resolved(host: StoredModel, plan: Plan, layers: str | None, proof: Proof) -> tuple[VisitConfig, LayerNames, Proof]:
-    """The configuration of the visits, the names of the layers, and what has to be proved.
-
-    Without a proof nothing needs torch, unless a layer's kind may depend on its number: then the keys are proved.
-    """
+    """The configuration of the visits, the names, and what to prove: keys if a layer's kind may follow its number."""
     task = (host.settings, layer_groups(host.tensors), plan.order(), layers)
     config = without_torch(*task) if proof == "none" else visit_config(*task)
     names = LayerNames.of(host.tensors, config.prefix, config.depth)
@@ -128,7 +125,7 @@ def planned_tensors(models: Mapping[str, StoredModel], names: LayerNames, plan: 
     for slot, step in enumerate(plan.steps()):
         source = host if step.source is None else models[step.source]
         for rest, name in names.layers[step.layer].items():
-            tensors[names.renamed(rest, slot)] = source.tensors[name]
+            tensors[f"{names.prefix}{slot}{rest}"] = source.tensors[name]
     return dict(sorted(tensors.items(), key=lambda item: _natural(item[0])))
 
 
@@ -147,7 +144,6 @@ def _refuse_unlike(models: Mapping[str, StoredModel]) -> None:
 
 
 def _proved(stack: Stack, plan: Plan, draft: Path, writing: Writing) -> Origin:
-    """What was written, its logits compared with the plan's."""
     from layerwise.checkpoint.proof import proof_inputs, prove
     from layerwise.checkpoint.write import origin_of
 
@@ -157,7 +153,6 @@ def _proved(stack: Stack, plan: Plan, draft: Path, writing: Writing) -> Origin:
 
 
 def _origin(models: Mapping[str, StoredModel], plan: Plan, tensors: Tensors, proof: Proof, compact: bool) -> Origin:
-    """What was written, of which no logits were compared."""
     host = next(iter(models.values()))
     named = {"shell": host.name} | {name: models[name].name for name in sorted(plan.sources())}
     parameters = sum(prod(each.shape) for each in tensors.values())

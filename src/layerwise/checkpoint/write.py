@@ -1,12 +1,8 @@
 """A model in memory, written under a plan as an ordinary checkpoint, which plain transformers loads to the same logits.
 
-Block slot i of the new model gets the weights of the plan's i-th visit, whichever model they are from; everything else
-is that of the model at hand. The configuration is the one the model shows while the plan is in place: layer counts
-updated, per-layer lists in visit order. It works for plans over one model too: pruned, re-ordered, deepened.
-
-A layer that is visited twice is written twice: a checkpoint cannot share weights between slots. Groups and halves have
-no place in an ordinary model and are refused. What is written is loaded again and compared before it gets its name, so
-that a folder which is there is right.
+Block slot i of the new model gets the weights of the plan's i-th visit, whichever model they are from, and a layer that
+is visited twice is written twice. Everything else is that of the model at hand, and the configuration is the one that
+the model shows while the plan is in place. What is written is loaded again and compared before it gets its name.
 """
 
 from __future__ import annotations

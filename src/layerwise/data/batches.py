@@ -192,7 +192,6 @@ def _beginning(row: Row, whole: Window, window: Window) -> Row:
 
 
 def _padded_batch(group: Sequence[Window], rows: Mapping[Window, Row], pad_id: int = 0) -> Batch:
-    """The ids and targets of the windows of a group, as one batch."""
     members = [dict(zip(("input_ids", "labels"), rows[window], strict=True)) for window in group]
     batch = padded(members, pad_id)
     return Batch(batch["input_ids"], batch["attention_mask"], batch["labels"], tuple(group))

@@ -58,7 +58,6 @@ class _Loader(yaml.SafeLoader):
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """The next node, which is refused where it is no plain value."""
         event = cast(Any, self).peek_event()
         if isinstance(event, yaml.AliasEvent):
             raise Unreadable(f"uses the alias *{event.anchor} in {_line(event)}: write out what it stands for")
@@ -72,7 +71,6 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """A mapping, each of whose keys stands once."""
         seen: set[tuple[str, str]] = set()
         for key, _ in node.value:
             word = (key.tag, str(key.value))
@@ -82,7 +80,6 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
-        """A number that can also be printed."""
         if len(node.value) > DIGITS:
             raise Unreadable(f"has a number of more than {DIGITS:,} digits in {_line(node)}")
         return int(super().construct_yaml_int(node))

@@ -154,7 +154,6 @@ def evenly_ordered(labels: Sequence[Hashable], seed: int) -> tuple[int, ...]:
 
 
 def _positions_of(labels: Sequence[_Label]) -> dict[_Label, list[int]]:
-    """The positions of each label, ascending."""
     positions: dict[_Label, list[int]] = defaultdict(list)
     for position, label in enumerate(labels):
         positions[label].append(position)

@@ -246,11 +246,7 @@ def _array(cursor: _Cursor, element: int, key: str) -> tuple[int, tuple[Any, ...
 
 
 def _behind_texts(cursor: _Cursor, count: int, what: str) -> int:
-    """The position behind so many texts.
-
-    A vocabulary has 100,000 of them, and reading their lengths is most of the time of opening a file. Eight views of
-    the bytes as whole numbers, one for each remainder of a position by 8, give a length by an index.
-    """
+    """The position behind so many texts, of 100,000 in a vocabulary: eight views of the bytes give lengths by index."""
     at, size = cursor.at, cursor.size
     with memoryview(cursor.content) as content, ExitStack() as opened:
         parts = [opened.enter_context(content[first : first + (size - first) // 8 * 8]) for first in range(8)]

@@ -271,10 +271,7 @@ def _changed(file: GGUFFile, order: Sequence[int], depth: int) -> Iterator[tuple
 
 
 def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
-    """The number by which every layer keeps its kind: the file's own, or the first of all others.
-
-    0 is tried last: llama.cpp divides by some of them.
-    """
+    """The number by which every layer keeps its kind, the file's own first and 0 last: llama.cpp divides by some."""
     for new in (own, *range(1, len(order) + 2), 0):
         if _keeps(order, _kind(file.architecture, name), own, new):
             return new
@@ -286,7 +283,6 @@ def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
 
 
 def _written(entry: MetadataEntry, value: Any) -> bytes:
-    """An entry with another value, as the bytes of a file."""
     key = entry.key.encode()
     head = struct.pack(f"<Q{len(key)}sI", len(key), key, entry.type)
     if entry.type != ARRAY or entry.element is None:

@@ -136,13 +136,10 @@ def _check_usable(value: object, where: str, depth: int = 1) -> None:
 
 
 def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, object], of: str) -> str:
-    """What `msgspec` refuses in `content`, as a clause: the path of the field, what it holds, and what belongs there.
-
-    `of` is what the field is a part of, with its preposition.
-    """
-    why, _, place = str(error).partition(" - at `")
-    is_key = place.startswith("key in ")
-    path = place.removesuffix("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
+    """What `msgspec` refuses in `content`, as a clause; `of` is what the field is a part of, with its preposition."""
+    why, _, location = str(error).partition(" - at `")
+    is_key = location.startswith("key in ")
+    path = location.removesuffix("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
     type_wrong, bound_wrong = _TYPE.fullmatch(why), _BOUND.fullmatch(why)
     path, value = _at(content, path, type_wrong[3] if type_wrong else None)
     where = f"{f'a name in {path}' if is_key else path} {of}"

@@ -159,7 +159,6 @@ def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
 
 @cache
 def _columns() -> dict[str, tuple[str, ...]]:
-    """The columns of every table of a run."""
     with closing(sqlite3.connect(":memory:")) as made:
         made.executescript(SCHEMA)
         names = [name for (name,) in made.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]

@@ -80,7 +80,6 @@ def export(run: Run, folder: Path | str | None = None, format: Format = "parquet
 
 
 def _build_frame(kind: type[Row], rows: Iterable[Row]) -> DataFrame:
-    """Return the rows as a table, with the perplexities of scores and a type for every column."""
     from pandas import DataFrame
 
     types = {name: _DTYPES[base] for name, (base, _) in _list_columns(kind).items()}
@@ -118,7 +117,6 @@ def _write_csv(path: Path, kind: type[Row], rows: Iterable[Row], manifest: str) 
 
 
 def _escape_formula(text: str) -> str:
-    """Return text that no spreadsheet evaluates."""
     return f"'{text}" if text.startswith(_FORMULAS) else text
 
 

@@ -56,7 +56,6 @@ def this_hardware() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The processor by its name, where the machine gives it."""
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
             name, _, value = line.partition(":")

@@ -1,11 +1,7 @@
 """Search: the plan within a budget that increases the loss least, confirmed on held-out text. It is a verb, too:
 
-    result = layerwise.search(stack, corpus, layerwise.Budget(layers=24))
-    result.best, result.front, result.confirmed
-
-`budget` and `prices` say what a plan may cost, `moves` lists the edits, `evaluator` and `cost` measure a round as one
-graph, `rungs` runs a round on growing text, `greedy` and `evolve` are the searches, `one_shot` has the sets of a single
-score, `bits` chooses types of layers, and `confirm` measures the result. Calling the package performs the verb.
+result = layerwise.search(stack, corpus, layerwise.Budget(layers=24))
+result.best, result.front, result.confirmed
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Plans on text, a round at a time: all candidates of a round are one graph, and what their parent computed is held.
 
-A search asks for the same plan again and again, and for plans that differ from one another in a layer or two. So
-
-    a loss is computed once       rows are kept, and those of a run that was killed are read back
-    beginnings are shared         the plans of a round are a hash-consed graph (`layerwise.stack.executors.graph`)
-    the parent's states are held  batch by batch, as far as candidates leave it: each pays only for what comes after.
-                                  What would not fit into `most_bytes` is computed again
-
-Batches depend on the text alone, so a plan's loss is the same number whatever is computed beside it.
+A loss is computed once, and rows of a run that was killed are read back. States of the parent that would not fit into
+`most_bytes` are computed again. Batches depend on the text alone, so a plan's loss is the same number whatever else is
+computed.
 """
 
 from __future__ import annotations
@@ -234,9 +229,7 @@ class GraphEvaluator:
 
 @dataclass(frozen=True)
 class _Rung:
-    """The windows of a text in the order of their units, with their scored tokens, the unit that each belongs to (a
-    document, or the window itself), and for each batch where its windows stand.
-    """
+    """The windows of a text by unit, their scored tokens, the unit of each, and where the windows of each batch are."""
 
     cells: Sequence[Cell]
     scored: Numbers
@@ -254,5 +247,4 @@ class _Rung:
         return cls(cells, np.array([each.scored for each in windows], dtype=float), np.array(of), batches)
 
     def sums(self, values: Numbers) -> Numbers:
-        """Sums over the windows of each unit, in their order."""
         return np.asarray(np.bincount(self.units, weights=values), dtype=np.float64)

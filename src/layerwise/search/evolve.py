@@ -61,7 +61,6 @@ def evolve(evaluator: Evaluator, space: Space, *, seed: int = 0) -> Iterator[Sea
 
 
 def _offspring(space: Space, parent: Plan, draw: Random) -> list[Plan]:
-    """Distinct plans within the limit, each some exchanges away from the parent."""
     young: dict[Plan, None] = {}
     for _ in range(20 * OFFSPRING):
         plan: Plan | None = parent

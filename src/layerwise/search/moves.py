@@ -127,7 +127,6 @@ def restored(now: Sequence[Stage], depth: int, *, halves: bool) -> Iterator[tupl
 
 
 def _layers(now: Sequence[Stage]) -> frozenset[int]:
-    """Return the layers whose weights take part."""
     return Plan(tuple(now)).layers()
 
 

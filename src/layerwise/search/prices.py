@@ -165,7 +165,6 @@ def _visits(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iter
 
 
 def _calls(stack: Stack, setting: Setting, modules: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
-    """The seconds of each of the modules in one pass."""
     clock = PassClock(stack.device)
     for piece, (start, end) in _marked_pass(stack, setting, modules, clock).items():
         yield piece, clock.between(start, end)
@@ -187,7 +186,6 @@ def _marked_pass(
 
 
 def _blocks(stack: Stack) -> dict[Piece, Any]:
-    """The modules of the layers."""
     return {(layer, None): stack.block(layer) for layer in range(stack.depth)}
 
 

@@ -4,9 +4,6 @@ The search text is cut into T/16, T/4 and T tokens; a rung is read only by the c
 rung a candidate leaves as worse where its paired difference to the leader is above 0 at `alpha / (rungs * candidates)`
 (Bonferroni), so the best one leaves by mistake with a probability below `alpha`. Others leave by rank where more than a
 quarter are left (successive halving, Jamieson and Talwalkar 2016, arXiv 1502.07943), which only bounds the cost.
-
-The search sees one part of the text, the plan is chosen among its finalists on a second, and what is reported is
-measured once on a third; no two parts share a document.
 """
 
 from __future__ import annotations

@@ -69,7 +69,6 @@ def find_branches(stack: Stack, captured: Capture) -> Branches:
 
 
 def _find(stack: Stack, captured: Capture) -> list[Pair | None]:
-    """The pair of every layer, where one is proved."""
     candidates = tuple(_candidates(stack, captured))
     # Nearly all layers are built alike: a pair that one layer proves is tried first on the others of its class.
     known: dict[type, list[Pair]] = defaultdict(list)
@@ -88,7 +87,6 @@ def _find(stack: Stack, captured: Capture) -> list[Pair | None]:
 
 
 def _candidates(stack: Stack, captured: Capture) -> Iterator[_Candidate]:
-    """Every block with the clean state that reaches it."""
     state = captured.state
     for layer, block in enumerate(block_list(stack.model, stack.path)):
         yield _Candidate(block, state, partial(stack.apply, layer, captured=captured))
@@ -135,10 +133,7 @@ class _Candidate:
     run: Callable[[Tensor], Tensor]
 
     def pairs(self) -> Iterator[Pair]:
-        """Every ordered pair of submodules that return something shaped like the state, those completing last first.
-
-        Pairs that leave something to add when both are silent are left out; that is tested once for both orders.
-        """
+        """Ordered pairs of submodules with outputs like the state that add all of the update, last completed first."""
         silent: dict[frozenset[str], bool] = {}
         for first, second in permutations(reversed(self._writers()), 2):
             both = frozenset((first, second))
@@ -149,10 +144,7 @@ class _Candidate:
                 yield pair
 
     def proves(self, pair: Pair, known: bool = False) -> bool:
-        """Whether `pair` passes the three tests of this module.
-
-        A branch that adds nothing at all mixes nothing; that is accepted of a pair that is `known` from another layer.
-        """
+        """Check the three tests; a branch that adds nothing at all is accepted of a pair `known` from another layer."""
         return self._passes(partial(self._proves, pair, known))
 
     def _passes(self, test: Callable[[], bool]) -> bool:

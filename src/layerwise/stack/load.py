@@ -223,7 +223,6 @@ class _Opening:
     device_map: str | Mapping[str, Any] | None
 
     def open(self) -> tuple[PreTrainedModel, ResidentLayers | None]:
-        """The model on its device, and its layers where they are read from the disk one by one."""
         where = resolve_device(self.device)
         if self.dtype not in DTYPES:
             raise ModelError(f"dtype {self.dtype!r} is not known; {near_matches(self.dtype, DTYPES)}")
@@ -297,7 +296,6 @@ class _Opening:
         return {"revision": self.revision, "trust_remote_code": self.trust_remote_code}
 
     def _kind(self, saved: Tensors | None, file: GGUFFile | None) -> tuple[Any, Any]:
-        """The class of the model, and its configuration."""
         config = from_pretrained("AutoConfig", self.location, **self._options()) if file is None else gguf_config(file)
         kind = model_class(config, self.trust_remote_code)
         if kind is None:
@@ -307,7 +305,6 @@ class _Opening:
         return kind, config
 
     def _drawn(self, kind: Any, config: Any) -> nn.Module:
-        """The model of the configuration, with fresh weights."""
         return from_config(kind, config, trust_remote_code=self.trust_remote_code)
 
     def _load(self, kind: Any, config: Any, **placed: Any) -> Any:

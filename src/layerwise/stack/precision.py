@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -22,6 +21,7 @@ from torch import Tensor, nn
 from layerwise.errors import LayerwiseError
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.occupancy import inspecting
+from layerwise.stack.placement import named_tensors
 from layerwise.stack.rounding import HALF
 from layerwise.stack.streaming.resident import hold
 
@@ -41,7 +41,7 @@ def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Answer]
     stacks = (stack, *stack.sources.values(), *others)
     models = {id(each.model): each for each in stacks}.values()
     with inspecting(stack.model, stack.path, stack.source.name), _exact_products():
-        if not any(_is_half(each.model) for each in models):
+        if not any(tensor.dtype in HALF for each in models for _, tensor in named_tensors(each.model)):
             return compute(inputs)
         try:
             with ExitStack() as wide:
@@ -80,7 +80,6 @@ def computing_as(state: Tensor, block: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _in_float32_while_it_runs(block: nn.Module) -> Iterator[None]:
-    """Within the context every call of the block, or of a twin that a plan makes of it, is in float32."""
     calls: list[ExitStack] = []
 
     def before(module: nn.Module, args: tuple[Any, ...]) -> None:
@@ -166,10 +165,6 @@ def matmul_precision() -> str:
     except RuntimeError:
         backends: Any = torch.backends
         return {"tf32": "high", "bf16": "medium"}.get(backends.cuda.matmul.fp32_precision, "highest")
-
-
-def _is_half(model: nn.Module) -> bool:
-    return any(tensor.dtype in HALF for tensor in chain(model.parameters(), model.buffers()))
 
 
 def _float32(inputs: Inputs) -> Inputs:

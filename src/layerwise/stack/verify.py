@@ -99,7 +99,6 @@ def _counted(stack: Stack, plan: Plan, inputs: Mapping[str, Any], progress: Call
 
 
 def _halved(plan: Plan) -> list[tuple[int, str | None]]:
-    """The layers that the plan halves, each once."""
     return list(dict.fromkeys((step.layer, step.source) for step in plan.steps() if step.sublayer is not None))
 
 

@@ -1,11 +1,7 @@
 """The `TrainingArguments` of a training: those that every training has, and those that a user names.
 
-What a user names is known, of its type, and taken together by transformers.
-
-A processor that computes the training has no core left for readers, so on CPUs the examples are read between the
-steps. An accelerator must not wait: workers make the batches of the next steps meanwhile, and put them where the
-accelerator fetches them by itself (pinned memory). What is drawn for an example is decided by its index, so that the
-number of workers changes no weight.
+On CPUs examples are read between the steps. An accelerator must not wait: workers make the batches of the next steps
+meanwhile. What is drawn for an example is decided by its index, so that the number of workers changes no weight.
 """
 
 from __future__ import annotations

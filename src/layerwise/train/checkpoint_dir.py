@@ -109,7 +109,6 @@ def existing_run(folder: Path, config: Mapping[str, Any]) -> TrainingRecord | No
 
 
 def _difference(name: str, before: object, now: object) -> str:
-    """Which settings differ, as a clause with their values."""
     text = [
         f"its {each} is {then}, and {wanted} was asked for" for each, then, wanted in _differences(name, before, now)
     ]

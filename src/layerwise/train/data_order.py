@@ -1,12 +1,8 @@
 """Replay: what is drawn when training examples are read, decided by where they are read and not by what came before.
 
-Augmentation draws from torch's global generator when an example is read, and a data loader reads ahead: at a checkpoint
-the generator has moved past images that no step has seen yet, and a run that resumes there would see others. A
-`ReproducibleDataset` example is drawn with a generator that is seeded by (seed, epoch, number of the example), and the
-global generator is left as it was. So a resumed training sees the images it would have seen, however many processes and
-workers read them; and dropout, which also draws from the global generator, does not depend on the augmentation.
-
-The order in which an epoch reads its examples, a `LengthGroupedSampler`, is drawn by (seed, epoch) for the same reason.
+A data loader reads ahead, so at a checkpoint torch's global generator has moved past images that no step has seen yet.
+A `ReproducibleDataset` example is drawn with a generator that is seeded by (seed, epoch, number of the example), and
+the global one is left as it was: a resumed training sees the images it would have seen, whoever reads them.
 """
 
 from __future__ import annotations

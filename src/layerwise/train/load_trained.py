@@ -88,7 +88,6 @@ def _options(kind: type[Options], record: TrainingRecord, folder: Path) -> Optio
 
 
 def _added(folder: Path, name: str) -> dict[str, Tensor]:
-    """The tensors of an added module in a model folder, by their names in the module."""
     result: dict[str, Tensor] = {}
     for path in sorted(folder.glob("*.safetensors")):
         with safe_open(path, framework="pt") as tensors:
@@ -98,7 +97,6 @@ def _added(folder: Path, name: str) -> dict[str, Tensor]:
 
 
 def _fill(module: nn.Module, folder: Path, name: str) -> None:
-    """Load the tensors of an added module from a model folder."""
     added = _added(folder, name)
     missing = sorted(set(module.state_dict()) - set(added))
     if missing:

@@ -111,11 +111,7 @@ class MeasuredTrainer(Trainer):
         return result
 
     def _run_epoch(self, *args: Any, **options: Any) -> None:
-        """The parent's epoch; none where a checkpoint of the last step is resumed.
-
-        The parent asks whether its steps are done after a step only, so that a training that ended within an epoch, and
-        was killed before its model was written, would take one step more.
-        """
+        """The parent's epoch; none when a checkpoint of the last step is resumed: the parent would take one more."""
         if self.state.global_step >= self.state.max_steps:
             self.control.should_training_stop = True
             return

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -65,10 +66,7 @@ def train(
     `TrainError` when the folder holds another training, or at a loss or a gradient that is not finite (see
     `MeasuredTrainer`).
     """
-
-    def make() -> PlanTrainer:
-        return trainer_of(base, splits, recipe, seed, folder, progress=progress, arguments=arguments)
-
+    make = partial(trainer_of, base, splits, recipe, seed, folder, progress=progress, arguments=arguments)
     config = training_config(base, splits, recipe, seed)
     return run_training(make, config, folder, arm=recipe.arm, data_name=splits.name, location=base.location)
 

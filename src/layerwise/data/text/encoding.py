@@ -148,10 +148,7 @@ def _batches(
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Iterator[tuple[Document, Sentences]]:
-    """Yield each document with the ids of its sentences, those with nothing to read left out.
-
-    Where the tokenizer has a token for it, a tab is that, and one ends each paragraph.
-    """
+    """Yield each document with the ids of its sentences; tabs and ends of paragraphs may have tokens of their own."""
     vocabulary = tokenizer.get_vocab()
     paragraph, tab = vocabulary.get(PARAGRAPH), vocabulary.get(TAB)
     texts = [[sentences(block) for block in paragraphs(document.text)] for document in documents]
@@ -178,7 +175,6 @@ def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -
 
 
 def _token_ids(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[list[int]]:
-    """Yield the ids of each text, without special tokens."""
     for start in range(0, len(texts), _SENTENCES):
         batch = list(texts[start : start + _SENTENCES])
         encoding = tokenizer(

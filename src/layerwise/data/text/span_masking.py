@@ -11,8 +11,9 @@ seen. Validation always reads index 0. A batch is masked as one array, since eve
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -128,10 +129,7 @@ class SpanMasking:
         return min(width, int(self.share * width) + 1)
 
     def _spans(self, stops: Uniforms) -> Ids:
-        """The number of the span that each token of (rows, seq) is in, ascending from 0 in each row.
-
-        A span has n tokens or more where its number in `stops` is at least 1 - (1 - stop)^(n - 1).
-        """
+        """The span of each token of (rows, seq): n tokens or more where its stop is at least 1 - (1 - stop)^(n - 1)."""
         lengths = np.ones(stops.shape, dtype=np.int8)  # small numbers: eight times as many go through at once
         for others in range(1, self.longest):
             lengths += (stops >= 1 - (1 - self.stop) ** others).view(np.int8)
@@ -249,19 +247,12 @@ class FixedMasks(Examples):
         return _examples(ids, lengths, self.around, self.masking, random)
 
 
-@dataclass(frozen=True, slots=True)
-class Padding:
-    """Makes a batch of examples, all padded on the right; a Trainer's `data_collator`.
+def padding(pad: int) -> Callable[[Sequence[Example]], Example]:
+    """Return the `data_collator` that pads examples on the right: `input_ids`, `attention_mask`, `labels` (batch, seq).
 
-    Rows are as long as the longest, rounded up to a `multiple` of tokens: few different shapes are faster to compile.
+    Rows are as long as the longest, rounded up to 8 tokens: few different shapes are faster to compile.
     """
-
-    pad: int
-    multiple: int = 8
-
-    def __call__(self, examples: Sequence[Example]) -> Example:
-        """`input_ids`, `attention_mask` and `labels`, each int64 (batch, seq)."""
-        return padded(examples, self.pad, self.multiple)
+    return partial(padded, pad_id=pad, multiple=8)
 
 
 def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:

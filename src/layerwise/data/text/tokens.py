@@ -236,9 +236,7 @@ def _sample(corpus: Corpus, cutter: _Cutter, limit: int, seed: int) -> tuple[Win
 
 
 def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random) -> Iterator[Window]:
-    """One window of every document, then a second one, ...; a document is tokenised when its turn first
-    comes.
-    """
+    """One window of every document, then a second one, ...; a document is tokenised when its turn first comes."""
     # Of a text with words to fill in, far more is read than scored.
     read = limit if cutter.masks is None else math.ceil(limit / MASKED_SHARE)
     share = CHARACTERS_PER_TOKEN * max(cutter.length, read // len(corpus.documents) + 1)

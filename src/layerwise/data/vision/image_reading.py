@@ -124,7 +124,6 @@ def _read_table(
 
 
 def _look(picture: ImageSource, preprocessing: Preprocessing | None) -> tuple[bytes, str | None, bytes | None]:
-    """Return the digest of a picture, what is wrong with it, and its pixels."""
     content, pixels = b"", None
     try:
         content = picture.read()

@@ -57,7 +57,6 @@ def listed_images(where: str | Path) -> ImageSet:
 
 
 def _load_folder(folder: Path) -> Any:
-    """Load a folder of class folders, or of folders of them that are named as splits."""
     if _holds(folder, ".zip"):
         raise DataError(f"{folder} holds .zip files: unpack them, or remove them")
     splits = _find_split_folders(folder)
@@ -158,7 +157,6 @@ def _split_tables(loaded: Any, name: str) -> dict[str, Any]:
 
 
 def _one_of(candidates: Sequence[str], usual: Sequence[str], every: Iterable[str], name: str | Path, what: str) -> str:
-    """The only candidate, or the only one that is called as usual."""
     chosen = candidates if len(candidates) == 1 else [column for column in candidates if column in usual]
     if len(chosen) != 1:
         several = f"several columns of {what} ({', '.join(candidates)})" if candidates else f"no column of {what}"

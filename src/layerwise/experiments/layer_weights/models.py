@@ -23,7 +23,7 @@ from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import encode
 from layerwise.data.text.segments import cut, digest_of
-from layerwise.data.text.span_masking import ALGORITHM, FixedMasks, Padding, SpanMasking
+from layerwise.data.text.span_masking import ALGORITHM, FixedMasks, SpanMasking, padding
 from layerwise.errors import DataError, ModelError, RunError
 from layerwise.experiments.diagnosis.config import LayerWeightAnalysis
 from layerwise.experiments.opening import described, quiet_transformers
@@ -239,8 +239,7 @@ def _masked_segments(stack: Stack, documents: Sequence[Document], config: LayerW
     assert tokenizer is not None, "it is checked above"
     segments = cut(encode(tokenizer, documents), config.max_length or MASKED_LENGTH)
     masks = FixedMasks(segments, SpanMasking.of(tokenizer), tokenizer, config.limit or SEGMENTS)
-    padding = Padding(int(tokenizer.pad_token_id))
-    return HeldOut.of(masks, padding, owners=masks.owners.tolist(), filled_in=True)
+    return HeldOut.of(masks, padding(int(tokenizer.pad_token_id)), owners=masks.owners.tolist(), filled_in=True)
 
 
 def _choosing(splits: Splits, seed: int) -> object:

@@ -10,7 +10,7 @@ training     latency_seconds of one text of 128 tokens, the median of several pa
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,10 +22,11 @@ from torch.nn import functional
 from torch.utils.data import DataLoader
 
 from layerwise.data.batches import IGNORED
+from layerwise.data.splits import Example
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.text.encoding import Encoded
 from layerwise.data.text.segments import cut
-from layerwise.data.text.span_masking import FixedMasks, Padding, SpanMasking
+from layerwise.data.text.span_masking import FixedMasks, SpanMasking, padding
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.experiments.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
 from layerwise.experiments.opening import in_words
@@ -147,7 +148,7 @@ def pretrained_rows(
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
     examples = FixedMasks(cut(test, recipe.lengths[0]), masking, tokenizer, limit)
     with evaluating(model), torch.inference_mode():
-        loss = masked_loss(model, examples, Padding(int(tokenizer.pad_token_id)))
+        loss = masked_loss(model, examples, padding(int(tokenizer.pad_token_id)))
         seconds = _latency(model)
         memory = _memory(model)
         alpha = model.layer_weights()
@@ -155,7 +156,7 @@ def pretrained_rows(
     return [replace(row, arm=arm, seed=seed) for row in (loss, *rows, Score(TRAINING, LATENCY, seconds), *memory)]
 
 
-def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Padding) -> Score:
+def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[Sequence[Example]], Example]) -> Score:
     """The nats per masked token; their interval is over documents, and there is none for a single document.
 
     `documents` and `tokens` count those that were scored.

@@ -121,7 +121,6 @@ def read_checkpoint(file: Path) -> dict[str, Tensor]:
 
 
 def _configuration(given: Mapping[str, Tensor], variant: str, heads: int | None, longest: int | None) -> ElcConfig:
-    """The shape of the model, read off its tensors."""
     if find_variant(variant).mixture == "free":
         raise CheckpointError(f"no checkpoint of {variant} was published in this form; give the variant it belongs to")
     numbers = [int(match[1]) for name in given if (match := _LAYER.fullmatch(name))]
@@ -156,7 +155,6 @@ def _renamed(name: str) -> str:
 
 
 def _published(name: str) -> str:
-    """What a tensor of ours is called in the published files."""
     own = {ours: theirs for theirs, ours in _NAMES.items()}
     layers = {ours: theirs for theirs, ours in _LAYER_NAMES.items()}
     _, _, rest = name.partition("encoder.layers.")
@@ -165,7 +163,6 @@ def _published(name: str) -> str:
 
 
 def _check_names(renamed: Mapping[str, Tensor], model: ElcForMaskedLM, variant: str) -> None:
-    """Every tensor of the model is there, in its shape, and no other."""
     expected = model.state_dict()
     missing = sorted(_published(name) for name in expected.keys() - renamed.keys())
     surplus = sorted(_published(name) for name in renamed.keys() - expected.keys())
@@ -185,7 +182,6 @@ def _listed(names: list[str]) -> str:
 
 
 def _likely(renamed: Mapping[str, Tensor]) -> str:
-    """Which variants have tensors of these kinds."""
     if _NAMES["transformer.prev_layer_weights"] in renamed:
         return "a mixture for the output belongs to weighted-output"
     if any(name.endswith("layer_weights.scalars") for name in renamed):
@@ -207,7 +203,6 @@ def _padding(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> int:
 
 
 def _check_buckets(given: Mapping[str, Tensor], config: ElcConfig) -> None:
-    """The distance buckets that a checkpoint brings along are those that we compute."""
     length = config.max_position_embeddings
     table = bucket_table(config)
     for name, stored in given.items():

@@ -212,11 +212,7 @@ class ElcModel(ElcPreTrainedModel):
         return readers if self.output_weights is None else [*readers, self.output_weights]
 
     def _every_state_is_kept(self) -> bool:
-        """Whether all are kept: where a weight can have a gradient, which needs the state, however small the weight.
-
-        So too while compiling, where a graph cannot depend on the weights' values, and where processes hold the weights
-        in parts, which are put together as each layer runs.
-        """
+        """Whether a gradient, a graph, or weights in parts need every state, however small its weight."""
         if self.training or torch.compiler.is_compiling():
             return True
         scalars = [reader.scalars for reader in self.readers()]
@@ -257,7 +253,6 @@ class ElcModel(ElcPreTrainedModel):
 
 
 def _only(record: DepthHistory, sources: frozenset[int]) -> DepthHistory:
-    """The record without what nobody reads any more."""
     kept = [pair for pair in zip(record.sources, record.states, strict=True) if pair[0] in sources]
     return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 

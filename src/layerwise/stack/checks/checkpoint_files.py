@@ -81,7 +81,6 @@ def check_counts(folder: Path, settings: Mapping[str, Any], tensors: int = 0) ->
 
 
 def _counts(settings: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    """Every number of layers or experts, also in configurations inside."""
     for key, value in settings.items():
         if isinstance(value, dict):
             yield from _counts(value)

@@ -92,7 +92,6 @@ def _may_be_left(model: Any, name: str) -> bool:
 
 
 def _inside(model: Any, name: str) -> bool:
-    """Whether a tensor of this name would be of the base model, and not of a head."""
     prefix = f"{model.base_model_prefix}."
     if model.base_model is not model and name.startswith(prefix):
         return True

@@ -43,11 +43,7 @@ class BlockTrace:
 
 @dataclass(frozen=True)
 class _Handed:
-    """A tensor that a block was handed, `name` in words, and what tells whether the block wrote on it.
-
-    Versions count what is written through torch, and are not kept in inference mode; values show what reached the
-    memory by another way.
-    """
+    """A tensor that a block was handed: versions show what torch wrote on it, values what else reached its memory."""
 
     name: str
     tensor: Tensor
@@ -64,8 +60,6 @@ class _Handed:
 
 @dataclass
 class _Call:
-    """One call of one block, as it was made."""
-
     layer: int
     state: Tensor
     arguments: list[Tensor]
@@ -88,8 +82,6 @@ class _Uses:
 
 @dataclass
 class _Watch:
-    """The calls of one forward pass, in order."""
-
     calls: list[_Call] = field(default_factory=list)
     uses: _Uses = field(default_factory=_Uses)
 

@@ -59,7 +59,6 @@ def stored_in(file: GGUFFile) -> Tensors:
 
 
 def _is_readable(number: int) -> bool:
-    """Whether the package gguf dequantises a type, seen on one block of it."""
     import gguf
 
     kind = gguf.GGMLQuantizationType(number)

@@ -119,9 +119,7 @@ def _inside(name: str, by_path: Mapping[str, _Value]) -> dict[str, _Value]:
 
 
 def _differs(module: nn.Module) -> bool:
-    """Whether a visit may run `module` otherwise than another: torch's own modules know no position and keep no state
-    of a pass, anybody else's might.
-    """
+    """Whether a visit may run `module` otherwise: torch's own modules know no position and keep no state of a pass."""
     return any(not type(each).__module__.startswith("torch.nn.modules.") for each in module.modules())
 
 
@@ -199,11 +197,7 @@ def _kind(kind: Any) -> Any:
 
 
 def _class_values(kind: type) -> list[str]:
-    """The attributes of a class that instances may hide by values of their own: flags and defaults, not methods.
-
-    A compiled call is no such flag: it is one of the module itself, and its clones run uncompiled. Nor is what an
-    abstract base class keeps about its subclasses: without it every `isinstance` that walks to the clones' class fails.
-    """
+    """The flags and defaults of a class that instances may hide by values of their own, and no methods."""
     values = {name: value for base in kind.__mro__ for name, value in vars(base).items() if not name.startswith("__")}
     return [
         name

@@ -187,7 +187,6 @@ def _holders(model: nn.Module, path: str) -> list[Any]:
 
 
 def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
-    """The per-layer lists that a configuration computes, in visit order."""
     if isinstance(holder, nn.Module):
         return {}  # what a module computes, it computes from what it holds
     per_layer = {name: getattr(holder, name, None) for name in computed_per_layer(cast(Hashable, type(holder)))}

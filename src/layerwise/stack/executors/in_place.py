@@ -205,10 +205,7 @@ def _silence(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
 
 
 def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
-    """The positions of the steps that run a whole layer, which no other step runs, outside the seams of groups.
-
-    Layers of another model are not among them: its blocks hold its own configuration, which is not in visit order.
-    """
+    """The positions of whole layers that run once, outside of groups, and are not of another model."""
     times = Counter(step.layer for step in steps if step.source is None)
     return frozenset(
         slot

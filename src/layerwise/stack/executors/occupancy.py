@@ -11,9 +11,10 @@ from __future__ import annotations
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from threading import get_ident
+from typing import Literal
 
 from torch import nn
 
@@ -72,33 +73,31 @@ def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[Non
         _release(used, lambda use: use.plans.remove(mine))
 
 
-@contextmanager
-def inspecting(model: nn.Module, path: str, name: str) -> Iterator[None]:
+def inspecting(model: nn.Module, path: str, name: str) -> AbstractContextManager[None]:
     """Within the context the calling thread may change how single blocks run, and no other runs a plan or a capture.
 
     Raises `ModelError` while the model runs a plan, and in the middle of a capture.
     """
-    with _CHANGED:
-        used = _free(model, path, name, "examine its layers", captures=True)
-        for key in used:
-            _USES[key].examinations[get_ident()] += 1
-    try:
-        yield
-    finally:
-        _release(used, lambda use: use.examinations.subtract([get_ident()]))
+    return _counted(model, path, name, "examine its layers", "examinations")
+
+
+def capturing(model: nn.Module, path: str, name: str, wish: str) -> AbstractContextManager[None]:
+    """Within the context the calling thread runs the model step by step; raises `ModelError` while it runs a plan."""
+    return _counted(model, path, name, wish, "captures")
 
 
 @contextmanager
-def capturing(model: nn.Module, path: str, name: str, wish: str) -> Iterator[None]:
-    """Within the context the calling thread runs the model step by step; raises `ModelError` while it runs a plan."""
+def _counted(
+    model: nn.Module, path: str, name: str, wish: str, kind: Literal["captures", "examinations"]
+) -> Iterator[None]:
     with _CHANGED:
-        used = _free(model, path, name, wish, captures=False)
+        used = _free(model, path, name, wish, captures=kind == "examinations")
         for key in used:
-            _USES[key].captures[get_ident()] += 1
+            getattr(_USES[key], kind)[get_ident()] += 1
     try:
         yield
     finally:
-        _release(used, lambda use: use.captures.subtract([get_ident()]))
+        _release(used, lambda use: getattr(use, kind).subtract([get_ident()]))
 
 
 def _free(model: nn.Module, path: str, name: str, wish: str, *, captures: bool) -> list[int]:
@@ -138,7 +137,6 @@ def _changed(model: nn.Module, path: str) -> list[int]:
 
 
 def _elsewhere(threads: Counter[int]) -> bool:
-    """Whether threads other than this one are counted."""
     return any(count and thread != get_ident() for thread, count in threads.items())
 
 

@@ -72,23 +72,18 @@ class Merger:
     the order of the plan's text, so all of them give the same bits.
     """
 
-    __slots__ = ("_base", "_count", "_total")
+    __slots__ = ("_count", "_total", "base")
 
     def __init__(self, base: Tensor) -> None:
-        self._base = base
+        self.base = base
         self._count = 0
         self._total: Tensor | None = None
-
-    @property
-    def base(self) -> Tensor:
-        """The state every branch starts from."""
-        return self._base
 
     def add(self, output: Tensor) -> None:
         """Fold in the output of the next branch."""
         wide = torch.promote_types(output.dtype, torch.float32)
         # Layers of a model that is spread return states on their own devices.
-        delta = output.to(self._base.device, wide) - self._base.to(wide)
+        delta = output.to(self.base.device, wide) - self.base.to(wide)
         self._total = delta if self._total is None else self._total + delta
         self._count += 1
 
@@ -97,7 +92,7 @@ class Merger:
         if self._total is None:
             raise ValueError("a group was merged before any of its branches ran")
         scale = merge.weight(self._count)
-        return carry(self._base, (self._base.to(self._total.dtype) + scale * self._total).to(self._base.dtype))
+        return carry(self.base, (self.base.to(self._total.dtype) + scale * self._total).to(self.base.dtype))
 
 
 def follow(step: Step, state: Tensor, output: Tensor, groups: list[Merger]) -> Tensor:

@@ -10,7 +10,6 @@ sum. A compiler fuses the plain loop itself, so it is given the plain loop.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from operator import add
 from typing import Any
@@ -51,17 +50,11 @@ def shared(state: Tensor) -> Tensor:
     return alias
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """The part `weight * gradient` of a state's gradient, that a reader found in the backward pass `task`."""
-
-    task: int
-    weight: Tensor
-    gradient: Tensor
-
-
 class _Shared(torch.autograd.Function):
-    """The identity; its gradient is what came back directly and the sum of `shares`, which the readers filled."""
+    """The identity; its gradient is what came back directly and the sum of `shares`, which the readers filled.
+
+    A share is the backward pass that found it, a weight and a gradient, whose product is the share.
+    """
 
     @staticmethod
     def forward(ctx: Any, state: Tensor) -> Tensor:
@@ -73,14 +66,14 @@ class _Shared(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> Tensor | None:
         # A pass that wanted the gradients of weights alone never came here, and its shares are of no more use.
-        task = _task()
-        shares = [share for share in ctx.shares if share.task == task]
+        now = _task()
+        shares = [(weight, gradient) for task, weight, gradient in ctx.shares if task == now]
         ctx.shares.clear()
         (direct,) = gradients
         if not shares:
             return direct
-        weights = torch.stack([share.weight for share in shares])
-        total = _weighted_sum(weights, [share.gradient for share in shares])
+        weights, parts = zip(*shares, strict=True)
+        total = _weighted_sum(torch.stack(weights), parts)
         return total if direct is None else total.add_(direct)
 
 
@@ -103,13 +96,12 @@ class _Mix(torch.autograd.Function):
         computed: list[Tensor | None] = [_products(gradient, states).to(weights.dtype) if weights_needed else None]
         for weight, shares, needed in zip(weights.unbind(), ctx.shares, states_needed, strict=True):
             if needed and shares is not None:
-                shares.append(_Share(_task(), weight, gradient))
+                shares.append((_task(), weight, gradient))
             computed.append(gradient * weight if needed and shares is None else None)
         return tuple(computed)
 
 
 def _task() -> int:
-    """The number of the backward pass that is running."""
     return torch._C._current_graph_task_id()
 
 

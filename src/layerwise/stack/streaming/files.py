@@ -59,10 +59,7 @@ class SafetensorsWeight:
 
 
 def _copied(mapped: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A copy of a tensor that lies in a mapped file, aligned as it is there when nothing else changes.
-
-    A model that is loaded whole computes with the mapped memory itself.
-    """
+    """A copy of a tensor in a mapped file, aligned as it is there, as a model that is loaded whole computes with it."""
     moved = mapped.to(device=device, dtype=dtype)
     if moved.data_ptr() != mapped.data_ptr():
         return moved

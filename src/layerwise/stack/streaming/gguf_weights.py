@@ -78,7 +78,6 @@ class GGUFWeight:
 
 
 def _dequantised(path: Path, tensor: GGUFTensor) -> Tensor:
-    """A tensor as float32, read from its file in parts."""
     import gguf
 
     kind = gguf.GGMLQuantizationType(tensor.number)

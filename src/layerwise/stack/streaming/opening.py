@@ -136,7 +136,6 @@ def _quiet() -> Iterator[None]:
 
 
 def _on_meta(draw: Callable[[], nn.Module]) -> nn.Module:
-    """The model as the configuration describes it, without content."""
     try:
         with torch.device("meta"), no_init_weights():
             return draw()

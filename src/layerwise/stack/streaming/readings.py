@@ -96,7 +96,6 @@ class _Walk:
             computed = [[] for _ in self.graphs]
 
     def _ready_node(self) -> tuple[int, int] | None:
-        """Some node that a layer in memory can compute now."""
         return next((self.ready[layer].pop() for layer in self.resident if self.ready[layer]), None)
 
     def _complete(self, number: int, index: int, computed: list[list[int]]) -> None:
@@ -165,10 +164,7 @@ class _Walk:
 
 
 def _bound(graphs: Iterable[Graph], most: int) -> int:
-    """No fewer readings can do: every layer once, and for any one plan what the best replacement needs (Belady 1966).
-
-    Plans with groups, whose branches may run in any order, count for their distinct layers alone.
-    """
+    """The fewest readings: every layer once, or what the best replacement needs for a plan without groups (Belady)."""
     plans = {plan for graph in graphs for plan in graph.ends}
     layers = {step.layer for plan in plans for step in plan.steps()}
     orders = {tuple(step.layer for step in plan.steps()) for plan in plans if not any(s.opens for s in plan.steps())}

@@ -97,12 +97,10 @@ class Learning:
 
 
 def _in_full(stack: Stack, plan: Plan) -> set[str]:
-    """All but the layers that the plan leaves out."""
     return {name for name, _ in stack.model.named_parameters() if _layer_of(stack, name) in (None, *plan.layers())}
 
 
 def _in_tail(stack: Stack, plan: Plan) -> set[str]:
-    """The last layers of the plan, and whatever a state passes through after the last layer."""
     last = list(dict.fromkeys(reversed([step.layer for step in plan.steps()])))[:TAIL_LAYERS]
     outside = {name: each for name, each in stack.model.named_parameters() if _layer_of(stack, name) is None}
     after = _after_layers(stack, outside)

@@ -92,7 +92,6 @@ class Batches(Sampler[list[Draw]]):
 
 @lru_cache(maxsize=4)
 def _order(seed: int, phase: int, epoch: int, segments: int) -> NDArray[np.int64]:
-    """All segments in the order of one round through them."""
     return np.random.default_rng((seed, phase, epoch)).permutation(segments)
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
@@ -28,7 +29,7 @@ from transformers import PreTrainedTokenizerBase, set_seed
 from transformers.trainer import TRAINER_STATE_NAME
 
 from layerwise.data.text.segments import PretrainingText, cut
-from layerwise.data.text.span_masking import FixedMasks, MaskedSegments, Padding, SpanMasking
+from layerwise.data.text.span_masking import FixedMasks, MaskedSegments, SpanMasking, padding
 from layerwise.data.text.vocabulary import check_tokenizer
 from layerwise.errors import RunError
 from layerwise.models.elc.configuration import SIZES
@@ -73,10 +74,7 @@ def pretrain(
     the folder holds another training, and at a loss or a gradient that is not finite (see `MeasuredTrainer`).
     """
     check_tokenizer(tokenizer, str(tokenizer.name_or_path or "that was given"))
-
-    def make() -> PretrainingTrainer:
-        return trainer_of(tokenizer, text, recipe, seed, folder, progress=progress, arguments=arguments)
-
+    make = partial(trainer_of, tokenizer, text, recipe, seed, folder, progress=progress, arguments=arguments)
     config = training_config(tokenizer, text, recipe, seed)
     return run_training(make, config, folder, arm=recipe.arm, data_name=text.name)
 
@@ -119,7 +117,7 @@ def trainer_of(
             ),
             model=model,
             args=given,
-            data_collator=Padding(int(tokenizer.pad_token_id)),
+            data_collator=padding(int(tokenizer.pad_token_id)),
             train_dataset=examples,
             eval_dataset=validation,
             progress=progress,
