@@ -14,7 +14,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from data.glue_files import BABYLM, write
 from layerwise.data.suites.classification import Labelled, Task
-from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
 from layerwise.data.suites.glue import read_tasks
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.experiments import finetuned_tasks
@@ -294,13 +293,6 @@ def test_a_learning_curve_is_kept_and_takes_the_place_of_an_earlier_one(
     assert len(rows) == 6
 
 
-def test_msgs_of_our_own_are_stored_as_such(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    tasks = mixed_signals(["ambiguous main_verb_length"], Sizes(20, 4, 10))
-    rows = run_benchmarks(_models(tmp_path)[:1], tasks, ONCE, run, seeds=1)
-    assert {(row.measure, row.task) for row in rows} == {("msgs-ours", "ambiguous main_verb_length")}
-    assert run.store.scores("msgs") == []
-
-
 def test_a_limit_is_said_in_the_note() -> None:
     whole = described(planted(), ONCE)
     assert whole == "planted: examples: train 120, selection 60, test 60."
@@ -315,12 +307,6 @@ def test_a_single_fine_tuning_keeps_the_interval_over_examples() -> None:
     one, *means = (_found(rows, name, "accuracy") for name in ("name/0.0", "name/0", "name"))
     assert [replace(mean, seed=0, other=0) for mean in means] == [one, one]
     assert (one.value, one.documents) == (0.75, 4)
-
-
-def test_settings_that_teach_nothing_are_refused() -> None:
-    for wrong in ({"learning_rates": ()}, {"learning_rates": (0.0,)}, {"epochs": 0}, {"warmup": 1.0}):
-        with pytest.raises(TrainError):
-            FineTuningConfig(**wrong)  # type: ignore[arg-type]
 
 
 def test_models_that_cannot_be_graded_are_refused(bert: Path, tmp_path: Path) -> None:

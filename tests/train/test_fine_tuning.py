@@ -168,8 +168,21 @@ def test_what_cannot_be_trained_is_refused(bert: Path) -> None:
         fine_tune(bert, planted(), replace(SETTINGS, learning_rates=(1e30,)), 0, plan=SKIP, device="cpu")
     with pytest.raises(CheckpointError, match="BertModel has no head of its own"):
         head_parameters(AutoModelForSequenceClassification.from_pretrained(bert).bert, ())
-    with pytest.raises(TrainError, match="learning curve of -1"):
-        replace(SETTINGS, evals=-1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"learning_rates": ()}, "learning rates"),
+        ({"learning_rates": (0.0,)}, "learning rates"),
+        ({"epochs": 0}, "epochs = 0"),
+        ({"warmup": 1.0}, "warm-up over 1.0"),
+        ({"evals": -1}, "learning curve of -1"),
+    ],
+)
+def test_settings_that_teach_nothing_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(TrainError, match=message):
+        FineTuningConfig(**settings)
 
 
 def _scored(count: int = 160) -> Task:

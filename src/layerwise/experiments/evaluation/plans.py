@@ -11,30 +11,21 @@ as trained (the condition `NORMALISED`) their `mean` and `median`; see `layerwis
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from layerwise.data.suites.classification import Task
 from layerwise.errors import DataError
 from layerwise.experiments.finetuned_tasks import FineTunedModel, Progress, averaged, run_task, store_note, store_rows
-from layerwise.measure.interventions.sweep import plan_records, runnable
+from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.language.task_summary import (
     ChanceScale,
     chance_scale,
     normalised_rows,
     summary_rows,
 )
-from layerwise.plan import Member
 from layerwise.results import Rows, Run, Score
 from layerwise.results.vocabulary import ALL, CHANCE
-from layerwise.stack import Stack
 from layerwise.train.fine_tuning import FineTuningConfig
-
-
-def planned(model: FineTunedModel, stack: Stack, members: Iterable[Member]) -> tuple[FineTunedModel, tuple[str, ...]]:
-    """A model with those plans that it can run, and a sentence for every family that others were left out of."""
-    kept, left_out = runnable(stack, members)
-    return replace(model, members=kept), left_out
 
 
 def check_one_depth(models: Sequence[FineTunedModel]) -> None:

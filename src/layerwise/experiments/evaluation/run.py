@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from layerwise.experiments.evaluation.config import Evaluation
 from layerwise.experiments.evaluation.minutes import chosen_limit, record_limit, recorded_limit, resolutions
 from layerwise.experiments.evaluation.plans import (
     check_one_depth,
-    planned,
     run_plans,
     store_summary,
 )
@@ -40,6 +40,7 @@ from layerwise.experiments.opening import described, in_words, open_named, quiet
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import finished_models
+from layerwise.measure.interventions.sweep import runnable
 from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
 from layerwise.report import ReportData
@@ -94,63 +95,61 @@ class EvaluationUnit(Unit[None]):
         self.recipe = {**config.changes(), **changed(minutes=config.minutes)} or None
         if stack is not None and self.tasks:
             raise DataError("fine-tuning opens its models anew: give the name or the folder of the model")
-        self.models: dict[str, FineTunedModel]
-        self._open: dict[str, Callable[[], Opened]]
-        self._stack: Callable[[str], Stack]
+        # The stack of a single model; those of a run are opened one after another.
+        self._single: Stack | None = None
         if stack is None and is_run(config.model):
-            self._take_run(Path(config.model).expanduser())
+            self.models = self._take_run(Path(config.model).expanduser())
         else:
-            self._take_model(stack or self._open_model(reporter))
+            self._single = stack or self._open_model(reporter)
+            self.models = self._take_model(self._single)
         self.left_out: tuple[str, ...] = ()
         self.planned = self._plan_models()
 
     def _plan_models(self) -> tuple[FineTunedModel, ...]:
-        """The models with the plans that each is fine-tuned under."""
+        """Add to the models the plans that each is fine-tuned under."""
         config = self.config
         if not config.plan_names():
             return tuple(self.models.values())
         result = []
         for label, model in self.models.items():
             stack = self._stack(label)
-            with_plans, left_out = planned(model, stack, config.members(stack.depth))
-            result.append(with_plans)
+            members, left_out = runnable(stack, config.members(stack.depth))
+            result.append(replace(model, members=members))
             self.left_out = tuple(dict.fromkeys((*self.left_out, *left_out)))
         check_one_depth(result)
         return tuple(result)
 
-    def _take_run(self, folder: Path) -> None:
+    def _take_run(self, folder: Path) -> dict[str, FineTunedModel]:
         models = finished_models(folder)
         if not models:
             raise RunError(f"{folder} holds no finished model (RUN/ARM/seed-N/model); train one, or give a model")
         self.folder = folder
         with Run.open(folder) as run:
             self.manifest = run.manifest
-        self.models = {each.label: FineTunedModel(each.arm, each.seed, each.folder) for each in models}
-        self._open = {each.label: partial(self._open_trained, each.folder) for each in models}
-        self._stack = lambda label: self._trained_stack(Path(self.models[label].location))
+        return {each.label: FineTunedModel(each.arm, each.seed, each.folder) for each in models}
 
-    def _take_model(self, stack: Stack) -> None:
+    def _take_model(self, stack: Stack) -> dict[str, FineTunedModel]:
         model = self.config.model
+        _with_tokenizer(stack)
         record = TrainingRecord.read(Path(model).expanduser())
         arm, seed = (Path(model).name, 0) if record is None else (record.arm, record.seed)
-        opened = _with_tokenizer(stack)
         self.manifest = self._manifest(stack)
         own = FineTunedModel(arm, seed, location_of(model))
-        self.models = {own.label: own}
-        self._open = {own.label: lambda: opened}
-        self._stack = lambda _: stack
+        return {own.label: own}
 
     def _open_model(self, reporter: Reporter) -> Stack:
         path = Path(self.config.model).expanduser()
-        if (path / FILE).is_file():
-            return open_trained(path, device=self.config.device, dtype=self.config.dtype).stack
-        return open_named(self.config, reporter)
+        return self._open_trained(path) if (path / FILE).is_file() else open_named(self.config, reporter)
 
-    def _open_trained(self, folder: Path) -> Opened:
-        return _with_tokenizer(self._trained_stack(folder))
-
-    def _trained_stack(self, folder: Path) -> Stack:
+    def _open_trained(self, folder: Path) -> Stack:
         return open_trained(folder, device=self.config.device, dtype=self.config.dtype).stack
+
+    def _stack(self, label: str) -> Stack:
+        single = self._single
+        return self._open_trained(Path(self.models[label].location)) if single is None else single
+
+    def _open(self, label: str) -> Opened:
+        return _with_tokenizer(self._stack(label))
 
     def _manifest(self, stack: Stack) -> Manifest:
         examples = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)
@@ -200,7 +199,7 @@ class EvaluationUnit(Unit[None]):
         if config.minutes is not None:
             self._limit(config.minutes, run, reporter)
         how = in_words(resolve_device(config.device), config.dtype)
-        models = [EvaluatedModel(own.arm, own.seed, self._open[label]) for label, own in self.models.items()]
+        models = [EvaluatedModel(own.arm, own.seed, partial(self._open, label)) for label, own in self.models.items()]
         evaluate_models(
             models,
             self.pairs,
@@ -215,10 +214,10 @@ class EvaluationUnit(Unit[None]):
         config = self.config
         limit = None if config.overwrite else recorded_limit(run, minutes)
         if limit is None:
-            open_first = next(iter(self._open.values()))
+            first = next(iter(self.models))
             limit, text = chosen_limit(
                 minutes,
-                lambda: SentenceScorer.of(*open_first()),
+                lambda: SentenceScorer.of(*self._open(first)),
                 self.pairs,
                 models=len(self.models),
                 began=self.began,
@@ -238,21 +237,13 @@ class EvaluationUnit(Unit[None]):
         def progress(label: str, step: int, steps: int) -> None:
             reporter.progress(label, step / steps)
 
-        run_benchmarks(
-            list(self.models.values()),
-            self.tasks,
-            self.settings,
-            run,
-            seeds=config.seeds,
-            device=config.device,
-            progress=progress,
-        )
-        planned = any(model.plans for model in self.planned)
-        for number, task in enumerate(self.tasks if planned else (), start=1):
+        seeds, device = config.seeds, config.device
+        trained = list(self.models.values())
+        run_benchmarks(trained, self.tasks, self.settings, run, seeds=seeds, device=device, progress=progress)
+        has_plans = any(model.plans for model in self.planned)
+        for number, task in enumerate(self.tasks if has_plans else (), start=1):
             run.store.replace_notes(PLANS, self.left_out)
-            run_plans(
-                self.planned, [task], self.settings, run, seeds=config.seeds, device=config.device, progress=progress
-            )
+            run_plans(self.planned, [task], self.settings, run, seeds=seeds, device=device, progress=progress)
             self._summarise(run, self.tasks[:number])
         self._summarise(run, self.tasks)
 
