@@ -12,7 +12,6 @@ from tiny_tokenizers import character_tokenizer
 
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model of six layers with a tokenizer."""
     folder = tmp_path_factory.mktemp("home")
     tiny_llama(vocabulary=120).save_pretrained(folder)
     character_tokenizer().save_pretrained(folder)
@@ -21,7 +20,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two models of one form, `a` and `b`."""
     root = tmp_path_factory.mktemp("models")
     for seed, name in enumerate("ab"):
         tiny_llama(seed=seed).save_pretrained(root / name)

@@ -206,7 +206,6 @@ KINDS: dict[str, Callable[[Spec, Draw], bytes]] = {
 
 
 def bad(seed: int) -> tuple[str, bytes]:
-    """The kind and the content of a bad file."""
     kind = list(KINDS)[seed % len(KINDS)]
     return kind, KINDS[kind](Spec(), random.Random(seed))
 

@@ -32,7 +32,6 @@ PLANS = ("0-4 3-4", "0 2 4")
 
 @pytest.fixture(scope="module", params=map(" ".join, zip(ARCHITECTURES, cycle(PLANS), strict=False)))
 def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Plan, Path]:
-    """A tiny model of one architecture under a plan, saved."""
     tmp_path = tmp_path_factory.mktemp("gguf")
     kind, _, text = request.param.partition(" ")
     one = next(one for one in SUPPORTED if one.model_type == kind)

@@ -103,7 +103,6 @@ def windowed(architecture: str, *entries: Entry) -> Spec:
 
 
 def written(folder: Path, made: Spec, plan: str) -> tuple[GGUFFile, GGUFFile]:
-    """The file of a specification, and that of the plan."""
     source, target = folder / "in.gguf", folder / "out.gguf"
     source.write_bytes(made.bytes())
     save(source, plan, target, overwrite=True)

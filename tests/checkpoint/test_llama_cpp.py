@@ -68,7 +68,6 @@ class Pair:
 
 
 def apart(one: Losses, other: Losses) -> float:
-    """The mean of the absolute differences, in nats a token."""
     return float(np.abs(one - other).mean())
 
 

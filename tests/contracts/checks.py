@@ -78,12 +78,10 @@ def subject(one: Specimen) -> Subject:
 
 
 def plan_of(sketch: naive.Sketch) -> Plan:
-    """The sketch as a plan of layerwise, by way of its text."""
     return Plan.parse(naive.text(sketch))
 
 
 def main_output(output: Any) -> Tensor:
-    """The logits of a model with a head, else its first output."""
     return output.logits if "logits" in output else output[0]
 
 
@@ -293,7 +291,6 @@ def _decodes_alike(subject: Subject, way: Way) -> bool:
 
 
 def distance(left: Tensor, right: Tensor) -> float:
-    """The largest difference, relative to the largest entry."""
     if left.shape != right.shape:
         return float("inf")
     return float((left - right).abs().max() / right.abs().max())

@@ -92,7 +92,6 @@ OMIT = "omit"
 
 
 def specimen(kind: Kind, type: str, *, layers: str = "", **row: Any) -> Specimen:
-    """A `Specimen` of a line of `zoo.yaml`."""
     shape = tuple(row.get("shape", _SHAPES[kind]))
     tags, config, reads = tuple(row.get("tags", ())), row.get("config", {}), row.get("reads", {})
     return Specimen(type, row["class"], kind, layers, tags, shape, config, reads)

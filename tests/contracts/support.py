@@ -105,14 +105,12 @@ def table(answers: Iterable[Finding]) -> str:
 
 
 def row(one: Specimen, answers: dict[Way, Answer], halves: Halves) -> str:
-    """The line of a supported type."""
     decoding = [answers[way] for way in WAYS] if one.kind == "decoder" else []
     cells = [f"`{one.model_type}`", one.model_class, f"`{one.layers}`", ", ".join(one.tags)]
     return _row([*cells, "yes", "yes", "yes", halves, *decoding])
 
 
 def popular_rows(halves: Mapping[str, Halves]) -> list[str]:
-    """The table of the popular families, from whether the layers of each type can be halved."""
     header = [_row(["family", "models", "constraints on plans"]), _row(["---"] * 3)]
     return header + [
         _row([f"{kind}", models, ", ".join(_constraints(named(kind), halves[kind])) or "none"])
@@ -137,12 +135,10 @@ def _both_kinds(one: Specimen) -> bool:
 
 
 def refused_row(refusal: Refusal) -> str:
-    """The line of a refused type."""
     return _row([f"`{refusal}`", refusal.specimen.model_class, f"... {refusal.reason} ..."])
 
 
 def committed_rows() -> dict[str, str]:
-    """The lines of the committed page, by model type."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
     return {line.split("`")[1]: line for line in lines if line.startswith("| `")}
 

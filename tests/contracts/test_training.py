@@ -75,7 +75,6 @@ class Watched(PlanTrainer):
 
 
 def _examples(one: Specimen, model: Any) -> list[dict[str, Tensor]]:
-    """Twelve labelled examples."""
     batch = specimen.inputs(one, model, batch=12)
     if "input_ids" in batch:
         chance = torch.Generator().manual_seed(0)
@@ -135,7 +134,6 @@ def test_layers_that_ran_get_gradients_and_others_none(one: Specimen, name: str,
 
 
 def _own_gradients(one: Specimen) -> dict[str, Tensor | None]:
-    """The gradients of the model itself, without a Trainer and without a plan."""
     model: Any = specimen.build(one)
     model(**_collate(_examples(one, model))).loss.backward()
     return {name: weight.grad for name, weight in model.named_parameters()}

@@ -26,5 +26,4 @@ REFUSED = tuple(
 
 
 def named(model_type: str) -> Specimen:
-    """The supported type of this name."""
     return next(one for one in SUPPORTED if one.model_type == model_type)

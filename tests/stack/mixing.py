@@ -30,8 +30,6 @@ class MixingLayer(nn.Module):
 
 
 class MixingEncoder(nn.Module):
-    """The loop that every mixing model has."""
-
     def __init__(self, depth: int, missing: Missing, mixes_output: bool) -> None:
         super().__init__()
         self.layers = nn.ModuleList(MixingLayer(number, missing) for number in range(depth))
@@ -66,5 +64,4 @@ class MixingModel(nn.Module):
 
 
 def inputs(seed: int = 3) -> dict[str, Tensor]:
-    """A batch (2, 9)."""
     return {"input_ids": torch.randint(0, VOCABULARY, (2, 9), generator=torch.Generator().manual_seed(seed))}

@@ -25,7 +25,6 @@ from stack.makers import IDS, gpt2
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model folder without a tokenizer."""
     tiny_llama().save_pretrained(tmp_path / "model")
     return tmp_path / "model"
 

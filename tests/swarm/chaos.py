@@ -51,7 +51,6 @@ def decoder() -> Stack:
 
 @cache
 def prompt(number: int) -> Tokens:
-    """One of the prompts."""
     chance = random.Random(number)
     return tuple(chance.randrange(EOS + 1, VOCABULARY) for _ in range(3 + number))
 

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from itertools import count
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from contracts import specimen
 from contracts.specimen import EOS, PAD, VOCABULARY
+from contracts.zoo import named
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
+from layerwise.swarm.decoding.cached_decoding import CachedDecoding, prepared
 from layerwise.swarm.decoding.decode import decode
 from layerwise.swarm.decoding.head import BatchedHead
 from layerwise.swarm.gathering import gather
+from layerwise.swarm.messages import Pass
 from layerwise.swarm.nodes.local import LocalTransport, Schedule, VirtualLoop
 from layerwise.swarm.nodes.node import Node
 from layerwise.swarm.request import SwarmRequest
 from layerwise.swarm.settings import SwarmSettings
 from layerwise.swarm.supply import Supply
 from layerwise.swarm.swarm import Swarm
+from layerwise.swarm.wire import encode, to_array
 
 NEW_TOKENS = 6
 
@@ -38,7 +44,6 @@ def prompts(count: int, length: int = 9, seed: int = 1) -> tuple[Tensor, Tensor]
 
 
 def options(mask: Tensor | None = None, new_tokens: int = NEW_TOKENS) -> dict[str, Any]:
-    """Greedy decoding of so many tokens."""
     given = {} if mask is None else {"attention_mask": mask}
     return {
         "max_new_tokens": new_tokens,
@@ -50,7 +55,6 @@ def options(mask: Tensor | None = None, new_tokens: int = NEW_TOKENS) -> dict[st
 
 
 def generated(model: Any, ids: Tensor, mask: Tensor | None = None, new_tokens: int = NEW_TOKENS) -> Tensor:
-    """The new tokens that `generate` writes, `(batch, new tokens)`."""
     with torch.inference_mode():
         return model.generate(ids, **options(mask, new_tokens))[:, ids.shape[1] :]
 
@@ -58,7 +62,6 @@ def generated(model: Any, ids: Tensor, mask: Tensor | None = None, new_tokens: i
 def decoded(
     swarm: Swarm, ids: Tensor, mask: Tensor | None = None, new_tokens: int = NEW_TOKENS
 ) -> tuple[Tensor, SwarmRequest]:
-    """The new tokens that a swarm writes, and the request that wrote them."""
     session = SwarmRequest.of(f"request-{next(_NUMBERS)}", swarm.plan)
 
     async def tokens() -> list[Tensor]:
@@ -77,6 +80,23 @@ def from_bytes(stack: Stack, nodes: int, replicas: int = 1, schedule: Schedule |
     return swarm
 
 
+@cache
+def llama() -> Stack:
+    return inspected(specimen.build(named("llama")), prompts(1)[0])
+
+
+def passes_of(stack: Stack, ids: Tensor, length: int) -> list[Pass]:
+    """The pass of the first `length` tokens and one of each token that follows, for layers 1 and 2."""
+    reading = CachedDecoding(stack, prepared(stack, ids[:, :length], options()))
+    made = []
+    for index, end in enumerate(range(length, ids.shape[1] + 1)):
+        captured = reading.capture(ids[:, :end])
+        made.append(Pass(index, to_array(captured.state), encode(captured.calls, [1, 2])))
+        with torch.inference_mode():
+            reading.passed(stack.finish_pass(captured.state, captured.inputs), captured.state)
+    return made
+
+
 def inspected(model: nn.Module, ids: Tensor) -> Stack:
     """A Stack over a model, ready to run on a swarm."""
     stack = load(model)
@@ -85,8 +105,18 @@ def inspected(model: nn.Module, ids: Tensor) -> Stack:
 
 
 def events(swarm: Swarm, kinds: Sequence[str]) -> list[str]:
-    """The texts of what has happened of these kinds."""
     return [event.text for event in swarm.members.events if event.kind in kinds]
 
 
-__all__ = ["decoded", "events", "from_bytes", "gather", "generated", "inspected", "options", "prompts"]
+__all__ = [
+    "decoded",
+    "events",
+    "from_bytes",
+    "gather",
+    "generated",
+    "inspected",
+    "llama",
+    "options",
+    "passes_of",
+    "prompts",
+]

@@ -12,9 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from contracts import specimen
 from contracts.specimen import EOS, VOCABULARY
-from contracts.zoo import named
 from layerwise.stack import Stack
 from layerwise.swarm.decoding.cached_decoding import CachedDecoding, prepared
 from layerwise.swarm.decoding.head import BatchedHead
@@ -34,8 +32,8 @@ from layerwise.swarm.messages import (
 )
 from layerwise.swarm.nodes.batch import batches
 from layerwise.swarm.nodes.node import Node, local_node
-from layerwise.swarm.wire import encode, to_array, to_tensor
-from swarm.driver import inspected, options, prompts
+from layerwise.swarm.wire import to_tensor
+from swarm.driver import llama, options, passes_of, prompts
 
 pytestmark = pytest.mark.numbers
 
@@ -45,25 +43,14 @@ LENGTHS = (3, 7, 5)
 
 @pytest.fixture(scope="module")
 def stack() -> Stack:
-    return inspected(specimen.build(named("llama")), prompts(1)[0])
+    return llama()
 
 
 @pytest.fixture(scope="module")
 def texts(stack: Stack) -> list[list[Pass]]:
     """Of three texts of unlike lengths the passes of their prompts, and of two tokens more."""
     ids = torch.randint(EOS + 1, VOCABULARY, (len(LENGTHS), 9), generator=torch.Generator().manual_seed(0))
-    return [_passes(stack, each[None, : length + 2], length) for each, length in zip(ids, LENGTHS, strict=True)]
-
-
-def _passes(stack: Stack, ids: Tensor, length: int) -> list[Pass]:
-    reading = CachedDecoding(stack, prepared(stack, ids[:, :length], options()))
-    made = []
-    for index, end in enumerate(range(length, ids.shape[1] + 1)):
-        captured = reading.capture(ids[:, :end])
-        made.append(Pass(index, to_array(captured.state), encode(captured.calls, [1, 2])))
-        with torch.inference_mode():
-            reading.passed(stack.finish_pass(captured.state, captured.inputs), captured.state)
-    return made
+    return [passes_of(stack, each[None, : length + 2], length) for each, length in zip(ids, LENGTHS, strict=True)]
 
 
 def _hop(text: int, given: Pass) -> Hop:

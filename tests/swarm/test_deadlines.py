@@ -36,11 +36,8 @@ def test_before_enough_hops_the_deadline_is_the_first_one() -> None:
     assert Latencies().quantile(0.5) is None
 
 
-def test_the_floor_holds() -> None:
+def test_the_floor_holds_and_what_lies_before_the_window_is_forgotten() -> None:
     assert recorded([1e-5] * ENOUGH).deadline() == 0.001
-
-
-def test_what_lies_before_the_window_is_forgotten() -> None:
     assert recorded([9.0] * WINDOW + [0.1] * WINDOW).deadline() == 0.2
 
 

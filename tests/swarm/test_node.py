@@ -10,10 +10,7 @@ import pytest
 import torch
 from transformers.cache_utils import DynamicCache
 
-from contracts import specimen
-from contracts.zoo import named
-from layerwise.stack import Stack, load
-from layerwise.swarm.decoding.cached_decoding import advance
+from layerwise.stack import Stack
 from layerwise.swarm.messages import (
     Array,
     Done,
@@ -29,8 +26,8 @@ from layerwise.swarm.messages import (
 )
 from layerwise.swarm.nodes.blocks import byte_count, load_message
 from layerwise.swarm.nodes.node import LEASE_SECONDS, Node
-from layerwise.swarm.wire import encode, joined, to_array, to_tensor
-from swarm.driver import prompts
+from layerwise.swarm.wire import encode, joined, to_tensor
+from swarm.driver import llama, passes_of, prompts
 
 pytestmark = pytest.mark.numbers
 
@@ -39,24 +36,13 @@ VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
 
 @pytest.fixture(scope="module")
 def stack() -> Stack:
-    stack = load(specimen.build(named("llama")))
-    stack.inspect(input_ids=prompts(1)[0])
-    return stack
+    return llama()
 
 
 @pytest.fixture(scope="module")
-def passes(stack: Stack) -> tuple[Pass, ...]:
+def passes(stack: Stack) -> list[Pass]:
     """Three passes of a request: six tokens, then one and one."""
-    cache = DynamicCache(config=stack.text_config)
-    ids = prompts(1, 8)[0]
-    made = []
-    for index, part in enumerate((ids[:, :6], ids[:, 6:7], ids[:, 7:8])):
-        inputs = {"input_ids": part, "past_key_values": cache, "use_cache": True}
-        with torch.inference_mode():
-            captured = stack.capture_pass(inputs)
-        made.append(Pass(index, to_array(captured.state), encode(captured.calls, [1, 2])))
-        advance(cache, [None] * stack.depth, 1, part.shape[1])
-    return tuple(made)
+    return passes_of(stack, prompts(1, 8)[0], 6)
 
 
 @pytest.fixture
@@ -70,7 +56,7 @@ def _hop(number: int, given: Pass, fresh: bool = False, **others: object) -> Hop
     return replace(Hop("request", number, VISITS, given, fresh), **others)  # type: ignore[arg-type]
 
 
-def test_a_replay_leaves_what_the_hops_left_that_it_repeats(node: Node, passes: tuple[Pass, ...], stack: Stack) -> None:
+def test_a_replay_leaves_what_the_hops_left_that_it_repeats(node: Node, passes: list[Pass], stack: Stack) -> None:
     """All tokens but the last at once, and then the last as the next hop, on a node that has seen none before."""
     states = [_state(node.handle(_hop(index, each, fresh=index == 0))) for index, each in enumerate(passes)]
     captured = stack.capture_pass({"input_ids": prompts(1, 8)[0][:, :7], "use_cache": True, **_empty_cache(stack)})
@@ -91,7 +77,7 @@ def _empty_cache(stack: Stack) -> dict[str, Any]:
     return {"past_key_values": DynamicCache(config=stack.text_config)}
 
 
-def test_a_hop_that_comes_twice_runs_once(node: Node, passes: tuple[Pass, ...]) -> None:
+def test_a_hop_that_comes_twice_runs_once(node: Node, passes: list[Pass]) -> None:
     node.handle(_hop(1, passes[0], fresh=True))
     second = node.handle(_hop(2, passes[1]))
     assert node.handle(_hop(2, passes[1])) == second
@@ -100,7 +86,7 @@ def test_a_hop_that_comes_twice_runs_once(node: Node, passes: tuple[Pass, ...]) 
     assert late == Refused("node", "has run hop 3 of this request; hop 1 came after it")
 
 
-def test_a_pass_that_was_left_out_is_noticed(node: Node, passes: tuple[Pass, ...]) -> None:
+def test_a_pass_that_was_left_out_is_noticed(node: Node, passes: list[Pass]) -> None:
     node.handle(_hop(1, passes[0], fresh=True))
     answer = node.handle(_hop(2, passes[2]))
     assert isinstance(answer, Refused)
@@ -112,7 +98,7 @@ def test_a_pass_that_was_left_out_is_noticed(node: Node, passes: tuple[Pass, ...
 
 
 def test_caches_have_a_bound_in_bytes_and_a_lease(
-    stack: Stack, passes: tuple[Pass, ...], monkeypatch: pytest.MonkeyPatch
+    stack: Stack, passes: list[Pass], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The request that has waited longest is forgotten; nothing is left of what was released."""
     one = Node("node")
@@ -140,12 +126,12 @@ def _cache(node: Node, request: str) -> Any:
     return node._requests[request].visited[VISITS[0]].cache
 
 
-def test_what_a_node_does_not_hold_it_refuses(node: Node, passes: tuple[Pass, ...]) -> None:
+def test_what_a_node_does_not_hold_it_refuses(node: Node, passes: list[Pass]) -> None:
     answer = node.handle(_hop(1, passes[0], fresh=True, visits=(RemoteVisit(4, RemoteLayer(4)),)))
     assert answer == Refused("node", "does not hold layer 4", lacks_layers=True)
 
 
-def test_what_goes_wrong_is_an_answer(node: Node, passes: tuple[Pass, ...]) -> None:
+def test_what_goes_wrong_is_an_answer(node: Node, passes: list[Pass]) -> None:
     """A state of another width, bytes that are missing, a class that is no model, weights that do not come."""
     short = replace(passes[0], state=Array("float32", (1, 2, 4), bytes(32)))
     assert isinstance(node.handle(_hop(1, short, fresh=True)), Refused)

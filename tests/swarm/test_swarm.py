@@ -70,12 +70,9 @@ def test_any_plan_writes_what_it_writes_in_one_process(demo: Stack, plan: str) -
 def test_a_sampled_answer_is_that_of_its_seed(demo: Stack) -> None:
     decoding = Decoding(16, temperature=1.0, top_k=20, seed=4)
 
-    async def written(name: str) -> list[int | Answer]:
-        return [item async for item in swarm.stream([5, 6, 7], decoding, request=name)]
-
     with gather(demo, 2, 1) as swarm:
-        *first, answer = swarm.run(written("a"))
-        *second, _ = swarm.run(written("b"))
+        *first, answer = swarm.run(_collect(swarm.stream([5, 6, 7], decoding, request="a")))
+        *second, _ = swarm.run(_collect(swarm.stream([5, 6, 7], decoding, request="b")))
         *other, _ = swarm.run(_collect(swarm.stream([5, 6, 7], replace(decoding, seed=5), request="c")))
     assert first == second != other
     assert isinstance(answer, Answer)
@@ -94,16 +91,15 @@ def test_an_answer_that_another_swarm_began_is_gone_on_with(demo: Stack, decodin
             assert answer.finish == whole.finish  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("temperature", [1e-320, 1e-45, 1e-5, 1e-4])
-def test_a_temperature_of_next_to_nothing_takes_the_likeliest_token(demo: Stack, temperature: float) -> None:
-    """Logits divided by it are no numbers any more: it was an error."""
-    with gather(demo, 2, 1) as swarm:
-        *tokens, _ = swarm.run(_collect(swarm.stream([5, 6, 7], Decoding(6, temperature=temperature), request="a")))
-    assert tokens == _generated(demo, "0-11", torch.tensor([[5, 6, 7]]), tokens=6)
-
-
-def test_the_least_share_of_the_likeliest_leaves_the_likeliest(demo: Stack) -> None:
-    decoding = Decoding(6, temperature=1.0, seed=1, min_p=1.0)
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        *(Decoding(6, temperature=temperature) for temperature in (1e-320, 1e-45, 1e-5, 1e-4)),
+        Decoding(6, temperature=1.0, seed=1, min_p=1.0),
+    ],
+)
+def test_a_temperature_of_next_to_nothing_takes_the_likeliest_token(demo: Stack, decoding: Decoding) -> None:
+    """Logits divided by it are no numbers any more; nor does the least share of the likeliest leave another one."""
     with gather(demo, 2, 1) as swarm:
         *tokens, _ = swarm.run(_collect(swarm.stream([5, 6, 7], decoding, request="a")))
     assert tokens == _generated(demo, "0-11", torch.tensor([[5, 6, 7]]), tokens=6)
@@ -166,7 +162,6 @@ def test_a_lost_layer_is_replaced_by_that_of_another_model(demo: Stack) -> None:
 
 
 def _holding(stack: Stack, swarm: object) -> object:
-    """Node 2, which also holds layers 3 to 5 of the other model."""
     held = [RemoteLayer(layer) for layer in (6, 7, 8)] + [RemoteLayer(layer, "r0") for layer in (3, 4, 5)]
     return local_node("node-2", stack, held)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import cache
 
 import numpy as np
 import pytest
@@ -12,9 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts import specimen
-from contracts.zoo import named
-from layerwise.stack import Stack, load
 from layerwise.swarm import Fault, Quorum, Schedule, Swarm, SwarmSettings, gather
 from layerwise.swarm.comparison import ReplicaComparison
 from layerwise.swarm.messages import Arguments, Hop, Pass, RemoteLayer, RemoteVisit, Reply
@@ -22,20 +18,13 @@ from layerwise.swarm.node_records import NodeRecords
 from layerwise.swarm.nodes.local import LocalTransport
 from layerwise.swarm.trust import ROUTER, Judgement, is_compared, judge, tolerance
 from layerwise.swarm.wire import to_array
-from swarm.driver import generated, prompts
+from swarm.driver import generated, llama, prompts
 from tier import by_tier
 
 pytestmark = pytest.mark.numbers
 
 REQUESTS = 20
 WITHIN = 4
-
-
-@cache
-def _stack() -> Stack:
-    stack = load(specimen.build(named("llama")))
-    stack.inspect(input_ids=prompts(1)[0])
-    return stack
 
 
 def _quarantined(swarm: Swarm) -> list[str]:
@@ -58,7 +47,7 @@ def _requests_until_found(swarm: Swarm, seed: int) -> int | None:
 def test_a_wrong_node_is_quarantined(wrongness: str, replicas: int, seed: int) -> None:
     fault = Fault("node-1", "wrong", 0.0, wrongness="zeros" if wrongness == "zeros" else "noise")
     schedule = Schedule(() if wrongness == "another layer" else (fault,), seed=seed)
-    with gather(_stack(), 2 * replicas, replicas, schedule=schedule, settings=SwarmSettings(seed=seed)) as swarm:
+    with gather(llama(), 2 * replicas, replicas, schedule=schedule, settings=SwarmSettings(seed=seed)) as swarm:
         if wrongness == "another layer":
             transport = swarm._transport
             assert isinstance(transport, LocalTransport)
@@ -75,7 +64,7 @@ def test_a_wrong_node_is_quarantined(wrongness: str, replicas: int, seed: int) -
 
 def test_the_text_is_right_when_a_wrong_node_was_found() -> None:
     """A request that a wrong node has touched begins again; what comes after it is found to be wrong is right."""
-    stack = _stack()
+    stack = llama()
     ids, _ = prompts(1)
     with gather(stack, 4, 2, schedule=Schedule((Fault("node-1", "wrong", 0.0),))) as swarm:
         answer = swarm.generate(ids, max_new_tokens=6, min_new_tokens=6, do_sample=False)
@@ -85,7 +74,7 @@ def test_the_text_is_right_when_a_wrong_node_was_found() -> None:
 
 def test_tokens_that_passed_through_a_node_which_is_quarantined_later_are_named() -> None:
     """Noise begins when the first hops have been compared; an answer that has ended is named by the event."""
-    stack, (ids, _) = _stack(), prompts(1)
+    stack, (ids, _) = llama(), prompts(1)
     schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.05) for number in range(2)))
     with gather(stack, 4, 2, schedule=schedule, settings=SwarmSettings(spot_share=0.05)) as swarm:
         for name in ("before", "meanwhile"):
@@ -102,7 +91,7 @@ def test_tokens_that_passed_through_a_node_which_is_quarantined_later_are_named(
 
 def test_two_that_are_broken_alike_do_not_prove_each_other_right() -> None:
     """Both replicas return zeros and so agree; the router's own layers decide."""
-    stack, (ids, _) = _stack(), prompts(1)
+    stack, (ids, _) = llama(), prompts(1)
     schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.0, wrongness="zeros") for number in (1, 3)))
     settings = SwarmSettings(spot_share=1.0, quorum=Quorum(layers=1))
     with gather(stack, 4, 2, schedule=schedule, settings=settings) as swarm:
@@ -113,7 +102,7 @@ def test_two_that_are_broken_alike_do_not_prove_each_other_right() -> None:
 
 def test_quarantine_ends_with_the_process() -> None:
     """A new process under the old name is asked whether it computes; the old one stays away, however well it does."""
-    stack, (ids, _) = _stack(), prompts(1)
+    stack, (ids, _) = llama(), prompts(1)
     schedule = Schedule((Fault("node-1", "wrong", 0.0, 1.0), Fault("node-1", "die", 20.3, 20.5)))
     states = []
     with gather(stack, 4, 2, schedule=schedule) as swarm:
@@ -129,7 +118,7 @@ def test_quarantine_ends_with_the_process() -> None:
 def test_an_honest_node_is_never_quarantined() -> None:
     for seed in range(by_tier(fast=1, nightly=100)):
         with gather(
-            _stack(), 4, 2, schedule=Schedule(jitter=0.3, seed=seed), settings=SwarmSettings(seed=seed)
+            llama(), 4, 2, schedule=Schedule(jitter=0.3, seed=seed), settings=SwarmSettings(seed=seed)
         ) as swarm:
             assert _requests_until_found(swarm, seed) is None
 
@@ -139,7 +128,7 @@ def test_an_honest_node_is_never_quarantined() -> None:
 @pytest.mark.parametrize("seed", range(by_tier(fast=1, nightly=10)))
 def test_where_every_hop_is_compared_the_first_answer_is_right(wrongness: str, replicas: int, seed: int) -> None:
     """No wrong output of a single pass is returned, not even the first, whether a replica or the router finds it."""
-    stack, (ids, _) = _stack(), prompts(1, seed=seed)
+    stack, (ids, _) = llama(), prompts(1, seed=seed)
     schedule = Schedule((Fault("node-0", "wrong", 0.0, wrongness=wrongness),), seed=seed)
     settings = SwarmSettings(spot_share=1.0, seed=seed, quorum=Quorum(layers=1))
     with gather(stack, replicas + 1, replicas, schedule=schedule, settings=settings) as swarm:
@@ -156,7 +145,7 @@ def test_a_node_without_a_replica_is_held_against_the_routers_own_layers() -> No
     """Nobody else holds its layers, and it begins to return zeros when its first hops have been compared."""
     schedule = Schedule((Fault("node-1", "wrong", 0.25, wrongness="zeros"),))
     texts, _ = prompts(40)
-    with gather(_stack(), 2, 1, schedule=schedule, settings=SwarmSettings(quorum=Quorum(layers=1))) as swarm:
+    with gather(llama(), 2, 1, schedule=schedule, settings=SwarmSettings(quorum=Quorum(layers=1))) as swarm:
         for ids in texts:
             swarm.generate(ids, max_new_tokens=4, do_sample=False)
         assert _quarantined(swarm) == ["node-1"]

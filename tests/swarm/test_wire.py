@@ -31,7 +31,6 @@ DTYPES = (
 
 
 def normal(*shape: int) -> Tensor:
-    """Normal numbers, the same in every run."""
     return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
 

@@ -202,12 +202,10 @@ KINDS: dict[str, Kind] = {
 
 
 def interval(kind: str) -> int:
-    """The steps between two checkpoints of a kind."""
     return 3 if kind in BY_METHOD and kind != "layershuffle" else 2
 
 
 def learned(folder: Path) -> dict[str, Tensor]:
-    """The weights that a training has left."""
     (path,) = (folder / MODEL).glob("*.safetensors")
     return load_file(path)
 
@@ -248,12 +246,10 @@ def carry_out(folder: Path, kind: str, stop: int | None = None, *, ends: bool = 
 
 
 def carry_out_all(trainings: Mapping[Path, Mapping[str, Any]]) -> None:
-    """One training after the other, each in its folder."""
     warnings.simplefilter("ignore")
     for folder, options in trainings.items():
         carry_out(folder, **options)
 
 
 def noted_in(folder: Path, rank: int = 0) -> Noted:
-    """What a process noted of its training."""
     return Noted(**json.loads((folder / f"noted-{rank}.json").read_text()))

@@ -76,7 +76,6 @@ def optimiser(model: nn.Module) -> Lamb:
 
 
 def stepped(model: Any, own: Lamb, step: int) -> None:
-    """One step on the inputs of that number, the same in every process."""
     inputs = torch.randn(6, 7, generator=torch.Generator().manual_seed(step))
     model(inputs).pow(2).sum().backward()
     own.step()
@@ -110,7 +109,6 @@ PARTS: dict[str, Callable[[], None]] = {
 
 
 def compare_all() -> None:
-    """Every part, one after the other."""
     warnings.simplefilter("ignore")
     distributed.init_process_group("gloo")
     for name, part in PARTS.items():

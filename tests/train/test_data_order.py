@@ -38,19 +38,12 @@ def test_examples_of_an_epoch_are_drawn_apart() -> None:
     assert len({tuple(pixels.flatten().tolist()) for pixels in _pixels(ReproducibleDataset(shared, 0), *range(24))}) > 4
 
 
-def test_the_global_generator_stays_where_it_was() -> None:
+def test_a_batch_is_its_examples_and_the_global_generator_stays_where_it_was() -> None:
     examples = ReproducibleDataset(tiny_digits("crop").train, seed=4)
-    torch.manual_seed(11)
     before = torch.get_rng_state()
-    examples[3]
-    examples.__getitems__([1, 2])
-    assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_a_batch_is_its_examples() -> None:
-    examples = ReproducibleDataset(tiny_digits("crop").train, seed=4)
     batch = examples.__getitems__([5, 2])
     assert _equal([example["pixel_values"] for example in batch], _pixels(examples, 5, 2))
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_without_augmentation_the_examples_are_as_they_are() -> None:

@@ -52,7 +52,6 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Tensor]]:
-    """The weights of every model that answered a test set, in order."""
     found: list[dict[str, Tensor]] = []
     answers = fine_tuning._answers
 
@@ -65,7 +64,6 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Tensor]]:
 
 
 def _renumbered(name: str, plan: Plan) -> str:
-    """The name that a weight of the pruned model has in the whole one."""
     for slot, layer in enumerate(plan.order()):
         if f".layer.{slot}." in name:
             return name.replace(f".layer.{slot}.", f".layer.{layer}.")

@@ -160,7 +160,6 @@ def _asked(model: Any, options: PredictionOptions) -> tuple[Any, PositionPredict
 
 
 def _outputs(model: Any, order: tuple[int, ...]) -> list[Tensor]:
-    """The state after every visit, (batch, seq, width), on `PIXELS`."""
     state, found = model.vit.embeddings(PIXELS), []
     for layer in order:
         state = model.vit.layers[layer](state)

@@ -23,7 +23,6 @@ def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def begun(run: Path, content: dict[str, object]) -> Path:
-    """A training that was begun in a run folder."""
     folder = run / "arm" / "seed-0"
     write_config(folder, {"recipe": content, "seed": 0})
     return folder

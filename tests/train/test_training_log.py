@@ -22,7 +22,6 @@ from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A clock that moves when it is told to."""
     found = SimpleNamespace(now=0.0)
     monkeypatch.setattr("layerwise.train.training_log.time.perf_counter", lambda: found.now)
     return found
@@ -104,8 +103,6 @@ INTEGRATIONS = "transformers.integrations.integration_utils"
 
 
 class Tracker(TrainerCallback):
-    """Keeps what it is told."""
-
     told: list[dict[str, float]]
 
     def __init__(self) -> None:

@@ -29,7 +29,6 @@ class Seen(TrainerCallback):
 
 
 def making(seen: Seen, steps: int) -> Any:
-    """What makes the Trainer of a training of so many steps."""
     growth = GrowthVariant(SCHEDULE, steps, ModelCost((1.0,) * 3, 0.0, 1.0))
     recipe = grown(Settings(epochs=steps / 3, batch_size=8, evals=4), growth)
 

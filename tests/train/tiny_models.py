@@ -125,12 +125,10 @@ def forward_by_hand(model: PreTrainedModel, batch: dict[str, Tensor], order: Seq
 
 
 def saved_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of the model that a training has left in `folder`."""
     return load_file(folder / MODEL / "model.safetensors")
 
 
 def same_weights(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
-    """Whether both have the same names and the same bits."""
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
@@ -209,7 +207,6 @@ class FirstStep(TrainerCallback):
         return self
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, model: Any = None, **kwargs: Any) -> None:
-        """Before the weights move."""
         named = {name: each.grad for name, each in model.named_parameters()}
         self.gradients = self.gradients or {name: None if it is None else it.clone() for name, it in named.items()}
 

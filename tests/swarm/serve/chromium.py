@@ -57,7 +57,6 @@ class Page:
         return bytes(parts)
 
     def show(self, url: str, width: int = 1280, height: int = 1000, scheme: str = "light") -> None:
-        """Open an address in a window of this size, light or dark."""
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
         self._call("Emulation.setDeviceMetricsOverride", size)
         media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
@@ -65,7 +64,6 @@ class Page:
         self._call("Page.navigate", {"url": url})
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression on the page."""
         answer = self._call("Runtime.evaluate", {"expression": expression, "returnByValue": True})
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
@@ -78,7 +76,6 @@ class Page:
             time.sleep(0.05)
 
     def picture(self, file: Path) -> None:
-        """A PNG of the whole page."""
         content = self._call("Page.captureScreenshot", {"captureBeyondViewport": True})["data"]
         file.write_bytes(base64.b64decode(content))
 

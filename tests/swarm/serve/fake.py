@@ -122,7 +122,6 @@ class FakeSwarm:
         return tuple(span for span in spans if span.stop > span.start)
 
     def lose(self, name: str) -> None:
-        """The node dies."""
         self.nodes = tuple(
             replace(node, state="gone", reason="its process has ended") if node.name == name else node
             for node in self.nodes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 import urllib.request
@@ -18,6 +19,8 @@ from fastapi.testclient import TestClient
 from layerwise.swarm.serve.app import create_app
 from layerwise.swarm.serve.run import listen, serve
 from layerwise.swarm.serve.settings import ServeSettings
+
+TOKEN = "0123456789abcdef0123"
 
 PATIENCE = 60.0
 """Seconds after which something will not come any more, on a machine however busy."""
@@ -68,8 +71,12 @@ def served(service: Any, **settings: object) -> Iterator[Served]:
         running["server"].status = running["status"]
 
 
+def connected(url: str) -> socket.socket:
+    host, _, port = url.removeprefix("http://").rpartition(":")
+    return socket.create_connection((host, int(port)), PATIENCE)
+
+
 def eventually(holds: Callable[[], object]) -> None:
-    """Wait until something is true that another thread or process does."""
     end = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < end, "it has not come true"
@@ -77,7 +84,6 @@ def eventually(holds: Callable[[], object]) -> None:
 
 
 def stream(url: str, tokens: int) -> Iterator[Any]:
-    """The events of a completion, as they come."""
     body = json.dumps({"prompt": "a", "max_tokens": tokens, "stream": True}).encode()
     request = urllib.request.Request(f"{url}/v1/completions", body, {"Content-Type": "application/json"})
     with urllib.request.urlopen(request, timeout=PATIENCE) as answer:

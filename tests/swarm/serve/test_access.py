@@ -19,9 +19,8 @@ from layerwise.swarm.serve.settings import (
     read_tokens,
 )
 from swarm.serve.fake import FakeSwarm
-from swarm.serve.serving import client
+from swarm.serve.serving import TOKEN, client
 
-TOKEN = "0123456789abcdef0123"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 

@@ -15,10 +15,9 @@ import pytest
 
 from layerwise.errors import BelowQuorum
 from swarm.serve.fake import TEXT, FakeSwarm
-from swarm.serve.serving import PATIENCE, Served, eventually, served
+from swarm.serve.serving import PATIENCE, TOKEN, Served, connected, eventually, served
 
 HELLO = [{"role": "user", "content": "Hello"}]
-TOKEN = "0123456789abcdef0123"
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +106,7 @@ def test_a_client_that_goes_away_cancels_its_request(client: openai.OpenAI, serv
     eventually(lambda: len(held.cancelled) == before + 1)
 
     async def asked_and_gone() -> None:
-        async with connected(server.url) as other:
+        async with client_of(server.url) as other:
             asking = asyncio.create_task(other.completions.create(model="fake/model", prompt="a", max_tokens=1_000))
             while not held.running:
                 await asyncio.sleep(0.01)
@@ -121,9 +120,7 @@ def test_a_client_that_goes_away_cancels_its_request(client: openai.OpenAI, serv
 
 @contextmanager
 def asked(url: str, head: bytes, body: bytes) -> Iterator[socket.socket]:
-    """A connection on which a completion was asked for."""
-    host, port = url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=PATIENCE) as connection:
+    with connected(url) as connection:
         first = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         connection.sendall(first + head + b"\r\n\r\n" + body)
         yield connection
@@ -177,7 +174,7 @@ def test_a_body_that_does_not_end_is_not_waited_for(head: bytes, body: bytes, se
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[openai.AsyncOpenAI]:
+async def client_of(url: str) -> AsyncIterator[openai.AsyncOpenAI]:
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=TOKEN, max_retries=0, timeout=PATIENCE) as client:
         yield client
 
@@ -188,7 +185,7 @@ def test_64_clients_at_once(server: Served, held: FakeSwarm) -> None:
         return "".join([choice.text async for chunk in stream for choice in chunk.choices])
 
     async def main() -> list[str]:
-        async with connected(server.url) as client:
+        async with client_of(server.url) as client:
             answers = asyncio.gather(*(one(client) for _ in range(64)))
             while len(held.running) < 64:
                 await asyncio.sleep(0.01)

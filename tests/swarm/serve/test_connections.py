@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 from swarm.serve.fake import FakeSwarm
-from swarm.serve.serving import PATIENCE, Served, client, eventually, served, stream
+from swarm.serve.serving import client, connected, eventually, served, stream
 
 REQUEST = b"GET /live HTTP/1.1\r\nHost: localhost\r\n"
-
-
-@contextmanager
-def connected(server: Served) -> Iterator[socket.socket]:
-    host, _, port = server.url.removeprefix("http://").rpartition(":")
-    with socket.create_connection((host, int(port)), PATIENCE) as made:
-        made.settimeout(PATIENCE)
-        yield made
 
 
 def is_closed(connection: socket.socket) -> bool:
@@ -31,14 +22,14 @@ def test_idle_connections_beyond_the_bound_are_closed_and_requests_answered() ->
     with served(FakeSwarm(), most_connections=64, most_of_address=16) as server, ExitStack() as opened:
         under_way = stream(server.url, 40)
         next(under_way)
-        idle = [opened.enter_context(connected(server)) for _ in range(80)]
+        idle = [opened.enter_context(connected(server.url)) for _ in range(80)]
         assert list(stream(server.url, 3))[-1] == "[DONE]"
         assert all(is_closed(each) for each in idle[:60]), "the oldest ones"
         assert list(under_way)[-1] == "[DONE]", "what is answered is not cut off"
 
 
 def test_a_connection_that_was_answered_outlives_those_that_never_had_a_request() -> None:
-    with served(FakeSwarm(), most_of_address=8) as server, ExitStack() as opened, connected(server) as kept:
+    with served(FakeSwarm(), most_of_address=8) as server, ExitStack() as opened, connected(server.url) as kept:
         for _ in range(2):
             kept.sendall(REQUEST + b"\r\n")
             answer = b""
@@ -46,13 +37,13 @@ def test_a_connection_that_was_answered_outlives_those_that_never_had_a_request(
                 part = kept.recv(1000)
                 assert part, "it was closed"
                 answer += part
-            idle = [opened.enter_context(connected(server)) for _ in range(20)]
+            idle = [opened.enter_context(connected(server.url)) for _ in range(20)]
             assert all(is_closed(each) for each in idle[:10])
 
 
 def test_the_bound_of_all_holds_where_that_of_an_address_does_not() -> None:
     with served(FakeSwarm(), most_connections=32, most_of_address=1000) as server, ExitStack() as opened:
-        idle = [opened.enter_context(connected(server)) for _ in range(40)]
+        idle = [opened.enter_context(connected(server.url)) for _ in range(40)]
         assert list(stream(server.url, 3))[-1] == "[DONE]"
         assert is_closed(idle[0])
 
@@ -64,7 +55,11 @@ def test_a_request_is_not_refused_for_the_number_of_connections() -> None:
 
 
 def test_a_header_has_its_time_however_slowly_it_comes() -> None:
-    with served(FakeSwarm(), header_seconds=0.3) as server, connected(server) as slow, connected(server) as silent:
+    with (
+        served(FakeSwarm(), header_seconds=0.3) as server,
+        connected(server.url) as slow,
+        connected(server.url) as silent,
+    ):
 
         def trickles() -> bool:
             try:
@@ -76,7 +71,7 @@ def test_a_header_has_its_time_however_slowly_it_comes() -> None:
         slow.sendall(REQUEST)
         eventually(trickles)
         assert is_closed(silent)
-        with connected(server) as usual:
+        with connected(server.url) as usual:
             for _ in range(2):  # the second request of a connection has its own time
                 usual.sendall(REQUEST)
                 usual.sendall(b"\r\n")
@@ -95,7 +90,7 @@ def test_a_body_whose_end_is_said_twice_is_refused_and_the_connection_closed() -
         b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    with served(FakeSwarm()) as server, connected(server) as made:
+    with served(FakeSwarm()) as server, connected(server.url) as made:
         made.sendall(header % len(body) + body)
         answer = b""
         while part := made.recv(1000):

@@ -13,9 +13,7 @@ import pytest
 from layerwise.swarm.answer import NodeView
 from swarm.serve.chromium import BROWSER, BROWSERS, Page, opened
 from swarm.serve.fake import FakeSwarm
-from swarm.serve.serving import served, stream
-
-TOKEN = "0123456789abcdef0123"
+from swarm.serve.serving import TOKEN, served, stream
 
 pytestmark = [
     pytest.mark.browser,

@@ -17,7 +17,6 @@ from report.claims.heterogeneity.planted_frontiers import frontiers
 
 
 def points(*pairs: tuple[float, float]) -> list[CostPoint]:
-    """Trainings by cost and loss."""
     return [CostPoint(loss, {"flops": cost}) for cost, loss in pairs]
 
 

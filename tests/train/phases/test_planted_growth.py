@@ -99,7 +99,6 @@ def splits() -> Splits:
 
 
 def trained(schedule: GrowthSchedule, splits: Splits, seed: int, folder: Path) -> tuple[Stack, float]:
-    """A model trained by `schedule`, and its loss on documents it has not seen, in nats per token."""
     growth = GrowthVariant(schedule, STEPS, model_cost(planted(), LENGTH))
     path = folder / schedule.name / f"seed-{seed}"
     train(Base(planted, "planted"), splits, grown(SETTINGS, growth), seed, path, arguments=QUIET)

@@ -85,7 +85,6 @@ class Seen(TrainerCallback):
 
 @contextmanager
 def watched(seen: Seen, name: str = "GrowthTrainer") -> Iterator[None]:
-    """Within the context trainings tell `seen` what they do."""
     parent = getattr(training, name)
 
     class Noted(parent):  # type: ignore[misc]
@@ -178,7 +177,6 @@ def test_one_phase_that_trains_everything_has_the_losses_of_the_plain_trainer_to
 
 
 def learning_names(model: PreTrainedModel, phase: Phase, learning: tuple[int, ...]) -> set[str]:
-    """The names of the weights that may change, by the names of a Llama or a ViT."""
     found = set()
     for name, _ in model.named_parameters():
         parts = name.split(".")

@@ -101,7 +101,6 @@ def test_a_pass_in_which_nothing_would_learn_is_drawn_again() -> None:
 
 
 def curve_of(kind: str, steps: int, warmup: int) -> Callable[[int], float]:
-    """The factors of transformers' own schedule of a name."""
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=1.0)
     found = get_scheduler(kind, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
     return found.lr_lambdas[0]  # type: ignore[no-any-return, attr-defined]

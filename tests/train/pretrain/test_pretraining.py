@@ -42,7 +42,6 @@ def run(
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingRecord]:
-    """A finished training that nobody changes."""
     folder = tmp_path_factory.mktemp("finished")
     return folder, run(folder)
 
