@@ -8,9 +8,10 @@ import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any
 
 from fastapi import FastAPI
@@ -69,6 +70,16 @@ def served(service: Any, **settings: object) -> Iterator[Served]:
         assert getattr(service, "closed", True)
         assert not service.overview().running
         running["server"].status = running["status"]
+
+
+def in_event_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """A test that is a coroutine, as pytest calls tests."""
+
+    @wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        asyncio.run(test(*args, **kwargs))
+
+    return run
 
 
 def connected(url: str) -> socket.socket:

@@ -19,7 +19,7 @@ from layerwise.swarm.serve import router_loop, router_process
 from layerwise.swarm.serve.router_loop import until_closed
 from layerwise.swarm.serve.router_process import MOST_DEATHS, RouterProcess, RunningRouter
 from swarm.serve.fake import LOST, FakeSwarm, byte_tokenizer
-from swarm.serve.serving import PATIENCE
+from swarm.serve.serving import PATIENCE, in_event_loop
 
 PROMPT = (5, 6, 7)
 SCRIPT = tuple(byte_tokenizer()(FakeSwarm.text, add_special_tokens=False)["input_ids"])
@@ -133,19 +133,16 @@ def test_an_answer_is_gone_on_with_when_the_router_is_killed(killed: int) -> Non
     assert second.resumed == ([SCRIPT[: killed - 1]] if killed < 20 else [])
 
 
-def test_requests_that_come_while_a_router_ends_are_answered_by_the_next_one() -> None:
+@in_event_loop
+async def test_requests_that_come_while_a_router_ends_are_answered_by_the_next_one() -> None:
     """They were given the one that had ended, three times in a row, and refused."""
-
-    async def main() -> None:
-        async with behind(FakeSwarm(), FakeSwarm()) as (service, routers):
-            routers.started[0].lingers = 0.1
-            routers.kill()
-            while not routers.started[0].is_over:
-                await asyncio.sleep(0)
-            assert (await service.ready())[0] is False
-            assert tuple((await written(service, Decoding(4)))[0]) == SCRIPT[:4]
-
-    asyncio.run(main())
+    async with behind(FakeSwarm(), FakeSwarm()) as (service, routers):
+        routers.started[0].lingers = 0.1
+        routers.kill()
+        while not routers.started[0].is_over:
+            await asyncio.sleep(0)
+        assert (await service.ready())[0] is False
+        assert tuple((await written(service, Decoding(4)))[0]) == SCRIPT[:4]
 
 
 def test_a_request_without_a_seed_is_given_one_that_every_router_draws_by() -> None:
@@ -173,69 +170,58 @@ def test_layers_that_lacked_before_the_router_ended_are_named() -> None:
     assert answer.spans[1].expected == LOST
 
 
-def test_a_request_that_ends_one_router_after_another_is_ended() -> None:
-    async def main() -> None:
-        async with behind(*(FakeSwarm() for _ in range(MOST_DEATHS + 1))) as (service, routers):
-            with pytest.raises(SwarmError, match=f"{MOST_DEATHS} routers ended while they answered request a"):
-                await written(service, Decoding(600), lambda count: routers.kill())
-            tokens, _ = await written(service, Decoding(4))
-            assert tuple(tokens) == SCRIPT[:4]
-
-    asyncio.run(main())
+@in_event_loop
+async def test_a_request_that_ends_one_router_after_another_is_ended() -> None:
+    async with behind(*(FakeSwarm() for _ in range(MOST_DEATHS + 1))) as (service, routers):
+        with pytest.raises(SwarmError, match=f"{MOST_DEATHS} routers ended while they answered request a"):
+            await written(service, Decoding(600), lambda count: routers.kill())
+        tokens, _ = await written(service, Decoding(4))
+        assert tuple(tokens) == SCRIPT[:4]
 
 
-def test_an_answer_is_gone_on_with_where_the_cluster_has_ended_and_the_router_has_not() -> None:
+@in_event_loop
+async def test_an_answer_is_gone_on_with_where_the_cluster_has_ended_and_the_router_has_not() -> None:
     """Every node was gone for ever, requests were refused below the quorum, and /health said so until somebody came."""
     first = FakeSwarm(allowed=3, failures={4: BelowQuorum("0 of 12 layers are live")})
 
     def lose() -> None:
         first.is_over, first.allowed = True, 9
 
-    async def main() -> None:
-        async with behind(first, FakeSwarm()) as (service, _):
-            tokens, answer = await written(service, Decoding(9), at(3, lose))
-            assert tuple(tokens) == SCRIPT[:9]
-            assert answer.is_whole
-            assert service.overview().events[-2].kind == "returned"
-
-    asyncio.run(main())
+    async with behind(first, FakeSwarm()) as (service, _):
+        tokens, answer = await written(service, Decoding(9), at(3, lose))
+        assert tuple(tokens) == SCRIPT[:9]
+        assert answer.is_whole
+        assert service.overview().events[-2].kind == "returned"
 
 
-def test_errors_of_the_swarm_are_its_own() -> None:
-    async def main() -> None:
-        async with behind(FakeSwarm(failures={2: BelowQuorum("3 layers are left")}, is_ready=(False, "no"))) as (
-            service,
-            _,
-        ):
-            with pytest.raises(BelowQuorum, match="3 layers are left"):
-                await written(service, Decoding(4))
-            assert await service.ready() == (False, "no")
-
-    asyncio.run(main())
+@in_event_loop
+async def test_errors_of_the_swarm_are_its_own() -> None:
+    async with behind(FakeSwarm(failures={2: BelowQuorum("3 layers are left")}, is_ready=(False, "no"))) as (
+        service,
+        _,
+    ):
+        with pytest.raises(BelowQuorum, match="3 layers are left"):
+            await written(service, Decoding(4))
+        assert await service.ready() == (False, "no")
 
 
-def test_a_prompt_is_scored_by_the_next_router() -> None:
-    async def main() -> None:
-        async with behind(FakeSwarm(), FakeSwarm()) as (service, routers):
-            first = await service.score(PROMPT, request="a")
-            routers.kill()
-            assert await service.score(PROMPT, request="b") == (first[0], replace(first[1], request="b"))
-
-    asyncio.run(main())
+@in_event_loop
+async def test_a_prompt_is_scored_by_the_next_router() -> None:
+    async with behind(FakeSwarm(), FakeSwarm()) as (service, routers):
+        first = await service.score(PROMPT, request="a")
+        routers.kill()
+        assert await service.score(PROMPT, request="b") == (first[0], replace(first[1], request="b"))
 
 
-def test_a_stream_that_is_closed_is_cancelled_at_the_router() -> None:
+@in_event_loop
+async def test_a_stream_that_is_closed_is_cancelled_at_the_router() -> None:
     swarm = FakeSwarm(allowed=2)
-
-    async def main() -> None:
-        async with behind(swarm) as (service, _), asyncio.timeout(PATIENCE):
-            stream = service.stream(PROMPT, Decoding(9), request="a")
-            await anext(stream)
-            await stream.aclose()
-            while swarm.running:
-                await asyncio.sleep(0.001)
-
-    asyncio.run(main())
+    async with behind(swarm) as (service, _), asyncio.timeout(PATIENCE):
+        stream = service.stream(PROMPT, Decoding(9), request="a")
+        await anext(stream)
+        await stream.aclose()
+        while swarm.running:
+            await asyncio.sleep(0.001)
     assert swarm.cancelled == ["a/0"]
 
 
@@ -273,20 +259,18 @@ def test_a_router_that_says_nothing_any_more_is_ended(monkeypatch: pytest.Monkey
     assert tuple(tokens) == SCRIPT[:9]
 
 
-def test_the_overview_says_what_happened_to_a_router() -> None:
-    async def main() -> None:
-        async with behind(FakeSwarm(seconds=0), SwarmError("no"), FakeSwarm(seconds=0)) as (service, routers):
-            assert {node.state for node in service.overview().nodes} == {"live"}
-            routers.kill()
-            while service.overview().live_layers:
-                await asyncio.sleep(0)
-            assert {node.state for node in service.overview().nodes} == {"gone"}
-            while not (await service.ready())[0]:
-                await asyncio.sleep(0.001)
-            overview = service.overview()
-            assert overview.live_layers == tuple(range(12))
-            assert [event.kind for event in overview.events] == ["joined", "lost", "returned", "joined"]
-            assert overview.events[1].text == "the router has ended (SIGKILL), and is started again"
-            assert [event.seconds for event in overview.events] == sorted(event.seconds for event in overview.events)
-
-    asyncio.run(main())
+@in_event_loop
+async def test_the_overview_says_what_happened_to_a_router() -> None:
+    async with behind(FakeSwarm(seconds=0), SwarmError("no"), FakeSwarm(seconds=0)) as (service, routers):
+        assert {node.state for node in service.overview().nodes} == {"live"}
+        routers.kill()
+        while service.overview().live_layers:
+            await asyncio.sleep(0)
+        assert {node.state for node in service.overview().nodes} == {"gone"}
+        while not (await service.ready())[0]:
+            await asyncio.sleep(0.001)
+        overview = service.overview()
+        assert overview.live_layers == tuple(range(12))
+        assert [event.kind for event in overview.events] == ["joined", "lost", "returned", "joined"]
+        assert overview.events[1].text == "the router has ended (SIGKILL), and is started again"
+        assert [event.seconds for event in overview.events] == sorted(event.seconds for event in overview.events)
