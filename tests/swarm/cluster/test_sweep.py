@@ -8,6 +8,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -51,24 +52,16 @@ def test_a_sweep_that_is_ended_leaves_no_process_and_is_gone_on_with(tmp_path: P
         similarity=False,
         batch_tokens=64,
     )
-    command = [
-        sys.executable,
-        "-m",
-        "layerwise",
-        "sweep",
-        model,
-        "--text",
-        texts,
-        "--no-similarity",
-        "--families",
-        ",".join(sweep.families),
-        "--batch-tokens",
-        "64",
-        "--run",
-        folder,
-    ]
+    options = {
+        "--text": texts,
+        "--families": ",".join(sweep.families),
+        "--batch-tokens": sweep.batch_tokens,
+        "--run": folder,
+        "--ray": "local",
+        "--workers": 2,
+    }
     driver = subprocess.Popen(
-        [*map(str, command), "--ray", "local", "--workers", "2"],
+        [*map(str, (sys.executable, "-m", "layerwise", "sweep", model, "--no-similarity", *chain(*options.items())))],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         env=threaded(),
