@@ -142,7 +142,6 @@ class ExperimentFile:
 
     @staticmethod
     def _reads(value: Any) -> set[str]:
-        """The stages whose runs a value names."""
         return set(re.findall(re.escape(_RUNS) + r"/([\w-]+)", _texts(value)))
 
     def options(self, words: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -185,7 +184,6 @@ def _flags(kind: type[Configuration]) -> Iterator[str]:
 
 
 def _named(kind: type[Configuration], flag: str) -> str | None:
-    """The name of the option that a flag means, `--no-...` included."""
     if flag == "--set":
         return "set"
     names = [name for name, (_, each) in options_of(kind).items() if not each.setting]
@@ -194,14 +192,12 @@ def _named(kind: type[Configuration], flag: str) -> str | None:
 
 
 def _texts(value: Any) -> str:
-    """All texts of a value, one a line."""
     if isinstance(value, Mapping):
         return "\n".join(_texts(each) for each in value.values())
     return "\n".join(_texts(each) for each in value) if isinstance(value, list | tuple) else str(value)
 
 
 def _in_folder(value: Any, runs: str) -> Any:
-    """A value whose texts name the folder of the runs."""
     if isinstance(value, Mapping):
         return {key: _in_folder(each, runs) for key, each in value.items()}
     if isinstance(value, list):

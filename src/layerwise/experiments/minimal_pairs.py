@@ -130,7 +130,6 @@ def _evaluate_model(
     run: Run,
     progress: Callable[[str, float], None] | None,
 ) -> None:
-    """One model on one suite, paradigm after paradigm."""
     stored = run.store.scores(pairs.suite)
     others = [row for row in stored if not model.has(row)]
     partial = [row for row in stored if model.has(row) and row.condition == PARADIGM]

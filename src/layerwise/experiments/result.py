@@ -53,7 +53,6 @@ class Plot:
 
 
 def _drawn(value: Any) -> Any:
-    """A part of a figure as JSON has it, where no number is infinite."""
     if isinstance(value, Mapping):
         return {key: _drawn(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -147,7 +147,6 @@ def _is_complete(config: Experiment, outline: Outline, run: Run) -> bool:
 
 
 def _remaining(outline: Outline, folder: Path, run: Run | None) -> list[Remaining]:
-    """What is known to be left."""
     counted = (unit.remaining(folder, run) for unit in outline.ahead)
     return [each for each in counted if each is not None]
 

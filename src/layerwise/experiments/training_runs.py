@@ -38,6 +38,8 @@ from layerwise.stack import Stack
 from layerwise.stack.max_length import keeps_texts_apart, longest_input
 
 DIGITS = "digits"
+PILOT = "pilot"
+"""The folder of the trials in that of the run."""
 TEXT_LENGTH = 256
 """Tokens in a window of training text, unless `--max-length` says otherwise."""
 
@@ -118,7 +120,6 @@ def _texts(
 def _windows(
     options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
 ) -> tuple[Splits, int]:
-    """The texts in windows, and the most tokens that one holds."""
     length = options.max_length
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
@@ -363,8 +364,8 @@ def manifest_of(run: Path) -> Manifest:
 
 
 def discard_trainings(run: Path) -> None:
-    """Remove every training in a run folder, finished or not."""
-    for folder in run.glob("*/seed-*"):
+    """Remove every training and every trial in a run folder, finished or not."""
+    for folder in [*run.glob("*/seed-*"), *run.glob(f"{PILOT}/*/seed-*")]:
         shutil.rmtree(folder)
 
 

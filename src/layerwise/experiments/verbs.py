@@ -82,7 +82,6 @@ def _widened(hint: Any) -> Any:
 
 
 def _documentation(kind: type[Experiment]) -> str:
-    """The docstring of a configuration, and every option with its help."""
     text = inspect.cleandoc(kind.__doc__ or "")
     options = [f"    {name}: {options_of(kind)[name][1].help}" for name in own_first(kind)]
     ending = "Raises a `LayerwiseError` for options, models and data that cannot be."
@@ -212,7 +211,6 @@ def _stack(model: object, tokenizer: object) -> Stack:
 
 
 def _corpus(text: object) -> Corpus:
-    """A corpus as it is, or that of a list of strings. Raises `DataError` for anything else."""
     from layerwise.data.text.corpus import Corpus
 
     if isinstance(text, Corpus):
@@ -233,7 +231,6 @@ def _plain(kind: type, name: str, value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    """A value that is written as a text, as that; any other as it is."""
     from layerwise.plan import Plan
     from layerwise.search.budget import Budget
 

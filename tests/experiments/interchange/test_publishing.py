@@ -9,7 +9,7 @@ import pytest
 from conftest import tiny_llama
 from layerwise.checkpoint import save
 from layerwise.errors import RunError
-from layerwise.experiments.interchange.trained_models import CHOSEN_THERE, Publication, evidence_of
+from layerwise.experiments.interchange.trained_models import CHOSEN_THERE, Publication, evidence
 from layerwise.experiments.terminal import Terminal
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
@@ -57,7 +57,7 @@ SEARCH = [
 
 
 def test_a_sweep_gives_the_row_of_the_plan_and_those_of_plans_that_cost_as_much(tmp_path: Path) -> None:
-    (table,) = evidence_of([run_of(tmp_path / "run", "org/name", SWEEP)], PLAN, ["org/name"])
+    table = evidence(run_of(tmp_path / "run", "org/name", SWEEP), PLAN, ["org/name"])
     nats = "nats per token above the model as trained"
     assert table.rows == (
         ("this plan", "all", nats, "0.5000", "0.4000 to 0.6000", "0.02", "0.0500", "9"),
@@ -72,7 +72,7 @@ def test_a_sweep_gives_the_row_of_the_plan_and_those_of_plans_that_cost_as_much(
 
 
 def test_a_search_gives_what_it_confirmed_and_its_controls(tmp_path: Path) -> None:
-    (table,) = evidence_of([run_of(tmp_path / "run", "org/name", [*SWEEP, *SEARCH])], PLAN, ["org/name"])
+    table = evidence(run_of(tmp_path / "run", "org/name", [*SWEEP, *SEARCH]), PLAN, ["org/name"])
     assert [row[:4] for row in table.rows] == [
         ("this plan", "report", "nats per token above the model as trained", "0.5000"),
         ("this plan", "report", "nats per token above what the search saw", "0.1250"),
@@ -91,7 +91,7 @@ def test_a_search_gives_what_it_confirmed_and_its_controls(tmp_path: Path) -> No
 )
 def test_a_claim_without_its_row_is_refused(tmp_path: Path, scores: list[Score], model: str, reason: str) -> None:
     with pytest.raises(RunError, match=reason):
-        evidence_of([run_of(tmp_path / "run", model, scores)], PLAN, ["org/name"])
+        evidence(run_of(tmp_path / "run", model, scores), PLAN, ["org/name"])
 
 
 @pytest.mark.numbers
@@ -100,7 +100,7 @@ def test_a_saved_model_is_pushed_with_its_card(
 ) -> None:
     tiny_llama(4).save_pretrained(tmp_path / "base")
     save(load(tmp_path / "base"), PLAN, tmp_path / "m")
-    tables = evidence_of([run_of(tmp_path / "run", str(tmp_path / "base"), SWEEP)], PLAN, [str(tmp_path / "base")])
+    tables = (evidence(run_of(tmp_path / "run", str(tmp_path / "base"), SWEEP), PLAN, [str(tmp_path / "base")]),)
     pushed: list[tuple[Path, str, bool, str]] = []
 
     def push(folder: Path, name: str, *, private: bool, overwrite: bool) -> str:

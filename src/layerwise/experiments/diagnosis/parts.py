@@ -108,7 +108,6 @@ def _core(context: PartContext, losses: Sequence[Loss]) -> list[Score]:
 
 
 def _margin(context: PartContext) -> Score:
-    """What counts as an effect in this run."""
     return Score(VERDICT, MARGIN, context.config.min_effect)
 
 
@@ -204,7 +203,6 @@ def _redundancy(context: PartContext, note: Note) -> None:
 
 
 def _skip_effects(context: PartContext, text: EvalData, cache: ResultCache) -> dict[int, float]:
-    """Measure the effect of skipping each layer on a part of the text."""
     keys = ablation.skip_keys(context.stack.depth)
     losses = intervention_losses(context.stack, ablation.skips(context.stack.depth), text, cache)
     part = arms(losses, context.baseline, list(keys.values()))

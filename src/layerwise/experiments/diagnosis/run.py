@@ -216,7 +216,6 @@ def _chosen(
 
 
 def _is_empty(run: Run) -> bool:
-    """Whether no part of the run has a row."""
     return all(score.measure in (TIMES, FINISHED) for score in run.store.scores())
 
 

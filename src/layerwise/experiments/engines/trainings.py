@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 from layerwise.data.splits import Splits
 from layerwise.experiments.engines.steps import Remaining, Unit, UnitSession
 from layerwise.experiments.reporter import Reporter, duration
-from layerwise.experiments.training_runs import training_progress
+from layerwise.experiments.training_runs import PILOT, training_progress
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results import Run, Score
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
@@ -204,9 +204,6 @@ class EvaluationsUnit(Unit[dict[str, Survey]]):
         left = sum(not (folder / each.path).is_file() for each in self.evaluations)
         return Remaining(left, "evaluations") if left else None
 
-
-PILOT = "pilot"
-"""The folder of the trials in that of the run."""
 
 FIRST_SWEEP_SEED = 1_000
 """The first seed of the sweep, that of the model that importance is measured on. The seeds of the arms are below it."""

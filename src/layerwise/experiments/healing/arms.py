@@ -54,7 +54,8 @@ def arms_of(config: Healing, depth: int) -> tuple[HealingArm, ...]:
     """
     options = HealingOptions(method=config.method, teacher=config.teacher, hidden=config.hidden, rank=config.rank)
     main = HealingArm(config.main, options, config.main)
-    arms = [main, *(HealingArm(name, parse_arm(name, config.rank), name) for name in config.arm_names()[1:])]
+    others = [name for name in dict.fromkeys(config.compare) if name != config.main]
+    arms = [main, *(HealingArm(name, parse_arm(name, config.rank), name) for name in others)]
     controls = () if config.fine_tunes(depth) else config.controls
     if vocab.WHOLE in controls:
         # The whole model has nothing to learn from itself: it learns the labels, whatever the healing learns.

@@ -126,7 +126,6 @@ class HealingBenchmarks:
 
     @cached_property
     def _digest(self) -> str:
-        """A hash over every question."""
         windows = (
             () if self.requests is None or self.requests.likelihoods is None else self.requests.likelihoods.windows
         )

@@ -122,10 +122,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
         loss = next(name for name, chosen in LOSSES.items() if chosen == (self.teacher, self.hidden))
         return f"{self.method}-{loss}"
 
-    def arm_names(self) -> tuple[str, ...]:
-        """The healings under the plan, the one that is asked for first."""
-        return tuple(dict.fromkeys((self.main, *self.compare)))
-
 
 def parse_arm(name: str, rank: int) -> HealingOptions:
     """The options of a healing by its name, without a plan. Raises `TrainError` for a name that is none.

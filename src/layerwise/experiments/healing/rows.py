@@ -93,7 +93,6 @@ def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
 
 
 def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    """Loss and accuracy of every model on every task."""
     seeds = range(trainings.seeds)
     models: dict[str, dict[str, Any]] = {name: {"arm": name} for name in trainings.bases}
     for arm in trainings.names:
@@ -223,14 +222,12 @@ def crossing(curve: Mapping[int, float]) -> float | None:
 
 
 def _sweep(trainings: Trainings) -> Iterator[Score]:
-    """The validation loss at every rate, which was chosen, and whether the best is at an end."""
     for arm, losses in trainings.losses.items():
         yield from tried_rows(vocab.HEALING_RATE, arm, losses)
         yield chosen_row(vocab.HEALING_RATE, arm, losses)
 
 
 def _costs(trainings: Trainings) -> Iterator[Score]:
-    """What every training took."""
     for (arm, seed), record in trainings.records.items():
         taken = {
             "steps": record.steps,
@@ -244,7 +241,6 @@ def _costs(trainings: Trainings) -> Iterator[Score]:
 
 
 def _over(measure: str, metric: str, values: Sequence[float], **columns: Any) -> Score:
-    """The mean over seeds with its interval, where there are two seeds or more."""
     low, high = over_seeds(values, metric)
     if metric == "layers" and low is not None:
         low = max(0.0, low)
@@ -310,7 +306,6 @@ def _accuracy(right: Numbers, **columns: Any) -> Score:
 
 
 def _difference(pairs: Sequence[tuple[Numbers, Numbers]], **columns: Any) -> Score:
-    """The mean over seeds of the difference between two models on the same questions."""
     values: list[float] = []
     bounds: list[Bounds] = []
     for first, second in pairs:

@@ -15,7 +15,6 @@ from layerwise.errors import DataError, PlanError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps
 from layerwise.experiments.engines.trainings import (
     FIRST_SWEEP_SEED,
-    PILOT,
     EvaluationsUnit,
     RecipeTraining,
     TrainingsUnit,
@@ -173,7 +172,6 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
 def discard_healing(folder: Path) -> None:
     """Remove every training, and what was written from them."""
     discard_trainings(folder)
-    discard_trainings(folder / PILOT)
     for path in (folder / MODEL, folder / ADAPTER, folder / FOLDER):
         shutil.rmtree(path, ignore_errors=True)
 
@@ -195,7 +193,6 @@ def _check_plan(config: Healing, stack: Stack, plan: Plan) -> None:
 
 
 def _settings(config: Healing, count: int) -> Settings:
-    """The settings of every training on `count` examples."""
     settings = replace(SETTINGS, epochs=DEMO_EPOCHS.get(config.model, SETTINGS.epochs), **config.changes())
     if config.epochs is not None:
         settings = replace(settings, epochs=config.epochs)

@@ -29,7 +29,7 @@ from layerwise.checkpoint.card import (
 )
 from layerwise.checkpoint.folder import FILE as ORIGIN
 from layerwise.checkpoint.folder import Origin
-from layerwise.checkpoint.push import check_push, push
+from layerwise.checkpoint.push import check_push
 from layerwise.data.model_location import is_gguf
 from layerwise.errors import CheckpointError, RunError
 from layerwise.experiments.engines.steps import Outline
@@ -83,20 +83,17 @@ class TrainedModels:
 
         Raises `CheckpointError` with what the hub refused; the models stay, and the same command pushes the rest.
         """
-        versions = {each: version for each, version in installed_versions().items() if each != "numpy"}
         for name in self.due():
             folder, title = self.folders[name], name.partition("/")[2]
             if not folder.is_dir():
                 reporter.log(f"note: there is no {folder}, so nothing is pushed to {name}")
                 continue
-            reporter.log(f"pushing {folder} to {name}")
             if (folder / ORIGIN).is_file():
-                write_card(folder, name=title, command=command_line(), versions=versions)
+                write_card(folder, name=title, command=command_line(), versions=_versions())
             else:
-                write_trained_card(folder, name=title, base=self.base, command=command_line(), versions=versions)
-            address = push(folder, name, private=self.private, overwrite=self.overwrite)
+                write_trained_card(folder, name=title, base=self.base, command=command_line(), versions=_versions())
+            _push(folder, name, self.private, self.overwrite, reporter)
             (folder.parent / _PUSHED).write_text(name, encoding="utf-8")
-            reporter.result(f"{address}: pushed{', private' if self.private else ''}")
 
 
 def repository_of(name: str, label: str, count: int) -> str:
@@ -106,6 +103,16 @@ def repository_of(name: str, label: str, count: int) -> str:
     ('org/shuffled', 'org/shuffled-stacking-2-1')
     """
     return name if count == 1 else f"{name}-{re.sub(r'[^A-Za-z0-9._]+', '-', label).strip('-')}"
+
+
+def _versions() -> dict[str, str]:
+    return {each: version for each, version in installed_versions().items() if each != "numpy"}
+
+
+def _push(folder: Path, name: str, private: bool, overwrite: bool, reporter: Reporter) -> None:
+    reporter.log(f"pushing {folder} to {name}")
+    address = hub.push(folder, name, private=private, overwrite=overwrite)
+    reporter.result(f"{address}: pushed{', private' if private else ''}")
 
 
 def _pushed(folder: Path) -> str | None:
@@ -185,7 +192,8 @@ class Publication:
 
         Raises `RunError` for a run that measured nothing of the plan, and `CheckpointError` where the hub would refuse.
         """
-        tables = evidence_of(map(Path, runs), plan, models)
+        locations = tuple(models)
+        tables = tuple(evidence(Path(run), plan, locations) for run in runs)
         if push is not None:
             hub.check_push(push, overwrite=overwrite)
         return cls(tables, push, private, overwrite)
@@ -197,19 +205,10 @@ class Publication:
         """
         name = card_path(folder.resolve()).stem if is_gguf(folder) else folder.resolve().name
         name = name if self.repository is None else self.repository.partition("/")[2]
-        versions = {each: version for each, version in installed_versions().items() if each != "numpy"}
-        write_card(folder, name=name, command=command_line(), versions=versions, tables=self.tables, origin=origin)
+        write_card(folder, name=name, command=command_line(), versions=_versions(), tables=self.tables, origin=origin)
         reporter.result(f"{card_path(folder)}: the model's card")
         if self.repository is not None:
-            reporter.log(f"pushing {folder} to {self.repository}")
-            address = hub.push(folder, self.repository, private=self.private, overwrite=self.overwrite)
-            reporter.result(f"{address}: pushed{', private' if self.private else ''}")
-
-
-def evidence_of(runs: Iterable[Path], plan: Plan, models: Iterable[str]) -> tuple[CardTable, ...]:
-    """What `runs` measured of a plan over `models`, as tables. Raises `RunError` for a run that says nothing of it."""
-    locations = tuple(models)
-    return tuple(evidence(run, plan, locations) for run in runs)
+            _push(folder, self.repository, self.private, self.overwrite, reporter)
 
 
 def command_line() -> str:
@@ -274,7 +273,6 @@ def evidence(folder: Path, plan: Plan, models: Iterable[str]) -> CardTable:
 
 
 def _result(score: Score, manifest: Manifest) -> EvalResult:
-    """A row of the plan as the hub reads it."""
     from huggingface_hub import EvalResult
 
     bounds = None if score.low is None or score.high is None else [score.low, score.high]
@@ -310,7 +308,6 @@ def _controls(rows: Sequence[Score], plan: Plan) -> Iterator[Score]:
 
 
 def _about(score: Score) -> str:
-    """The plan or the arm of a row."""
     return score.plan or score.arm or ""
 
 

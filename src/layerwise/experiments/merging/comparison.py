@@ -1,26 +1,12 @@
-"""Is a merged model as good as those that it is made of? Members, merged models and ensembles of one way of training.
+"""Compare merged models with the models that they are made of, and with an ensemble of these.
 
     members      the models themselves: their mean, and the one that was best on the validation split
     merged       one layer each from drawn models (see `assignments`): at its own depth in order, and anywhere at all
-    node         the layers of a lost node left out, or taken from another model: see below
+    node         the layers of a lost node skipped, or taken from the next model (Freiberger et al. 2024, section 1)
     ensemble     the mean of the logits of all members: what K times the cost would buy
 
-Members and ensemble run in order, and under orders drawn for every model and batch; the order as trained is not one of
-those. Everything is reported on the test split. The best member is chosen on the validation split, since the best of
-many on the images that are reported would flatter it. Embedding, norm and head of every merged model are the first
-member's.
-
-A lost node is replaced by one of another model: is that better than to go on without it?
-The layers of a model lie on nodes in contiguous blocks. When a node is lost, its layers may be left out, or the same
-layers of another model that was trained alike may stand in for them (Freiberger et al. 2024, section 1: "replaced by a
-similar (not the same) node"). Every node of every model is lost once, and the next model stands in:
-
-    node lost        without the layers of the node
-    node replaced    with those of the other model, at the same positions
-
-in order and in a random order of all layers, which is the same for both. Rows are of measure `merging`; the metrics
-`accuracy_above` and `nll_above` of a node replaced, against a node lost, are the paired differences. A model counts
-once, with the mean over its nodes, and intervals are over models.
+Everything is reported on the test split, in order and under orders drawn for every model and batch. The best member is
+chosen on the validation split. Embedding, norm and head of a merged model are the first member's.
 """
 
 from __future__ import annotations
@@ -167,7 +153,6 @@ def _order(depth: int, order: str, seed: str) -> Plan:
 
 
 def _best(outcomes: MemberOutcomes, *, text: bool) -> str:
-    """The name of the member with the most hits or, for text, the least loss."""
     members = outcomes.members
     return min(members, key=lambda name: members[name].mean_nll if text else -members[name].accuracy)
 
@@ -212,7 +197,10 @@ ORDERS = (vocab.SEQUENTIAL, vocab.RANDOM_ORDER)
 def node_replacement(
     arm: str, merged: Stack, models: Sequence[str], splits: Splits, seed: int, step: Callable[[], None]
 ) -> Iterator[Score]:
-    """The rows of one arm; `merged` runs layers of all `models` by their names, `step` is called for every order."""
+    """The rows of one arm; `merged` runs layers of all `models` by their names, `step` is called for every order.
+
+    Every node of every model is lost once. A model counts with the mean over its nodes; intervals are over models.
+    """
     for order in ORDERS:
         outcomes: dict[str, list[Predictions]] = {vocab.NODE_LOST: [], vocab.NODE_REPLACED: []}
         for lost, replaced in replacements(models, merged.depth, order, seed):

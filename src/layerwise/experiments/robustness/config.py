@@ -130,11 +130,6 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         self.trainer_arguments(self.device)
         self.check_repository()
 
-    @property
-    def is_tuned(self) -> bool:
-        """Whether validation chooses settings for each method."""
-        return bool(self.learning_rates or self.batch_sizes)
-
     def options(self, settings: Settings) -> Options:
         """What all methods are trained with: `settings`, and what these options change of them."""
         given = changed(

@@ -21,7 +21,6 @@ from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.engines.trainings import (
-    PILOT,
     RateSweep,
     RecipeTraining,
     TrainingsUnit,
@@ -80,7 +79,7 @@ class SettingsGrid:
     @classmethod
     def of(cls, config: RobustTraining, settings: Any) -> SettingsGrid | None:
         """The grid of the options, with the `settings` of all trainings for what is not tuned; `None` for no grid."""
-        if not config.is_tuned:
+        if not (config.learning_rates or config.batch_sizes):
             return None
         rates = dict.fromkeys(config.learning_rates or (settings.learning_rate,))
         return cls(tuple(rates), tuple(sorted({*(config.batch_sizes or (settings.batch_size,))})))
@@ -288,7 +287,7 @@ def _trained(
         recipe=shared_recipe(options.to_json() | ({} if tuning is None else {"tuning": asdict(tuning)}), arguments),
         ahead=(*trials, trainings),
         refuse=(trials or [trainings])[0].refuse,
-        discard=_discard,
+        discard=discard_trainings,
         models=lambda folder: {each.label: folder / each.folder / MODEL for each in wanted},
     )
     rows: list[Score] = []
@@ -305,14 +304,7 @@ def _wanted(recipes: tuple[Recipe, ...], seeds: int) -> list[RecipeTraining]:
     return [RecipeTraining.of(recipe, seed) for seed in range(seeds) for recipe in recipes]
 
 
-def _discard(folder: Path) -> None:
-    """Remove every training and every trial."""
-    discard_trainings(folder)
-    discard_trainings(folder / PILOT)
-
-
 def _training_sentences(recipes: tuple[Recipe, ...], seeds: int, examples: int) -> Iterator[str]:
-    """How many trainings there are, and what they cost."""
     count = len(recipes)
     yield f"{count} method{'s' * (count != 1)} of training, {seeds} seed{'s' * (seeds != 1)} each"
     steps = seeds * sum(recipe.steps(examples) for recipe in recipes)
@@ -329,12 +321,8 @@ def _demo_training(config: Robustness) -> RobustTraining:
 
 
 def _survey(surveys: SurveysUnit, outline: Outline) -> Generator[Any, Any, Completed]:
-    """The steps of surveys alone."""
     yield replace(
-        outline,
-        says=surveys.says,
-        lasts=False,
-        discard=lambda folder: discard_surveys(surveys.models(folder)),
+        outline, says=surveys.says, lasts=False, discard=lambda folder: discard_surveys(surveys.models(folder))
     )
     yield from surveys
     return Completed()
@@ -370,7 +358,6 @@ def _surveyed_run(
 def _surveyed_model(
     config: Robustness, reporter: Reporter, inputs: Inputs, grid: EvaluationGrid, inside: EmbeddingOptions
 ) -> Steps:
-    """One model as it is, with a run of its own; the survey is kept there."""
     path = Path(config.model).expanduser()
     if inputs.stack is None and (path / FILE).is_file():
         trained = open_trained(path, device=config.device, dtype=config.dtype)

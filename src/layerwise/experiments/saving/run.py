@@ -157,7 +157,6 @@ def _opened(config: Saving, names: Mapping[str, str]) -> Stack:
 
 
 def _counted(path: Path, plan: Plan, origin: Origin) -> str:
-    """What was written, counted."""
     visits, repeats = len(plan.steps()), len(plan.steps()) - plan.cost().weights
     copied = f"; {repeats} of its layers {'is a copy' if repeats == 1 else 'are copies'}" if repeats else ""
     beside = ", with its tokenizer" if any(path.glob("tokenizer*")) else ""
@@ -253,7 +252,6 @@ def resolved_recipe(
 
 
 def _stored_as(names: Mapping[str, str], dtype: str, revision: str | None) -> bool:
-    """Whether every tensor of the models is stored in this data type."""
     if any(map(is_gguf, names.values())):
         return True  # nothing of it is converted
     if dtype not in STORED:

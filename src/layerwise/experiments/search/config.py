@@ -87,7 +87,6 @@ class Search(ModelOptions, DurationOptions, Experiment):
             )
 
     def _check_bits(self, moves: tuple[Move, ...]) -> None:
-        """Raise `OptionError` where types of layers cannot be searched."""
         others = [move for move in moves if move not in (BITS, *BESIDE_BITS)]
         if Budget.parse(self.budget).unit != "bytes":
             raise OptionError(f"--budget {self.budget}: types of layers save bytes; write bytes=0.7x, or no move bits")

@@ -184,7 +184,6 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
 
 
 def _text(config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float) -> ChosenText:
-    """Choose the text of a search."""
     timed = TimedText(
         stack,
         cutting(config, stack, corpus, config.seed),
@@ -217,7 +216,6 @@ def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget |
 
 
 def _other_models(stack: Stack) -> tuple[str, ...]:
-    """Return the names of the other models whose layers the stack can run."""
     return tuple(name for name, source in stack.sources.items() if source.model is not stack.model)
 
 
@@ -230,7 +228,6 @@ def random_plans(space: Space, count: int, seed: int) -> list[Plan]:
 def _finalists(
     config: Search, stack: Stack, searched: GraphEvaluator, rungs: Sequence[EvalData], space: Space, reporter: Reporter
 ) -> Finalists:
-    """Run the rounds, and what stands beside them."""
     shrinks = not space.allows(space.whole)
     mean_losses(searched, [space.whole], space.whole)
     arms: dict[str, Plan] = {}

@@ -128,7 +128,6 @@ class SweptBenchmarks:
         return failures
 
     def _judge(self, run: Run, reporter: Reporter, failures: list[str]) -> bool:
-        """Let lm-eval judge every plan that it has not judged; whether there was one."""
         store = run.store
         stored = store.scores(BENCHMARK)
         raw = [score for score in stored if score.condition != NORMALISED]

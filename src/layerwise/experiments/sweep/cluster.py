@@ -181,7 +181,6 @@ def _files_of(stack: Stack) -> dict[str, Plain]:
 
 
 def _opened(described: Plain, config: Sweep) -> Stack | None:
-    """The model that `_files_of` described, opened here."""
     if described is None:
         return None
     quiet_transformers()

@@ -338,7 +338,6 @@ class SweepUnit(Unit[MeasureError | None]):
         return piece_function(self.stack, texts)(piece)
 
     def _is_measured(self, plan: Plan, run: Run) -> bool:
-        """Whether the plan has rows on every window."""
         finished = run.store.finished
         return all(str(plan) in finished(each.task, each.document, each.index) for each in self._windows())
 
@@ -395,7 +394,6 @@ def describe_partition(partition: Partition, workers: int) -> str:
 
 
 def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
-    """Store the contrasts of some claims beside those of others."""
     claims = {score.claim for score in rows if score.claim}
     run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), rows, claims))
 

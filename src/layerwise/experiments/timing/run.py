@@ -104,7 +104,6 @@ def _timed_rounds(config: Timing, stack: Stack, plans: Sequence[Plan], settings:
 
 
 def _times_of(rounds: Mapping[int, Sequence[Score]], settings: Sequence[Setting]) -> list[RoundTimes]:
-    """The times of every round, the first one first."""
     by_text = {str(setting): setting for setting in settings}
     return [
         {(row.plan or "", by_text[row.condition or ""]): row.value for row in rounds[number]}
