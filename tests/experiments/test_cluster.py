@@ -49,16 +49,6 @@ def neighbours(monkeypatch: pytest.MonkeyPatch) -> type[Neighbours]:
     return Neighbours
 
 
-class Log(Silent):
-    """A reporter that keeps the sentences."""
-
-    def __init__(self) -> None:
-        self.logs: list[str] = []
-
-    def log(self, text: str) -> None:
-        self.logs.append(text)
-
-
 def rows(folder: Path, *, timed: tuple[str, ...] = ("run",)) -> tuple[list[Loss], list[Score]]:
     """The rows of a run, without those that are about its time."""
     with Run.open(folder) as run:

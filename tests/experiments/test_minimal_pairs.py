@@ -29,21 +29,7 @@ OTHER = PairSet("pairs mine.csv", "mine", (MinimalPair("abc", "cba", "own"),))
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    manifest = Manifest(
-        model="m",
-        revision=None,
-        weight_hash="w",
-        dtype="float32",
-        device="cpu",
-        corpus="c",
-        corpus_hash="h",
-        documents=1,
-        tokens=1,
-        window=1,
-        families=("evaluation",),
-        tasks=(),
-        seed=0,
-    )
+    manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 1, 1, 1, ("evaluation",), (), 0)
     with Run.create(tmp_path / "run", manifest) as opened:
         yield opened
 

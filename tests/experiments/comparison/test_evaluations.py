@@ -40,33 +40,9 @@ def test_the_command_prints_a_table_and_writes_a_page(sides: tuple[Path, Path], 
     ended = command("compare", *sides, "--output", tmp_path / "page.html")
     assert (ended.code, ended.err) == (0, "")
     head, arc, gsm8k, wikitext, *rest = ended.out.splitlines()
-    assert head.split() == [
-        "task",
-        "metric",
-        "decision",
-        "difference",
-        "p",
-        "p,",
-        "corrected",
-        "detectable",
-        "documents",
-        "needed",
-        "for",
-        "0.01",
-    ]
-    assert arc.split() == [
-        "arc",
-        "acc",
-        "worse",
-        "−0.0400",
-        "[−0.0595,",
-        "−0.0203]",
-        "<0.001",
-        "<0.001",
-        "0.0324",
-        "1,000",
-        "–",
-    ]
+    names = "task metric decision difference p p, corrected detectable documents needed for 0.01"
+    assert " ".join(head.split()) == names
+    assert " ".join(arc.split()) == "arc acc worse −0.0400 [−0.0595, −0.0203] <0.001 <0.001 0.0324 1,000 –"
     assert gsm8k.split()[:4] == ["gsm8k", "exact_match", "not", "resolvable"]
     assert wikitext.split()[:3] == ["wikitext", "bits_per_byte", "alike"]
     assert rest[0] == "- Of 3 differences from base: 1 worse, 0 better, 1 alike and 1 not resolvable (±0.01)."

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from conftest import tiny_llama
+from experiments.test_runner import Recorder
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis import parts as module
 from layerwise.experiments.diagnosis.config import NEEDS, PARTS, Diagnosis
@@ -70,16 +71,6 @@ def stack() -> Stack:
 @pytest.fixture(scope="module")
 def reading(stack: Stack) -> EvalData:
     return own_text(stack, windows=16, length=10)
-
-
-class Log(Silent):
-    """A reporter that keeps the sentences."""
-
-    def __init__(self) -> None:
-        self.logs: list[str] = []
-
-    def log(self, text: str) -> None:
-        self.logs.append(text)
 
 
 def diagnosis(**options: Any) -> Diagnosis:
@@ -204,7 +195,7 @@ def test_a_part_that_cannot_be_had_says_why_and_the_others_go_on(
         raise MeasureError("not of this model")
 
     monkeypatch.setitem(module.PARTS, "ablation", refuses)
-    reporter = Log()
+    reporter = Recorder()
     scores, notes = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=("proxies", "ablation")), reporter)
     assert notes["ablation"] == ["not of this model"]
     assert "ablation: not of this model" in reporter.logs

@@ -23,6 +23,13 @@ SHORT = ("--steps", "2", "--seeds", "2", "--set", "evals=1", "--batch-size", "4"
 ONE_RATE = ("--learning-rates", "1e-3")
 
 
+def heal(model: Path, plan: str, run: Path, *options: str | Path) -> Ended:
+    """What the command says that heals a model, with one learning rate, into a run."""
+    ended = layerwise("heal", model, "--plan", plan, *ONE_RATE, "--run", run, *options)
+    assert ended.code == 0, ended.err
+    return ended
+
+
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("inputs")
@@ -34,23 +41,7 @@ def healed(inputs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
     """A run of adapters and of a tail, with controls and windows, and what the command said."""
     model, texts = inputs
     folder = tmp_path_factory.mktemp("runs") / "run"
-    ended = layerwise(
-        "heal",
-        model,
-        "--plan",
-        "0 2-3",
-        "--text",
-        texts,
-        *SHORT,
-        *ONE_RATE,
-        "--compare",
-        "tail-labels",
-        "--windows",
-        "1",
-        "--run",
-        folder,
-    )
-    assert ended.code == 0, ended.err
+    ended = heal(model, "0 2-3", folder, "--text", texts, *SHORT, "--compare", "tail-labels", "--windows", "1")
     return folder, ended
 
 
@@ -112,28 +103,8 @@ def test_rates_are_swept_beyond_an_end_and_the_sweep_says_so(inputs: tuple[Path,
 @pytest.mark.slow
 def test_vision_models_are_healed(tmp_path: Path) -> None:
     vit = save_vit(tmp_path / "vit")
-    ended = layerwise(
-        "heal",
-        vit,
-        "--plan",
-        "0 2",
-        "--images",
-        "digits",
-        "--limit",
-        "20",
-        "--steps",
-        "2",
-        "--batch-size",
-        "10",
-        "--seeds",
-        "1",
-        *ONE_RATE,
-        "--set",
-        "hidden=cosine",
-        "--run",
-        tmp_path / "run",
-    )
-    assert ended.code == 0, ended.err
+    short = ("--steps", "2", "--batch-size", "10", "--seeds", "1", "--set", "hidden=cosine")
+    heal(vit, "0 2", tmp_path / "run", "--images", "digits", "--limit", "20", *short)
     assert AutoModelForImageClassification.from_pretrained(tmp_path / "run" / "model").config.num_hidden_layers == 2
 
 
@@ -145,31 +116,14 @@ def test_models_that_fill_in_tokens_are_healed(tmp_path: Path) -> None:
     texts.mkdir()
     for number in range(120):
         (texts / f"{number}.txt").write_text(" ".join(words[(number * step) % 20] for step in range(1, 15)))
-    ended = layerwise(
-        "heal", bert, "--plan", "0", "--text", texts, *SHORT, *ONE_RATE, "--method", "full", "--run", tmp_path / "run"
-    )
-    assert ended.code == 0, ended.err
+    heal(bert, "0", tmp_path / "run", "--text", texts, *SHORT, "--method", "full")
     assert AutoModelForMaskedLM.from_pretrained(tmp_path / "run" / "model").config.num_hidden_layers == 1
     assert not (tmp_path / "run" / "adapter").exists()
 
 
 @pytest.mark.slow
 def test_groups_are_healed_and_no_checkpoint_is_written(inputs: tuple[Path, Path], tmp_path: Path) -> None:
-    ended = layerwise(
-        "heal",
-        inputs[0],
-        "--plan",
-        "0 (1|2) 3",
-        "--text",
-        inputs[1],
-        *SHORT,
-        *ONE_RATE,
-        "--controls",
-        "",
-        "--run",
-        tmp_path / "run",
-    )
-    assert ended.code == 0, ended.err
+    ended = heal(inputs[0], "0 (1|2) 3", tmp_path / "run", "--text", inputs[1], *SHORT, "--controls", "")
     assert "no " in ended.err
     assert "a checkpoint runs its layers one after another" in ended.err
     assert not (tmp_path / "run" / "model").exists()

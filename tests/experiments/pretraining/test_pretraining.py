@@ -99,9 +99,6 @@ def test_choices_are_those_of_the_package() -> None:
     assert set(ElcPretraining().variants) <= set(VARIANTS)
 
 
-# From a file, from Python, and as a dry run
-
-
 # Texts of one's own to hold out
 
 
@@ -110,23 +107,9 @@ def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> 
     """BabyLM as it is distributed, and a training on it."""
     root = tmp_path_factory.mktemp("babylm")
     folders = babylm.write(root, "2023", train=120, held_out=40)
-    ended = layerwise(
-        "train",
-        "elc",
-        "--text",
-        folders["train"],
-        "--validation",
-        folders["dev"],
-        "--test",
-        folders["test"],
-        "--variants",
-        "elc",
-        "--set",
-        "vocabulary=300",
-        *SHORT,
-        "--run",
-        root / "run",
-    )
+    texts = ("--text", folders["train"], "--validation", folders["dev"], "--test", folders["test"])
+    options = ("--variants", "elc", "--set", "vocabulary=300", *SHORT)
+    ended = layerwise("train", "elc", *texts, *options, "--run", root / "run")
     assert ended.code == 0, ended.err
     return folders, root / "run", ended
 

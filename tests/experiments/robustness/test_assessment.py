@@ -37,24 +37,7 @@ from train.tiny_models import tiny_vit
 SPLITS = digits(limit=30)
 DEPTH = 3
 QUESTIONS = EvaluationGrid(orders=3, draws=3)
-MANIFEST = Manifest(
-    model="m",
-    revision=None,
-    weight_hash="w",
-    dtype="float32",
-    device="cpu",
-    corpus="digits",
-    corpus_hash="c",
-    documents=30,
-    tokens=30,
-    window=1,
-    families=("robustness",),
-    tasks=(),
-    seed=0,
-    layers="l",
-    command=(),
-)
-
+MANIFEST = Manifest("m", None, "w", "float32", "cpu", "digits", "c", 30, 30, 1, ("robustness",), (), 0)
 
 pytestmark = pytest.mark.usefixtures("flat")
 

@@ -26,6 +26,7 @@ from layerwise.train.recipe import Settings
 
 FEW = ("--orders", "3", "--draws", "2")
 DIGITS = ("--images", "digits", "--limit", "20")
+ONCE = ("--epochs", "1", "--batch-size")
 
 
 pytestmark = pytest.mark.usefixtures("flat")
@@ -41,22 +42,7 @@ def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three methods, two of which add to the model."""
     folder = tmp_path_factory.mktemp("runs") / "trained"
     methods = "layershuffle-predict,layershuffle-position"
-    ended = layerwise(
-        "train",
-        "robust",
-        methods,
-        "--model",
-        vit,
-        *DIGITS,
-        "--epochs",
-        "1",
-        "--batch-size",
-        "10",
-        "--seeds",
-        "2",
-        "--run",
-        folder,
-    )
+    ended = layerwise("train", "robust", methods, "--model", vit, *DIGITS, *ONCE, "10", "--seeds", "2", "--run", folder)
     assert ended.code == 0, ended.err
     return folder
 
@@ -156,22 +142,8 @@ def test_an_opened_model_has_the_rows_of_its_folder(one: tuple[Path, Ended], vit
 def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
     text = ("--text", save_texts(tmp_path / "texts"), "--max-length", "18")
     run = tmp_path / "run"
-    trained = layerwise(
-        "train",
-        "robust",
-        "layershuffle",
-        "--model",
-        model,
-        *text,
-        "--epochs",
-        "1",
-        "--batch-size",
-        "8",
-        "--seeds",
-        "1",
-        "--run",
-        run,
-    )
+    short = (*text, *ONCE, "8", "--seeds", "1")
+    trained = layerwise("train", "robust", "layershuffle", "--model", model, *short, "--run", run)
     assert trained.code == 0, trained.err
     assert "nats per token, lower is better" in trained.out.splitlines()[0]
     path = run / "layershuffle" / "seed-0" / "model"
@@ -234,7 +206,7 @@ def test_what_a_run_cannot_be_asked(trained: Path, tmp_path: Path) -> None:
 def test_a_model_that_reads_something_else_or_is_nowhere(
     vit: Path, model: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What data is refused, and in which words, is what `train robust` refuses (`test_training`)."""
+    """What other data is refused, and in which words: `test_splits`."""
     assert "takes images: give --images" in refused("robustness", vit, "--text", texts)
     assert "a text is needed: --text" in refused("robustness", model)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

@@ -151,24 +151,14 @@ def test_settings_that_no_training_can_have(vit: Path, tmp_path: Path, option: s
     assert not (tmp_path / "run").exists()
 
 
+def trained_on(images: Path, folder: Path) -> tuple[str | Path, ...]:
+    """The command that trains a baseline on images, into a run in a folder."""
+    short = ("--epochs", "1", "--seeds", "1", "--batch-size", "10")
+    return ("train", "robust", "baseline", "--images", images, "--run", folder / "run", *short)
+
+
 def test_labels_that_do_not_fit_the_head(vit: Path, images: Path, tmp_path: Path) -> None:
-    command = (
-        "train",
-        "robust",
-        "baseline",
-        "--model",
-        vit,
-        "--images",
-        images,
-        "--run",
-        tmp_path / "run",
-        "--epochs",
-        "1",
-        "--seeds",
-        "1",
-        "--batch-size",
-        "10",
-    )
+    command = (*trained_on(images, tmp_path), "--model", vit)
     message = refused(*command)
     assert "has 2 classes (circle, square), but the model's head has 10 outputs" in message
     assert "--new-head" in message
@@ -182,23 +172,7 @@ def test_images_that_cannot_be_read(tmp_path: Path) -> None:
     vit = save_vit(tmp_path / "vit", classes=2)
     images = save_images(tmp_path / "shapes")
     (images / "circle" / "05.png").write_bytes(b"no image")
-    command = (
-        "train",
-        "robust",
-        "baseline",
-        "--model",
-        vit,
-        "--images",
-        images,
-        "--run",
-        tmp_path / "run",
-        "--epochs",
-        "1",
-        "--seeds",
-        "1",
-        "--batch-size",
-        "10",
-    )
+    command = (*trained_on(images, tmp_path), "--model", vit)
     message = refused(*command)
     assert "05.png" in message
     assert "skip" in message
@@ -208,15 +182,10 @@ def test_images_that_cannot_be_read(tmp_path: Path) -> None:
     assert "1 could not be read" in ended.err
 
 
-def test_the_wrong_kind_of_data(vit: Path, model: Path, texts: Path, images: Path) -> None:
-    assert "takes images: give --images" in refused("train", "robust", "baseline", "--model", vit, "--text", texts)
-    assert "takes text: give --text" in refused("train", "robust", "baseline", "--model", model, "--images", images)
-    both = ("--images", images, "--text", texts)
-    assert "--images and --text were both given" in refused("train", "robust", "baseline", "--model", vit, *both)
+def test_a_model_without_data_is_refused(vit: Path, model: Path) -> None:
+    """What other data is refused, and in which words: `test_splits`."""
     assert "images are needed: --images" in refused("train", "robust", "baseline", "--model", vit)
     assert "a text is needed: --text" in refused("train", "robust", "baseline", "--model", model)
-    limited = ("--text", texts, "--limit", "5")
-    assert "--limit counts images" in refused("train", "robust", "baseline", "--model", model, *limited)
 
 
 @pytest.mark.parametrize(

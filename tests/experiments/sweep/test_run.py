@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from conftest import tiny_llama
+from experiments.test_runner import Recorder
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import MeasureError
@@ -84,23 +85,13 @@ def calls(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Counter[str]:
     return counted
 
 
-class Log(Silent):
-    """A reporter that keeps the sentences."""
-
-    def __init__(self) -> None:
-        self.logs: list[str] = []
-
-    def log(self, text: str) -> None:
-        self.logs.append(text)
-
-
 def prepared(stack: Stack, corpus: Corpus, config: Sweep = SWEEP) -> SweepUnit:
     return SweepUnit(config, stack, corpus)
 
 
 def measure(stack: Stack, corpus: Corpus, folder: Path, config: Sweep = SWEEP) -> list[str]:
     """Measure what is missing in the run folder; returns what was said."""
-    reporter = Log()
+    reporter = Recorder()
     carry_out(prepared(stack, corpus, config), folder, reporter)
     return reporter.logs
 
