@@ -12,8 +12,8 @@ DEPTH = 3
 CLASSES = ("circle", "square")
 
 
-def save_vit(folder: Path, classes: int = 10, depth: int = DEPTH, seed: int = 0) -> Path:
-    """A vision transformer for grey images of 8 x 8 pixels, random but for the ten times larger weights."""
+def tiny_vit(classes: int = 10, depth: int = DEPTH, seed: int = 0, spread: float = 0.2) -> ViTForImageClassification:
+    """A vision transformer for grey images of 8 x 8 pixels, random but for the `spread` of its weights."""
     torch.manual_seed(seed)
     config = ViTConfig(
         image_size=8,
@@ -24,9 +24,14 @@ def save_vit(folder: Path, classes: int = 10, depth: int = DEPTH, seed: int = 0)
         num_hidden_layers=depth,
         num_attention_heads=2,
         num_labels=classes,
-        initializer_range=0.2,
+        initializer_range=spread,
     )
-    ViTForImageClassification(config).save_pretrained(folder)
+    return ViTForImageClassification(config)
+
+
+def save_vit(folder: Path, classes: int = 10, depth: int = DEPTH, seed: int = 0) -> Path:
+    """A folder of that model."""
+    tiny_vit(classes, depth, seed).save_pretrained(folder)
     return folder
 
 

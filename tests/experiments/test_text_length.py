@@ -193,13 +193,6 @@ def test_the_same_command_reads_the_same_text_again(
     monkeypatch.setattr(module, "time_passes", None)
     assert perform(config, Silent()).folder == first.folder
     assert perform(read_experiment(first.folder), Silent()).folder == first.folder
-    explicit = Sweep(
-        model=str(own_model),
-        text=texts,
-        families=("leave_one_out",),
-        similarity=False,
-        tokens=manifest.experiment["tokens"],
-        max_length=manifest.experiment.get("max_length"),
-    )
-    assert perform(explicit, Silent()).folder == first.folder
+    chosen = {name: manifest.experiment.get(name) for name in ("tokens", "max_length")}
+    assert perform(replace(config, minutes=None, **chosen), Silent()).folder == first.folder
     assert json.loads((first.folder / MANIFEST).read_text())["experiment"]["minutes"] == 4.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import replace
 from datetime import datetime
@@ -12,27 +11,18 @@ from typing import Any
 import pytest
 
 import layerwise
-from conftest import tiny_llama
 from experiments.comparison.evaluation_folders import Evaluation
+from experiments.lm_eval_runs import judge, manifest_of, tiny_stack, write_theirs
 from layerwise.errors import RunError
-from layerwise.experiments.opening import described
 from layerwise.experiments.sweep.benchmarks import write_harness_results
-from layerwise.measure.interventions.sweep import sweep_into
-from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged
-from layerwise.measure.language.benchmarks import find_benchmarks
-from layerwise.measure.language.harness import quietly
 from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.evaluations import EvaluationLog, match
-from layerwise.results.rows import Loss
-from layerwise.stack import Stack, load
 from measure.language.local_tasks import write_tasks
-from tiny_tokenizers import ALPHABET, character_tokenizer
 
 pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
 pytestmark = pytest.mark.slow
 
-NAMES = ["arc_tiny", "lambada_tiny", "gsm8k_tiny"]
 TRAINED, SHORTER = Plan.parse("0-3"), Plan.parse("0 3")
 PLANS = {"trained": TRAINED, "shorter": SHORTER}
 LIMIT = 9
@@ -41,58 +31,17 @@ LIMIT = 9
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The folders of lm-eval by the name of the plan, and the run of ours."""
-    import lm_eval
-    import torch.utils.collect_env
-    from lm_eval.loggers import EvaluationTracker
-    from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
-
-    torch.manual_seed(0)
-    root = tmp_path_factory.mktemp("evaluations")
-    stack = load(tiny_llama(4, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    root, stack = tmp_path_factory.mktemp("evaluations"), tiny_stack()
     (root / "tasks").mkdir()
     write_tasks(root / "tasks")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(torch.utils.collect_env, "get_pretty_env_info", lambda: "it takes seconds")
-        patch.setattr(HFLM, "get_model_info", lambda _: {})  # it asks the network
-        for name, plan in PLANS.items():
-            tracker = EvaluationTracker(output_path=str(root / name))
-            with stack.under(plan), quietly():
-                model = HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=4)
-                results = lm_eval.simple_evaluate(
-                    model,
-                    tasks=NAMES,
-                    limit=LIMIT,
-                    log_samples=True,
-                    evaluation_tracker=tracker,
-                    random_seed=0,
-                    task_manager=TaskManager(include_path=str(root / "tasks"), include_defaults=False),
-                    numpy_random_seed=0,
-                    torch_random_seed=0,
-                    fewshot_random_seed=0,
-                    bootstrap_iters=0,
-                )
-                samples = results.pop("samples")
-                tracker.save_results_aggregated(results, samples)
-                for task, own in samples.items():
-                    tracker.save_results_samples(task, own)
-    swept(stack, root)
-    return {name: root / name for name in (*PLANS, "run")}
-
-
-def swept(stack: Stack, root: Path) -> None:
-    requests = build_requests(stack, find_benchmarks(NAMES, root / "tasks"), batch_tokens=512, limit=LIMIT)
-    rows: list[Loss] = []
-    assert requests.likelihoods is not None
-    sweep_into(rows.extend, stack, list(PLANS.values()), requests.likelihoods)
-    answers = RequestLikelihoods.of(rows, list(PLANS.values()), requests.likelihoods)
-    counts = {"documents": 1, "tokens": 1, "window": 1, "seed": 0}
-    manifest = described(stack, "w", corpus="c", corpus_hash="h", families=(), tasks=(), **counts)
+    for name, plan in PLANS.items():
+        write_theirs(stack, plan, root / "tasks", LIMIT, root / name)
+    manifest, plans = manifest_of(stack), list(PLANS.values())
     with Run.create(root / "run", manifest) as run:
-        for plan in PLANS.values():
-            each = judged(stack, plan, requests, answers)
+        for plan, each in zip(plans, judge(stack, plans, root / "tasks", LIMIT), strict=True):
             run.store.add_losses(each.rows)
             write_harness_results(root / "run", plan, each.results, manifest, datetime(2026, 7, 1, 12), 1.0)
+    return {name: root / name for name in (*PLANS, "run")}
 
 
 def plan_folder(run: Path, plan: Plan) -> Path:

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import ViTConfig, ViTForImageClassification
 
+from cli.picture_models import tiny_vit
 from conftest import tiny_llama
-from layerwise.data.splits import Example, Examples, Splits
+from layerwise.data.splits import Splits
 from layerwise.errors import ModelError
 from layerwise.experiments.merging.comparison import compare, evaluate_members
 from layerwise.plan import Plan
@@ -17,19 +17,9 @@ from layerwise.plan.families import assignments
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
+from measure.planted_classifiers import Listed
 
 CLASSES, DEPTH = 7, 3
-
-
-class Listed(Examples):
-    def __init__(self, examples: list[Example]) -> None:
-        self.examples = examples
-
-    def __len__(self) -> int:
-        return len(self.examples)
-
-    def __getitem__(self, index: int) -> Example:
-        return self.examples[index]
 
 
 def images(count: int, seed: int) -> Listed:
@@ -43,19 +33,7 @@ SPLITS = Splits("noise", "d", images(8, 0), images(40, 1), images(60, 2), tuple(
 
 
 def model(seed: int) -> Stack:
-    torch.manual_seed(seed)
-    config = ViTConfig(
-        image_size=8,
-        patch_size=4,
-        num_channels=1,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=DEPTH,
-        num_attention_heads=2,
-        num_labels=CLASSES,
-        initializer_range=0.3,
-    )
-    return load(ViTForImageClassification(config).eval())
+    return load(tiny_vit(CLASSES, DEPTH, seed, spread=0.3).eval())
 
 
 STACKS = {name: model(seed) for seed, name in enumerate("abc")}

@@ -44,21 +44,13 @@ def test_what_names_a_run_does_not_change_where_the_new_options_are_left_out() -
         ({"loops": "1-4"}, "--loops does nothing here"),
         ({"times": "3"}, "--times does nothing here"),
         ({"new_tokens": 3}, "--new-tokens does nothing here"),
+        ({"families": ("painter",)}, "unknown family 'painter'; did you mean painters"),
+        ({"plan": ("0-3 (1",)}, "never closed"),
     ],
 )
-def test_numbers_that_cannot_be_read_or_are_not_read_are_refused(options: dict[str, Any], reason: str) -> None:
-    with pytest.raises(OptionError, match=reason):
+def test_what_cannot_be_read_or_is_not_read_is_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises((OptionError, PlanError), match=reason):
         Sweep(model="m", **options)
-
-
-def test_a_family_that_is_unknown_is_refused_at_once() -> None:
-    with pytest.raises(PlanError, match="unknown family 'painter'; did you mean painters"):
-        Sweep(model="m", families=("painter",))
-
-
-def test_a_plan_that_cannot_be_read_is_refused_at_once() -> None:
-    with pytest.raises(PlanError, match="never closed"):
-        Sweep(model="m", plan=("0-3 (1",))
 
 
 def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from datetime import datetime
@@ -10,33 +9,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from conftest import tiny_llama
-from layerwise.experiments.opening import described
+from experiments.lm_eval_runs import NAMES, judge, manifest_of, tiny_stack, write_theirs
 from layerwise.experiments.sweep.benchmarks import folder_name, write_harness_results
-from layerwise.measure.interventions.sweep import sweep_into
-from layerwise.measure.language.benchmark_requests import RequestLikelihoods, build_requests, judged
-from layerwise.measure.language.benchmarks import find_benchmarks
-from layerwise.measure.language.harness import quietly
 from layerwise.plan import Plan
 from layerwise.results import Manifest
-from layerwise.results.rows import Loss
-from layerwise.stack import Stack, load
+from layerwise.stack import Stack
 from measure.language.local_tasks import write_tasks
-from tiny_tokenizers import ALPHABET, character_tokenizer
 
 pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
 
-NAMES = ["arc_tiny", "lambada_tiny", "gsm8k_tiny"]
 PLAN = Plan.parse("0 2 1*2 3")
 LIMIT = 5
 
 
 @pytest.fixture(scope="module")
 def stack() -> Stack:
-    torch.manual_seed(0)
-    return load(tiny_llama(4, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    return tiny_stack()
 
 
 @pytest.fixture(scope="module")
@@ -48,52 +37,25 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(stack: Stack, tasks: Path) -> dict[str, Any]:
-    requests = build_requests(stack, find_benchmarks(NAMES, tasks), batch_tokens=512, limit=LIMIT)
-    rows: list[Loss] = []
-    assert requests.likelihoods is not None
-    sweep_into(rows.extend, stack, [PLAN], requests.likelihoods)
-    return judged(stack, PLAN, requests, RequestLikelihoods.of(rows, [PLAN], requests.likelihoods)).results
+    (judged,) = judge(stack, [PLAN], tasks, LIMIT)
+    content: dict[str, Any] = judged.results
+    return content
 
 
 @pytest.fixture
 def manifest(stack: Stack) -> Manifest:
-    counts = {"documents": 1, "tokens": 1, "window": 1, "seed": 0}
-    return described(stack, "w", corpus="c", corpus_hash="h", families=(), tasks=(), **counts)
+    return manifest_of(stack)
 
 
 @pytest.fixture
-def theirs(stack: Stack, tasks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def theirs(stack: Stack, tasks: Path, tmp_path: Path) -> dict[str, Any]:
     """The file that lm-eval writes of the model in place."""
-    import lm_eval
-    import torch.utils.collect_env
-    from lm_eval.loggers import EvaluationTracker
-    from lm_eval.models.huggingface import HFLM
-    from lm_eval.tasks import TaskManager
-
-    monkeypatch.setattr(torch.utils.collect_env, "get_pretty_env_info", lambda: "it takes seconds")
-    monkeypatch.setattr(HFLM, "get_model_info", lambda _: dict.fromkeys(MODEL))  # it asks the network
-    tracker = EvaluationTracker(output_path=str(tmp_path / "theirs"))
-    with stack.under(PLAN), quietly():
-        found = lm_eval.simple_evaluate(
-            HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=4),
-            tasks=NAMES,
-            task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
-            limit=LIMIT,
-            log_samples=True,
-            random_seed=0,
-            numpy_random_seed=0,
-            torch_random_seed=0,
-            fewshot_random_seed=0,
-            bootstrap_iters=1000,
-            evaluation_tracker=tracker,
-        )
-        tracker.save_results_aggregated(found, found.pop("samples"))
+    write_theirs(stack, PLAN, tasks, LIMIT, tmp_path / "theirs", bootstrap=1000)
     (file,) = (tmp_path / "theirs").rglob("results_*.json")
     content: dict[str, Any] = json.loads(file.read_text())
     return content
 
 
-MODEL = ("model_num_parameters", "model_dtype", "model_revision", "model_sha")
 EQUAL = (
     "group_subtasks",
     "versions",
