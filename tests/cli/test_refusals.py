@@ -182,14 +182,7 @@ def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, swep
 
 OTHERWISE = {
     "families": (("--plan", "0"), "ask for the same plans or parts"),
-    "seed": (("--seed", "1"), "its seed is 0, and 1 was asked for. Write --seed 0"),
     "dtype": (("--dtype", "float64"), "its number format is float32, and float64 was asked for. Write --dtype float32"),
-    "batch_tokens": (("--batch-tokens", "50"), "its batch_tokens is 4096, and 50 was asked for. Write --batch-to"),
-    "threads": (
-        (),
-        f"its threads is {thread_count()}, and {thread_count() + 1} was asked for. "
-        f"Write OMP_NUM_THREADS={thread_count()} before the command",
-    ),
     "matmul_precision": ((), "its matmul_precision is highest, and high was asked for"),
     "model": ((), "it was made from tiny, not from model"),
     "text": ((), "it was measured on "),
@@ -214,8 +207,6 @@ def test_the_folder_of_another_run_keeps_its_rows(
     save_file(weights, own_model / "model.safetensors", {"format": "pt"})
     (tmp_path / "text.txt").write_text("another text, as short as it may be. " * 40)
     more, said = OTHERWISE[change]
-    if change == "threads":
-        monkeypatch.setattr(torch, "get_num_threads", lambda: thread_count() + 1)
     if change == "matmul_precision":
         monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
     message = refused(

@@ -154,8 +154,8 @@ def test_what_was_not_written_is_refused_by_its_field(
     assert "the manifest" in str(refusal.value) if kind == "manifest" else FILE in str(refusal.value)
 
 
-@pytest.mark.parametrize("digits", ["9" * 5000])
-def test_a_number_without_end_is_not_read(tmp_path: Path, digits: str) -> None:
+def test_a_number_without_end_is_not_read(tmp_path: Path) -> None:
+    digits = "9" * 5000
     (tmp_path / FILE).write_text(json.dumps(CONTENT).replace('"steps": 40', f'"steps": {digits}'))
     with pytest.raises(RunError, match="more than 4,300 digits"):
         TrainingRecord.read(tmp_path)
@@ -176,6 +176,6 @@ def test_folders_that_no_training_has_written_are_no_models(tmp_path: Path) -> N
     assert [model.parts[-2] for model in trained_models(tmp_path)] == ["seed-2", "seed-10"]
 
 
-def test_a_number_of_layers_has_few_digits() -> None:
-    assert refined_at("retrained-12") == 12
-    assert refined_at("retrained-" + "9" * 5000) is None
+@pytest.mark.parametrize(("digits", "layers"), [("12", 12), ("9" * 5000, None)])
+def test_a_number_of_layers_has_few_digits(digits: str, layers: int | None) -> None:
+    assert refined_at(f"retrained-{digits}") == layers

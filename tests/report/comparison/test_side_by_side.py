@@ -9,14 +9,12 @@ import pytest
 from layerwise.errors import RunError
 from layerwise.report import ReportData, render, side_by_side
 from layerwise.report.kinds.comparison import differences, missing
-from layerwise.results.rows import Score
 from report import planted, synthetic
 from report.comparison.several import diagnoses, named, sweeps
 
 SMALL, LARGE = sweeps("small", "large")
 FOLDER, RUN = SMALL
 WITHOUT_PAIRS = named(synthetic.run(12, families=("painters",)), "few")
-COUNTED = replace(RUN, scores=(*RUN.scores, Score("run", "parameters", 1234567.0, part="model")))
 
 
 def names(*folders: tuple[str, ReportData]) -> tuple[str, ...]:
@@ -55,14 +53,13 @@ def test_what_cannot_stand_side_by_side_is_refused(folders: tuple[tuple[str, Rep
 @pytest.mark.parametrize(
     ("folders", "words"),
     [
-        ((("x", COUNTED), ("y", named(COUNTED, "other"))), []),
-        ((("x", COUNTED), ("y", named(COUNTED, "other", corpus_hash="another"))), ["not measured on the same text"]),
-        ((("x", COUNTED), ("y", named(COUNTED, "other", tokens=5))), ["The numbers of tokens differ"]),
+        ((("x", RUN), ("y", named(RUN, "other"))), []),
+        ((("x", RUN), ("y", named(RUN, "other", corpus_hash="another"))), ["not measured on the same text"]),
+        ((("x", RUN), ("y", named(RUN, "other", tokens=5))), ["The numbers of tokens differ"]),
         (
-            (("x", COUNTED), ("y", named(COUNTED, "org/small", seed=1))),
+            (("x", RUN), ("y", named(RUN, "org/small", seed=1))),
             ["small (x) and small (y) are runs of one model"],
         ),
-        ((("x", COUNTED), LARGE), ["made before layerwise counted the parameters"]),
     ],
 )
 def test_what_differs_is_said(folders: list[tuple[str, ReportData]], words: list[str]) -> None:

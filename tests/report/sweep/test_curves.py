@@ -32,36 +32,31 @@ def mean(*rows: tuple[str, float, float | None]) -> Score:
     return own
 
 
-def test_the_interval_of_a_mean_over_draws_holds_both_errors() -> None:
-    # Values 1, 2, 3: mean 2, standard error 1/sqrt(3), Student's t at 2 degrees of freedom 4.3027.
-    row = mean(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", 2.0, 0.3), ("0 1 3 2", 3.0, 0.3))
-    assert (row.value, row.plan) == (pytest.approx(2.0), None)
-    assert row.high == pytest.approx(2.0 + math.hypot(4.3027 / math.sqrt(3), 0.3), rel=1e-4)
-    assert row.low == pytest.approx(2.0 - math.hypot(4.3027 / math.sqrt(3), 0.3), rel=1e-4)
+BOTH_ERRORS = math.hypot(4.3027 / math.sqrt(3), 0.3)  # Student's t at 2 degrees of freedom, standard error 1/sqrt(3)
 
 
-def test_equal_draws_still_carry_the_error_of_their_documents() -> None:
-    row = mean(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", 1.0, 0.3))
-    assert (row.low, row.high) == pytest.approx((0.7, 1.3))
+@pytest.mark.parametrize(
+    ("draws", "value", "half"),
+    [
+        (((1.0, 0.3), (2.0, 0.3), (3.0, 0.3)), 2.0, BOTH_ERRORS),
+        (((1.0, 0.3), (1.0, 0.3)), 1.0, 0.3),  # equal draws still have the error of their documents
+        (((1.0, 0.3), (1.0, None)), 1.0, None),
+        (((1.0, 0.3), (math.nan, 0.3)), 1.0, 0.3),  # what is not finite is left out
+    ],
+)
+def test_a_mean_over_draws_has_the_errors_of_draws_and_documents(
+    draws: tuple[tuple[float, float | None], ...], value: float, half: float | None
+) -> None:
+    row = mean(*((plan, *draw) for plan, draw in zip(("0 2 1 3", "1 0 2 3", "0 1 3 2"), draws, strict=False)))
+    assert row.value == pytest.approx(value)
+    bounds = (None, None) if half is None else pytest.approx((value - half, value + half), rel=1e-4)
+    assert (row.low, row.high) == bounds
 
 
-def test_a_draw_without_an_interval_leaves_the_mean_without_one() -> None:
-    assert mean(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", 1.0, None)).low is None
-
-
-def test_values_that_are_not_finite_are_left_out() -> None:
-    assert mean(("0 2 1 3", 1.0, 0.3), ("1 0 2 3", math.nan, 0.3)).value == 1.0
-
-
-def test_families_of_one_size_have_no_curve() -> None:
+def test_families_of_one_size_and_plans_that_were_given_one_by_one_have_no_curve() -> None:
     run = synthetic.run(6, ("painters", "leave_one_out", "every_window"))
-    assert curve_families(run) == ("painters", "every_window")
-
-
-def test_plans_that_were_given_one_by_one_have_no_curve() -> None:
-    run = synthetic.run(6, ("painters",))
     given = tuple(replace(each, family=GIVEN, strategy=GIVEN) for each in run.plans)
-    assert curve_families(replace(run, plans=(*run.plans, *given))) == ("painters",)
+    assert curve_families(replace(run, plans=(*run.plans, *given))) == ("painters", "every_window")
 
 
 def test_half_depth_prefers_sizes_that_most_strategies_were_run_at() -> None:

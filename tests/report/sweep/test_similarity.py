@@ -22,10 +22,7 @@ def test_one_order_of_a_pair_fills_both() -> None:
     assert found == ((1.0, None, 0.5), (None, None, None), (0.5, None, None))
     assert matrix(rows((0, 2, 0.5)), "cosine") is None, "fewer pairs than states are no matrix"
     assert matrix(rows(), "cosine") is None
-
-
-def test_a_bound_that_was_not_measured_is_none() -> None:
-    assert matrix(rows((0, 1, 0.5), (1, 1, 1.0)), "cosine", "low") == ((None, None), (None, 1.0))
+    assert matrix(rows((0, 1, 0.5), (1, 1, 1.0)), "cosine", "low") == ((None, None), (None, 1.0)), "no bounds"
 
 
 def test_the_planted_zone_is_found_and_is_the_sinks_work() -> None:
@@ -38,11 +35,8 @@ def test_the_planted_zone_is_found_and_is_the_sinks_work() -> None:
     assert Runs(without).contrast(3, 10) < 0.4 * zone.contrast
 
 
-def test_too_few_states_have_no_zone() -> None:
+def test_a_zone_leaves_something_out_besides_the_embedding_and_too_few_states_have_none() -> None:
     assert Runs(((1.0, 0.5), (0.5, 1.0))).clearest() is None
-
-
-def test_a_zone_leaves_something_out_besides_the_embedding() -> None:
     alike = tuple(tuple(1.0 if min(i, j) > 0 else 0.0 for j in range(6)) for i in range(6))
     found = Runs(alike).clearest()
     assert found is not None

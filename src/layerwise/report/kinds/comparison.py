@@ -64,8 +64,6 @@ def differences(data: ReportData) -> Iterator[str]:
     again = [name for name, model in models.items() if list(models.values()).count(model) > 1]
     if again:
         yield WORDS["models/again"].format(listed(again))
-    if len(data.rows.where(measure=MODEL, metric="parameters")) < len(data.runs):
-        yield WORDS["models/parameters"]
 
 
 def missing(data: ReportData) -> Iterator[str]:
