@@ -51,30 +51,26 @@ def test_seconds_count_what_a_step_takes() -> None:
     assert seconds == pytest.approx(1.2 * steps)
 
 
-def test_a_training_that_never_reaches_it_leaves_a_bound() -> None:
+@pytest.mark.parametrize(("losses", "censored"), [((9.0, 8.0), [0.2]), ((3.0, 2.0), [])], ids=["never", "at once"])
+def test_a_training_that_never_reaches_it_or_at_its_first_note_leaves_a_bound(
+    losses: tuple[float, float], censored: list[float]
+) -> None:
     curves = trainings(1.0, 0)
-    slow = ValidationCurve((20, 1_000), (9.0, 8.0), 0.6)
-    rows = convergence_rows({**curves, "elc": {**curves["elc"], 0: slow}}, "ltg", 3.6)
-    assert row(rows, "elc", "steps", "censored").value == 0.2
-    bound = row(rows, "elc - ltg", "steps", "ratio")
-    assert bound.value > 1
-    assert (bound.low, bound.high, bound.p) == (None, None, None)
-
-
-def test_a_training_that_is_below_it_at_its_first_note_leaves_a_bound_the_other_way() -> None:
-    curves = trainings(1.0, 0)
-    fast = ValidationCurve((20, 1_000), (3.0, 2.0), 0.6)
-    rows = convergence_rows({**curves, "elc": {**curves["elc"], 0: fast}}, "ltg", 3.6)
+    changed = {**curves["elc"], 0: ValidationCurve((20, 1_000), losses, 0.6)}
+    rows = convergence_rows({**curves, "elc": changed}, "ltg", 3.6)
     cost, ratio = row(rows, "elc", "steps", "cost"), row(rows, "elc - ltg", "steps", "ratio")
     assert (cost.low, cost.high) == (None, None)
     assert (ratio.low, ratio.high, ratio.p) == (None, None, None)
-    assert not [each for each in rows if (named(each), each.metric) == ("elc", "censored")], "it was reached"
+    assert (ratio.value > 1) == bool(censored)
+    noted = [each for each in rows if (named(each), each.condition, each.metric) == ("elc", "steps", "censored")]
+    assert [each.value for each in noted] == censored
 
 
 def test_what_is_no_curve_is_refused_and_without_a_reference_nothing_is_compared() -> None:
     with pytest.raises(MeasureError, match="found 0 steps"):
         ValidationCurve((), ())
     assert convergence_rows({"elc": trainings(1.0, 0)["elc"]}, "ltg") == []
+    assert tuning_convergence_rows({"rte": {"elc": tuned(1.0)["elc"]}}, "ltg") == []
 
 
 def test_a_ratio_and_its_interval_are_students_over_seeds_of_the_logarithms() -> None:
@@ -137,7 +133,3 @@ def test_what_never_reaches_it_is_a_bound_there_and_over_tasks() -> None:
         bound = rows["elc - ltg", task, "steps", "ratio"]
         assert (bound.low, bound.high, bound.p) == (None, None, None)
     assert rows["elc - ltg", "mrpc", "steps", "ratio"].low is not None
-
-
-def test_without_a_reference_nothing_is_compared() -> None:
-    assert tuning_convergence_rows({"rte": {"elc": tuned(1.0)["elc"]}}, "ltg") == []

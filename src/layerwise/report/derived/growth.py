@@ -260,10 +260,7 @@ def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
 
     `None` where it was not measured, or has no interval.
     """
-    rows = compared_rows(data, Training(arm)).where(condition=terms)
-    exact, most, least = (
-        rows.one(metric=metric) for metric in (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST)
-    )
+    exact, most, least = _savings(compared_rows(data, Training(arm)).where(condition=terms))
     if exact is not None and exact.low is not None and exact.high is not None:
         return Bounds(exact.value, exact.low, exact.high)
     if most is not None:
@@ -278,9 +275,7 @@ def saved_in_words(data: ReportData, training: Training, terms: str) -> str:
 
 def saving_text(rows: Rows) -> str:
     """The saving that the rows of a training on some terms have."""
-    exact, most, least = (
-        rows.one(metric=metric) for metric in (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST)
-    )
+    exact, most, least = _savings(rows)
     if exact is not None:
         return f"{percents(exact)} %"
     if most is not None:
@@ -290,6 +285,11 @@ def saving_text(rows: Rows) -> str:
             f"{hundredths(least.value)} % at least (reached before the first look with {_censored(rows, vocab.SOONER)})"
         )
     return ABSENT
+
+
+def _savings(rows: Rows) -> tuple[Score | None, ...]:
+    """Return the saving, its upper bound and its lower bound."""
+    return tuple(rows.one(metric=metric) for metric in (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST))
 
 
 def _censored(rows: Rows, metric: str) -> str:
