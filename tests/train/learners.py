@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 from transformers import BertConfig, BertForMaskedLM
@@ -14,22 +15,14 @@ from tiny_tokenizers import word_tokenizer
 WORDS = [f"w{number}" for number in range(20)]
 
 
-def tiny_bert(folder: Path, words: list[str] = WORDS, seed: int = 0) -> Path:
+def tiny_bert(folder: Path, words: list[str] = WORDS, seed: int = 0, **changes: Any) -> Path:
     """A random masked-language model with its tokenizer, saved as an ordinary folder."""
     torch.manual_seed(seed)
     tokenizer = word_tokenizer(words)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
-    BertForMaskedLM(config).save_pretrained(folder)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+    dropout = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    more = {"vocab_size": len(tokenizer), "max_position_embeddings": 64, "initializer_range": 0.2}
+    BertForMaskedLM(BertConfig(**{**sizes, **dropout, **more, **changes})).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification, BertConfig, BertForMaskedLM
+from transformers import AutoModelForSequenceClassification
 
 from layerwise.checkpoint import save
 from layerwise.data.suites.classification import Labelled, Task
@@ -21,7 +21,6 @@ from layerwise.train import fine_tuning
 from layerwise.train.fine_tuning import FineTuningConfig, curve_steps, fine_tune
 from layerwise.train.new_head import head_parameters
 from tier import first_fast
-from tiny_tokenizers import word_tokenizer
 from train.learners import WORDS, planted, tiny_bert
 
 DEPTH = 4
@@ -34,20 +33,8 @@ pytestmark = pytest.mark.usefixtures("quiet_transformers")
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A masked-language model with dropout, as BERT has it."""
-    folder = tmp_path_factory.mktemp("bert")
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(word_tokenizer(WORDS)),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=DEPTH,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-        initializer_range=0.2,
-    )
-    BertForMaskedLM(config).save_pretrained(folder)
-    word_tokenizer(WORDS).save_pretrained(folder)
-    return folder
+    dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
+    return tiny_bert(tmp_path_factory.mktemp("bert"), num_hidden_layers=DEPTH, **dropout)
 
 
 @pytest.fixture
