@@ -11,7 +11,7 @@
 
 A `Plan` is text that became a value; a `Stack` is a model whose layers a plan can run; an experiment turns the two into
 tidy rows; a report turns rows into pictures. The verbs (`sweep`, `diagnose`, ...) are those of the command line, and
-so are their kinds (`diagnose.layer_weights`, `train.elc`, ...); the functions under them are in
+so are their kinds (`robustness.merge`, `train.elc`, ...); the functions under them are in
 `layerwise.measure`. Names are resolved when they are first used: `import layerwise` is light.
 """
 

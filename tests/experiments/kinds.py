@@ -23,7 +23,6 @@ from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.data.suites.generated_pairs import PARADIGMS
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.experiments.diagnosis.config import LayerWeightAnalysis
 from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.growth_study.config import GrowthStudy
 from layerwise.experiments.layer_weights_study.arms import ATTRIBUTED
@@ -220,14 +219,6 @@ def _growth_study(run: Path) -> None:
     perform(GrowthStudy(arms=("importance",), learning_rates=(1e-3,), steps=6, seeds=2, **_phased(run)))
 
 
-def _layer_weights(run: Path) -> None:
-    trained = run.parent / "trained"
-    if not trained.exists():
-        _robust_training(trained, "wiring-identity", 1)
-    model = trained / "wiring-identity" / "seed-0" / "model"
-    perform(LayerWeightAnalysis(model=str(model), images="digits", keep=0.5, limit=20, run=run))
-
-
 KINDS: Mapping[str, Callable[[Path], None]] = {
     "time": _timing,
     "search": _search,
@@ -242,7 +233,6 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
     "train elc-study": _elc_study,
     "train growth": _growth,
     "train growth-study": _growth_study,
-    "diagnose layer-weights": _layer_weights,
 }
 """By verb."""
 

@@ -139,7 +139,11 @@ DOCUMENTS = {
     },
     ("elc", "train"): {"size": ("small", "ELC-BERT, table 5: strict-small")},
     ("elc", "evaluate"): {"suite": (("blimp", "supplement", "glue", "msgs"), "ELC-BERT, section 5"), **BABYLM},
-    ("elc", "weights"): {"keep": (0.3, "ours: the edges that are kept")},
+    ("elc", "weights"): {
+        "suite": (("blimp",), "ELC-BERT, section 5"),
+        "without_edges": (("30%", "70%", *(f"*<-{source}" for source in range(6))), "ours: which sources matter"),
+        "limit": (100, "ours: every pair is scored under 169 conditions at most"),
+    },
     ("elc", "study"): {
         "size": ("small", "ELC-BERT, table 5: strict-small"),
         "seeds": (5, "ours: enough for an interval over seeds"),

@@ -133,7 +133,6 @@ FUNCTIONS = {
         f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}")
         for name in ("robust", "elc", "elc_study", "growth", "growth_study")
     },
-    "diagnose layer-weights": layerwise.diagnose.layer_weights,
     "robustness merge": layerwise.robustness.merge,
 }
 

@@ -19,7 +19,6 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Measuring": {
         "sweep": "sweep.config:Sweep",
         "diagnose": "diagnosis.config:Diagnosis",
-        "diagnose layer-weights": "diagnosis.config:LayerWeightAnalysis",
         "evaluate": "evaluation.config:Evaluation",
         "robustness": "robustness.config:Robustness",
         "robustness merge": "robustness.config:Merging",

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Protocol
 from layerwise.results.identity import model_name
 
 if TYPE_CHECKING:
-    from rich.text import Text
-if TYPE_CHECKING:
     from layerwise.measure.language.evaluation_data import EvalData
     from layerwise.stack import Stack
     from layerwise.stack.streaming.executor import StreamingEstimate
@@ -26,8 +24,8 @@ class Reporter(Protocol):
     def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
         """`share` of the work called `label` is done, between 0 and 1."""
 
-    def result(self, text: str | Text) -> None:
-        """A result: what was measured, in sentences or as a table; a `Text` has colours where they can be shown."""
+    def result(self, text: str) -> None:
+        """A result: what was measured, in sentences or as a table."""
 
 
 class Silent:
@@ -39,7 +37,7 @@ class Silent:
     def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
         """Drop a share."""
 
-    def result(self, text: str | Text) -> None:
+    def result(self, text: str) -> None:
         """Drop a result."""
 
 

@@ -69,13 +69,10 @@ class Terminal:
         if not self._quiet:
             write(errors, text)
 
-    def result(self, text: str | Text) -> None:
+    def result(self, text: str) -> None:
         """A result on the output."""
         self._remove_bar()
-        if isinstance(text, Text):
-            output.print(text)
-        else:
-            write(output, text)
+        write(output, text)
 
     def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
         """Show the share as a bar, or as a line now and then where no bar can be drawn."""

@@ -90,7 +90,6 @@ def _documentation(kind: type[Experiment]) -> str:
 
 sweep = _function("sweep", "model text", Result)
 diagnose = _function("diagnose", "model text", Result)
-layer_weights = _function("diagnose layer-weights", "model text", Result)
 evaluate = _function("evaluate", "model", Result)
 robustness = _function("robustness", "model text", Result)
 merge = _function("robustness merge", "models text", Result)
@@ -104,7 +103,6 @@ train_growth = _function("train growth", "model text", Result)
 train_growth_study = _function("train growth-study", "model text", Result)
 
 _KINDS: Mapping[Callable[..., Result], tuple[Callable[..., Result], ...]] = {
-    diagnose: (layer_weights,),
     robustness: (merge,),
 }
 for _verb, _members in _KINDS.items():

@@ -14,7 +14,7 @@ from __future__ import annotations
 from layerwise.plan import edits, families, samplers
 from layerwise.plan.families import FAMILIES, family
 from layerwise.plan.grammar import parse, write
-from layerwise.plan.layer_weights import Edge, LayerWeights
+from layerwise.plan.layer_weights import Edge, EdgeCut, LayerWeights
 from layerwise.plan.lowering import Close, Cost, Step, cost, lower
 from layerwise.plan.painters import Member
 from layerwise.plan.plan import Block, Group, Plan, Reduction, Stage, Visit
@@ -28,6 +28,7 @@ __all__ = [
     "Close",
     "Cost",
     "Edge",
+    "EdgeCut",
     "Group",
     "LayerWeights",
     "Matrix",

@@ -3,20 +3,18 @@
 Source 0 is the embedding output, source `n + 1` the output of layer n. Reader n is layer n and reads sources `0..n`;
 reader `L`, where a model mixes its output, reads all of them: x_n = sum_i alpha[n, i] h_i.
 
-A model that learned its wiring (ELC-BERT, DenseFormer) must keep every state until the end. With the small edges cut
-(`without`), the rest says which state is needed until when (`last_readers`), how many a runner must hold
-(`live_states`) and which layers nothing reads (`unheard`).
+A model that learned its wiring (ELC-BERT, DenseFormer) must keep every state until the end. With some edges cut
+(`without`, `EdgeCut`), the rest says which state is needed until when (`last_readers`).
 """
 
 from __future__ import annotations
 
-import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
-from layerwise.bounded import parse_json
 from layerwise.errors import PlanError
 from layerwise.plan.checks import LAYER_LIMIT, shown
 from layerwise.plan.wiring import Matrix
@@ -54,9 +52,8 @@ class LayerWeights:
     Raises `PlanError` for a source that comes after its reader, for a weight that is not finite, for a row that reads
     nothing, and for rows of another number than the layers'.
 
-    >>> wiring = LayerWeights(2, (((0, 1.0),), ((0, 0.25), (1, 0.75))))
-    >>> LayerWeights.from_json(wiring.to_json()) == wiring
-    True
+    >>> LayerWeights(2, (((0, 1.0),), ((0, 0.25), (1, 0.75)))).matrix()
+    ((1.0, 0.0, 0.0), (0.25, 0.75, 0.0))
     """
 
     depth: int
@@ -87,30 +84,10 @@ class LayerWeights:
     def identity(cls, depth: int) -> LayerWeights:
         """The wiring of an ordinary model: every layer reads the one before it.
 
-        >>> LayerWeights.identity(3).live_states()
-        1
+        >>> LayerWeights.identity(2).rows
+        (((0, 1.0),), ((1, 1.0),))
         """
         return cls(depth, tuple(((reader, 1.0),) for reader in range(depth)))
-
-    # -- kept ---------------------------------------------------------------------------------------------------
-
-    def to_json(self) -> str:
-        """The wiring as JSON: `{"depth": 2, "rows": [[[0, 1.0]], [[0, 0.25], [1, 0.75]]]}`, a row a line."""
-        rows = ",\n  ".join(json.dumps(row) for row in self.rows)
-        return f'{{"depth": {self.depth}, "rows": [\n  {rows}\n]}}\n'
-
-    @classmethod
-    def from_json(cls, text: str) -> LayerWeights:
-        """Read what `to_json` has written; `PlanError` for anything else."""
-        try:
-            content = parse_json(text)
-            rows = tuple(tuple((source, float(weight)) for source, weight in row) for row in content["rows"])
-            return cls(content["depth"], rows)
-        except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise PlanError(
-                'a wiring is kept as {"depth": 2, "rows": [[[0, 1.0]], [[0, 0.25], [1, 0.75]]]}; '
-                f"this is not ({error})"
-            ) from None
 
     # -- what it is ---------------------------------------------------------------------------------------------
 
@@ -151,30 +128,6 @@ class LayerWeights:
             last[self.depth] = self.depth
         return tuple(last)
 
-    def live_states(self) -> int:
-        """The most states that a runner holds at once: what a reader, or one after it, still needs.
-
-        >>> LayerWeights.of([[1, 0, 0], [0.5, 0.5, 0], [0.2, 0.3, 0.5]], depth=3).live_states()
-        3
-        """
-        last = self.last_readers()
-        return max(
-            sum(until is not None and until >= reader for until in last[: reader + 1])
-            for reader in range(self.depth + 1)
-        )
-
-    def unheard(self) -> tuple[int, ...]:
-        """The layers whose output reaches the model's output by no path: they need not run at all.
-
-        >>> LayerWeights.of([[1, 0, 0], [1, 0, 0], [0, 0, 1]], depth=3).unheard()
-        (0,)
-        """
-        needed = {source for source, _ in self.rows[self.depth]} if self.mixes_output else {self.depth}
-        for layer in reversed(range(self.depth)):
-            if layer + 1 in needed:
-                needed |= {source for source, _ in self.rows[layer]}
-        return tuple(layer for layer in range(self.depth) if layer + 1 not in needed)
-
     # -- edits --------------------------------------------------------------------------------------------------
 
     def without(self, *edges: Edge, renormalise: bool = True) -> LayerWeights:
@@ -195,6 +148,23 @@ class LayerWeights:
             rows[reader] = self._left(reader, cut, renormalise)
         return replace(self, rows=tuple(rows))
 
+    def without_first(self, order: Iterable[Edge], count: int, *, renormalise: bool) -> LayerWeights:
+        """Remove the first `count` edges of `order` that can be spared: no reader is left with nothing.
+
+        >>> wiring = LayerWeights.of([[1, 0], [0.5, 0.5]], depth=2)
+        >>> wiring.without_first([Edge(1, 0), Edge(1, 1)], 2, renormalise=True).rows[1]
+        ((1, 1.0),)
+        """
+        left = self
+        for edge in order:
+            if len(self) - len(left) == count:
+                break
+            try:
+                left = left.without(edge, renormalise=renormalise)
+            except PlanError:
+                continue  # the last of its row, or one that the rest cannot be scaled for
+        return left
+
     def _left(self, reader: int, cut: Iterable[Edge], renormalise: bool) -> Row:
         row = self.rows[reader]
         left = tuple((source, weight) for source, weight in row if Edge(reader, source) not in cut)
@@ -210,6 +180,70 @@ class LayerWeights:
                 "without renormalising"
             )
         return tuple((source, weight * before / after) for source, weight in left)
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeCut:
+    """Which edges to remove: the weakest `share` of them, or those of `patterns`, (reader, source) with `*` for any.
+
+    >>> wiring = LayerWeights.of([[1, 0, 0], [0.25, 0.75, 0], [0.1, 0.4, 0.5]], depth=2)
+    >>> for text in ("20%", "*<-0", "out<-2+1<-1"):
+    ...     print(EdgeCut.parse(text).apply(wiring, renormalise=False).rows[1:])
+    (((0, 0.25), (1, 0.75)), ((1, 0.4), (2, 0.5)))
+    (((1, 0.75),), ((1, 0.4), (2, 0.5)))
+    (((0, 0.25),), ((0, 0.1), (1, 0.4)))
+    """
+
+    text: str
+    share: float | None = None
+    patterns: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, text: str) -> EdgeCut:
+        """Read `30%`, the weakest 30 % of the edges, or edges joined by `+`, such as `3<-0+out<-4` or `*<-2`.
+
+        Raises `PlanError` for anything else.
+        """
+        if (share := _SHARE.fullmatch(text)) and 0 < float(share[1]) < 100:
+            return cls(text, share=float(share[1]) / 100)
+        patterns = [_EDGES.fullmatch(part) for part in text.split("+")]
+        if not all(patterns):
+            raise PlanError(
+                f"edges to remove must be a percentage between 0 and 100, such as 30%, or edges joined by +, such as "
+                f"3<-0+{OUTPUT}<-4 or *<-2, got {shown(text)}"
+            )
+        return cls(text, patterns=tuple((each[1], each[2]) for each in patterns if each))
+
+    def apply(self, wiring: LayerWeights, *, renormalise: bool = True) -> LayerWeights:
+        """Return the wiring without the edges; every reader keeps at least one of its own.
+
+        Raises `PlanError` if there is no such edge, or none that its reader can lose.
+        """
+        if self.share is not None:
+            order = sorted(wiring, key=lambda edge: abs(wiring.weight(edge)))
+            count = round(self.share * len(wiring))
+        else:
+            order = [edge for edge in wiring if self._names(edge, wiring)]
+            count = len(order)
+            if not order:
+                raise PlanError(f"there is no edge {self.text}; {_readers(wiring)}")
+        left = wiring.without_first(order, count, renormalise=renormalise)
+        if len(left) == len(wiring):
+            raise PlanError(f"{self.text} removes nothing: every reader keeps at least one edge; {_readers(wiring)}")
+        return left
+
+    def _names(self, edge: Edge, wiring: LayerWeights) -> bool:
+        own = (wiring.reader_name(edge.reader), str(edge.source))
+        return any(reader in ("*", own[0]) and source in ("*", own[1]) for reader, source in self.patterns)
+
+
+_SHARE = re.compile(r"(\d{1,3}(?:\.\d{1,6})?)%")
+_EDGES = re.compile(rf"(\d{{1,4}}|{OUTPUT}|\*)<-(\d{{1,4}}|\*)")
+
+
+def _readers(wiring: LayerWeights) -> str:
+    last = wiring.reader_name(len(wiring.rows) - 1)
+    return f"readers are 0 to {last}, and sources 0 (the embedding) to {wiring.depth} (the last layer)"
 
 
 def _check_row(name: str, reader: int, row: Row) -> None:

@@ -165,7 +165,9 @@ MASKED_LM, ALPHA, SEED_AGREEMENT, UNIFORMITY, STABILITY = (
     "uniformity",
     "stability",
 )
-EDGES, EDGE_PHENOMENA = "edges", "edge_phenomena"
+EDGES, ORIGINAL = "edges", "original"
+"""Minimal pairs without edges, by the suite (`part`) and the edges removed (`condition`), and the model as trained."""
+
 OUTPUT, EMBEDDING = "output", 0
 """Of an edge `layer` is the reader and `other` the source: 0 is the embedding, and n + 1 what layer n wrote. What the
 model's output reads has the `part` `OUTPUT` and no layer."""
@@ -174,9 +176,9 @@ model's output reads has the `part` `OUTPUT` and no layer."""
 def edge_name(row: Score) -> str:
     """The edge that a row is about, as a model keeps its weights.
 
-    >>> edge_name(Score(EDGES, "effect", 0.1, layer=3, other=EMBEDDING))
+    >>> edge_name(Score(ALPHA, "weight", 0.1, layer=3, other=EMBEDDING))
     '3<-0'
-    >>> edge_name(Score(EDGES, "effect", 0.1, part=OUTPUT, other=4))
+    >>> edge_name(Score(ALPHA, "weight", 0.1, part=OUTPUT, other=4))
     'out<-4'
     """
     return f"{'out' if row.part == OUTPUT else row.layer}<-{row.other}"
@@ -210,8 +212,8 @@ PHENOMENON, PARADIGM = "phenomenon", "paradigm"
 NORMALISED = "normalised"
 """The condition of a score of a fine-tuned task on the scale from chance, 0, to the model as trained, 1."""
 
-CHANCE, SHUFFLED, SIZE = "chance", "shuffled", "size"
-"""What values are against: guessing, permuted sources or labels, and edges cut by the size of their weight."""
+CHANCE, SHUFFLED = "chance", "shuffled"
+"""What values are against: guessing, and permuted sources or labels."""
 
 BEYOND_START, BEYOND_DISTANCE = "beyond the start", "beyond distance"
 """Conditions of the agreement of seeds: the start that they share, or being neighbours, was taken off."""

@@ -125,19 +125,6 @@ def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[st
     assert f"{whole.tokens:,} tokens to train on" in ended.err
 
 
-@pytest.mark.slow
-def test_layer_weights_are_cut_on_what_the_training_held_out(
-    distributed: tuple[dict[str, Path], Path, Ended], tmp_path: Path
-) -> None:
-    folders, run, _ = distributed
-    path = run / "elc" / "seed-0" / "model"
-    asked = ("--text", folders["train"], "--limit", "8", "--run", tmp_path / "edges")
-    command = ("diagnose", "layer-weights", path, *asked)
-    assert "Give the --text, --validation, --test and --seed of its training" in refused(*command)
-    ended = layerwise(*command, "--validation", folders["dev"], "--test", folders["test"])
-    assert ended.code == 0, ended.err
-
-
 def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
     folders = babylm.write(tmp_path / "all", train=40, held_out=20)
     said = refused("train", "elc", "--text", tmp_path / "all", "--validation", folders["dev"])

@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr, ttest_1samp
 
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions.edge_pruning import edge_columns
 from layerwise.measure.weights import layer_weights as module
 from layerwise.measure.weights.layer_weights import (
     MARGIN,
     distances,
+    edge_columns,
     group_agreement,
     posited_groups,
     seed_agreement,
@@ -20,7 +20,8 @@ from layerwise.measure.weights.layer_weights import (
     uniformity_rows,
     weights_by_seed,
 )
-from layerwise.plan import Edge
+from layerwise.measure.weights.layer_weights import alpha_rows as rows_of_weights
+from layerwise.plan import Edge, LayerWeights
 from layerwise.report.kinds import pretraining
 from layerwise.results.rows import Score
 
@@ -270,3 +271,13 @@ def test_distances_of_seeds_are_tested_against_the_margin_and_their_start(beyond
 def test_a_source_that_is_not_read_adds_nothing_to_the_entropy() -> None:
     weights = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.0, 0.5]])
     assert module._entropies(weights) == pytest.approx([1.0, 1.0, np.log(2) / np.log(3)])
+
+
+def test_alpha_has_a_row_for_every_pair() -> None:
+    edges = LayerWeights(2, (((0, 1.0),), ((0, 0.7), (1, 0.1)), ((2, 0.3),)))
+    rows = rows_of_weights("elc", 0, edges)
+    assert len(rows) == 1 + 2 + 3
+    model = {"arm": "elc", "seed": 0}
+    assert rows[-1] == Score("alpha", "weight", 0.3, part="output", other=2, **model)
+    assert rows[2] == Score("alpha", "weight", 0.1, layer=1, other=1, **model)
+    assert Score("alpha", "weight", 0.0, part="output", other=1, **model) in rows

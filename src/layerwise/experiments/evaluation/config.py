@@ -13,6 +13,7 @@ from layerwise.experiments.option import option
 from layerwise.experiments.options.common import ModelOptions
 from layerwise.experiments.options.plans import PlanOptions
 from layerwise.experiments.options.training import FineTuningOptions
+from layerwise.plan import EdgeCut
 from layerwise.results.run import is_run
 
 # Those of `layerwise.data.suites`, which is too heavy for a help text; a test compares them.
@@ -59,7 +60,9 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         ),
         Reads(("password",), _of("ewok", FILE), "it opens the archive of EWoK or a file of pairs"),
         Reads(
-            ("temperature", "too_long", "minutes"), _of(*PAIRS, FILE), "suites of pairs read it, and --suite names none"
+            ("temperature", "too_long", "minutes", "without_edges"),
+            _of(*PAIRS, FILE),
+            "suites of pairs read it, and --suite names none",
         ),
         Reads(
             (
@@ -85,6 +88,12 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
     suite: tuple[str, ...] = option(("pairs",), metavar="NAMES", empty=True)
     data: Path | None = option(None, metavar="FOLDER")
     password: str | None = option(None, metavar="TEXT", setting=True)
+    without_edges: tuple[str, ...] = option(
+        (),
+        "Score pairs again without some layer weights: 30% (the weakest), 3<-0, 3<-0+4<-1 (both), *<-1 (by source).",
+        metavar="EDGES",
+        rare=True,
+    )
     temperature: float = option(
         1.0, "Temperature of the softmax that scores a sentence.", metavar="X", setting=True, above=0
     )
@@ -120,6 +129,12 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
             raise OptionError(
                 "--minutes says how many pairs are scored, and a fine-tuning takes what its examples and epochs take: "
                 f"evaluate {', '.join(sorted(set(self.suite) & set(FINE_TUNED)))} by themselves, with --limit N"
+            )
+        for text in self.without_edges:
+            EdgeCut.parse(text)
+        if self.without_edges and self.minutes is not None:
+            raise OptionError(
+                "--without-edges evaluates every pair dozens of times, which --minutes does not count: use --limit N"
             )
         self.check_plans()
         if self.run is not None and is_run(self.model):

@@ -19,6 +19,14 @@ from layerwise.data.suites.glue import GLUE
 from layerwise.errors import DataError, ModelError, RunError
 from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.experiments.evaluation.config import Evaluation
+from layerwise.experiments.evaluation.edges import (
+    ORIGIN,
+    check_phenomena,
+    edges_table,
+    evaluate_without_edges,
+    find_wiring,
+    has_layer_weights,
+)
 from layerwise.experiments.evaluation.minutes import chosen_limit, record_limit, recorded_limit, resolutions
 from layerwise.experiments.evaluation.plans import (
     check_one_depth,
@@ -40,9 +48,11 @@ from layerwise.experiments.opening import described, in_words, open_named, quiet
 from layerwise.experiments.options.training import changed
 from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.training_runs import finished_models
+from layerwise.measure.interventions.edge_cuts import DRAWS
 from layerwise.measure.interventions.sweep import runnable
 from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
+from layerwise.plan import EdgeCut
 from layerwise.report import ReportData
 from layerwise.report.kinds.evaluation import PLANS, TASK_TABLE, Taught, plan_table
 from layerwise.report.show import ABSENT, Show
@@ -50,7 +60,7 @@ from layerwise.report.text.table import Table
 from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, TrainingRecord
-from layerwise.results.vocabulary import BABYLM
+from layerwise.results.vocabulary import BABYLM, EDGES
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
 from layerwise.train.fine_tuning import FineTuningConfig
@@ -102,6 +112,8 @@ class EvaluationUnit(Unit[None]):
         else:
             self._single = stack or self._open_model(reporter)
             self.models = self._take_model(self._single)
+        self.cuts = tuple(map(EdgeCut.parse, config.without_edges))
+        self.weighted = self._find_weighted() if self.cuts else ()
         self.left_out: tuple[str, ...] = ()
         self.planned = self._plan_models()
 
@@ -118,6 +130,17 @@ class EvaluationUnit(Unit[None]):
             self.left_out = tuple(dict.fromkeys((*self.left_out, *left_out)))
         check_one_depth(result)
         return tuple(result)
+
+    def _find_weighted(self) -> tuple[str, ...]:
+        """The labels of the models that have learned layer weights."""
+        check_phenomena(self.pairs)
+        if self._single is None:
+            labels = [label for label, model in self.models.items() if has_layer_weights(Path(model.location))]
+        else:
+            labels = [] if find_wiring(self._single.model) is None else list(self.models)
+        if not labels:
+            raise ModelError(f"{self.config.model} has no learned layer weights; {ORIGIN}")
+        return tuple(labels)
 
     def _take_run(self, folder: Path) -> dict[str, FineTunedModel]:
         models = finished_models(folder)
@@ -183,6 +206,13 @@ class EvaluationUnit(Unit[None]):
             yield f"note: {note}"
         scored = 2 * count * sum(len(each.pairs) for each in self.pairs)
         most = "" if self.config.minutes is None else f" at most (--minutes {self.config.minutes:g})"
+        if self.cuts:
+            passes = 1 + len(self.cuts) * (1 + DRAWS)
+            yield (
+                f"without edges: {len(self.cuts)} conditions of {len(self.weighted)} models, each with {DRAWS} random "
+                f"cuts: at most {2 * len(self.weighted) * passes * sum(len(each.pairs) for each in self.pairs):,} "
+                "sentences more"
+            )
         tunings = (count + sum(plans)) * len(self.tasks) * self.config.seeds
         yield f"cost: {scored:,} sentences to score{most}, {tunings:,} fine-tunings"
 
@@ -196,17 +226,26 @@ class EvaluationUnit(Unit[None]):
         config, run, reporter = self.config, session.run, session.reporter
         if config.overwrite:
             discard(self.pairs, run)
+            if self.cuts:
+                run.store.replace_scores(EDGES, [])
         if config.minutes is not None:
             self._limit(config.minutes, run, reporter)
         how = in_words(resolve_device(config.device), config.dtype)
-        models = [EvaluatedModel(own.arm, own.seed, partial(self._open, label)) for label, own in self.models.items()]
-        evaluate_models(
-            models,
-            self.pairs,
-            ScoringOptions(config.temperature, config.too_long, how),
-            run,
-            progress=reporter.progress,
-        )
+        models = {
+            label: EvaluatedModel(own.arm, own.seed, partial(self._open, label)) for label, own in self.models.items()
+        }
+        options = ScoringOptions(config.temperature, config.too_long, how)
+        evaluate_models(list(models.values()), self.pairs, options, run, progress=reporter.progress)
+        if self.cuts:
+            evaluate_without_edges(
+                [models[label] for label in self.weighted],
+                self.pairs,
+                self.cuts,
+                options,
+                run,
+                seed=config.seed,
+                progress=reporter.progress,
+            )
         self._fine_tune(run, reporter)
 
     def _limit(self, minutes: float, run: Run, reporter: Reporter) -> None:
@@ -260,6 +299,7 @@ class EvaluationUnit(Unit[None]):
         """A table for each suite."""
         return [
             *(pairs_table(run, each) for each in self.pairs),
+            *(edges_table(run, each.suite) for each in self.pairs if self.cuts),
             *(_task_tables(run) if self.tasks else ()),
             *filter(None, [aggregate_lines(run) if set(self.config.suite) & set(AGGREGATED) else ""]),
         ]

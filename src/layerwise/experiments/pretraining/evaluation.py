@@ -37,12 +37,16 @@ from layerwise.experiments.training_runs import TrainedModel, finished_models, t
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.trainings import PATTERN, pattern
 from layerwise.measure.cost.memory import inference_memory
-from layerwise.measure.interventions.edge_pruning import edge_columns
 from layerwise.measure.recovery.stability import stability_rows
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
-from layerwise.measure.weights.layer_weights import seed_agreement_scores, uniformity_rows, weights_by_seed
+from layerwise.measure.weights.layer_weights import (
+    edge_columns,
+    seed_agreement_scores,
+    uniformity_rows,
+    weights_by_seed,
+)
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.configuration import find_variant
 from layerwise.plan import Edge

@@ -51,8 +51,8 @@ from layerwise.experiments.training_runs import (
     training_rows,
 )
 from layerwise.measure.activations.embedding import EmbeddingOptions
-from layerwise.measure.interventions.edge_pruning import alpha_rows
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
+from layerwise.measure.weights.layer_weights import alpha_rows
 from layerwise.report.kinds.training import tuning_sentences
 from layerwise.results import Score
 from layerwise.results.run import is_run

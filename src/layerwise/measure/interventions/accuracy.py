@@ -5,8 +5,8 @@ same for both, so robustness is measured in one way: `evaluate` runs the model i
 each batch, and `Predictions` keeps one row an example, so that two outcomes on the same examples can be compared in
 pairs. Of text no more than `CHUNK` logits are held at once, and there are none of tokens that have no target.
 
-Measurements that change a model and ask again, edge by edge, need the same batches dozens of times: `HeldOut` keeps
-some, collated once, and sums over the documents that windows of text are from, which err together and are one unit.
+`HeldOut` keeps some batches, and sums over the documents that windows of text are from, which err together and are one
+unit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ from torch.utils.data import DataLoader
 from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Example
 from layerwise.errors import MeasureError, ModelError
-from layerwise.measure.interventions.edge_pruning import Losses
 from layerwise.measure.language.lm_head import LanguageModelHead, ScoredTokens, find_head
 from layerwise.measure.language.loss import CHUNK, token_losses
 from layerwise.measure.stats.float64 import exact_on_cpu
@@ -235,16 +234,19 @@ _HELD_OUT = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class HeldOut:
-    """Batches of a model's arguments with labels, and for each example the number of its unit, shape (examples,).
+class Losses:
+    """What a model lost on each unit (a document, an image): `nll` in nats over `counted` labels, both (units,)."""
 
-    Labels of `filled_in` examples are of the very positions they stand at, as masked language models have them; else
-    those of a text are the next tokens.
-    """
+    nll: Numbers
+    counted: Numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HeldOut:
+    """Batches of a model's arguments with labels, and for each example the number of its unit, shape (examples,)."""
 
     batches: tuple[Example, ...]
     units: NDArray[np.int64]
-    filled_in: bool = False
 
     @classmethod
     def of(
@@ -253,7 +255,6 @@ class HeldOut:
         collate: Callable[[Sequence[Any]], Example],
         *,
         owners: Sequence[Hashable] | None = None,
-        filled_in: bool = False,
         limit: int = EXAMPLES,
     ) -> HeldOut:
         """Keep at most `limit` of `examples`; `owners` name the unit of each, by default each is its own."""
@@ -262,18 +263,18 @@ class HeldOut:
         order = {name: number for number, name in enumerate(dict.fromkeys(names))}
         parts = (indices[start : start + _HELD_OUT] for start in range(0, len(indices), _HELD_OUT))
         batches = tuple(collate([examples[int(index)] for index in part]) for part in parts)
-        return cls(batches, np.array([order[name] for name in names]), filled_in)
+        return cls(batches, np.array([order[name] for name in names]))
 
     def evaluate(self, stack: Stack) -> Losses:
-        """What the model of `stack` loses now. Raises `MeasureError` where that is not finite."""
+        """Measure the losses of the model of `stack`. Raises `MeasureError` where that is not finite."""
         parts = []
         head = find_head(stack)
         with evaluating(stack.model), torch.inference_mode():
             for batch in self.batches:
                 inputs, labels = inputs_and_labels(batch, stack.device)
-                parts.append(predictions_of(stack.model, head, inputs, labels, filled_in=self.filled_in))
+                parts.append(predictions_of(stack.model, head, inputs, labels))
         predictions = joined(parts)
         if not np.isfinite(predictions.nll).all():
-            raise MeasureError(f"the loss of {stack.source.name} is not finite: its edges cannot be distinguished")
+            raise MeasureError(f"the loss of {stack.source.name} is not finite; train it with a lower learning rate")
         nll, counted = (np.bincount(self.units, weights=values) for values in (predictions.nll, predictions.scored))
         return Losses(nll.astype(np.float64), counted.astype(np.float64))

@@ -26,7 +26,7 @@ from layerwise.data.text.passages import Passage, words
 from layerwise.errors import MeasureError
 from layerwise.measure.language.pseudo_likelihood import BATCH_TOKENS, SentenceScorer, TooLong, log_likelihoods
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.measure.stats.statistics import wilson
+from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import PARADIGM, PHENOMENON
 from layerwise.stack.placement import release_freed
@@ -60,7 +60,7 @@ class ParadigmResult:
         return (self.right + 0.5 * self.tied) / self.pairs
 
 
-def preferences(
+def margins(
     scorer: SentenceScorer,
     pairs: Sequence[MinimalPair],
     *,
@@ -68,11 +68,12 @@ def preferences(
     batch_tokens: int = BATCH_TOKENS,
     too_long: TooLong = "refuse",
     progress: Callable[[float], None] | None = None,
-) -> Preferences:
-    """1, 0.5 or 0 for each pair, shape (pairs,), `nan` where one of its texts is too long and `too_long` is "skip".
+) -> Numbers:
+    """Return the log-likelihood of the better text less that of the other in nats, shape (pairs,).
 
-    A pair whose likelihoods differ by no more than rounding is undecided: the rows of one batch may round differently,
-    and a model that knows nothing would then prefer the text that comes first, or last.
+    It is `nan` where one of the texts is too long and `too_long` is "skip". A difference within rounding is 0: the rows
+    of one batch may round differently, and a model that knows nothing would then prefer the text that comes first, or
+    last.
 
     Raises what `log_likelihoods` raises.
     """
@@ -87,8 +88,21 @@ def preferences(
     good, bad = likelihoods.values[0::2], likelihoods.values[1::2]
     # Each term is a logit less a log-sum-exp in float32: three roundings of half an epsilon each, in both texts.
     rounding = 3 * np.finfo(np.float32).eps * np.maximum(np.abs(good), np.abs(bad))
-    preferred = np.where(np.abs(good - bad) > rounding, np.sign(good - bad), 0.0)
-    return np.where(np.isnan(good + bad), np.nan, 0.5 + 0.5 * preferred)
+    return np.where(np.abs(good - bad) <= rounding, 0.0, good - bad)
+
+
+def preferences(scorer: SentenceScorer, pairs: Sequence[MinimalPair], **options: Any) -> Preferences:
+    """1, 0.5 or 0 for each pair by its margin, shape (pairs,); see `margins` for the options."""
+    return preferred(margins(scorer, pairs, **options))
+
+
+def preferred(margins: Numbers) -> Preferences:
+    """1 where the better text is the likelier, 0.5 for a margin of 0, else 0, `nan` without a margin.
+
+    >>> preferred(np.array([0.3, 0.0, -2.0])).tolist()
+    [1.0, 0.5, 0.0]
+    """
+    return 0.5 + 0.5 * np.sign(margins)
 
 
 def paradigm_result(pairs: Sequence[MinimalPair], judgements: Preferences) -> ParadigmResult:

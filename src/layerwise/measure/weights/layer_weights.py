@@ -57,6 +57,7 @@ from scipy.stats import rankdata
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.seeds import seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
+from layerwise.plan import Edge, LayerWeights
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (
     ALPHA,
@@ -92,6 +93,28 @@ class SeedAgreement:
     low: float
     high: float
     p: float
+
+
+def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
+    """The columns of a row that is about an edge of a wiring of so many layers.
+
+    >>> edge_columns(Edge(3, 0), 12), edge_columns(Edge(12, 5), 12)
+    ({'layer': 3, 'other': 0}, {'part': 'output', 'other': 5})
+    """
+    reader = {"part": OUTPUT} if edge.reader == depth else {"layer": edge.reader}
+    return {**reader, "other": edge.source}
+
+
+def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
+    """Rows of measure `alpha`, of every edge its effective `weight`.
+
+    Every pair that can be is there, also those that are not read, with weight 0.
+    """
+    return [
+        Score(ALPHA, "weight", weight, arm=arm, seed=seed, **edge_columns(Edge(reader, source), edges.depth))
+        for reader, row in enumerate(edges.matrix())
+        for source, weight in enumerate(row[: reader + 1])
+    ]
 
 
 def seed_agreement(

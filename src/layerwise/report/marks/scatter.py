@@ -56,7 +56,6 @@ class Scatter(Mark):
     styles: Mapping[Any, Style] = field(default_factory=dict)
     named: bool = False
     at: str = "layer {}"
-    depth_of: Callable[[Score], int | None] = lambda row: row.layer
     hollow: Callable[[Score], bool] = lambda row: False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
@@ -97,7 +96,7 @@ class Scatter(Mark):
     ) -> Trace:
         keys = [key for key, _, _ in pairs]
         across, upwards = [x for _, x, _ in pairs], [y for _, _, y in pairs]
-        depths = [self.depth_of(ys[key]) for key in keys]
+        depths = [ys[key].layer for key in keys]
         colour, _, symbol = frame.series_style(slots.get(str(group), 0))
         pale = faded(light("muted"), 0.45)
         colours: Any = pale if style.faint else colour

@@ -22,8 +22,7 @@ from layerwise.data.batches import IGNORED
 from layerwise.data.splits import Splits
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions.accuracy import HeldOut
-from layerwise.measure.interventions.edge_pruning import Losses
+from layerwise.measure.interventions.accuracy import HeldOut, Losses
 from layerwise.measure.language.bigram import BigramModel, Ids
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap

@@ -1,0 +1,182 @@
+"""Which minimal pairs a model with learned layer weights still gets right without some of its edges.
+
+Rows of measure `edges`, of one model and suite: the `condition` is the text of an `EdgeCut`, the `task` a phenomenon,
+or "all", and the `part` the suite.
+
+    edges       how many edges are left, of `amount`
+    accuracy    share of pairs that are right, without the edges and, `against` `ORIGINAL`, with all of them
+    margin      change of the mean margin in nats, paired, with interval, p, Holm's p over conditions and phenomena (of
+                "all" over conditions) and mde; `against` `RANDOM` the mean of equally many edges removed at random
+                `DRAWS` times, the lowest and the highest of them, and the two-sided share of draws that reach as far
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from layerwise.data.suites.minimal_pairs import MinimalPair
+from layerwise.measure.language.minimal_pairs import accuracy_rows, paradigm_result, preferred
+from layerwise.measure.stats.estimate import Estimate, satterthwaite
+from layerwise.measure.stats.statistics import Numbers, holm
+from layerwise.plan import EdgeCut, LayerWeights
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import ALL, EDGES, ORIGINAL, PARADIGM, RANDOM
+
+DRAWS = 20
+"""Times that equally many edges are removed at random."""
+
+
+class Wired(Protocol):
+    """The learned layer weights of a model, wherever it keeps them: read as a value, and replaced by one.
+
+    `renormalises` says whether its rows are means, so that a row that loses an edge must be scaled.
+    """
+
+    @property
+    def renormalises(self) -> bool: ...
+
+    def edges(self) -> LayerWeights: ...
+
+    def set_edges(self, edges: LayerWeights) -> None: ...
+
+    def state_dict(self) -> Any: ...
+
+    def load_state_dict(self, state_dict: Any) -> Any: ...
+
+
+@contextmanager
+def wired_as(wired: Wired, edges: LayerWeights) -> Iterator[None]:
+    """Read by `edges` within the context, and afterwards by what was read before, to the bit."""
+    before = copy.deepcopy(wired.state_dict())
+    wired.set_edges(edges)
+    try:
+        yield
+    finally:
+        wired.load_state_dict(before)
+
+
+def edge_cut_rows(
+    suite: str,
+    pairs: Sequence[MinimalPair],
+    wired: Wired,
+    cuts: Sequence[EdgeCut],
+    evaluate: Callable[[], Numbers],
+    *,
+    seed: int = 0,
+    draws: int = DRAWS,
+    progress: Callable[[float], None] | None = None,
+) -> list[Score]:
+    """Return the rows of every cut; `evaluate` returns the margins of `pairs` under the present edges, (pairs,).
+
+    Raises `PlanError` for a cut that removes nothing.
+    """
+    wiring = wired.edges()
+    left = [cut.apply(wiring, renormalise=wired.renormalises) for cut in cuts]
+    random = {len(each): _random_cuts(wired, wiring, len(wiring) - len(each), seed, draws) for each in left}
+    every = dict.fromkeys([wiring, *left, *(edges for drawn in random.values() for edges in drawn)])
+    margins: dict[LayerWeights, Numbers] = {}
+    for edges in every:
+        with wired_as(wired, edges):
+            margins[edges] = evaluate()
+        if progress is not None:
+            progress(len(margins) / len(every))
+    whole = margins[wiring]
+    judged = ~np.isnan(whole)
+    groups = _groups(pairs, judged)
+    rows = []
+    for cut, edges in zip(cuts, left, strict=True):
+        of: dict[str, Any] = {"condition": cut.text, "part": suite}
+        rows.append(Score(EDGES, "edges", float(len(edges)), amount=float(len(wiring)), **of))
+        for against, values in ((ORIGINAL, whole), (None, margins[edges])):
+            rows += _accuracies(suite, pairs, values, groups, against=against, **of)
+    changes = np.stack([margins[edges] - whole for edges in left])
+    for name, own in groups.items():
+        chosen = estimate_means(changes[:, own], [pair.paradigm for pair, kept in zip(pairs, own, strict=True) if kept])
+        mde = chosen.detectable(len(cuts) * (1 if name == ALL else max(1, len(groups) - 1))).tolist()
+        for at, (cut, each, p) in enumerate(zip(cuts, chosen.each(), chosen.p().tolist(), strict=True)):
+            about: dict[str, Any] = {"task": name, "condition": cut.text, "part": suite, "documents": int(own.sum())}
+            rows.append(Score(EDGES, "margin", *each.row(), p, mde=mde[at], **about))
+            drawn = np.stack([margins[edges] - whole for edges in random[len(left[at])]])
+            rows.append(_random_row(_means(drawn[:, own], pairs, own), each.value, about))
+    return _corrected(rows)
+
+
+def _random_cuts(wired: Wired, wiring: LayerWeights, count: int, seed: int, draws: int) -> list[LayerWeights]:
+    edges, chance = list(wiring), np.random.default_rng([seed, count])
+    orders = ([edges[index] for index in chance.permutation(len(edges))] for _ in range(draws))
+    return [wiring.without_first(order, count, renormalise=wired.renormalises) for order in orders]
+
+
+def _groups(pairs: Sequence[MinimalPair], judged: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
+    """The judged pairs of each phenomenon, after all of them; a suite of one phenomenon has no other group."""
+    names = np.array([pair.phenomenon for pair in pairs])
+    phenomena = [name for name in dict.fromkeys(names.tolist()) if judged[names == name].any()]
+    return {ALL: judged, **({name: judged & (names == name) for name in phenomena} if len(phenomena) > 1 else {})}
+
+
+def _accuracies(
+    suite: str, pairs: Sequence[MinimalPair], margins: Numbers, groups: Mapping[str, object], **of: Any
+) -> Iterator[Score]:
+    by_paradigm: dict[str, list[int]] = {}
+    for at, pair in enumerate(pairs):
+        by_paradigm.setdefault(pair.paradigm, []).append(at)
+    results = [
+        paradigm_result([pairs[at] for at in members], preferred(margins[members])) for members in by_paradigm.values()
+    ]
+    for row in accuracy_rows(suite, "", None, results):
+        if row.metric == "accuracy" and row.condition != PARADIGM and row.task in groups:
+            yield replace(row, measure=EDGES, arm=None, **of)
+
+
+def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> Estimate[Numbers]:
+    """Estimate means over paradigms of the means over units, of (rows, units), with Satterthwaite's freedom.
+
+    A paradigm with a single unit takes the variance that the others have on average.
+    """
+    names = np.array(paradigms)
+    groups = [changes[:, names == name] for name in dict.fromkeys(paradigms)]
+    means = np.stack([group.mean(axis=1) for group in groups])
+    spreads = [group.var(axis=1, ddof=1) if group.shape[1] > 1 else None for group in groups]
+    known = [spread for spread in spreads if spread is not None]
+    usual = np.mean(known, axis=0) if known else changes.var(axis=1, ddof=1)
+    parts = np.stack(
+        [(usual if spread is None else spread) / group.shape[1] for spread, group in zip(spreads, groups, strict=True)]
+    )
+    variance = parts.sum(axis=0) / len(groups) ** 2
+    counts = np.array([max(1, group.shape[1] - 1) for group in groups])
+    squares = (np.square(parts) / counts[:, None]).sum(axis=0) / len(groups) ** 4
+    return Estimate.student(means.mean(axis=0), np.sqrt(variance), satterthwaite(variance, squares))
+
+
+def _means(changes: Numbers, pairs: Sequence[MinimalPair], own: NDArray[np.bool_]) -> Numbers:
+    """The mean over paradigms of the means over their pairs, of (draws, pairs)."""
+    names = np.array([pair.paradigm for pair in pairs])[own]
+    return np.stack([changes[:, names == name].mean(axis=1) for name in dict.fromkeys(names.tolist())]).mean(axis=0)
+
+
+def _random_row(drawn: Numbers, value: float, of: Mapping[str, Any]) -> Score:
+    low, high = float(drawn.min()), float(drawn.max())
+    least = min(int((drawn <= value).sum()), int((drawn >= value).sum()))
+    p = min(1.0, 2 * (1 + least) / (1 + len(drawn)))
+    return Score(EDGES, "margin", float(drawn.mean()), low, high, p, against=RANDOM, **of)
+
+
+def _corrected(rows: Sequence[Score]) -> list[Score]:
+    """The rows with Holm's p of the changes: over conditions of "all", else over conditions and phenomena."""
+    result = list(rows)
+    for of_all in (True, False):
+        tested = [
+            (at, row.p)
+            for at, row in enumerate(rows)
+            if row.metric == "margin" and row.against is None and (row.task == ALL) == of_all and row.p is not None
+        ]
+        for (at, _), p in zip(tested, holm([p for _, p in tested]), strict=True):
+            result[at] = replace(rows[at], p_adjusted=float(p))
+    return result
