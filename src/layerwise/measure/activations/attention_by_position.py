@@ -1,15 +1,11 @@
-"""Where a layer attends at each position it may stand: how widely, how far, and how much to the first token.
+"""Attention of each layer at each position it can run at: its spread, its distance, its share on the first token.
 
-With a_qk the attention of query q to key k, a mean over heads, tokens and images, rows of measure `attention` are by
-arm, layer and position (`other`):
+With a_qk the attention of query q to key k, a mean over heads, tokens and images, by arm, layer and position (`other`):
 
-    entropy     sum_q -sum_k a_qk log a_qk, over what attention spread evenly has (1 is even, 0 is a single key)
+    entropy     sum_q -sum_k a_qk log a_qk, divided by that of uniform attention (1 is uniform, 0 is a single key)
     first       the attention of all other queries to the first token, which is the class token of a ViT
-    distance    the mean distance from a query to what it attends to: of patches, in patches, the class token left out
-                (Dosovitskiy et al. 2021, figure 7); of texts, in tokens
-
-each also `against` uniform, what attention spread evenly over the keys that a query may see would give. Every layer is
-put at every position equally often (`layerwise.measure.activations.by_position`).
+    distance    mean distance to the attended key: images in patches without the class token (Dosovitskiy et al. 2021,
+                figure 7), text in tokens; every metric also `against` uniform attention over the visible keys
 """
 
 from __future__ import annotations

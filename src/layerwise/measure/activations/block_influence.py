@@ -1,27 +1,12 @@
-"""How much layers turn the hidden state: Block Influence, and the angular distance across runs of layers.
+"""Block Influence, and the angular distance across runs of layers, with x_l the hidden state before layer l.
 
     block_influence    layer l       1 - mean over tokens of cos(x_l, x_{l+1})
-    angular_distance   pair "l,n"    mean over windows of arccos(cos(x_l, x_{l+n})) / pi at the last token, in 0..1
+    angular_distance   pair "l,n"    mean over windows of arccos(cos(x_l, x_{l+n})) / pi at the last real token, in 0..1
+    log_ratio                        log(median influence of the middle half of the depth / median elsewhere)
+    beyond_twins                     log_ratio - mean log_ratio of at least 5 randomly initialized models; with
+                                     se^2 = se_documents^2 + s_twins^2 (1 + 1 / twins), Student's t (Satterthwaite)
 
-(Men et al. 2024, "ShortGPT", arXiv 2403.03853, section 3.1; Gromov et al. 2024, arXiv 2403.17887, section 3.)
-x_l is the state before layer l. Both ask only how far a layer moves the state, not whether that matters for what the
-model says; they cost one forward pass. The last token is the last real one of its window: padding is not counted. In a
-causal model it alone has read the whole window.
-
-Do the middle layers turn the state less than the others, and less than those of an untrained model do?
-With b the Block Influence of a layer and the middle the half of the layers from a quarter to three quarters of the
-depth (`middle`),
-
-    log_ratio      log (median of b in the middle / median of b elsewhere)
-    beyond_twins   log_ratio of the model - mean log_ratio of its untrained twins
-
-Ratios, because a trained model turns the state by another amount everywhere; medians, because a first layer that turns
-the embedding around says nothing of zones. One untrained model is no null: at least five are drawn, and their spread is
-in the interval,
-
-    se^2 = se_documents^2 + s_twins^2 (1 + 1 / twins)
-
-with Student's quantile at Satterthwaite's degrees of freedom.
+Men et al. 2024, arXiv 2403.03853, section 3.1; Gromov et al. 2024, arXiv 2403.17887, section 3.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
-"""The hidden states under a plan: how alike they are, how much they vary, and into which zones they fall.
+"""Hidden states under a plan: similarity, variance, and zones (Sun et al., arXiv 2407.09298, figure 15, appendix A.4).
 
-The states are those after the stages of the plan, in the order in which it runs (state 1 is the one after the first
-stage; a group is one stage, and a repeated one as many as it runs). Rows have the plan as their subject, and say of
-states by their number:
+State 1 is the one after the first stage of the plan; a group is one stage. Attention sinks are left out.
 
-    plan_states   cosine_i,j     mean over tokens of cos(x_i, x_j), attention sinks left out; interval over documents
-                  variance_j     mean over tokens of the variance over the width of x_j, sinks left out; interval
-    zones         zones          how many zones, see `layerwise.measure.activations.zones`
-                  border_k       the first state of zone k + 1, counted from 1
-                  contrast_k     at equal distance, the cosine inside the two zones less that across; interval
-                  p              of one zone more than there are
-
-The Painters' figure 15 (Sun et al., arXiv 2407.09298, appendix A.4) has the cosines and the variance of the trained
-order, of skip and of middle repeat.
+    plan_states   cosine_i,j     mean over tokens of cos(x_i, x_j), interval over documents
+                  variance_j     mean over tokens of the variance of x_j over the width, with interval
+    zones         zones, p       number of zones (`layerwise.measure.activations.zones`); p of one zone more
+                  border_k       first state of zone k + 1, counted from 1
+                  contrast_k     at equal distance, the cosine inside the two zones minus that across, with interval
 """
 
 from __future__ import annotations

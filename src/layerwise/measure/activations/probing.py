@@ -1,17 +1,12 @@
-"""Probes of hidden states: which surface and linguistic features a linear map reads from each.
+"""Probes of hidden states: which surface and linguistic features a linear map can read from each state.
 
-For each feature (`layerwise.data.suites.probing`) and each hidden state, ridge regression classifies the states of its
-units, standardised: of a word that of its last token, of a sentence the mean over its tokens. It is fitted on four
-fifths of the groups and asked about the rest, in turns, so that every unit is asked once.
+Ridge regression classifies standardized states (a word's last token, or a sentence's mean), cross-validated in five
+folds over groups (the forms of a word, or a sentence). `layer` is the number of the state; `part` the kind of feature.
 
-    accuracy          the share that is right; Student's interval over groups (the forms of a word, or a sentence)
-    accuracy_above    what is right more often than from the untrained twin's states, unit by unit
-    difference        the mean `accuracy_above` of linguistic features less that of surface features, by state
-
-Nulls of `accuracy`: the same probe of labels that are `shuffled`, by groups, and of the states of the `random_twin`. Of
-an untrained model a probe reads much: what is near the words needs no training. Rows have the number of the hidden
-state as `layer`, 0 before the first layer; the `part` is the side of the feature. Alain and Bengio 2016
-(arXiv 1610.01644); control labels by words: Hewitt and Liang 2019.
+    accuracy          share that is right; Student's interval over groups; nulls: labels `shuffled` by groups (Hewitt
+                      and Liang 2019) and the states of a randomly initialized model (`random_twin`)
+    accuracy_above    accuracy minus that of the `random_twin`, unit by unit
+    difference        mean `accuracy_above` of linguistic features minus that of surface features, by state
 """
 
 from __future__ import annotations

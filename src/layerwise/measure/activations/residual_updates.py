@@ -1,13 +1,11 @@
-"""What each branch of a layer adds to the residual stream, as a difference of states.
+"""The update that each branch of a layer adds to the residual stream, as a difference of states.
 
-The output of a branch's submodule is not always what is added: Granite multiplies it by a residual multiplier first,
-BEiT by a learned scale, and Falcon goes on writing to it. So the layer is run again with the later branch silent
-(`layerwise.stack.branches.only`), and the states are subtracted:
+The output of a branch's submodule can differ from its update: Granite scales it, BEiT multiplies it by learned factors,
+Falcon adds to it. So the layer runs again without the later branch (`layerwise.stack.branches.only`):
 
     first branch    layer with the first branch alone - state before        second branch    state after - the same
 
-The first branch is the one whose submodule completes first: it does not read what the other one adds. The second may,
-or may not (parallel branches); both cases come out right.
+The first branch is the one whose submodule completes first, so it cannot read the update of the other one.
 """
 
 from __future__ import annotations

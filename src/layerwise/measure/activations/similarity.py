@@ -1,28 +1,12 @@
-"""Similarity of hidden states between layers: the Painters' "three zones", with the artefact separated.
+"""Similarity of hidden states between layers (Sun et al. 2024, arXiv 2407.09298, section 3.1), with two nulls.
 
-`Transformer Layers as Painters` (Sun et al. 2024, arXiv 2407.09298, section 3.1) draws the cosine between the
-hidden states of all layers and sees a beginning, a middle and an end. Two things make such a picture look
-better than it is, and both are measured here beside it:
+For states `layer` i and `other` j (0 is before the first layer); Student intervals over documents, or over windows if
+there are fewer than 8 documents. `..._no_sink` leaves out tokens with massive activations (arXiv 2402.17762), and
+`cosine_null` is the mean cosine between tokens of different documents.
 
-- a few tokens, the first above all, carry massive activations in fixed dimensions through the whole middle
-  (Sun et al. 2024, arXiv 2402.17762). They are nearly the same vector in every layer, so every mean is also
-  given without these sink tokens (`..._no_sink`);
-- hidden states lie in a narrow cone, so any two of them look alike. `cosine_null` is the mean cosine between
-  tokens of *different documents*: what "similar" is worth in this model.
-
-Metrics, each for every pair of hidden states `layer` i and `other` j (0 is the state before the first layer, j the one
-after layer j - 1, before any final norm):
-
-    cosine    mean over tokens of cos(x_i, x_j)
-    angular   mean over tokens of arccos(cos(x_i, x_j)) / pi, in 0..1; a distance (Gromov et al. 2024,
-              arXiv 2403.17887, section 3.2, there at the last token only)
-    cka       centred kernel alignment: whether two layers place the *set* of tokens in the same way, whatever their
-              coordinates; see `unbiased_hsic`
-    cosine_flattened   mean over windows of the cosine of all states of a window as one vector, one token after the
-              other, sinks included: that of the Painters' own figures, in which tokens count by their norms, so that a
-              sink may outweigh all others. (Theirs holds the padding too; here it would depend on the batch.)
-
-Cosines and angles carry Student intervals over documents, or over windows where there are fewer than 8 documents.
+    cosine, angular    mean over tokens of cos(x_i, x_j), and of arccos(cos(x_i, x_j)) / pi (arXiv 2403.17887)
+    cka                centered kernel alignment of the two sets of tokens, see `unbiased_hsic`
+    cosine_flattened   cosine of all states of a window as one vector, with sinks: the figures of the paper
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""The contrasts that decide whether middle layers share a space of their own (Painters, section 3.1 and figure 3).
+"""Contrasts that decide whether middle layers share a representation space (Painters, section 3.1 and figure 3).
 
-The hidden states after the layers come in three zones, whose borders are set beforehand: an eighth of the depth at
-each end, and the middle. As published, "alike" is the mean cosine within the middle minus the mean cosine between the
-middle and the ends. That is positive in any residual stream, since neighbours are alike and the ends are farther away,
-and a few sink tokens and the narrow cone of all states raise it. So the middle is compared with each end at *equal
-distance* between the two states, without sinks, and above the cosine of tokens of other documents:
+Zones are fixed beforehand: an eighth of the depth at each end, and the middle. The middle is compared with each end at
+equal distance between states, without sinks, above the cosine of tokens of different documents:
 
     beginning, ending = mean_d ( mean_{middle, middle} e(i, i+d)  -  mean_{end, middle} e(i, i+d) )
-    e(i, j) = cos of states i and j of one token, less that of tokens of different documents
+    e(i, j) = cos of states i and j of one token, minus that of tokens of different documents
 
-Rows are about the claim `same_space`; `published` is the contrast as published.
+Rows belong to the claim `same_space`; `published` is the mean cosine within the middle minus that to the ends.
 """
 
 from __future__ import annotations

@@ -1,25 +1,12 @@
-"""Zones of the depth: into how many runs of alike hidden states a model falls, and where their borders are.
+"""Zones of depth: into how many runs of similar hidden states a model divides, and where their borders are.
 
-"Transformer Layers as Painters" (Sun et al., arXiv 2407.09298, section 3.1) sees three zones in a picture of cosines.
-A picture of a walk shows blocks as well: neighbours are alike and states far apart are not, wherever a border is drawn.
-So the distance is taken out first. With A = -log cos of two states, which adds up along a random walk and along states
-that are redrawn at a constant rate,
+With A = -log cos of two states, which is additive along a random walk, and expected steps fitted by a parabola in log
+depth (least absolute deviations), distance is removed and the best partition into k zones found exactly:
 
-    Z(i, j) = log A(i, j) - log (sum of the expected steps from i to j) - median of the same at equal distance
+    Z(i, j) = log A(i, j) - log(sum of the expected steps from i to j) - median of the same at equal distance
+    G(k) = max over partitions of the sum of Z(i, j) over the pairs i < j in different zones
 
-where the logarithms of the expected steps follow a parabola in the logarithm of the depth, fitted by least absolute
-deviations: the states of a walk turn less and less as they grow, until growing steps keep up with them. A partition
-into k zones separates pairs of states, and the best of them,
-
-    G(k) = max over partitions of the sum of Z(i, j) over the pairs i < j in different zones,
-
-is the exact one, by dynamic programming. The first and the last zone may be one state; those between hold two or more.
-
-How many zones? One more is accepted when G(k + 1) - G(k), or two more when G(k + 2) - G(k), is greater than walks
-without a further border give: their steps at the k - 1 borders are the measured ones, and all others are log-normal
-about the parabola, with the robust spread of the measured ones (`LEAST_SPREAD` at least). The statistic is in units of
-that spread, which every walk estimates anew. A border also has to be worth something: at equal distance, the states
-across it are less alike than those inside its two zones, by `MARGIN` of cosine.
+A zone is added when G grows more than in the random-walk null, and cosine differs by `MARGIN` across its border.
 """
 
 from __future__ import annotations

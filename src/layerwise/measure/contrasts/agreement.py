@@ -1,21 +1,12 @@
-"""Do the five published metrics rank the layers alike, and do those that share no measurement?
+"""Agreement of the five published metrics, and of the pairs of them that share no measurement.
 
-    predictability  1 - R2 of held-out rows: a layer that its neighbours do not predict
-    ablation        the effect of skipping
-    recovery        the area above the twin, after damage of equal size where there is one
-    manipulation    the effect of noise of half the weights' norm
-    structure       block influence: how far the layer turns the state
+predictability: 1 - R2 of held-out rows; ablation: effect of skipping; recovery: area above twin; manipulation: noise
+of half the weights' norm; structure: Block Influence. Over the layers that all of them rank:
 
-Three of them damage a layer and watch the loss, so they agree by construction; that is the null of "five independent
-metrics". Over the layers that all of them rank,
+    together  mean rank correlation of pairs that both damage a layer (ablation, recovery, manipulation): the null
+    apart     mean of all other pairs, with the band of `shuffled_layers`;    layers: how many layers
 
-    together  the mean rank correlation of the pairs that are both damage; no row with fewer than two of these
-    apart     the mean over all other pairs, with the band against `shuffled_layers`: all rankings random
-    layers    how many layers
-
-Layers are the units. With r the mean correlation of P pairs over L layers, the interval is Student's around atanh(r),
-with the larger of the jackknife's standard error and that of P independent pairs, sqrt((1 + r^2 / 2) / ((L - 3) P))
-(Bonett and Wright 2000).
+Student's interval around atanh(r); error: max(jackknife, sqrt((1 + r^2 / 2) / ((L - 3) P)), Bonett and Wright 2000).
 """
 
 from __future__ import annotations

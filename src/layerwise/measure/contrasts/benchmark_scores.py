@@ -1,13 +1,11 @@
-"""Benchmarks on one scale, resampled together: 0 is what guessing scores, 1 what the model as trained scores.
+"""Benchmarks on one scale, resampled together: 0 is chance, 1 is the original model.
 
-Plan p answers a share a[p] of the documents of a benchmark right, guessing c of them. Its normalised score (Sun et al.
-2024, arXiv 2407.09298, section 2) is
+With a[p] the accuracy of plan p and c that of chance (Sun et al. 2024, arXiv 2407.09298, section 2),
 
     s[p] = (a[p] - c) / (a[full] - c)
 
-Documents are resampled within each benchmark, the same for all plans and for the model as trained, so that what makes a
-document hard cancels and the error of the model as trained is in every interval. Of a random order the draws are
-resampled too, the same for all benchmarks. A benchmark on which the model as trained is not above chance has no scale.
+Documents are resampled within each benchmark, jointly for all plans, and so are the draws of a random order. A
+benchmark on which the original model is not above chance has no normalized score.
 """
 
 from __future__ import annotations

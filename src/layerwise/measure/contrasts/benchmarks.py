@@ -1,26 +1,12 @@
-"""The contrasts that decide the Painters' claims about benchmarks (Sun et al., arXiv 2407.09298, sections 3.3 to 3.8).
+"""Contrasts of normalized scores for the Painters' claims about benchmarks (arXiv 2407.09298, sections 3.3 to 3.8).
 
-Everything is made of normalised scores (`layerwise.measure.contrasts.benchmark_scores`): 0 is chance, 1 the model as
-trained. The *fall* of a strategy on a benchmark is the slope, over all its windows of M layers, of the line from the
-model as trained,
+fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2, the slope over windows of M layers, per tenth of the depth
 
-    fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2          of the scale, for each tenth of the depth affected
-
-so that a curve which drops at once and stays at chance falls faster than one that reaches chance at the last window.
-A row is of measure `contrast` and of a `claim`, its task a benchmark or "all", its `condition` the strategy,
-and its metric says what was contrasted:
-
-    benchmark_fall   slope            the fall; of task "all" the mean over the benchmarks
-    fragile          log_ratio        log (fall on the benchmark / mean fall on the others), without a `condition` of
-                                      all strategies; corrected over the benchmarks, and over the strategies where
-                                      there are several
-    shallowest_on_benchmarks   relative   2 (a - b) / (|a| + |b|) of two falls, the milder one in `against`, corrected
-                                      over the pairs
-    order_by_benchmark         order_less, log_ratio   of reasoning benchmarks against semantic ones, as in
-                                      `contrasts.order`
-                               log_ratio      of one benchmark: log (what order costs / what absence costs), corrected
-                               windows        how many were compared
-    repeat_at_chance           middle_repeat, skip     mean score over the windows of half the depth and more
+benchmark_fall   slope            the fall; of task "all" the mean over benchmarks
+fragile          log_ratio        log(fall on the benchmark / mean fall on the others)
+shallowest_on_benchmarks relative 2 (a - b) / (|a| + |b|) of two falls; the milder one is in `against`
+order_by_benchmark                order_less, log_ratio as in `contrasts.order`; `windows` is their number
+repeat_at_chance                  mean score of middle_repeat and skip over windows of half the depth and more
 """
 
 from __future__ import annotations

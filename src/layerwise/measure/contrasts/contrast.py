@@ -1,17 +1,12 @@
-"""A contrast: one number made of several effects, with an interval that knows how the effects vary together.
+"""A contrast: one function of several effects, with an interval that accounts for their dependence.
 
-"The core matters twice as much as the median layer" and "order weighs more on reasoning than absence does" are
-statements about functions of many effects. Intervals of the single effects do not bound such a function: the effects
-are of the same documents and go up and down together. So the documents are resampled once for all effects and the
-function is computed on every resample,
+Documents are resampled once for all effects and the function is computed on every resample,
 
     value = f(effects)        effects[i] = sum_u numerator[i, u] / sum_u denominator[u]
 
-with the expanded percentile interval of `layerwise.measure.stats.statistics`. Effects of different texts come in parts,
-each with units of its own, and every part is resampled by itself, and so is every stratum of a part.
-
-Rows are of measure `contrast`: `claim` is what the contrast decides, the other columns say which layers
-or which change it is of, and `mde` is the minimum detectable contrast at 80 % power.
+with the expanded percentile interval of `layerwise.measure.stats.statistics`. Effects of different texts come in parts;
+each part, and each stratum of a part, is resampled independently. `mde` is the minimum detectable contrast at 80 %
+power; `claim` names what the contrast decides.
 """
 
 from __future__ import annotations

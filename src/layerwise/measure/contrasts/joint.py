@@ -1,36 +1,12 @@
-"""Layers that are changed together: does a set cost more than its layers do one by one, or than any set would?
+"""Sets of layers that are changed together, compared with their layers one by one and with random sets.
 
-With J the nats per token that a set costs together and S the sum of what its layers cost by themselves,
+With J the nats/token that a set costs, S the sum over its single layers, R the cost of random errors of equal norm:
 
-    joint     J
-    singles   S
-    excess    J - S, in nats per token; above zero where errors add to each other's harm
-    share     1 - S / J, the part of the damage that single costs do not add up to; 0 where they add up
+    error_accumulation   joint J, singles S, excess J - S, share 1 - S / J; share_of_noise is the same of random errors
+    joint_collapse       joint, beyond_singles 1 - S / J, beyond_noise 1 - R / J; `mde` at 93 % power each
+    redundant_sets       joint C, spared (mean cost of random sets of that size) - C; `mde` at 90 % power each
 
-`error_accumulation`: of predicted layers these are rows with how the set was chosen as condition (`set`, `adjacent`,
-`inner`) and its size as amount; beside them `share_of_noise`, the same of random errors of the same norm, and `layers`,
-how many the set has. A loss has a ceiling, near which costs cannot add up: there S is above J whatever the errors do.
-So the set that decides is the largest evenly spread one, of half of the inner layers at most.
-
-`joint_collapse`: of that set, with R what random errors of the same norm in the same layers cost together, `joint` and
-
-    beyond_singles  1 - S / J    the share of the damage that single replacements do not add up to
-    beyond_noise    1 - R / J    the share that errors of the same size do not do
-
-The random errors are one draw a layer: the interval is over documents. A claim of collapse needs all three, so
-`mde` is that of 93 % power each.
-
-`redundant_sets`: a set is chosen on one half of the text and evaluated on the other: the largest one whose single
-effects add up to less than `SURVIVES` (two layers at least), by the effect of skipping. With C what dropping that set
-costs, and R the mean of what random sets of as many layers cost, in nats per token,
-
-    joint    C
-    spared   R - C, what it is worth to know which layers to drop
-    layers   how many layers the set has
-    singles  what its layers cost one by one on the half that chose them, added up
-
-A claim needs the first two, so their `mde` is that of 90 % power each. The sets behind R are resampled with the
-documents: other sets would have been drawn.
+A redundant set is chosen on one half of the text (single effects sum to less than `SURVIVES`), tested on the other.
 """
 
 from __future__ import annotations

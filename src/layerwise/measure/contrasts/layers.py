@@ -1,28 +1,12 @@
-"""How unlike are the layers, and is there a core: layers side by side that matter far more than the rest?
+"""How different layers are, and whether there is a core of consecutive layers that matter far more than the rest.
 
-Layers 8 to 11 of 30 were published; the range is scaled to the depth and may be off by 1/15 of it. At each of these
-ranges P, with e the effect of an intervention in nats per token,
+The published core (layers 8 to 11 of 30) is scaled to the depth and shifted by up to 1/15; for each such range P
+(Bonferroni), with e the effect of an intervention in nats/token:
 
-    excess    median of e over P - max(FAR * median of e elsewhere, margin)
-
-is above zero where a typical layer of the range costs more than FAR times a typical layer elsewhere, and enough to
-count at all. Medians, so that one dominant layer, the first as a rule, makes no core and hides none. The interval of
-each range is taken among all ranges (Bonferroni), since the best of them is reported.
-
-    skip_excess           the layer is left out
-    average_excess        it is replaced by the average of its neighbours, as was published
-    average_over_random   median over P of SHARE * e of the average - e of random weights of the same norm: below zero
-                          where random weights do nearly as much
-
-`importance_range`: how far apart are the layers, in orders of magnitude, from the largest effect to the middle one? The
-published range divides the largest effect by the one nearest to zero. Any effects that cross zero have a ratio without
-bound, and how near to it one comes is decided by the text. So the range is measured to the median layer:
-
-    range      log10(largest / max(median, 0.001))
-    published  log10(largest / the least of all magnitudes), which noise decides wherever a layer does little
-
-of the effects of skipping single layers, in nats per token. Ratios of perplexity in percent would grow exponentially
-with the same losses: 10^7 in percent of perplexity is 10^3 in nats.
+    skip_excess, average_excess   median of e over P - max(FAR * median of e elsewhere, margin)
+    average_over_random           median over P of SHARE * e of the average - e of random weights of the same norm
+    importance_range: range       log10(largest / max(median, 0.001))
+                      published   log10(largest / smallest magnitude), which noise decides
 """
 
 from __future__ import annotations

@@ -1,21 +1,12 @@
-"""How the best number of loops grows with the number of parallel layers, and whether a loop is more than a gain.
+"""How the best number of loops grows with the number of parallel layers (arXiv 2407.09298, section 3.7, figure 10).
 
-"Transformer Layers as Painters" (Sun et al., arXiv 2407.09298, section 3.7 and figure 10) runs windows of M parallel
-layers k times over and finds the best k roughly proportional to M, without a slope. Here, of the claim `loop_count`,
+Rows of the claim `loop_count`; the best count is chosen again on every resample:
 
-    slope            loops more that are best for each layer more: least squares over the windows
-    at_end           windows whose best count is the greatest that was measured
-    best_loops       the best count of the window of `amount` layers, a row each; best_gain its best gain
-
-all with intervals over documents, the best count being taken anew on every resample. One pass of the mean applies 1/M
-of the updates of M layers, so a need for k loops may be a need for a gain of k in one pass: the null. The best of many
-is flattered by the text that it was chosen on, and more so the more there were to choose from. So the count and the
-gain are chosen on one half of the documents, and compared on the other. Both halves are resampled, so that the interval
-holds the error of the choice:
-
-    gain:loops       d(cost at the best gain, cost at the best count), see `layerwise.measure.contrasts.painters`
-    gain-loops       the same as a difference in nats per token
-                     over all windows, and with an `amount` of the window of so many layers
+    slope, at_end            least-squares slope of the best count over windows; windows whose best is the greatest
+    best_loops, best_gain    best count and best gain of the window of `amount` layers
+    gain:loops, gain-loops   cost at the best gain compared with the best count, relative and in nats/token, chosen on
+                             one half of the documents and compared on the other. A gain of k in one pass is the null,
+                             since one pass of the mean applies 1/M of the updates of M layers
 """
 
 from __future__ import annotations

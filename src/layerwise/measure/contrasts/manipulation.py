@@ -1,19 +1,12 @@
-"""Is scaling milder than every other change of the weights, once all changes are of one size?
+"""Is scaling milder than other changes of the weights of equal size?
 
-The published comparison sets scaling by 0.9, a change of a tenth of the weights' norm, against replacements that change
-them by 70 to 140 %. Here, with cost[s, x, l] the nats per token of strategy s at relative size x in layer l,
+With cost[s, x, l] the nats/token of strategy s (`condition`) at relative size x in layer l:
 
-    equal    median_l (cost[strategy, 0.1, l] - cost[scale, 0.1, l])
-    unequal  median_l (cost[strategy, largest, l] - cost[scale, 0.1, l]), the comparison as it was published
+    equal    median_l (cost[s, 0.1, l] - cost[scale, 0.1, l])
+    unequal  median_l (cost[s, largest, l] - cost[scale, 0.1, l]), the published comparison
 
-over the layers that both were run in; the strategy is the condition. Intervals are at 1 - 0.05 / strategies: "some
-strategy is as mild" is asked of all of them at once. `mde` is what every strategy must cost more for all of them to be
-distinguished from scaling in 80 of 100 runs. These are rows of the claim `scaling`.
-
-Of a set of layers that was manipulated together (`joint_manipulation`), `equal` and `unequal` are differences of what
-the set costs, J, and every strategy at every size (the amount) has the four numbers of
-`layerwise.measure.contrasts.joint`. Beside them `layers`, how many the set has, and `member`, by layer, what skipping
-it costs.
+Intervals are at 1 - 0.05 / strategies. `joint_manipulation` has the same for a set of layers, the four numbers of
+`layerwise.measure.contrasts.joint` by size, and `member`, the effect of skipping each layer of the set.
 """
 
 from __future__ import annotations

@@ -1,20 +1,12 @@
-"""What the loss of whole nodes costs, beside that of as many layers one by one and anywhere.
+"""The cost of losing whole nodes, compared with losing as many layers one by one and at random.
 
-The layers of a model lie on N nodes, in contiguous blocks or round robin. Rows are of measure `nodes`, by arm: `other`
-is N, `part` the layout, `amount` how many are lost, `condition` the order of what is left. With a(c) the accuracy under
-condition c, on the same examples and in the same orders,
+By arm; `other` is the number of nodes, `part` the layout, `amount` the nodes lost, `condition` the order. With a(c) the
+accuracy under condition c on the same examples and orders:
 
-    accuracy_lost                           a(all layers) - a(without the nodes), the mean over nodes that may be lost
-    accuracy_lost against single            the sum over the lost layers of a(all layers) - a(without this layer alone)
-    accuracy_lost against scattered         a(all layers) - a(as many layers left out at random)
-    accuracy_lost_above against single      the first less the second: what layers cost together beyond each alone
-    accuracy_lost_above against scattered   the first less the third: whether it counts that the layers lay together
-    accuracy_lost_above against blocks      of round robin: less that of blocks
-    accuracy_lost_worst                     of one node lost: that whose loss costs most (no interval: it was chosen)
-
-and the same as `nll_added`, of the loss. Where nodes hold unequal numbers of layers nothing is left out at random to
-compare with. The examples of a batch share what was drawn, so intervals are over seeds and batches
-(`layerwise.measure.contrasts.trainings`), of one seed Student's over batches.
+    accuracy_lost                    a(all layers) - a(without the nodes); against `single` and `scattered` the cost of
+                                     the layers one by one, and of as many random layers
+    accuracy_lost_above              the first minus that of `single`, `scattered`, or (round robin) `blocks`
+    accuracy_lost_worst              the most costly single node, without interval; `nll_added...` likewise
 """
 
 from __future__ import annotations

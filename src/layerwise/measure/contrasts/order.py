@@ -1,15 +1,12 @@
-"""Does a wrong order cost more on reasoning than on text, beyond what any damage does?
+"""Does a wrong order cost more on reasoning than on text, relative to skipping the same window?
 
-A task may simply be fragile, so order is compared with absence: the same window of layers run in other orders
-(reversed, shuffled, side by side), and left out. With o and a the mean effects of the two in nats per token, o made of
-every strategy in equal parts,
+With o the mean effect of other orders (reversed, shuffled, parallel) and a that of skipping, in nats/token:
 
-    order_less     o of reasoning - o of text                                   what was published, with its interval
-    log_ratio      log (o / a) of reasoning - log (o / a) of text               what is left of it beside absence
+    order_less     o of reasoning - o of text, the published comparison
+    log_ratio      log(o / a) of reasoning - log(o / a) of text; effects below zero are replaced by a tiny one
 
-Each task has documents of its own, and they are resampled by themselves; a kind is the mean of its tasks. The tasks of
-reasoning are the `task` of a row, the texts are what it is `against`. Where an
-effect is not above zero there is no ratio: it is then drawn as small as may be, and the interval is as wide as that.
+Each task has its own documents, which are resampled independently; a kind is the mean of its tasks. `task` lists the
+tasks of reasoning, `against` the texts.
 """
 
 from __future__ import annotations

@@ -1,43 +1,11 @@
-"""The contrasts that decide the claims of "Transformer Layers as Painters" (Sun et al., arXiv 2407.09298).
+"""Contrasts that decide the claims of "Transformer Layers as Painters" (Sun et al., arXiv 2407.09298).
 
-The cost of a strategy is its mean over all published windows of more than one layer (with one layer most of them are
-the same plan). Two costs a and b are compared by the *relative difference*
-
-    d(a, b) = 2 (a - b) / (|a| + |b|)        in -2..2: 0.05 is five percent of the mean of both
-
-A row is of measure `contrast` and of a `claim`, and its metric says what was contrasted. Where a strategy is
-one of several, it stands in `condition`, the milder one that it is held against in `against`, and layers in `amount`:
-
-    all_needed     saved                 1 - (cost a layer in windows of up to a quarter of the depth) / (cost a layer
-                                         in the widest)
-                   rise                  cost of the widest window minus the mean cost of those, nats per token
-    same_function  middle_repeat:skip    d(cost of repeating the centre layer, cost of skipping)
-                   middle_repeat         cost of repeating, nats per token
-    any_order      skip:reverse, skip:random       d, positive where the order costs less than absence
-                   reverse, random       cost over the mean of it and the cost of skipping: 0 where it costs nothing
-    parallel       skip:parallel, parallel:reverse          d
-    looping        parallel:looped_parallel, gain:looped_parallel     d; the gain is 3 in one pass
-    loop_count     see `layerwise.measure.contrasts.loops`
-    graceful       excess                of a strategy, excess of the step of cost up to so many layers over the best
-                                         parabola, of its greatest cost
-                   less                  of an order against skipping, what skipping costs more at so many layers, of
-                                         the greatest cost of skipping
-    shallowest     relative              of a strategy against random order or looped parallel, d of two slopes of cost
-                                         over the window, corrected over the pairs
-                   slope                 of a strategy, nats per token for each layer affected
-    ranking        tau                   Kendall's tau of the measured with the published order of harm
-                   HARSHER:MILDER        d of every pair in the published order, at 99 %
-                   STRATEGY              mean cost, nats per token
-
-A curve of costs at windows of M[1] < ... < M[n] layers, from none at M[0], rises in n steps. The excess of a step is
-its rise less that of the parabola which fits the curve best,
+The cost of a strategy is its mean over all published windows of more than one layer, in nats/token. Two costs compare
+by d(a, b) = 2 (a - b) / (|a| + |b|), in -2..2. Each function below states its contrast; `condition` is a strategy,
+`against` the milder one, `amount` a number of layers. `graceful` uses the excess of step i of a curve of costs at
+M[1] < ... < M[n] layers over its best parabola through no cost at M[0],
 
     excess[i] = (cost[i] - fit[i]) - (cost[i - 1] - fit[i - 1])        fit[i] = a (M[i] - M[0]) + b (M[i] - M[0])^2
-
-with a and b by least squares. It is zero of a straight line and of a parabola, and of five to ten equal steps at most
-0.19 of the whole for a curve whose steps grow by a factor of e^5 over it (0.25 where they shrink by e^8). A curve that
-is straight but for one step which takes 0.7 of the whole has an excess of 0.27 to 0.62 there, and of 0.39 to 0.88 where
-it takes all.
 """
 
 from __future__ import annotations

@@ -1,37 +1,12 @@
-"""The contrasts of the LayerShuffle paper: what random order costs, who collapses, who can do with fewer layers.
+"""Contrasts of the LayerShuffle paper, as accuracies of arms trained with the same seeds, on the same examples.
 
-Everything is accuracy, a share of the examples, of arms that were trained with the same seeds and judged on the same
-examples under the same orders:
-
-    trained_order      cost                    baseline in order - layershuffle in random order
-                       gain_above@NULL         layershuffle - NULL, both in random order
-    collapse           random_order, in_order  baseline - chance
-    position_informed  gain                    task ARM: ARM - layershuffle in random order, where ARM has its
-                                               position as input or predicts it
-                       random_order            layershuffle - chance
-    pruning            lost, lost@NULL         the share of its accuracy above chance that an arm loses with half of
-                                               its layers
-                       spared_above@NULL       lost@NULL - lost
-
-`NULL` is an arm that was trained in order: `baseline`, and `sequential`, trained as long as the others. The share lost
-is read off a line through the origin, fitted by least squares to all numbers of layers from half of them up,
-
-    lost = L / 2 * sum_r r * (a(0) - a(r)) / (a(0) - chance) / sum_r r^2          r layers left out of L, evenly spaced
-
-so it is a slope: the share of what a model can do that goes with each layer, times half of the layers.
-
-    positions          short, short@NULL       0.9999 - accuracy of the position that a layer of layershuffle-predict
-                                               predicts, or a probe of NULL: its states may predict it as well
-    merging            loss                    layershuffle: its models in random order - models merged from them, any
-                                               layer anywhere
-                       loss@NULL               NULL: its models in order - models merged from them at their own depth
-                       skill, skill@NULL       layershuffle in random order, NULL in order - chance
-
-Positions are over every layer at every position, in orders drawn at random; a unit is a batch, whose examples share an
-order. Where nearly nothing is wrong the errors seen say too little of the errors there are, so the variance over
-batches is at least that of one answer an example, with two right and two wrong ones added (Agresti and Coull 1998).
-What merging loses varies with which models there are, which assignments of layers are drawn, and the examples; each
-adds to the variance. Models and merged models share the examples, which cancel.
+trained_order      cost: baseline in order - layershuffle in random order; gain_above@NULL: layershuffle - NULL
+collapse           random_order, in_order: baseline - chance
+position_informed  gain: ARM - layershuffle in random order; random_order: layershuffle - chance
+pruning            lost = L / 2 * sum_r r (a(0) - a(r)) / (a(0) - chance) / sum_r r^2, r of L layers skipped;
+                   lost@NULL, and spared_above@NULL = lost@NULL - lost
+positions          short, short@NULL: 0.9999 - accuracy of predicted positions (variance: Agresti and Coull 1998)
+merging            loss: models - models merged from them; skill: models - chance; @NULL in order
 """
 
 from __future__ import annotations

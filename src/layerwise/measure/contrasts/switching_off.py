@@ -1,16 +1,12 @@
-"""The contrast of switching off: is a layer quiet at the positions where it is worth nothing?
+"""Is a layer quiet at the positions where it is not important (Freiberger et al. 2024, section 5)?
 
-Freiberger et al. (2024, section 5) ask whether layers learn to switch off their output for inputs they cannot process.
-With `added` and `worth` as in `layerwise.measure.interventions.worth_by_position`, means over batches,
+With `added` and `worth` of `layerwise.measure.interventions.worth_by_position`, means over batches:
 
     relation            mean over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]
     relation@NULL       the same of NULL, an arm that was trained in order
-    above_other_layers  relation - the mean over pairs l != m of the rank correlation of added[l, p] with worth[m, p]
+    above_other_layers  relation - the mean over l != m of the rank correlation of added[l, p] with worth[m, p]
 
-The last compares with a shuffle of the layers: what all layers share is a matter of the position and not of the layer.
-The p-value of `relation` is that of a shuffle of the positions, within each layer. Noise of the worth takes from a rank
-correlation, the more the fewer batches; what it takes is estimated by the jackknife over batches, and given back. The
-interval is over seeds and batches.
+p is of positions shuffled within layers. A jackknife over batches removes bias; intervals: seeds and batches.
 """
 
 from __future__ import annotations

@@ -1,25 +1,12 @@
-"""A number of several trainings on one test set: its interval knows that both could have been others.
+"""A number of several trainings on one test set, with an interval over both seeds and test examples.
 
-The seeds of a way of training are judged on the same examples. Student's interval over the seeds alone takes what those
-examples have in common for a fact of the training; an interval over the examples alone takes the seeds for all there
-are. So both vary. With e_s the effect of seed s, of S, and d_su how far unit u, of U, pulls it (sum_u d_su = 0),
+With e_s the effect of seed s of S, and d_su the pull of unit u of U on it (sum_u d_su = 0; a unit is a batch):
 
     variances   v = var_s(e_s) / S        w = U / (U - 1) * sum_u (mean_s d_su)^2
-    interval    mean_s e_s -+ sqrt(t[S - 1]^2 v + t[U - 1]^2 w)        t Student's quantiles at 97.5 %
+    interval    mean_s e_s -+ sqrt(t[S - 1]^2 v + t[U - 1]^2 w), conservative (Banerjee 1960; Owen 2007)
 
-which holds the truth in at least 95 of 100 runs, however the two compare (Banerjee 1960). What belongs to a seed and a
-unit together is in both terms, so the interval is too wide for it and never too short (Owen 2007, "The pigeonhole
-bootstrap"). A unit is a batch, since the examples of a batch run under one order.
-
-`pattern` says what the embedding and the previous layer carry, of learned layer weights. Reader n weighs the sources
-0..n, source 0 the embedding and source n the layer before it. Their mass is alpha[n, 0] + alpha[n, n]; over readers
-n = 2 and up, where these are two sources of three or more,
-
-    above_equal    mean_n (mass - 2 / (n + 1)): more than equal shares
-    learned        mean_n (mass - mass at the start): what training added
-
-with Student's interval over seeds. The task is the arm. Weights that prefer the previous layer before the first step
-have mass above equal shares without having learned anything: only `learned` decides.
+`pattern`: with alpha[n, i] the weight of source i for reader n and mass = alpha[n, 0] + alpha[n, n], over n >= 2:
+above_equal is mean_n (mass - 2 / (n + 1)), learned is mean_n (mass - mass at the start), Student's over seeds.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
-"""Feature attribution: how much of a classifier's decision comes from which token, by integrated gradients.
+"""Feature attribution: the share of a classifier's decision that comes from each token, by integrated gradients.
 
-The decision is the difference of two logits, f = logit(1) - logit(0), as a function of the token vectors x that the
-model embeds, (seq, width). Against a baseline b, the same text with the vector of the mask (else padding) token in
-place of every token that is not a special one, token i has the attribution
+For f = logit(1) - logit(0), token vectors x (seq, width), and a baseline b in which every token that is not special has
+the vector of the mask (otherwise padding) token, token i has the attribution (Sundararajan et al. 2017)
 
     a_i = sum over the width of (x_i - b_i) * integral from 0 to 1 of df/dx_i (b + t (x - b)) dt
 
-(Sundararajan et al. 2017). The attributions sum to f(x) - f(b) (completeness). The integral is a Gauss-Legendre sum;
-where what is missing from completeness is more than `TOLERANCE` of sum |a_i|, for any text of a batch, the batch is
-computed again with twice as many nodes, up to `MOST_NODES`.
-
-The share of some words is that of their tokens in sum |a_i|. Its null is their share of the tokens: what a model
-scores whose decision comes from all tokens alike.
+They sum to f(x) - f(b). The Gauss-Legendre sum doubles its nodes, up to `MOST_NODES`, until the error for every text of
+the batch is at most `TOLERANCE` of sum |a_i|. The null of the share of some words is their share of the tokens.
 """
 
 from __future__ import annotations

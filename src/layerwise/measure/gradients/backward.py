@@ -1,16 +1,12 @@
-"""One forward and one backward pass over a batch, with a gate on every layer and on every branch.
+"""One forward and one backward pass over a batch, with the derivative of a gate on every layer and branch.
 
-A gate multiplies what a layer adds to the residual stream by alpha, x + alpha (layer(x) - x), or what one branch of it
-adds. At alpha = 1 nothing changes, and the derivative of the loss by alpha is the inner product of what is added with
-the gradient that arrives where it is added:
+A gate scales the update u of a layer or branch, x + alpha u. At alpha = 1 the derivative of the loss is an inner
+product that a hook on the output can compute during the backward pass, so no gate has to be built:
 
     d nll / d alpha = sum over tokens of <d nll / d (x + alpha u), u>
 
-So no gate has to be built: a hook on each output reads its gradient as the backward pass comes by, and one pass gives
-the derivatives of all gates, window by window.
-
-The head is apart: on a large vocabulary its logits need more memory than all layers, so the loss and its gradient at
-the last state are taken in chunks first, and that gradient is then sent down through the layers.
+The loss and its gradient at the last hidden state are computed in chunks first, because the logits of a large
+vocabulary need more memory than all layers.
 """
 
 from __future__ import annotations

@@ -1,18 +1,12 @@
-"""Ablation: what the model loses when one layer, or one branch of it, no longer does what it was trained to do.
-
-The word covers different interventions, and they rank layers differently: an average of two neighbours' weights is
-nearly noise and writes it into the residual stream, a skipped layer writes nothing. So all of these are measured side
-by side, each as a paired difference in nats per token:
+"""Ablation: the loss increase, in nats/token, when one layer or one of its branches is disabled or replaced.
 
     skip                the layer (or branch) adds nothing
-    mean_ablate         it adds its own mean over tokens of other text, which keeps what is constant in it
+    mean_ablate         it adds its mean over tokens of the other half of the text (cross-fitting)
     neighbour_copy      the layer before runs in its place (for layer 0 the one after)
     neighbour_average   its weights are the mean of its two neighbours' weights (not at the ends)
     random              its matrices are Gaussian noise of the same norm each; gains and biases stay
 
-`skip` and `mean_ablate` are also measured for the halves `12.attn` and `12.mlp`, where the model can be split. The mean
-that stands in for a layer on a document is taken over the half of the text that the document is not in (cross-fitting):
-a mean over the evaluated tokens themselves knows something of what it is judged on, the more the fewer they are.
+`skip` and `mean_ablate` are also measured for `12.attn` and `12.mlp`, if the model can be split.
 """
 
 from __future__ import annotations

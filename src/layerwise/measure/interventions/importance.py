@@ -1,13 +1,11 @@
-"""The importance of every layer, from the rows of a diagnosis: what a growth schedule is allocated by.
+"""The importance of every layer, from the rows of a diagnosis, for allocating a growth schedule.
 
-Importance is the effect of skipping a layer, in nats per token, with its interval. Three measures of a diagnosis hold
-it, and the first that is there is taken:
+Importance is the effect of skipping a layer, in nats/token, with its interval, from the first of these measures that is
+present. Reads rows only and needs no torch; `measured_importance` measures.
 
     verdict     all layers together at the family-wise error rate, on all of the text (or the race's, with a budget)
     racing      all layers and looks together, each layer on the text that settled it
-    ablation    the metric `skip`; each layer's own 95 % interval, the others not counted
-
-This module reads rows and needs no torch; `measured_importance` measures.
+    ablation    the metric `skip`; each layer's own 95 % interval, without correction
 """
 
 from __future__ import annotations

@@ -1,14 +1,11 @@
-"""Interventions: one layer does something else, all others do as trained, and the loss says what that costs.
+"""Interventions: one layer is changed, all others stay as trained, and the change of the loss is measured.
 
-An intervention replaces the function of one layer: it is skipped, given other weights, or a branch of it is held at its
-mean. It is the model's plan with a changed node (`layerwise.stack.executors.graph`), so that all of them share the
-clean states: at each layer every intervention starts from there and runs the layers behind it, and L layers and I
-interventions at each cost `I * L * (L + 1) / 2 + L` layer evaluations at most and not `I * L^2`. Several layers that
-are changed together (`JointIntervention`) are a plan with several changed nodes. What is done at a layer is prepared
-once (weights are drawn, a mean is taken) and runs on every batch before the next is prepared; where the layers are on
-the disk, it runs while they are in memory. The clean states of a long text wait on the disk for their turn.
+An intervention skips a layer, replaces its weights, or fixes a branch at its mean. It is the identity plan with one
+changed node of the graph (`layerwise.stack.executors.graph`; `JointIntervention` changes several), so all of them share
+the clean states: I interventions at each of L layers cost at most `I * L * (L + 1) / 2 + L` layer evaluations.
 
-Rows are `Loss` rows whose `plan` is a key such as `12=mean_ablate`; the untouched model is the identity plan.
+What a layer needs is prepared once and runs on every batch before the next layer is prepared. Rows are `Loss` rows
+whose `plan` is a key such as `12=mean_ablate`; the original model is the identity plan.
 """
 
 from __future__ import annotations

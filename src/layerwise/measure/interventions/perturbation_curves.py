@@ -1,22 +1,12 @@
-"""Manipulation: how the loss grows with the size of a change, strategy by strategy, and with the volume of a branch.
+"""Manipulation: the loss increase by kind and size of a weight change, and by the gain of a layer's update.
 
-The founding experiment found that "only scaling by 0.9 survives". It compared a change of 10 % of the weights' norm
-with changes of 100 % and more. Here every strategy of `layerwise.measure.interventions.perturbations` is measured at
-the same sizes ||dW|| / ||W||, so that a curve says what the *kind* of change costs. Beside them stands the clean volume
-gate: what a layer (or one of its two branches) adds to the residual stream, times alpha. Scaling all matrices by 0.9 is
-not that: it scales attention logits and values by 0.81 each and the product inside a gated MLP by even less.
-
-Rows of measure `manipulation`, task `all`, in nats per token, with interval, p, Holm's p over the layers, mde:
+Every strategy of `layerwise.measure.interventions.perturbations` is measured at the same sizes ||dW|| / ||W||. A gate
+multiplies the update of a layer or branch by alpha. Rows of measure `manipulation`, in nats/token, with interval, p,
+Holm's p over layers, mde, and the band `@no_effect`:
 
     <strategy>:<size>   subject `12`; strategies scale, noise, low_rank, interpolate, copy, predict
-    gate:<alpha>        subjects `12`, `12.attn`, `12.mlp`; alpha 0 skips, alpha 1 is the untouched model
-
-each with its band `@no_effect`. Sizes and alphas are written as `%g`.
-
-The founding experiment also manipulated all layers together that it had found redundant (`joint_manipulation`). Here
-the set is the largest whose layers cost little when they are skipped one by one, and every strategy moves all of them
-by one size: a tenth of the weights' norm, which is the published scaling by 0.9, and as far as it goes in every layer
-of the set, as the others were published. Those losses are rows called `joint=<strategy>:<size>`.
+    gate:<alpha>        subjects `12`, `12.attn`, `12.mlp`; alpha 0 skips, alpha 1 is the original model
+    joint=<strategy>:<size>   losses of the largest set of layers that cost little one by one (`joint_manipulation`)
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
-"""Six ways to move a layer's weights by exactly the same distance.
+"""Six ways to move a layer's matrices by one distance ||dW||_F / ||W||_F; gains and biases stay.
 
-To ask which change a layer survives, the changes must be of one size. The size here is
-
-    ||dW||_F / ||W||_F      over all matrices of the layer together; gains and biases stay as they are
-
-and every strategy goes along a straight line to its own end until that size is reached:
-
-    scale        W (1 - size); the published "scaling by 0.9" is size 0.1, and size 1 leaves no matrix
-    noise        a Gaussian direction, every matrix in proportion to its own norm
-    low_rank     each matrix towards its best approximation of the highest rank that is at least so far away
-    interpolate  towards the mean of the two neighbouring layers (the one neighbour, at an end)
-    copy         towards the layer before (the first: towards the second)
-    predict      towards what a ridge regression on others predicts, see `layerwise.measure.weights.predictability`
-
-A point further away than the end of its line does not exist, and is left out. Arithmetic is in float64, on the CPU
-where the device of the weights has none.
+scale        W (1 - size)
+noise        a Gaussian direction, every matrix in proportion to its own norm
+low_rank     each matrix towards its best approximation of the highest rank that is at least so far away
+interpolate  towards the mean of the two neighbouring layers (the one neighbour, at an end)
+copy         towards the layer before (the first: towards the second)
+predict      towards a ridge prediction from other layers, see `layerwise.measure.weights.predictability`
 """
 
 from __future__ import annotations

@@ -1,20 +1,12 @@
-"""What it costs to *use* predicted weights: the model is run with them, one layer at a time and many together.
+"""The loss increase of running the model with predicted weights, one layer at a time and several together.
 
-A high R2 is not yet a good replacement, and a bad loss is not yet a bad prediction: any error of that size may do the
-same harm. So every prediction is run beside a random error of the same norm, tensor by tensor,
+Every prediction is compared with a random error of the same norm, tensor by tensor: W + E, E Gaussian with
+||E|| = ||W_predicted - W||. Rows of measure `predictability`, nats/token above the original model:
 
-    W + E,   E Gaussian with ||E|| = ||W_predicted - W||
-
-which shares the size of the prediction's error and nothing else. Rows of measure `predictability`, nats per token more
-than the model as it is:
-
-    predicted_weight_loss      of a layer; or of as many layers together as `amount` says: condition `set`, spread
-                               evenly, `adjacent`, neighbours, or `inner`, all but the ends
+    predicted_weight_loss      of a layer, or of `amount` layers together: condition `set`, spread evenly over the inner
+                               layers, `adjacent`, neighbors, or `inner`, all but the ends
     against same_norm_random   the random error's cost, with its interval
-    against no_effect          how far arms without any effect would stray
-
-Sets `set:k` are spread evenly over the inner layers, never neighbours where that can be avoided. In every set each
-layer is predicted from its true neighbours, also where those are replaced themselves.
+    against no_effect          band of arms without any effect; layers are always predicted from true neighbors
 """
 
 from __future__ import annotations

@@ -1,18 +1,11 @@
-"""A survey of what one model survives: its layers in order, in random order, and fewer and fewer of them.
+"""A survey of one model under many orders and fewer layers, with draws that do not depend on the model.
 
-    sequential                        all layers in order
-    random                         all layers, a fresh uniform order for every batch
-    kept 6 even sequential            six layers, kept by a rule (see `layerwise.plan.samplers`), in order
-    kept 6 even random             the same layers, a fresh order for every batch
-    without 3 sequential              all layers but one, in order; `without 3 random` in the orders of `random`
-    nodes 4 blocks without 2 random   the layers lie on four nodes, in blocks, and those of node 2 are lost
-    nodes 4 blocks any 2 random       two of the nodes are lost, others in every batch
-    fixed orders                      100 orders, each over all examples: the spread from order to order
-
-Every draw depends on the seed, the condition and the number of the batch, never on the model, so that two models are
-always compared on the same images under the same orders. A random order may happen to be the original one: of three
-layers one in six is. Such batches are counted apart and are not part of `random`, which would else be flattered by
-them where few layers are kept.
+sequential, random                all layers in order, or in a fresh uniform order for every batch
+kept 6 even sequential, random    six layers, kept by a rule (see `layerwise.plan.samplers`)
+without 3 sequential, random      all layers but one
+nodes 4 blocks without 2 random   the layers are on four nodes, in blocks, and those of node 2 are missing
+nodes 4 blocks any 2 random       two of the nodes are missing, others in every batch
+fixed orders                      100 orders, each over all examples; batches drawn in the original order are apart
 """
 
 from __future__ import annotations

@@ -1,15 +1,12 @@
-"""Benchmarks asked of many plans at once: lm-eval's requests as windows of tokens, and its metrics from their losses.
+"""Benchmarks for many plans at once: lm-eval's requests as windows of tokens, and its metrics from their losses.
 
-lm-eval asks either how likely a continuation is or what the model writes. What it asks for by likelihood is the same
-for every plan, so its requests are built once, tokenized by lm-eval's own code (start tokens, the cut between context
-and continuation, truncation from the left), and become `EvalData`: a sweep runs them under all plans together, each
-layer evaluation that plans share done once. A row of such a sweep holds what lm-eval wants to know,
+Requests for likelihoods are the same for every plan, so lm-eval builds and tokenizes them once, they become `EvalData`,
+and a sweep runs them under all plans together. Each row holds what lm-eval needs:
 
     log-likelihood = -nll                     of all tokens of the continuation, summed, in nats
     is greedy      = hits == tokens           every one of them was the arg-max
 
-`judged` then hands these answers to lm-eval, which computes its metrics from them as if it had asked; what the model is
-to write is written in place, under the plan.
+`judged` passes these answers to lm-eval, which computes its metrics. Generation runs in place, under the plan.
 """
 
 from __future__ import annotations

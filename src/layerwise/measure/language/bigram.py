@@ -1,13 +1,11 @@
-"""The null of a language model: what a table of token pairs loses on the same text.
+"""The bigram baseline of a language model: the loss of a table of token pairs on the same text.
 
-A model that does not beat it has learned nothing that needs layers, and a comparison of ways to train its layers says
-nothing: what lets them rest wins. The table is counted on the text to train on, and smoothed towards single tokens as a
-hierarchical Dirichlet model smooths (MacKay and Peto 1995, "A hierarchical Dirichlet language model"):
+The table is counted on the training text and smoothed as a hierarchical Dirichlet model (MacKay and Peto 1995):
 
     p(b) = (n(b) + 1) / (n + V)          p(b | a) = (n(a b) + k p(b)) / (n(a) + k)
 
 with n the counts (n(a) of the tokens that another follows), V the greatest token id + 1, and k the one of `STRENGTHS`
-that loses least on the text to select on.
+with the smallest loss on the text to select on.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""Which sentence of a minimal pair a model prefers, as rows: accuracy by paradigm, by phenomenon and over all.
+"""Accuracy on minimal pairs, by paradigm, by phenomenon and overall.
 
-A pair counts 1 where the acceptable text is the more likely one, 1/2 where both are equally likely, else 0; a model
-that knows nothing is right half the time. One paradigm is a proportion with Wilson's interval. Several are averaged
-with equal weight, as BLiMP is reported, whatever number of pairs each has, and so are their intervals (`interval`): the
-paradigms are what they are, their pairs are a sample. A bootstrap within paradigms says the same of a thousand pairs
-each; of few it is too narrow, and has no width at all where each paradigm's pairs agree with one another.
+A pair counts 1 if the acceptable text is the more likely one, 1/2 if both are equally likely, otherwise 0. A paradigm
+has Wilson's interval. Several are averaged with equal weight, as in BLiMP, and so are their intervals (`interval`):
+paradigms are fixed, their pairs are a sample.
 
-A model can fail on a pair because it does not know the words, so the rows say how many words it knows: `coverage` is
-the share of words that hold no unknown token, `whole_words` the share that are one token.
+`coverage` is the share of words without an unknown token, `whole_words` the share that are one token.
 """
 
 from __future__ import annotations

@@ -1,17 +1,12 @@
-"""How likely a sentence is: pseudo-log-likelihood of masked models, log-likelihood of causal ones, in nats.
+"""Sentence scores in nats: pseudo-log-likelihood of masked models, log-likelihood of causal ones.
 
-A masked model gives no probability of a sentence. What stands in for it (Wang and Cho 2019; Salazar et al. 2020,
-"Masked Language Model Scoring") is the sum, over its tokens, of how likely each is when it alone is masked:
+For temperature T (default 1), without length normalization (Wang and Cho 2019; Salazar et al. 2020):
 
-    PLL(w) = sum_t log softmax(logits(w with w_t masked)_t / T)[w_t]
+    masked   PLL(w) = sum_t log softmax(logits(w with w_t masked)_t / T)[w_t]
+    causal   sum_t log softmax(logits(w_<t) / T)[w_t], the first token after the start token where there is one
 
-with temperature T, which is 1 unless it is said: published scores differ in it. There is no normalisation for length.
-A causal model gives sum_t log softmax(logits(w_<t) / T)[w_t], the first token after the start token where there is one.
-
-A sentence of n tokens takes n copies, so BLiMP is over a million short texts. They are made cheap by three things: a
-copy that several sentences share (those of a pair that differ in the masked word alone) is computed once; copies of
-one length run together, so nothing is padded; and the head sees the masked position alone, where that is proved to
-give the same logits.
+A sentence of n tokens needs n copies. Copies that sentences share run once, copies of one length run together without
+padding, and the head sees the masked position alone if that is verified to give the same logits.
 """
 
 from __future__ import annotations

@@ -1,13 +1,10 @@
-"""What answers to a task are worth in its metric, and several tasks as one number: their mean, and the scale of
-"Transformer Layers as Painters" (section 2) from chance to the model as trained, with its mean and its median.
+"""The score of a task's answers in its metric, and the mean and median of several tasks from chance to the original.
 
-    normalised = (score - chance) / (score of the model as trained - chance)
+    normalised = (score - chance) / (score of the original model - chance)
 
-Chance is what always giving one answer scores. A task whose untouched score has an interval that reaches down to
-chance has no such scale: a model that guesses has nothing to lose.
-
-The interval of a mean over tasks adds the errors of the tasks in quadrature, since their examples are different ones.
-That of a median is made from draws of every task's score by its own error. The untouched model's error is in neither.
+Sun et al. 2024, "Transformer Layers as Painters", section 2. Chance is the score of always giving one answer. A task on
+which the interval of the original model includes chance has no normalized score. Intervals of means add errors of tasks
+in quadrature; those of medians are drawn. The error of the original model is in neither.
 """
 
 from __future__ import annotations

@@ -1,16 +1,12 @@
-"""Does recovery follow importance? Rank correlations over layers, with the nulls that a naive reading lacks.
+"""Rank correlations of recovery with the effect of skipping, over layers, with the null of shuffled layers.
 
-Rows of measure `recovery`, of no layer, the damage as condition and what was trained as arm; recovery against the
-effect of skipping the layer:
+Rows of measure `recovery`, of no layer, the damage as condition, the trained part as arm; intervals over layers:
 
-    spearman               by area, over the layers that were damaged: those with something to recover from
-    spearman_given_damage  the same with the initial damage held fixed: the partial rank correlation
-    spearman_published     by area, over all layers, those without damage counted as recovered at once: as was published
-    layers                 how many layers were damaged, and so stand behind the first two
-
-`spearman_steps`, `spearman_steps_given_damage` and `spearman_steps_published` are the same by steps instead of area.
-Each has the band against `shuffled_layers` that the effects of shuffled layers would give. Layers are the units: the
-interval says what another model's layers might show (`layerwise.measure.stats.ranks`).
+    spearman               by area, over the layers that were damaged
+    spearman_given_damage  the partial rank correlation, with the initial damage held fixed
+    spearman_published     by area, over all layers, those without damage counted as recovered at once
+    spearman_steps...      the same three by steps instead of area
+    layers                 how many layers were damaged
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
 """Three ways to damage a layer before it recovers.
 
     noise_50      W + N(0, (0.5 std(W))^2), tensor by tensor: the published perturbation
-    equal_damage  the same noise at a scale tuned so that the model loses a set number of nats: layers start equal
+    equal_damage  the same noise at a scale tuned so that the model loses a given number of nats: layers start equal
     reinitialise  the weights that the model class draws before training (Zhang, Bengio and Singer, JMLR 2022,
                   arXiv 1902.01996, section 3)
 
-With the first, an important layer starts further from home than an idle one, so the time it takes to come back says
-once more how important it is. The second removes that: what is left is how fast a layer learns. A direction of noise
-belongs to a seed; only its length is tuned.
+The direction of noise depends on the seed alone; only its length is tuned.
 """
 
 from __future__ import annotations

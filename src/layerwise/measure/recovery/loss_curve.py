@@ -1,14 +1,12 @@
-"""The loss of a model while it is fine-tuned, and what is read off it: steps to recover, and the area above the twin.
+"""The loss while a model is fine-tuned, compared with its twin: the undamaged model trained on the same batches.
 
-A damaged model is compared with its *twin*, the undamaged model trained on the same batches, so that what any model
-gains from the recovery text is not credited to the damage. With gap(t) = NLL_damaged(t) - NLL_twin(t):
+With gap(t) = NLL_damaged(t) - NLL_twin(t):
 
     steps   the first evaluation from which on gap stays within a tolerance, up to the end
     area    the integral of gap over the steps, by trapezoids, in nat-steps
 
-A run that is not within the tolerance at its last evaluation is *censored*: its time is at least the cap. The mean of
-min(time, cap) over seeds is then the restricted mean survival time (Royston and Parmar 2013, section 2), which all
-runs share because all have the same cap; the share of censored runs stands beside it.
+A run outside the tolerance at its last evaluation is censored. The mean of min(time, cap) over seeds is the restricted
+mean survival time (Royston and Parmar 2013, section 2).
 """
 
 from __future__ import annotations

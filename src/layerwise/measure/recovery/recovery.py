@@ -1,32 +1,12 @@
-"""Recovery: damage one layer, fine-tune, and see how long the loss stays above that of an undamaged twin.
+"""Recovery: damage one layer, fine-tune, and measure how long the loss stays above that of an undamaged twin.
 
-The founding experiment adds 50 % noise to a layer and counts steps back to the old perplexity. Four things make such a
-count say little, and each has its control here: an important layer starts further away (`equal_damage`, and
-correlations given the initial damage); a layer that the noise does not hurt has nothing to recover from (it is left
-out by rule: damage of no more than the recipe's `tolerance`, at the mean over seeds); any fine-tuning on text like that
-of the test lowers the loss (the *twin*, an undamaged model trained on the same batches, and recovery and evaluation
-text that share no document); and a cap on the steps hides who never came back (censoring is counted, and the area under
-the curve needs no first hit).
+Rows of measure `recovery`, by layer, damage (condition) and trained part (arm), Student's 95 % intervals over seeds:
 
-Rows of measure `recovery`, of each layer, the damage as condition and what is trained after it as arm, over seeds of
-noise and batches:
-
-    initial_damage  nats a token above the twin before the first step; a layer that is left out has this row alone
-    steps           restricted mean of the steps to recover; never more than the cap
-    area            nat-steps above the twin, up to the cap
-    censored        share of seeds that had not recovered at the cap, with Wilson's interval
-    steps_to_untouched   the published count: steps until the loss is that of the model before damage and fine-tuning,
-                         so that what any fine-tuning gains is credited to the layer; `censored_untouched` beside it
-    steps, area     against `twin`: the same of the twin beside the model before any step, which is what fine-tuning
-                    alone does (negative where the recovery text teaches the model something)
-
-and, with effects of ablation, those of `layerwise.measure.recovery.associations`, of no layer.
-
-`equal_damage` is tuned on the text on which recovery is judged, so that layers start equal *there*: a scale that was
-tuned on other text starts anywhere from half to twice its target, since the damage of one noise is known to no better
-than +-0.05 nats from some hundred tokens. `initial_damage` says what was reached. No training sees that text.
-
-Intervals are Student's, at 95 %, over seeds. A seed whose loss became non-finite is censored and has no area.
+    initial_damage   nats/token above the twin before the first step (the only row at or below the tolerance)
+    steps, area      restricted mean of the steps to recover, and nat-steps above the twin, both up to the cap
+    censored         share of seeds that did not recover (Wilson), or whose loss became non-finite
+    steps_to_untouched, censored_untouched   the same relative to the model before damage and fine-tuning, as published
+    steps, area      against `twin`: the twin relative to the original model; `equal_damage` is tuned on the test text
 """
 
 from __future__ import annotations

@@ -1,21 +1,12 @@
-"""Was a training stable? Spikes of its loss, and how far its seeds end apart.
+"""Stability of a training: spikes of its loss, and how far its seeds end apart.
 
-A spike is a noted training loss far above the five before it. With r_t the loss less the median of those five, it is
+With r_t the loss minus the median of the five before it, s its noise from second differences of the losses, and z the
+normal quantile that the judged notes exceed by chance in 1 of 100 trainings, t is part of a spike if
 
     r_t > max(0.1 nats, z * s)        s = 1.15 * 1.4826 * median |loss_t - (loss_{t-1} + loss_{t+1}) / 2| / sqrt(3/2)
 
-where s is the deviation of r by the noise of single notes (read off second differences, which a falling loss hardly
-changes; 1.15^2 = 1 + pi / 10 for the median of five) and z the quantile of the normal that n notes exceed by chance in
-one training of a hundred, n being those that are judged. A training that only falls, however noisily, has none. Fewer
-than `FEWEST` notes are not judged. A rise that lasts is one spike: it ends when the loss is back under the line.
-
-Rows of measure `stability`, of models and of their arms:
-
-    spikes, highest    of each seed: their number, and the largest r in nats
-    spiked             of an arm: the share of trainings with a spike, Wilson's interval
-    spread             the standard deviation of the held-out loss over seeds, chi-squared interval
-    spread_ratio       that to the backbone's, by the F distribution; p two-sided, Holm over arms
-    gradient_norm      the mean over seeds of the median norm that was noted, where one was
+Rows of measure `stability`: spikes, highest (r in nats) by seed; by arm spiked (Wilson), spread (std of the held-out
+loss, chi-squared), spread_ratio to the backbone (F; Holm over arms), and gradient_norm (mean of medians).
 """
 
 from __future__ import annotations

@@ -1,27 +1,12 @@
-"""From losses to effects: what each plan costs against the baseline, with its interval, p-value and mde.
+"""From losses to effects: paired differences of each plan with a baseline, as rows of measure `effect`.
 
-`effects` compares every plan with one baseline on the same windows and returns tidy `Score` rows of measure `effect`,
-one per plan, task and metric:
+    delta_nll, nll                 nats/token, plan minus baseline, and of the plan itself
+    null_band                      how far from zero a plan without effect could be, all plans together
+    token_accuracy, exact_match    share of scored tokens, and of windows, that were the arg-max; delta_exact_match
 
-    delta_nll          nats per token, plan minus baseline; interval, p, Holm's p over the task's plans, mde
-    null_band          nats per token: how far from zero the plan could stray with no effect, all plans together
-    nll                nats per token of the plan itself, the baseline included; interval
-    token_accuracy     share of scored tokens that were the arg-max; interval
-    exact_match        share of windows with every token right (answer tasks only); interval
-    delta_exact_match  plan minus baseline (answer tasks only); interval, p, Holm's p, mde
-
-Intervals are at 95 % over documents, or over windows where a task has fewer than 8 documents (`resampling_unit`); with
-fewer than 8 windows too, a row keeps its value alone. `mde` is the minimum detectable effect at 80 % power and
-5 % after correction over the plans of the task: it completes the sentence "no effect detectable above X". With several
-tasks there is the task `all` of all their documents, where each token counts the same and the tasks are strata
-(`layerwise.measure.stats.strata`). The statistics themselves are in `layerwise.measure.stats.statistics`.
-
-`differences` says the same in the words of a measure, of *arms*: whatever was done to the model (`12=skip`, a plan).
-Arms of one metric (and family) are corrected together, so "Holm over the layers" means exactly the layers of that
-metric. For every arm and task there are two rows:
-
-    <metric>             nats per token, arm minus baseline; interval, p, Holm's p over the metric's arms, mde
-    against no_effect    how far arms without any effect would stray, all of the metric at once: low and high around 0
+95 % intervals over documents, or windows with fewer than 8 (`resampling_unit`); no interval with fewer than 8 windows.
+`mde`: 80 % power at 5 % after Holm over the plans of a task. Tasks are strata of the task `all`. `differences` has the
+same for arms (`12=skip`), corrected by metric, with the band `against no_effect`.
 """
 
 from __future__ import annotations

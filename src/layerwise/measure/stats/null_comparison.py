@@ -1,20 +1,12 @@
-"""A level: one metric of weights by tensor type and position in depth, with its nulls, written out as rows.
+"""One metric of weights by tensor type and position in depth, with its nulls, as rows of one form.
 
-Whatever is compared (entries, norms, subspaces), the rows have one form, so that they can be read and drawn alike:
-
-    of a layer or a pair, part a tensor type   the value there
-    of a layer or a pair, no part              the mean over tensor types, and the nulls of all layers again
-    of no layer, part a tensor type            pooled over layers, with its interval and its nulls
-    of no layer, no part                       the same over tensor types, each of which weighs the same
-
-What a weight measure says of a tensor type is a ratio of two sums over positions in depth (layers, pairs, triples),
+With a layer or pair: `part` is a tensor type, or empty for the mean over types with the nulls of all layers. Without
+one: pooled over layers, with interval and nulls. A value is a ratio of sums over positions (layers, pairs, triples),
 
     ratio = sum_l numerator[l] / sum_l denominator[l]
 
-such as a residual sum of squares by a total one. For `all`, each tensor type's sums are divided by its own total first,
-so that every type weighs the same however many entries it has. The interval is Student's over positions (types times
-positions for `all`). Neighbouring positions share a layer, so they are not quite independent; the nulls that are
-printed beside every metric are computed in the same way and do not rest on that.
+For `all`, the sums of each tensor type are divided by its total first, so that types weigh the same. Student's interval
+over positions (times types for `all`); neighboring positions share a layer, nulls are computed in the same way.
 """
 
 from __future__ import annotations

@@ -1,14 +1,12 @@
-"""Two models on the same documents, metric by metric: the difference, its interval, its p and what it decides.
+"""Two models on the same documents, metric by metric: the difference, its interval, p and verdict.
 
-A score is a ratio of sums over documents, as lm-eval aggregates them: a mean (accuracy, F1 of each answer), of a
-perplexity the logarithm (nats a document, a word or a byte), bits per byte, or the F1 of all answers. It is not read
-from a name: it is the ratio that gives the score that was stated. The difference is a ratio of sums too; where the
-models have denominators of their own (F1), each score is linearised document by document.
+A score is the ratio of sums over documents that reproduces the reported score: a mean, the logarithm of a perplexity,
+bits per byte, or corpus F1. If the models have different denominators, each score is linearized by document.
 
     values of 0 and 1    McNemar's exact test, and Bonett and Price's interval
     anything else        sign flips and an expanded percentile bootstrap, over documents
 
-Over several tasks of one metric it is the same, with the tasks as strata; an exact test needs none.
+Several tasks of one metric are strata; an exact test needs none.
 """
 
 from __future__ import annotations

@@ -1,34 +1,12 @@
-"""Racing: stop spending text on layers whose verdict is settled.
+"""Racing: stop reading text for layers whose verdict is settled.
 
-"Which layers can go?" needs few documents for a layer that is worth a nat, and many for one that is worth nothing. The
-race looks at the documents in stages, each of which adds a quarter of what was read, and after every look drops the
-layers whose interval settles the question (`VerdictCriterion.settles`). The chance of any wrong decision at any look
-stays below `alpha`, whenever the race stops. It is divided three times:
+After each look at more documents (a quarter more each), layers whose interval settles the question leave. The chance of
+any wrong decision at any look is below `alpha`, divided over decisions (`ERROR_SHARES`, one-sided), looks (three tenths
+of what is left each, all to the last; Bonferroni as in Maron and Moore 1994) and layers (step-down, Holm 1979).
 
-    over decisions   `ERROR_SHARES`; each is wrong to one side only, so that its tests are one-sided
-    over looks       three tenths of what earlier looks left go to each look, all that is left to the last of all text
-    over layers      step-down (Holm 1979): after m layers were told a decision, an interval that may lead to the same
-                     one counts among L - m. Before a first error these m were right, so that no fewer than the layers
-                     for which the decision would be wrong are left, and the rate divided by their number bounds it
-
-(Bonferroni over looks, as in Maron and Moore 1994. Time-uniform bounds, those of Howard et al. 2021 and of Waudby-Smith
-and Ramdas 2024, hold at every document; at looks as close as these they cost as much text.)
-
-Five things keep the decisions honest and the race cheap:
-
-    many documents        documents are the units: a look reads some of each, and never fewer than 32 of them
-    two-phase sampling    an effect keeps the mix of the whole text (`layerwise.measure.stats.strata`). The first look
-                          reads as many documents of each stratum, the others those that take most from the variance of
-                          the layers still in (`layerwise.measure.stats.strata`)
-    rare documents        a layer may be worth nothing on most documents and much on a few. `no_effect` and `harmful`,
-                          by which a layer may go, wait until a kind of document that makes up 4 % of the text has been
-                          missed with probability below `alpha / 2L`, or until all documents are read
-    fresh text            harm is confirmed on documents that came after those that suggested it
-    futility              a layer that all of the text would settle with a probability below `FUTILE`, given what was
-                          read (predictive power, Spiegelhalter, Freedman and Blackburn 1986), leaves as `unresolved`;
-                          that can make no decision wrong
-
-The verdicts and their words are those of `layerwise.measure.stats.verdicts`.
+Looks have at least 32 documents, stratified (`layerwise.measure.stats.strata`). `no_effect` and `harmful` wait until a
+kind of document of 4 % would have been seen; harm is confirmed on later documents; a layer with predictive power below
+`FUTILE` (Spiegelhalter, Freedman and Blackburn 1986) leaves as `unresolved`.
 """
 
 from __future__ import annotations

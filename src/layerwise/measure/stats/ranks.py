@@ -1,14 +1,11 @@
-"""Do two orders of the layers agree, and do they still when a third is held fixed?
+"""Rank correlation of two orders of the layers, optionally with a third held fixed.
 
     spearman   Pearson's correlation of the ranks
-    given      the partial rank correlation: both ranks less what a line on the ranks of the third explains of them
+    given      the partial rank correlation: residuals of both ranks on the ranks of the third
 
-The interval is Fisher's with the variance of Bonett and Wright (2000) for ranks, (1 + r^2 / 2) / (n - 3), one layer
-less where a third is held fixed. It is all of -1..1 where that leaves fewer than two degrees of freedom: four layers
-cannot tell a perfect order from chance.
-
-The null is a shuffle of the layers: how far the correlation strays when one of the two is put in a random order (for
-the partial one: what is left of it, Freedman and Lane 1983). With few layers that band is wide, and says so.
+The interval is Fisher's with variance (1 + r^2 / 2) / (n - 3) (Bonett and Wright 2000), one layer fewer with a third,
+and all of -1..1 below two degrees of freedom. The null shuffles the layers of one of the two (of the residuals:
+Freedman and Lane 1983).
 """
 
 from __future__ import annotations

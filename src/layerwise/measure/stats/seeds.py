@@ -1,14 +1,11 @@
-"""Two arms compared over seeds: what another training of each would give, not what another test set would.
+"""Two arms compared over seeds, paired by seed.
 
-Both arms are trained with the same seeds, and a seed decides the first weights, the order of the text and the masks. So
-seeds are paired: the difference is taken within each, and the interval and the test are Student's over those
-differences, of which a study has few. With n seeds and differences d_s,
+With n seeds, which decide weights, data order and masks, and differences d_s:
 
     value = mean d_s        low, high = value -+ t(n - 1, 97.5 %) * sd(d) / sqrt(n)        p = two-sided Student's t
 
-`mde` is the difference that a study with this spread and this many seeds would have found in four of five cases:
-a difference that is smaller than that was not to be seen, whatever its value. The spread of few seeds is less than the
-true one on the mean, which is allowed for (`deviation_bias`).
+`mde` is the difference that 80 % of studies with this spread and number of seeds would detect, corrected for the bias
+of the standard deviation of few seeds (`deviation_bias`).
 """
 
 from __future__ import annotations

@@ -1,33 +1,12 @@
-"""Error bars and tests for paired differences, on arrays of (plans, units).
-
-A *unit* is what would be drawn afresh if the study were repeated: a document with all its windows, never a
-token, because tokens of one document err together. An effect is a ratio of sums over units,
+"""Intervals and tests for paired differences, on arrays (plans, units); a unit is a document, not a token.
 
     effect[p] = sum_u numerator[p, u] / sum_u denominator[u]        e.g. extra nats of plan p per scored token
+    strata      effect = sum_h w_h effect_h, se^2 = sum_h w_h^2 se_h^2, Satterthwaite (Cochran 1977, 5.3 and 5.4)
+    interval    expanded percentile bootstrap (`paired_bootstrap`; Hesterberg 2015), or Student's (`student_interval`)
+    p, null     sign flips (`sign_flips`), Holm over plans (`holm`), band of plans without effect (`null_band`)
+    mde         effect detectable with 80 % power; `wilson`, `paired_proportions` for shares
 
-and every plan is resampled with the same units, so that what makes a document hard cancels out of the difference.
-A text of several tasks is a fixed mix: with `strata`, one label a unit, units are drawn afresh within each stratum, and
-the strata keep their shares of the denominators, w_h = sum_{u in h} denominator[u] / sum_u denominator[u],
-
-    effect = sum_h w_h effect_h       se^2 = sum_h w_h^2 se_h^2       degrees of freedom: Satterthwaite's
-
-(Cochran 1977, sections 5.3 and 5.4), where effect_h is the ratio of the stratum. The effect is the same number.
-
-    interval     expanded percentile bootstrap over units (`paired_bootstrap`), or Student's (`student_interval`)
-    p            sign flips over units (`sign_flips`), corrected over plans (`holm`)
-    null band    how far plans without any effect would stray, all of them at once (`null_band`)
-    mde          the effect that would have been found in 80 of 100 studies (`minimum_detectable_effect`)
-    proportions  `wilson` for one, `paired_proportions` for the difference of two on the same questions
-
-Why the expanded percentile interval (Hesterberg 2015, "What teachers should know about the bootstrap"): the plain
-percentile interval is too short for few units, and widening its levels by the Student factor repairs that. Measured
-over 500 simulated studies with documents of log-normal length, nominal 95 %: at 8, 16, 40 and 100 units with normal
-document effects it covered 93, 95, 94 and 93 %, where BCa covered 85, 91, 93 and 91 %; at 40 units with skewed
-effects 94 % against 91 %. No interval is good when few documents carry the whole effect: with 15 % of the documents
-affected it covered 83 % at 40 units.
-
-Every function is pure; randomness comes from `seed` alone, and the resamples depend on the seed and the number of
-units only, so a plan gets the same interval whatever other plans stand beside it.
+Units are resampled jointly for all plans. Randomness depends on `seed` and the number of units only.
 """
 
 from __future__ import annotations

@@ -1,20 +1,11 @@
 """Strata: a text of several tasks is a fixed mix, and an estimate from part of it has to keep that mix.
 
-Documents of a book and one-word answers differ by a hundredfold in length and in what a layer is worth to them. A few
-documents drawn from all of them may miss a task altogether, and an interval from those is confidently wrong. So effects
-are estimated task by task and put together with the tasks' shares of all tokens:
-
     effect = sum_h w_h * effect_h            se^2 = sum_h w_h^2 * se_h^2
 
-with Student's quantile at Satterthwaite's degrees of freedom (Cochran 1977, section 5.4). Tasks with too few documents
-for an interval of their own are taken together.
-
-A `StratifiedSample` of a text grows by the documents that take most from the variance for their tokens. With n_h
-documents read of stratum h, of c_h tokens each, and a variance v_h that one document would leave in the estimate, one
-more document takes v_h (1 / n_h - 1 / (n_h + 1)) = v_h / (n_h (n_h + 1)) from it. The documents go one by one to the
-stratum where this is most for its c_h tokens, which ends at Neyman's allocation n_h ~ sqrt(v_h / c_h) (Cochran 1977,
-section 5.5). Where the v_h are not known yet, the strata share the documents equally: that is the first of two phases,
-and says what the v_h are.
+with w_h the tasks' shares of all tokens and Student's quantile at Satterthwaite's degrees of freedom (Cochran 1977,
+5.4). Tasks with too few documents for an interval are merged. A `StratifiedSample` adds documents one by one to the
+stratum with the largest reduction of variance per token, v_h / (n_h (n_h + 1)) for n_h documents read and variance v_h
+per document, which tends to Neyman's allocation (5.5). Without known v_h strata share the documents equally.
 """
 
 from __future__ import annotations

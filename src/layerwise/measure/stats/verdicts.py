@@ -1,24 +1,12 @@
-"""Verdicts on layers: does a layer matter, is nothing there, is the model better without it, or is it not resolvable?
+"""Verdicts on skipping each layer, all L layers together at a family-wise error rate `alpha`.
 
-A score is not a verdict. Four decisions are made from the paired differences of skipping each layer, all L layers
-together at a family-wise error rate `alpha`:
+    harmful     effect below 0 on one half of the documents (one-sided 5 %), confirmed on the other (`alpha`, Holm)
+    no_effect   its interval is inside the margin on both sides
+    matters     its interval is above 0, and not wholly inside the margin
+    unresolved  otherwise: the interval includes zero and an effect that counts
 
-    matters     its interval lies above 0, and not wholly inside the margin
-    no_effect   its interval lies inside the margin on both sides: an effect that counts is shown not to be there
-    harmful     its effect is below 0 on one half of the documents, and again on the other half, which had no say in
-                choosing it: the smallest of many noisy scores is negative by chance alone
-    unresolved  anything else: the interval holds zero and an effect that counts
-
-`harmful` goes first: harm that was confirmed is harm, however small. Absence of significance is never `no_effect`.
-
-Intervals are Student's over documents, task by task (`layerwise.measure.stats.strata`), at level `1 - alpha / L`
-(Bonferroni), so that all of them hold together. A layer becomes a candidate on the first half at one-sided 5 %, by
-itself, because that decides nothing; the k candidates are confirmed on the second half at `alpha` over all of them
-(Holm). Where documents are few, windows take their place.
-
-`mde` is what stands behind the decision: of `no_effect` the X of "no effect above X nats", the further end of
-the interval; of the others the harm that 80 of 100 such runs would have found and confirmed, which is more than the
-effect of the other sign that they would have seen.
+Student's intervals over documents by task (`layerwise.measure.stats.strata`) at level `1 - alpha / L`. `mde`: of
+`no_effect` the further end of the interval, otherwise the harm that 80 of 100 runs would find and confirm.
 """
 
 from __future__ import annotations

@@ -1,36 +1,11 @@
-"""Do weights oscillate from layer to layer? The correlation of successive weight differences, with its exact null.
-
-Let D_l = W_{l+1} - W_l be the difference of one tensor type between neighbouring layers. At lag k
+"""Correlation of successive weight differences D_l = W_{l+1} - W_l over depth, with its exact null.
 
     correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
 
-pooled over all entries and layers. At lag 1 this is negative for weights that have nothing to do with each other: W_2
-enters D_1 with a plus and D_2 with a minus sign, so *independent layers of equal variance give exactly -1/2*, also when
-they all share a common matrix (it cancels). With g_k the autocovariance over depth at lag k,
-
-    correlation(1) = (2 g_1 - g_0 - g_2) / (2 (g_0 - g_1))
-
-which is -(1 - rho)/2 for an AR(1) process, 0 for a random walk, +1 for linear drift, and below -1/2 only for a true
-alternation of period 2. Above lag 1 independent layers give 0. So -0.50 is the finding "no lag structure", and not
-the finding "oscillation".
-
-Rows of measure `deltas`, subject the lag `1`..`5`, task the tensor type or `all`:
-
-    correlation     as above. Nulls: `@independent`, the exact line; `@shuffled`, the same layers in random orders (mean
-                    and 2.5..97.5 %); `@random_twin`, the model before training
-    autocovariance  mean over layers and entries of the product of W_l and W_{l+k}, each less its mean over depth, as a
-                    share of the same at lag 0. Null: `@shuffled`
-    smooth, no_lag_structure, oscillating, unresolved
-                    the verdict, at lag 1 alone: its value is the correlation of layers of norm 1 less that of the same
-                    layers in random orders (`excess`). A stack is smooth or oscillating where the interval leaves out
-                    0, without lag structure where the margin of 0.1 holds the interval, else not resolved
-
--1/2 is the value of layers of *equal* variance only: independent layers of which the first has three times the norm of
-the others give another one. So the verdict does not compare with -1/2.
-
-Other intervals are Student's over pairs of differences, for `all` over tensor types times pairs; every tensor type
-weighs the same in `all` (`layerwise.measure.stats.null_comparison`). Everything follows from one Gram matrix a tensor
-type.
+At lag 1 independent layers of equal variance give -1/2 (0 for a random walk, 1 for drift, less for alternation); above
+lag 1 they give 0. Rows of measure `deltas`, by lag and tensor type: correlation (nulls `@independent`, `@shuffled`
+layers, `@random_twin`), autocovariance as a share of lag 0, and at lag 1 the verdict smooth, no_lag_structure,
+oscillating or unresolved: `excess` over shuffled layers of norm 1, margin 0.1. Intervals: Student's over pairs.
 """
 
 from __future__ import annotations

@@ -1,13 +1,11 @@
-"""The norm and the effective rank of every weight matrix, by depth.
+"""The Frobenius norm and the effective rank of every weight matrix, by depth.
 
-Each number is a function of one matrix, so layers may differ in shape. Rows have the measure `structure`:
-
-    norm             Frobenius norm; over all types: of all matrices of the layer together
+    norm             over all types: of all matrices of the layer together
     effective_rank   exp of the entropy of the singular values divided by their sum (Roy and Vetterli 2007), between 1
                      and the smaller side of the matrix; over all types: the mean over matrices
 
-The null, against `random_twin`, is the mean, minimum and maximum over six layers of a randomly initialized model.
-Matrices of zeros have no rows. A weight with more than two axes is read as rows along its last axis.
+The null `random_twin` is the mean, minimum and maximum over six layers of a randomly initialized model. Matrices of
+zeros have no rows. A weight with more than two axes is read as rows along its last axis.
 """
 
 from __future__ import annotations

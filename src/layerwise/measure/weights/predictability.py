@@ -1,38 +1,11 @@
-"""Predictability: how much of a layer's weights its neighbours predict, at every level at which that has a meaning.
+"""Predictability: how much of a layer's weights its neighbors predict. Rows by tensor type (`part`) and layer or pair.
 
-A ridge regression of one weight matrix on its neighbours' fits noise nearly as well as signal, so the published kind of
-figure (R2 = 0.91) says nothing by itself. Here it stands beside what noise gives, and beside what the same regression
-predicts of weights that it has not seen. Rows of measure `predictability`; task the tensor type (a weight's path inside
-the block) or `all`, where each type weighs the same; subject a layer, a pair of layers, or `all`:
-
-    in_sample_r2        of a fit to all rows. Null: `@p_over_n`, what noise gives
-    heldout_rows_r2     of rows that the fit has not seen (`layerwise.measure.weights.prediction`)
-    heldout_layers_r2   of layers that the fit has not seen; from 8 layers on. Nulls of both: `@random_twin`, the model
-                        before training; `@permuted_units`; `@shuffled_layers`
-    norm_r2             of a layer's Frobenius norm, predicted as the mean of its neighbours' with nothing fitted,
-                        against the variance of the norms over depth; about -1/2 for independent norms. Any smooth
-                        curve scores high. Null: `@shuffled_layers`
-    subspace            alignment of the leading singular vectors of neighbouring layers on the side of the residual
-                        stream, in 0..1, and `subspace_units` on the
-                        other side. Nulls: `@random_twin`, `@shuffled_layers`
-    docs                a similarity of neighbouring layers that does not ask which unit is which. Null: `@random_twin`
-
-What using the prediction costs is measured beside it (`layerwise.measure.interventions.predicted_weight_loss`).
-
-The R2 and alignments of `all` layers carry Student's interval over layers. Nulls are those of `all` layers, and are
-repeated for each layer or pair under the task `all`; to save time the fit in sample, the nulls of held-out rows and the
-random twin's alignments are taken at six positions spread over depth. A matrix with more than 1,024 stream coordinates
-is sampled.
-
-Two indices of a pair of layers do not change when the units of a layer are permuted, which entrywise prediction does:
-
-    subspace   mean squared cosine of the principal angles between the spans of the leading singular vectors,
-                   |U^T V|_F^2 / k          U, V: the k leading ones, orthonormal
-               1 where the spans are the same, k / n on average for random spans of n dimensions. On the side of the
-               residual stream this is the structure that trained models have (Jeong et al. 2026, arXiv 2605.04971)
-    docs       how near every unit's nearest relative in the other layer is: the largest |cosine| of each unit with all
-               units of the other layer, summed up by the location of a Gumbel distribution fitted by moments to these
-               maxima, averaged over both directions (after DOCS, arXiv 2501.16650)
+in_sample_r2                  of a fit to all rows; null `p_over_n`
+heldout_rows_r2, _layers_r2   not seen by the fit (`layerwise.measure.weights.prediction`); layers from 8 on; nulls
+                              `random_twin`, `permuted_units`, `shuffled_layers`
+norm_r2                       of a layer's norm by the mean of its neighbors'; null `shuffled_layers`
+subspace, subspace_units      |U^T V|_F^2 / k of the k leading singular vectors, k / n for random spans of n
+docs                          Gumbel location of the units' largest |cosine| (DOCS, arXiv 2501.16650)
 """
 
 from __future__ import annotations

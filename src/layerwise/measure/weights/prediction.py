@@ -1,23 +1,11 @@
-"""Can a layer's weights be predicted, entry by entry, from its neighbours? R2 in sample and held out, the prediction.
+"""Prediction of a layer's weights from its neighbors by ridge regression: R2 in sample and held out.
 
-For a tensor type read as units (see `layerwise.measure.weights.tensors`), the rows of [W_{l-1}, W_{l+1}] are the
-predictors of the same rows of W_l: a ridge regression with twice the stream's width as predictors and units as
-observations.
+The rows of [W_{l-1}, W_{l+1}] predict the same rows of W_l (units of `layerwise.measure.weights.tensors`). R2 = 1 - sum
+of squared errors / sum of squares about the *training* mean; the penalty is chosen on training rows.
 
-    in sample        fitted to all rows with hardly a penalty. On pure noise this is p / (n - 1), and 1 with more
-                     predictors than rows: it says how flexible the fit is, not how alike the layers are
-    held-out rows    fitted to four fifths of the rows, evaluated on the others
-    held-out layers  one map for all layers, fitted to other layers' triples and evaluated on this one. No triple that
-                     is fitted contains a layer that is predicted
-
-R2 = 1 - sum of squared errors / sum of squares about the *training* mean, so that a prediction which is worse than
-saying the mean is negative, as it is for independent layers. The penalty is chosen on training rows alone.
-
-A *variant* changes what stands beside what: real, shuffled layers, units permuted within every layer, or another stack.
-
-The prediction itself (`predict_layer`) has not seen what it predicts: rows are predicted in five groups, each by a fit
-to the other four (cross-fitting). An in-sample fit would hand back much of the layer it was fitted to: for most
-matrices of a transformer there are as many predictors as rows. The first and the last layer have one neighbour.
+    in sample        all rows, hardly a penalty; p / (n - 1) on pure noise, 1 with more predictors than rows
+    held-out rows    fitted to four fifths of the rows; `predict_layer` is cross-fitted in five groups
+    held-out layers  one map, fitted to triples without the predicted layer. *Variants* shuffle layers or units
 """
 
 from __future__ import annotations

@@ -1,19 +1,12 @@
-"""The weights of a stack, read one tensor type at a time and never more than two layers at once.
+"""The weights of a stack, read one tensor type at a time and at most two layers at once, in float64.
 
-A *tensor type* is a weight of two or more axes by its path inside the block (`mlp.gate_proj.weight`): the same matrix
-in every layer. Measures of weights ask for the types that all layers have in one shape (`tensor_types`), and then read
-each in one of two ways, in float64 whatever it is stored in:
+A tensor type is a weight of two or more axes by its path inside the block (`mlp.gate_proj.weight`); `tensor_types` are
+those of one shape in all layers.
 
-- as numbers: `gram` gives the inner products of all pairs of layers, (depth, depth), from thin slices of every layer
-  in turn. Norms, cosines, differences between layers, their lags and every shuffled order follow from it alone;
-- as units: `units` gives the matrix of one layer as (units, width), where the columns are residual-stream coordinates.
-  The residual stream is the one basis that layers share. Which axis that is, is read off the shapes (`stream_width`):
-  the length that most tensor types have.
+    gram     inner products of all pairs of layers, (depth, depth), computed from thin slices
+    units    one layer's matrix as (units, width); columns are residual-stream coordinates (`stream_width`)
 
-A null is the same layers in random orders (`shuffled_orders`), all tensor types in the same ones: what a metric comes
-to over these orders is its band, and a value inside is no evidence of structure over depth.
-
-`Tensors` is the interface of a source of weights; `StackTensors` reads the parameters of a loaded model in place.
+A null is the same layers in random orders (`shuffled_orders`), shared by all types. `Tensors` is the interface.
 """
 
 from __future__ import annotations
