@@ -184,13 +184,11 @@ def allocation_of(
 
 
 def _min_effect_of(run: Run) -> float:
-    """The smallest effect that counted for the verdicts of a run."""
     given = [setting.removeprefix(_MIN_EFFECT) for setting in run.manifest.families if setting.startswith(_MIN_EFFECT)]
     return float(given[0]) if given else MIN_EFFECT
 
 
 def _lacking(run: Run) -> str:
-    """Why a run has no importance, and which command measures it."""
     models = trained_models(run.folder)
     settings = run.manifest.families
     if models:

@@ -237,7 +237,6 @@ def _loss_at(tokens: float, lengths: Sequence[CostPoint], whole: CostPoint) -> f
 
 
 def _time_saved(of: FinishedArm, uniform: FinishedArm) -> list[Score]:
-    """Of as many steps as uniform has, each at the pace of its own training."""
     own, others = {}, {}
     for seed, record in of.records.items():
         plain = uniform.records.get(seed)
@@ -324,7 +323,6 @@ class _Arms:
         return self._arm(self.name, self._timed_steps() if recorded is None else recorded)
 
     def _arm(self, name: str, steps: int) -> GrowthArm:
-        """An arm that takes `steps` with every seed."""
         schedule = preset(UNIFORM, self.schedule.depth) if name == UNIFORM else self.schedule
         schedule.bounds(steps)
         return GrowthArm(name, schedule, self.task.settings, dict.fromkeys(range(self.config.seeds), steps))
@@ -343,7 +341,6 @@ class _Arms:
 def _says(
     config: GrowthTraining, task: GrowthTask, schedule: GrowthSchedule, budget: int, arms: tuple[GrowthArm, ...]
 ) -> Iterator[str]:
-    """The model, the text, the schedule in words and as a chart of depth by time, and what it costs."""
     yield from task.says()
     for warning in schedule.warnings():
         yield f"note: {warning}"

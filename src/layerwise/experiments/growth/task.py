@@ -204,7 +204,6 @@ def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> G
 
 
 def _random_base(config: GrowthExperiment, documents: tuple[Document, ...], reporter: Reporter) -> Base:
-    """Random weights by the configuration of the model, or that of a size; its tokenizer, or one that is learned."""
     model, size = config.model, SIZES[config.size]
     settings = None if model is None else open_config(model, config.revision)
     if config.tokenizer is not None:

@@ -159,14 +159,12 @@ class StudyDesign:
         return max(*steps, most)
 
     def _trainings(self) -> tuple[int, float]:
-        """How many trainings there will be, about, and their length together in uniform trainings."""
         pilots = len(study.swept(self.arms)) * (len(self.rates) + len(self.warmups)) * self.config.sweep_seeds
         seeds, shorter = self.config.seeds, len(study.shortened(self.arms))
         length = pilots + seeds * (len(self.arms) + sum(self._lengths()) + self.config.shorter * shorter)
         return pilots + self._measured(), length
 
     def _measured(self) -> int:
-        """How many models are measured on the held-out text, about."""
         return self.config.seeds * (len(self.arms) + len(self._lengths()) + len(study.shortened(self.arms)))
 
     def _lengths(self) -> tuple[float, ...]:
@@ -179,13 +177,11 @@ class StudyDesign:
         return min([self.config.shorter * share for share in shares] or [study.SHORTEST])
 
     def _uniform_flops(self) -> float:
-        """The operations of uniform training."""
         a_token = flops_per_token(preset(UNIFORM, self.task.stack.depth).phases[0], self.task.cost)
         return self.budget * self.task.settings.batch_size * self.task.length * a_token
 
 
 def _arms_for(config: GrowthStudy, pretrained: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The arms, without one that a trained model cannot have, and the sentences that say so."""
     arms = config.chosen_arms()
     if not pretrained or study.STACKING not in arms:
         return arms, ()
@@ -272,7 +268,6 @@ class LearningRateSweep:
     def _trained(
         self, tried: Sequence[_Tried], schedules: Mapping[str, GrowthSchedule]
     ) -> Generator[Unit[Any], Any, dict[_Tried, tuple[float, ...]]]:
-        """The last validation losses of every trial, seed by seed."""
         seeds = range(FIRST_SWEEP_SEED, FIRST_SWEEP_SEED + self.design.config.sweep_seeds)
         trainings = [self._training(each, schedules[each.arm], seed) for each in tried for seed in seeds]
         records: list[TrainingRecord] = yield from self.design.task.unit(trainings)

@@ -88,8 +88,6 @@ def discard_study(folder: Path) -> None:
 
 
 class _Study:
-    """A study under way: what is trained next depends on what was measured before."""
-
     def __init__(self, design: StudyDesign, session: UnitSession) -> None:
         self.design = design
         self.session = session
@@ -122,13 +120,11 @@ class _Study:
         return rows
 
     def _tune(self, arms: Sequence[str]) -> Generator[Unit[Any], Any, None]:
-        """Sweep the learning rates of arms, and their warm-ups at the best one."""
         yield from self.sweep.tune({arm: self.schedules[arm] for arm in arms})
 
     # -- before the arms ----------------------------------------------------------------------------------------
 
     def _note_reinitialized_layers(self) -> None:
-        """Say which schedules replace trained weights by random ones."""
         for arm, schedule in self.schedules.items():
             redrawn = sorted({layer for phase in schedule.phases for layer in phase.redraw})
             if self.design.task.pretrained and redrawn:
@@ -171,12 +167,10 @@ class _Study:
     # -- the arms -----------------------------------------------------------------------------------------------
 
     def _costs(self, arm: GrowthArm) -> list[float]:
-        """What the trainings of an arm cost, each in steps in which everything learns."""
         passes, cost = arm.settings.gradient_accumulation_steps, self.design.task.cost
         return [cost_in_uniform_steps(arm.schedule, cost, steps, seed, passes) for seed, steps in arm.steps.items()]
 
     def _note_budget(self, arm: GrowthArm) -> None:
-        """Say where so few steps cannot be made to cost what the budget is."""
         off = max(abs(each / self.design.budget - 1) for each in self._costs(arm))
         if off > study.TOLERANCE:
             self._note(
@@ -194,7 +188,6 @@ class _Study:
     # -- the rows -----------------------------------------------------------------------------------------------
 
     def _rows(self) -> Studied:
-        """The rows of what is finished."""
         finished = finished_arms(self.session.folder)
         rows, points = yield from training_scores(self.design.task, self.session.folder, finished)
         plain = [points[name] for name, of in finished.items() if of.arm == UNIFORM]

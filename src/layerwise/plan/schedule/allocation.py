@@ -184,7 +184,6 @@ def _learns(each: Importance, parts: int, allocation: Allocation) -> str:
 
 
 def _terms(allocation: Allocation) -> list[str]:
-    """The rule with its number, the budget, and what becomes of the layers without one."""
     fractions = {1: "the whole", 2: "halves", 3: "thirds", 4: "quarters"}
     rounded = fractions.get(allocation.phases, f"{allocation.phases} equal parts")
     exaggerated = "; above 1, differences are exaggerated" if allocation.sharpness > 1 else ""

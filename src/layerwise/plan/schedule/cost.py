@@ -145,7 +145,6 @@ def steps_for(schedule: GrowthSchedule, cost: ModelCost, budget_steps_of_uniform
 
 
 def _spent(costs: Sequence[float], counts: Sequence[int]) -> float:
-    """What so many steps of each phase cost, in steps in which everything learns."""
     return sum(cost * count for cost, count in zip(costs, counts, strict=True))
 
 
@@ -206,7 +205,6 @@ def layer_epochs(schedule: GrowthSchedule, steps: int, epochs: float) -> str:
 
 
 def _learning_shares(phase: Phase, depth: int) -> tuple[float, ...]:
-    """The share of a phase's steps in which every layer learns."""
     kept = {layer: 1 - chance for layer, chance in zip(phase.running(depth), phase.dropped(0.5, depth), strict=True)}
     drawn = 1.0 if phase.sample is None or not phase.trains else phase.sample / len(phase.trains)
     return tuple(drawn * kept[layer] if layer in phase.trains else 0.0 for layer in range(depth))

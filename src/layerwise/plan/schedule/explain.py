@@ -69,7 +69,6 @@ def chart(schedule: GrowthSchedule, width: int = 60) -> str:
 
 
 def _columns(schedule: GrowthSchedule, width: int) -> list[int]:
-    """The columns of every phase: one, and its part of the rest."""
     count = len(schedule.phases)
     if width == count:
         return [1] * count
@@ -83,7 +82,6 @@ def _number(number: int, columns: int) -> str:
 
 
 def _histories(schedule: GrowthSchedule) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The rows: what is meant, and its glyph in every phase."""
     phases = schedule.phases
     states = [_layer_glyphs(phase, schedule.depth) for phase in phases]
     histories = list(zip(*states, strict=True))
@@ -117,7 +115,6 @@ def _head_glyph(phase: Phase) -> str:
 
 
 def _clauses(phase: Phase, depth: int) -> Iterator[str]:
-    """What learns and how; what is frozen; what does not run; what chance leaves out."""
     yield ", ".join([_who_learns(phase, depth), *_how(phase)])
     running = phase.running(depth)
     frozen = _listed(
@@ -165,7 +162,6 @@ def _how(phase: Phase) -> Iterator[str]:
 
 
 def _first(phase: Phase, forgets: bool) -> Iterator[str]:
-    """What is done when the phase begins, in the order in which it is done."""
     for layers, sources in copied_runs(phase.copies):
         yield f"{named_layers(layers)} {'take' if len(layers) > 1 else 'takes'} the weights of {named_layers(sources)}"
     if phase.redraw:

@@ -161,7 +161,6 @@ class Phase:
                 self.refuse(f"{name} names layer {absent[0]}, which does not run in it; add it to present")
 
     def _check_copies(self) -> tuple[int, ...]:
-        """The layers that are copied into."""
         for layer, source in self.copies:
             if type(source) is not int or source < 0 or source == layer:
                 self.refuse(f"layer {layer} takes the weights of another layer, not of {shown(source)}")

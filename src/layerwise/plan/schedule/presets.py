@@ -288,5 +288,4 @@ def _shared(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def _depth(table: Mapping[str, tuple[int, ...]]) -> int:
-    """How many layers a table gives roles to."""
     return sum(map(len, table.values()))

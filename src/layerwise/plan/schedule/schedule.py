@@ -184,7 +184,6 @@ class GrowthSchedule:
             raise PlanError(f"the shares of the phases sum to {total:g} and must sum to 1: {shares}")
 
     def _check_growing(self) -> None:
-        """That weights are copied from layers that have run, and that all layers run at the end."""
         seen: set[int] = set()
         for phase in self.phases:
             for layer, source in phase.copies:
@@ -201,7 +200,6 @@ class GrowthSchedule:
 
 
 def _recast(phase: Phase, player: Mapping[int, int]) -> Phase:
-    """The phase with every layer's role played by another."""
     return replace(
         phase,
         trains=tuple(sorted(player[layer] for layer in phase.trains)),

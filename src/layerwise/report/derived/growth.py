@@ -288,7 +288,6 @@ def saving_text(rows: Rows) -> str:
 
 
 def _savings(rows: Rows) -> tuple[Score | None, ...]:
-    """Return the saving, its upper bound and its lower bound."""
     return tuple(rows.one(metric=metric) for metric in (vocab.SAVING, vocab.SAVING_AT_MOST, vocab.SAVING_AT_LEAST))
 
 

@@ -136,7 +136,6 @@ def step_errors(data: ReportData) -> dict[tuple[str, str], float]:
 
 
 def _on_terms(data: ReportData) -> dict[str, Score]:
-    """The difference of the planned arm from uniform on every term that it was compared on, what decides first."""
     arm = growth.planned(data)
     rows = {
         terms: None if arm is None else growth.against(data, growth.Training(arm), terms=terms)
@@ -173,7 +172,6 @@ def _conclusion(effect: Effect, fates: Mapping[str, Effect]) -> str:
 
 
 def _terms(data: ReportData) -> Finding | None:
-    """The planned schedule on every term that it was compared on."""
     scores = _on_terms(data)
     if not scores:
         return None
@@ -189,7 +187,6 @@ def _terms(data: ReportData) -> Finding | None:
 
 
 def _learned(data: ReportData) -> Finding | None:
-    """Whether there is a baseline: what a table of token pairs loses needs no layers at all."""
     state = baseline(data)
     if state is None:
         return None
@@ -200,7 +197,6 @@ def _learned(data: ReportData) -> Finding | None:
 
 
 def _tuned(data: ReportData) -> Finding | None:
-    """Which learning rates were tried and chosen, what came of them, and whether a better one may lie beyond."""
     swept = growth.tunings(data)
     if not swept:
         return None
@@ -229,7 +225,6 @@ def _afterwards(data: ReportData, tuning: growth.Tuning) -> str:
 
 
 def _accounted(data: ReportData) -> Finding | None:
-    """Whether the arms had equal FLOPs, and whether a step took the time that was predicted."""
     answer = " ".join((*_budget(data), *_steps(data)))
     return Finding("Do the costs add up?", answer, "described") if answer else None
 

@@ -106,7 +106,6 @@ def _scaled(pieces: Pieces, factor: float) -> Pieces:
 
 
 def _uniform_pace(data: ReportData) -> float | None:
-    """The median seconds of a uniform step, over its trainings of every length."""
     timed: Sequence[float] = [
         row.value
         for each in growth.uniform_lengths(data)

@@ -128,7 +128,6 @@ def _epoch_columns(end: Callable[..., float], words: str) -> tuple[Column, Colum
 
 
 def _costs(data: ReportData) -> Iterator[Score]:
-    """Yield what each training took, the mean over seeds; its FLOPs also as a share of uniform's."""
     budget = growth.of_training(data, vocab.TRAINING, vocab.FLOPS, growth.UNIFORM)
     for training in growth.trainings(data):
         spent = (growth.of_training(data, vocab.TRAINING, metric, training) for metric in COSTS)
@@ -171,7 +170,6 @@ def learning(spent: Mapping[int | str, float]) -> str:
 
 
 def _verdict(data: ReportData) -> Iterator[Finding | str]:
-    """Yield the verdict, or that nothing was compared."""
     yield verdict(data) or prose("growth")["growth/missing"]
 
 

@@ -110,7 +110,6 @@ def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
 
 
 def _are_exact(spent: Spent) -> bool:
-    """Whether every cost is that of the target, and none a bound."""
     return all(each.censored == "exact" for each in spent.values())
 
 
@@ -167,7 +166,6 @@ def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str, target
 
 
 def _over_tasks(curves: Mapping[str, Curves], reference: str, targets: Mapping[str, float]) -> Iterator[Score]:
-    """The ratios of the costs of all tasks together, of the arms that were taught all of them."""
     arms = list(dict.fromkeys(arm for of in curves.values() for arm in of))
     for cost in COSTS:
         spent: dict[str, Spent] = {}

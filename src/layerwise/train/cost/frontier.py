@@ -169,7 +169,6 @@ def _at(arm: str, points: Points, name: str, cost: str) -> Score:
 
 
 def _are_equal(points: Points, reference: Points, cost: str) -> bool:
-    """Whether two arms have seeds in common, and spent the same with each of them."""
     shared = set(points) & set(reference)
     spent = [(points[seed].costs[cost], reference[seed].costs[cost]) for seed in shared]
     return bool(shared) and all(abs(own - other) <= EQUAL[cost] * other for own, other in spent)

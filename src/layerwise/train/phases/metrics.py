@@ -152,7 +152,6 @@ def _held_out(splits: Splits) -> HeldOut:
 
 
 def _over_documents(measure: str, losses: Losses, **columns: Any) -> Score:
-    """The mean loss of a token, with its interval over documents where there are enough of them."""
     seen = losses.counted > 0
     nats, tokens = losses.nll[seen], losses.counted[seen]
     low = high = None

@@ -148,7 +148,6 @@ def vocabulary_size(config: Any, name: str) -> int:
 
 
 def _check_room(config: Any, name: str) -> None:
-    """Raise `ModelError` for a model whose weights alone take more memory than the machine has."""
     numbers = 0
     with (
         suppress(Exception),

@@ -66,7 +66,6 @@ def find_embeddings_and_head(stack: Stack, inputs: Mapping[str, Any]) -> Embeddi
 
 
 def _reached(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> list[bool]:
-    """Whether the outputs depend on each parameter."""
     learning = [parameter for parameter in parameters if parameter.requires_grad]
     roots = [output.sum() for output in outputs if output.requires_grad]
     if not (learning and roots):

@@ -112,7 +112,6 @@ class StepSchedule:
         return falling[phase.shape] * phase.rate
 
     def _progress(self, step: int) -> float:
-        """How far `step` is between the first and the last of its phase, from 0 to 1."""
         first, end = self.bounds[self.number(step)]
         return (step - first) / max(1, end - 1 - first)
 
