@@ -266,11 +266,6 @@ def _titled(part: Named, source: str, anchor: str) -> Named:
     return replace(part, title=part.title or title, note=part.note or prose(source).get(key, ""))
 
 
-def nothing(data: ReportData) -> Iterable[str]:
-    """Nothing to say."""
-    return ()
-
-
 def noted(*measures: str) -> Facts:
     """What these measures had to leave out, in the section that their notes belong to."""
     return lambda data: (note.text for note in data.notes if note.measure in measures)
@@ -305,7 +300,7 @@ class Kind:
     tiles: Callable[[ReportData], Iterable[tuple[str, str]]] = lambda data: ()
     counts: tuple[str, ...] = ()
     unfinished: Callable[[ReportData], str | None] = lambda data: None
-    following: Facts = nothing
+    following: Facts = lambda data: ()
     claims: bool = False
 
     def is_of(self, data: ReportData) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from itertools import combinations
 from typing import Any, Literal, TypeVar
 
@@ -197,22 +197,21 @@ def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
 
     Runs of one model are one: a claim holds there where each of them says so.
     """
-    widened = {name: _levels(run) for name, run in runs.items()}
+    levels = {name: cache(partial(widened, run)) for name, run in runs.items()}
     models = {name: model_of(name, run) for name, run in runs.items()}
     for paper in PAPERS:
-        rows = [row for claim in paper.claims for row in _over_models(paper.key, claim, widened, models)]
+        rows = [row for claim in paper.claims for row in _over_models(paper.key, claim, levels, models)]
         if any(row.arm and row.metric != NOT_MEASURED for row in rows):
             yield from rows
-
-
-def _levels(run: ReportData) -> Callable[[int], ReportData]:
-    return cache(lambda comparisons: widened(run, comparisons))
 
 
 def _over_models(
     paper: str, claim: Published, levels: Mapping[str, Callable[[int], ReportData]], models: Mapping[str, str]
 ) -> Iterator[Score]:
-    by_run = {name: _verdict_at(claim, run_at) for name, run_at in levels.items()}
+    def verdict_at(run_at: Callable[[int], ReportData]) -> VerdictAt:
+        return cache(lambda comparisons: claim.decide(run_at(comparisons)).verdict)
+
+    by_run = {name: verdict_at(run_at) for name, run_at in levels.items()}
     by_model: dict[str, list[VerdictAt]] = defaultdict(list)
     for name, verdict in by_run.items():
         if verdict(1) != NOT_MEASURED:
@@ -236,10 +235,6 @@ def _over_models(
             amount=float(len(set(models.values()))),
             **columns,
         )
-
-
-def _verdict_at(claim: Published, run_at: Callable[[int], ReportData]) -> VerdictAt:
-    return cache(lambda comparisons: claim.decide(run_at(comparisons)).verdict)
 
 
 def _agreed(runs: Sequence[VerdictAt]) -> VerdictAt:

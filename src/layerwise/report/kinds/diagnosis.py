@@ -203,18 +203,9 @@ def _unfinished(data: ReportData) -> str | None:
     return incomplete((waiting, "part of this diagnosis")) if waiting else None
 
 
-def _present(data: ReportData) -> bool:
-    return bool(data.rows.where(measure=vocab.DIAGNOSED))
-
-
-def _tokens(row: Score) -> float | None:
-    return None if not row.tokens else float(row.tokens)
-
-
 DIAGNOSIS = Kind(
     name="diagnosis",
     measures=vocab.DIAGNOSED,
-    present=_present,
     answer=opening(summary, None),
     tiles=_tiles,
     unfinished=_unfinished,
@@ -310,7 +301,7 @@ DIAGNOSIS = Kind(
             parts=(
                 Bars(
                     name="racing",
-                    of=_tokens,
+                    of=lambda row: float(row.tokens) if row.tokens else None,
                     where={"measure": vocab.RACING, "metric": vocab.DECISIONS},
                     series="metric",
                     stacked=True,

@@ -128,23 +128,18 @@ def _share(rows: Rows) -> str:
     return SIGNED.text(rows.one(metric="share") if damaged else None)
 
 
-def _set_order(line: tuple[str | None, float | None]) -> tuple[str, float]:
-    return line[0] or "", line[1] or 0.0
-
-
 def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str] = str) -> Pivot:
     """A table of layers that were changed together: what that costs, and what they cost one by one."""
-    signed = SIGNED
     return Pivot(
         rows={what: "condition", size: "amount"},
         words=words,
-        order=_set_order,
+        order=lambda line: (line[0] or "", line[1] or 0.0),
         terminal=False,
         where={"measure": vocab.CONTRAST, "claim": claim, "amount": PRESENT},
         columns=(
-            Column("together (nats)", "joint", signed),
-            Column("one by one, added up", "singles", signed),
-            Column("more together", "excess", signed),
+            Column("together (nats)", "joint", SIGNED),
+            Column("one by one, added up", "singles", SIGNED),
+            Column("more together", "excess", SIGNED),
             Column("share that single costs leave", text=_share),
         ),
     )

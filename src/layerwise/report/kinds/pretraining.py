@@ -133,9 +133,10 @@ def _outcome_columns(data: ReportData) -> tuple[Column, ...]:
 
 
 def readers(rows: Iterable[Score]) -> Iterator[Score]:
-    """Rows by reader, each with its name as the task: a layer, or the output."""
+    """Rows that are of one reader, each with its name as the task: a layer, or the output."""
     for row in rows:
-        yield replace(row, task="the output" if row.part == vocab.OUTPUT else f"layer {row.layer}")
+        if row.layer is not None or row.part is not None:
+            yield replace(row, task="the output" if row.part == vocab.OUTPUT else f"layer {row.layer}")
 
 
 def weight_parts(data: ReportData) -> Iterator[Part]:
@@ -272,16 +273,11 @@ def _stable(data: ReportData) -> Iterator[tuple[str, bool]]:
             yield f"{arm} {', '.join(clauses)}", known
 
 
-def _by_reader(data: ReportData) -> Iterator[Score]:
-    rows = data.rows.where(measure=vocab.UNIFORMITY)
-    return readers(row for row in rows if row.layer is not None or row.part is not None)
-
-
 def _every_reader(data: ReportData) -> Iterator[Score]:
     """The rows of every reader that has all metrics, those of all readers of an arm first."""
     for own in data.rows.where(measure=vocab.UNIFORMITY).by("arm").values():
         yield from own.where(layer=None, part=None)
-        yield from readers(row for row in own if row.layer is not None or row.part is not None)
+        yield from readers(own)
 
 
 def costs(data: ReportData) -> Iterator[Score]:
@@ -368,7 +364,7 @@ PRETRAINING = Kind(
             parts=(
                 Dots(
                     name="uniformity",
-                    derive=_by_reader,
+                    derive=lambda data: readers(data.rows.where(measure=vocab.UNIFORMITY)),
                     where={"metric": "distance"},
                     legend="Arms",
                     show=DISTANCE,

@@ -226,7 +226,7 @@ def _kept(data: ReportData) -> Iterator[Part]:
     )
     yield Pivot(
         name="every-size",
-        derive=_downwards,
+        derive=lambda data: sorted(_kept_rows(data), key=lambda row: -(row.amount or 0.0)),
         rows={"arm": "arm", "order": "condition"},
         across="amount",
         split="part",
@@ -241,10 +241,6 @@ def _kept_rows(data: ReportData) -> Iterator[Score]:
     """How every arm did by the number of layers kept, `part` saying by which rule, in words."""
     for condition in outcome.CONDITIONS:
         yield from (replace(row, part=outcome.RULES[str(row.part)]) for row in outcome.kept(data, condition))
-
-
-def _downwards(data: ReportData) -> list[Score]:
-    return sorted(_kept_rows(data), key=lambda row: -(row.amount or 0.0))
 
 
 # ---- what the loss of a node costs

@@ -50,19 +50,14 @@ PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 
 def render(data: ReportData) -> str:
     """The report of a run as one self-contained HTML page."""
-    title = f"{data.title or 'layerwise'} · layerwise report"
-    return page(title, _masthead(data), written(data))
-
-
-def page(title: str, masthead: Safe, chapters: list[Chapter]) -> str:
-    """Chapters under a masthead as one self-contained HTML page."""
+    chapters = written(data)
     head = element(
         "head",
         element("meta", charset="utf-8"),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", http_equiv="Content-Security-Policy", content=POLICY),
         element("meta", name="color-scheme", content="light dark"),
-        element("title", title),
+        element("title", f"{data.title or 'layerwise'} · layerwise report"),
         element("style", Safe(_colours()), Safe(_asset("style.css"))),
     )
     body = element(
@@ -71,7 +66,7 @@ def page(title: str, masthead: Safe, chapters: list[Chapter]) -> str:
         _navigation(chapters),
         element(
             "main",
-            masthead,
+            _masthead(data),
             *(chapter.html(number) for number, chapter in enumerate(chapters, start=1)),
             element("footer", "Made by layerwise. This file is complete in itself and loads nothing."),
         ),
@@ -114,8 +109,8 @@ def _navigation(chapters: list[Chapter]) -> Safe:
 def _masthead(data: ReportData) -> Safe:
     manifest = data.manifest
     model = data.title or "unnamed model"
-    structure = _named(manifest, "structure", "")
-    corpus = _named(manifest, "corpus", "an unnamed corpus")
+    structure = str(manifest.get("structure") or "")
+    corpus = str(manifest.get("corpus") or "an unnamed corpus")
     kinds = present_kinds(data)
     counts = dict.fromkeys(key for kind in kinds for key in kind.counts)
     tiles = {
@@ -142,11 +137,6 @@ def _masthead(data: ReportData) -> Safe:
         element("dl", *facts, class_="facts"),
         *(element("p", sentence, class_="banner", role="status") for sentence in banners),
     )
-
-
-def _named(manifest: Mapping[str, object], key: str, otherwise: str) -> str:
-    value = manifest.get(key)
-    return str(value) if value else otherwise
 
 
 def _colours() -> str:

@@ -24,14 +24,13 @@ class Safe(str):
     __slots__ = ()
 
 
-def join(children: Iterable[str], separator: str = "") -> Safe:
+def join(children: Iterable[str]) -> Safe:
     """Children one after another, each escaped unless it is `Safe`.
 
     >>> join(["a < b", Safe("<br>")])
     'a &lt; b<br>'
     """
-    between = escape(separator)
-    return Safe(between.join(child if isinstance(child, Safe) else escape(child) for child in children))
+    return Safe("".join(child if isinstance(child, Safe) else escape(child) for child in children))
 
 
 def element(name: str, /, *children: str, **attributes: str | bool | None) -> Safe:
