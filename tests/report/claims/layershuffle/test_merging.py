@@ -68,7 +68,8 @@ def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:
     found = loss(outcomes[:3], outcomes[3:], batch=4)
     gaps = (hits[:3].mean(axis=0) - hits[3:].mean(axis=0)).reshape(16, 4).mean(axis=1)
     parts = [np.var(hits[:3].mean(axis=1), ddof=1) / 3, np.var(hits[3:].mean(axis=1), ddof=1) / 4]
-    assert found.error == pytest.approx(np.sqrt(sum(parts) + np.var(gaps, ddof=1) / 16))
+    variance = sum(term.variance for term in found.terms)
+    assert variance == pytest.approx(sum(parts) + np.var(gaps, ddof=1) / 16)
 
 
 @pytest.mark.nightly
