@@ -6,7 +6,7 @@ A part stores its rows in the run; what it has to leave out it hands to `note`, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from layerwise.data.suites.probing import probed_text
@@ -134,23 +134,14 @@ def _manipulation(context: PartContext, note: Note) -> None:
     )
     # A cache knows what was stored when it was made, and each of these stores.
     context.store_contrast(manipulation.SCALING, manipulation.scaling(_effects(context)))
-    ranking = _skipped(context, context.cache("manipulation", note))
+    # Curves are measured on the short text: what chooses the layers is measured on the rest, where there is any.
+    cache = context.cache("manipulation", note)
+    ranking = _skip_effects(context, context.text, cache, without=context.short_text.cells)
     layers = joint.redundant_layers(ranking)
     cache = context.cache("manipulation", note)
     joint_manipulation(context.stack, context.short_text, layers, seed=context.seed, cache=cache)
     rows = manipulation.joint_manipulation(_effects(context), ranking, layers)
     context.store_contrast(manipulation.JOINT, rows)
-
-
-def _skipped(context: PartContext, cache: ResultCache) -> dict[int, float]:
-    """What skipping each layer costs, on windows that curves are not measured on, where there are such."""
-    keys = ablation.skip_keys(context.stack.depth)
-    losses = intervention_losses(context.stack, ablation.skips(context.stack.depth), context.text, cache)
-    short = context.short_text.cells
-    rest = [row for row in losses if (row.task, row.document, row.window) not in short]
-    part = arms(rest, context.baseline, list(keys.values())) or arms(losses, context.baseline, list(keys.values()))
-    assert part is not None, "every layer was skipped on the same windows"
-    return dict(zip(keys, part.effects.tolist(), strict=True))
 
 
 def _recovery(context: PartContext, note: Note) -> None:
@@ -202,10 +193,15 @@ def _redundancy(context: PartContext, note: Note) -> None:
     context.store_contrast(joint.REDUNDANT, rows)
 
 
-def _skip_effects(context: PartContext, text: EvalData, cache: ResultCache) -> dict[int, float]:
+def _skip_effects(
+    context: PartContext, text: EvalData, cache: ResultCache, without: Collection[object] = ()
+) -> dict[int, float]:
+    """Measure the effect of skipping each layer on a text, `without` some of its windows if others are left."""
     keys = ablation.skip_keys(context.stack.depth)
+    subjects = list(keys.values())
     losses = intervention_losses(context.stack, ablation.skips(context.stack.depth), text, cache)
-    part = arms(losses, context.baseline, list(keys.values()))
+    rest = [row for row in losses if (row.task, row.document, row.window) not in without]
+    part = arms(rest, context.baseline, subjects) or arms(losses, context.baseline, subjects)
     if part is None:
         raise MeasureError("a set of layers is chosen by the effects of skipping, and some are not finite")
     return dict(zip(keys, part.effects.tolist(), strict=True))

@@ -94,10 +94,6 @@ def _can_look_further(run: Run, arms: Iterable[str], inside: EmbeddingOptions, e
     return bool(laid_out) and (images != {min(inside.images, examples)} or layers != set(inside.of(max(layers) + 1)))
 
 
-def _survey_path(model: TrainedModel, key: str) -> Path:
-    return model.survey_folder / f"survey-{key}.npz"
-
-
 def discard_surveys(models: Iterable[TrainedModel]) -> None:
     """Remove the surveys of `models`, so that they are evaluated again."""
     for model in models:
@@ -119,7 +115,7 @@ def _surveyed(
     open_model: Callable[[Path], Trained],
 ) -> tuple[Survey, bool]:
     """The survey kept beside the model, and whether it was computed only now."""
-    path = _survey_path(model, key)
+    path = model.survey_folder / f"survey-{key}.npz"
     if path.is_file():
         return Survey.read(path), False
     trained = open_model(model.folder)

@@ -6,7 +6,7 @@ With `--from`, the models, the plan and the data type are those that a file of a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -30,6 +30,7 @@ from layerwise.experiments.reporter import Reporter
 from layerwise.experiments.saving.config import Saving, bytes_of
 from layerwise.plan import Plan
 from layerwise.plan.checks import source_name
+from layerwise.plan.dialects import MergeRecipe
 from layerwise.plan.dialects.mergekit import split_revision
 from layerwise.plan.quantised import quantised_layers
 from layerwise.results.training_record import TrainingRecord
@@ -51,11 +52,10 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
         reporter.log(f"loading {location}")
     head = None
     if config.recipe is not None:
-        recipe = resolved_recipe(
+        recipe, names, dtype, revision = resolved_recipe(
             config.recipe, config.models, dtype=config.dtype, revision=config.revision, reporter=reporter
         )
-        plan, names, head = recipe.plan, dict(recipe.names), recipe.head
-        config = replace(config, dtype=recipe.dtype, revision=recipe.revision)
+        plan, head, config = recipe.plan, recipe.head, replace(config, dtype=dtype, revision=revision)
     else:
         plan = chosen_plan(config.plan or "")
         names = _merged(config, reporter) if config.takes_several else _single(config)
@@ -86,8 +86,10 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
 def _save_gguf(config: Saving, reporter: Reporter) -> None:
     """Write a GGUF file of another one, and its card where one is wanted; raises what `save_gguf` raises."""
     if config.recipe is not None:
-        recipe = resolved_recipe(config.recipe, config.models, dtype="auto", revision=None, reporter=reporter)
-        plan, names = recipe.plan, dict(recipe.names)
+        recipe, names, *_ = resolved_recipe(
+            config.recipe, config.models, dtype="auto", revision=None, reporter=reporter
+        )
+        plan = recipe.plan
     else:
         plan = chosen_plan(config.plan or "")
         names = {source_name(number): location for number, location in enumerate(config.models)}
@@ -207,27 +209,14 @@ STORED = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 """Data types by the names that the headers of files have for them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResolvedRecipe:
-    """A plan, the locations of its models by name, and how they are opened; the key of a single model is empty.
-
-    `head` names the model whose parts behind the layers are taken. `dtype` is `auto` where every model is stored in the
-    data type that is to be written.
-    """
-
-    plan: Plan
-    names: Mapping[str, str]
-    head: str | None
-    dtype: Dtype
-    revision: str | None
-
-
 def resolved_recipe(
     given: str, models: Sequence[str], *, dtype: Dtype, revision: str | None, reporter: Reporter
-) -> ResolvedRecipe:
+) -> tuple[MergeRecipe, dict[str, str], Dtype, str | None]:
     """The recipe that `given` leads to, over the models that it names or, where it names none, over `models`.
 
-    Raises `OptionError` for models, data types and revisions that are given twice, and what `read_recipe` raises.
+    Returns it with the locations of the models by name (empty for a single one), the data type, which is `auto` where
+    every model is stored in the one that is to be written, and the revision. Raises `OptionError` for models, data
+    types and revisions that are given twice, and what `read_recipe` raises.
     """
     recipe = read_recipe(given)
     if not (recipe.models or models):
@@ -246,9 +235,7 @@ def resolved_recipe(
         raise OptionError(f"{named(given)} says {recipe.dtype} and --dtype {dtype}; leave one of them out")
     wanted = next((each for each in get_args(Dtype) if each == recipe.dtype), dtype)
     revision = next(iter(revisions), revision)
-    return ResolvedRecipe(
-        recipe.plan, names, recipe.head, "auto" if _stored_as(names, wanted, revision) else wanted, revision
-    )
+    return recipe, names, "auto" if _stored_as(names, wanted, revision) else wanted, revision
 
 
 def _stored_as(names: Mapping[str, str], dtype: str, revision: str | None) -> bool:
