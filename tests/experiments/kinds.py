@@ -19,6 +19,7 @@ from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
 from conftest import Flat, tiny_llama
 from experiments.growth.tiny_inputs import save_config, save_documents
+from experiments.outlines import tiny_training
 from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.data.suites.generated_pairs import PARADIGMS
 from layerwise.data.text.corpus import Corpus
@@ -30,7 +31,6 @@ from layerwise.experiments.layer_weights_study.arms import arms as study_arms
 from layerwise.experiments.layer_weights_study.tunings import marked
 from layerwise.experiments.pretraining.config import ElcPretraining, LayerWeightsStudy
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.runner import perform
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
@@ -148,17 +148,7 @@ IMAGES: Mapping[str, Any] = {**SILENT, "images": "digits", "limit": 20}
 
 
 def _robust_training(run: Path, method: str = "layershuffle", seeds: int = 2) -> None:
-    config = RobustTraining(
-        methods=(method,),
-        model=str(_vit(run, 0)),
-        images="digits",
-        limit=20,
-        epochs=1.0,
-        batch_size=10,
-        seeds=seeds,
-        run=run,
-    )
-    perform(config)
+    perform(tiny_training(_vit(run, 0), run, method, seeds=seeds))
 
 
 def _robustness(run: Path) -> None:

@@ -1,10 +1,14 @@
-"""What an experiment says of itself when its model and data are open, before anything is computed."""
+"""Outlines of experiments, which say what they are before anything is computed; and a training that takes a moment."""
 
 from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
 
 from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.reporter import Silent
+from layerwise.experiments.robustness.config import RobustTraining
 
 
 def outline_of(config: Experiment, inputs: Inputs | None = None) -> Outline:
@@ -12,3 +16,9 @@ def outline_of(config: Experiment, inputs: Inputs | None = None) -> Outline:
     outline = next(config.begin(Silent(), inputs or Inputs()))
     assert isinstance(outline, Outline)
     return outline
+
+
+def tiny_training(model: Path, run: Path, method: str, **options: Any) -> RobustTraining:
+    """A training by one method on twenty digits, for one epoch."""
+    shared: dict[str, Any] = {"images": "digits", "limit": 20, "epochs": 1.0, "batch_size": 10, **options}
+    return RobustTraining(methods=(method,), model=str(model), run=run, **shared)

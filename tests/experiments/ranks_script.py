@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from experiments.outlines import tiny_training
 from layerwise.errors import TrainError
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
@@ -14,16 +15,7 @@ from layerwise.experiments.sweep.config import Sweep
 
 def training_of(folder: Path, run: Path) -> RobustTraining:
     """Two methods with two seeds, and the surveys of their four models."""
-    return RobustTraining(
-        methods=("layershuffle",),
-        model=str(folder / "vit"),
-        images="digits",
-        limit=20,
-        epochs=1.0,
-        batch_size=10,
-        seeds=2,
-        run=run,
-    )
+    return tiny_training(folder / "vit", run, "layershuffle", seeds=2)
 
 
 def perform_all(root: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from checkpoint.test_push import FakeHub
 from cli.command import refused
 from cli.picture_models import save_vit
+from experiments.outlines import tiny_training
 from layerwise.errors import CheckpointError
 from layerwise.experiments.engines.steps import Outline
 from layerwise.experiments.interchange.trained_models import TrainedModels, write_trained_card
@@ -118,19 +119,7 @@ def test_a_card_says_what_the_record_says_and_no_more(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_training_pushes_its_models_at_its_end(hub: FakeHub, tmp_path: Path) -> None:
-    perform(
-        RobustTraining(
-            methods=("baseline",),
-            model=str(save_vit(tmp_path / "vit")),
-            images="digits",
-            limit=20,
-            epochs=1.0,
-            batch_size=10,
-            seeds=1,
-            run=tmp_path / "run",
-            push="org/shuffled",
-        ),
-        Silent(),
-    )
+    model = save_vit(tmp_path / "vit")
+    perform(tiny_training(model, tmp_path / "run", "baseline", seeds=1, push="org/shuffled"), Silent())
     assert list(hub.files) == ["org/shuffled"]
     assert {"config.json", "README.md", "training.json", "model.safetensors"} <= hub.files["org/shuffled"]

@@ -215,7 +215,14 @@ UNFINISHED = "holds no finished model yet: run its `layerwise train robust` agai
 
 
 def training_manifest(
-    stack: Stack, weights: str, splits: Splits, *, seed: int = 0, settings: Mapping[str, object] | None = None
+    stack: Stack,
+    weights: str,
+    splits: Splits,
+    *,
+    family: str = FAMILY,
+    tasks: tuple[str, ...] = (),
+    seed: int = 0,
+    settings: Mapping[str, object] | None = None,
 ) -> Manifest:
     """The provenance of trainings from a base of hash `weights`; methods and seeds can be added later."""
     return described(
@@ -226,8 +233,8 @@ def training_manifest(
         documents=len(splits.test),
         tokens=len(splits.test),
         window=1,
-        families=(FAMILY,),
-        tasks=(),
+        families=(family,),
+        tasks=tasks,
         seed=seed,
         settings=settings,
     )

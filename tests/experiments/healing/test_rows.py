@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import pytest
 
 from layerwise.experiments.healing import rows as made
@@ -19,16 +17,20 @@ def test_the_crossing_of_a_line_is_where_it_crosses(at: float) -> None:
 
 
 class PlantedLosses:
-    """Nats a token by model; the plans before healing are as good as the untouched model."""
+    """Nats a token by model, 2 unless they are planted; differences have an interval of so much on both sides."""
 
-    def __init__(self, losses: dict[str, float]) -> None:
-        self.losses = losses
+    def __init__(self, losses: dict[str, float], reach: float | None = None) -> None:
+        self.losses, self.reach = losses, reach
 
     def nll(self, name: str, task: str) -> float:
         return self.losses.get(name, 2.0)
 
-    def difference(self, name: str, other: str, task: str) -> tuple[float, None, None]:
-        return self.nll(name, task) - self.nll(other, task), None, None
+    def difference(self, first: str, second: str, task: str) -> tuple[float, float | None, float | None]:
+        value = self.nll(first, task) - self.nll(second, task)
+        return (value, None, None) if self.reach is None else (value, value - self.reach, value + self.reach)
+
+    def documents(self, task: str) -> int:
+        return 9
 
 
 @pytest.mark.parametrize(("whole", "at"), [(2.0, 1.5), (1.9, 0.0)])
@@ -66,33 +68,14 @@ def test_a_random_plan_has_the_size_and_is_another() -> None:
     assert all(len(Plan.parse(text).steps()) == 4 for text in drawn)
 
 
-class Planted:
-    """Losses by the name of a model, on one text."""
-
-    LOSSES: ClassVar = {
-        "untouched": 2.0,
-        "pruned": 3.0,
-        "lora/0": 2.6,
-        "random before/0": 6.0,
-        "random/0": 3.2,
-        "whole/0": 1.9,
-    }
-
-    def nll(self, name: str, task: str) -> float:
-        return self.LOSSES[name]
-
-    def difference(self, first: str, second: str, task: str) -> tuple[float, float, float]:
-        value = self.LOSSES[first] - self.LOSSES[second]
-        return value, value - 0.1, value + 0.1
-
-    def documents(self, task: str) -> int:
-        return 9
+LOSSES = {"untouched": 2.0, "pruned": 3.0, "lora/0": 2.6, "random before/0": 6.0, "random/0": 3.2, "whole/0": 1.9}
 
 
 def test_every_share_is_of_what_the_plan_that_was_asked_for_loses() -> None:
     """A random plan that lost 4 nats and kept 1.2 had regained 70 % of its own loss, beside 40 % of the healed plan."""
     arms = tuple(HealingArm(name, HealingOptions(), name) for name in ("lora", "whole", "random"))
-    rows = made.regained(Trainings(Plan.parse("0-1 4-5"), 6, arms, 1, {}, {}), Planted(), "all")  # type: ignore[arg-type]
+    trainings, losses = Trainings(Plan.parse("0-1 4-5"), 6, arms, 1, {}, {}), PlantedLosses(LOSSES, reach=0.1)
+    rows = made.regained(trainings, losses, "all")  # type: ignore[arg-type]
     values = {(row.arm, row.metric): row.value for row in rows}
     assert values["pruned", "lost"] == pytest.approx(1.0)
     for arm, share in {"lora": 0.4, "random": -0.2}.items():

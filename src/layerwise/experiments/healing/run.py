@@ -25,7 +25,7 @@ from layerwise.experiments.healing.arms import DEMO_EPOCHS, SETTINGS, HealingArm
 from layerwise.experiments.healing.benchmarks import FOLDER, HealingBenchmarks, Outcomes, outcome_of
 from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.healing.rows import Trainings, benchmark_rows, healing_rows
-from layerwise.experiments.opening import base_model, described
+from layerwise.experiments.opening import base_model
 from layerwise.experiments.reporter import Reporter, describe_model
 from layerwise.experiments.training_runs import (
     TEXT_LENGTH,
@@ -35,6 +35,7 @@ from layerwise.experiments.training_runs import (
     divided_documents,
     read_splits,
     split_notes,
+    training_manifest,
 )
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.plan import Plan
@@ -129,18 +130,9 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
         if benchmarks is not None:
             yield benchmarks.describe()
 
-    manifest = described(
-        stack,
-        base.weights,
-        corpus=splits.name,
-        corpus_hash=splits.digest,
-        documents=len(splits.test),
-        tokens=len(splits.test),
-        window=1,
-        families=(HEALING,),
-        tasks=(str(plan),),
-        seed=config.seed,
-        settings=training_settings(arguments),
+    tasks, numerics = (str(plan),), training_settings(arguments)
+    manifest = training_manifest(
+        stack, base.weights, splits, family=HEALING, tasks=tasks, seed=config.seed, settings=numerics
     )
     content = {"settings": asdict(settings), "rates": config.learning_rates, "rank": config.rank}
     session = yield Outline(
