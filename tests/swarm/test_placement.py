@@ -56,8 +56,9 @@ def test_missing_copies_are_placed_on_live_nodes_and_nothing_else_moves(
 def test_nodes_hold_runs_of_consecutive_layers() -> None:
     assert numbers(placed(12, 8)) == {f"n{n}": [*range(3 * n % 12, 3 * n % 12 + 3)] for n in range(8)}
     assert numbers(placed(6, 3)) == {"n0": [0, 1, 2, 3], "n1": [0, 1, 4, 5], "n2": [2, 3, 4, 5]}
-    with pytest.raises(SwarmError, match="at least 1 replica, not 0"):
-        placed(2, 1, replicas=0)
+    for nodes, replicas in ((1, 0), (0, 1)):
+        with pytest.raises(SwarmError, match=f"must be at least 1, got {nodes} and {replicas}"):
+            placed(2, nodes, replicas)
 
 
 @pytest.mark.parametrize(

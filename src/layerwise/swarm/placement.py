@@ -21,13 +21,14 @@ def assign_layers(layers: Sequence[RemoteLayer], nodes: Sequence[str], replicas:
 
     The copies are laid out in a row, one model after another, and cut into runs of consecutive layers of equal length,
     one per node. No run is longer than the model, so the copies of a layer are on different nodes (McNaughton's rule).
+    Raises `SwarmError` without any node or replica.
 
     >>> assign_layers([RemoteLayer(0), RemoteLayer(1)], ["a", "b"], 1)
     {'a': (RemoteLayer(number=0, source=''),), 'b': (RemoteLayer(number=1, source=''),)}
     """
-    if replicas < 1:
-        raise SwarmError(f"every layer has at least 1 replica, not {replicas}")
     count = len(nodes)
+    if count < 1 or replicas < 1:
+        raise SwarmError(f"nodes and replicas must be at least 1, got {count} and {replicas}.")
     row = [*layers] * min(replicas, count)
     cuts = [(2 * len(row) * number + count) // (2 * count) for number in range(count + 1)]
     runs = [set(row[start:stop]) for start, stop in pairwise(cuts)]
