@@ -14,37 +14,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
-from layerwise.data.stored_files import INDEX, WEIGHTS, Tensors
+from layerwise.data.stored_files import DTYPE_BITS, INDEX, WEIGHTS, Tensors
 from layerwise.errors import CheckpointError
 
 Range: TypeAlias = tuple[Path, int, int]
 """Bytes of a file, from the first to before the second."""
 
-# The order in which safetensors declares its dtypes, which is the reverse of that in a file.
-_DTYPES = (
-    "BOOL",
-    "F4",
-    "F6_E2M3",
-    "F6_E3M2",
-    "U8",
-    "I8",
-    "F8_E5M2",
-    "F8_E4M3",
-    "F8_E8M0",
-    "F8_E4M3FNUZ",
-    "F8_E5M2FNUZ",
-    "I16",
-    "U16",
-    "F16",
-    "BF16",
-    "I32",
-    "U32",
-    "F32",
-    "C64",
-    "F64",
-    "I64",
-    "U64",
-)
+# In a file the order in which safetensors declares its dtypes is reversed.
+_RANKS = {dtype: rank for rank, dtype in enumerate(DTYPE_BITS)}
 
 # The kernel cannot copy between these files; they are read and written instead, so many bytes at a time.
 _NO_KERNEL_COPY = (errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
@@ -84,7 +61,7 @@ def write_file(file: Path, tensors: Tensors) -> None:
 
     Raises `CheckpointError` where the disk is full, and where a file of the source has changed meanwhile.
     """
-    ordered = sorted(tensors, key=lambda name: (-_rank(tensors[name].dtype), name))
+    ordered = sorted(tensors, key=lambda name: (-_RANKS[tensors[name].dtype], name))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name in ordered:
@@ -117,10 +94,6 @@ def write_pieces(file: Path, pieces: Iterable[bytes | Range]) -> None:
         raise CheckpointError(
             f"cannot write {file} ({error.strerror}); free the disk, or choose another one"
         ) from error
-
-
-def _rank(dtype: str) -> int:
-    return _DTYPES.index(dtype) if dtype in _DTYPES else -1
 
 
 def joined(ranges: Iterable[Range]) -> Iterator[Range]:

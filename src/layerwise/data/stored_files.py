@@ -25,15 +25,31 @@ INDEX = f"{WEIGHTS}.index.json"
 LONGEST_HEADER = 100_000_000
 """Bytes of the longest header, as in safetensors."""
 
-_BITS = {
-    **dict.fromkeys(("BOOL", "U8", "I8", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"), 8),
-    **dict.fromkeys(("F4",), 4),
-    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
-    **dict.fromkeys(("U16", "I16", "F16", "BF16"), 16),
-    **dict.fromkeys(("U32", "I32", "F32"), 32),
-    **dict.fromkeys(("U64", "I64", "F64", "C64"), 64),
+DTYPE_BITS = {
+    "BOOL": 8,
+    "F4": 4,
+    "F6_E2M3": 6,
+    "F6_E3M2": 6,
+    "U8": 8,
+    "I8": 8,
+    "F8_E5M2": 8,
+    "F8_E4M3": 8,
+    "F8_E8M0": 8,
+    "F8_E4M3FNUZ": 8,
+    "F8_E5M2FNUZ": 8,
+    "I16": 16,
+    "U16": 16,
+    "F16": 16,
+    "BF16": 16,
+    "I32": 32,
+    "U32": 32,
+    "F32": 32,
+    "C64": 64,
+    "F64": 64,
+    "I64": 64,
+    "U64": 64,
 }
-"""Of a number of each dtype, as safetensors spells it."""
+"""Of a number of each dtype, as safetensors spells them and in the order in which it declares them."""
 
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
@@ -187,6 +203,6 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
 def _stored(entry: Any, file: Path, offset: int) -> StoredTensor:
     begin, end = map(int, entry["data_offsets"])
     dtype, shape = str(entry["dtype"]), tuple(map(int, entry["shape"]))
-    if min(shape, default=0) < 0 or 8 * (end - begin) != math.prod(shape) * _BITS[dtype]:
+    if min(shape, default=0) < 0 or 8 * (end - begin) != math.prod(shape) * DTYPE_BITS[dtype]:
         raise ValueError(f"{shown(shape)} of {shown(dtype)} are not the {end - begin} bytes that it gives a tensor")
     return StoredTensor(dtype, shape, file, begin + offset, end + offset)

@@ -39,10 +39,6 @@ def _last_of_each(layer: int, period: int) -> bool:
     return (layer + 1) % period == 0
 
 
-def _first_of_each(layer: int, period: int) -> bool:
-    return layer % period == 0
-
-
 WINDOW_PATTERN = "attention.sliding_window_pattern"
 
 KINDS: Mapping[str, Callable[[int, int], object]] = {
@@ -242,7 +238,9 @@ def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> 
 
 def _kind(architecture: str, name: str) -> Callable[[int, int], object]:
     """The kind that a setting which is one number makes of a layer."""
-    return _first_of_each if name == WINDOW_PATTERN and architecture in FIRST_OF_EACH else KINDS[name]
+    if name == WINDOW_PATTERN and architecture in FIRST_OF_EACH:
+        return lambda layer, period: layer % period == 0
+    return KINDS[name]
 
 
 def _keeps(order: Sequence[int], kind: Callable[[int, int], object], own: int, new: int) -> bool:

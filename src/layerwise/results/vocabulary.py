@@ -55,7 +55,7 @@ BITS, STANDS_OUT = "bits", "stands_out"
 
 # A diagnosis: rows are of a `layer`; `part` is a half of it, or a type of its weights (empty: all types together)
 
-ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUCTURE, PROXIES, AGREEMENT = (
+ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUCTURE, PROXIES, AGREEMENT = DIAGNOSED = (
     "ablation",
     "verdict",
     "racing",
@@ -66,18 +66,6 @@ ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUC
     "structure",
     "proxies",
     "agreement",
-)
-DIAGNOSED = (
-    ABLATION,
-    VERDICT,
-    RACING,
-    DELTAS,
-    PREDICTABILITY,
-    RECOVERY,
-    MANIPULATION,
-    STRUCTURE,
-    PROXIES,
-    AGREEMENT,
 )
 """The measures of a diagnosis, in the order of the report."""
 DECISIONS = ("matters", "no_effect", "harmful", "unresolved")

@@ -101,12 +101,10 @@ class Pace(TrainerCallback):
             self.progress(state.global_step, state.max_steps, next(losses, None))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """A validation is no part of the step that follows it."""
+        """Neither a validation nor the writing of a checkpoint is a part of the step that follows it."""
         self.before = time.perf_counter()
 
-    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Nor is the writing of a checkpoint."""
-        self.before = time.perf_counter()
+    on_save = on_evaluate
 
     def notes(self, args: Any, state: Any) -> dict[str, float]:
         """What was measured since the last note; seconds and memory alone where no step was."""

@@ -1,32 +1,41 @@
-"""Methods of training by name: each module of this folder registers its own, and none is listed anywhere else.
-
-    layershuffle.py    a uniform permutation for every batch, alone or with layers that know or predict their position
-    layerdrop.py       every layer left out with some probability
-    ...
-
-`method.Method` says what a registration holds.
-"""
+"""Methods of training by name; `method.Method` says what each is."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib import import_module
-from pkgutil import iter_modules
 
 from layerwise.errors import TrainError, near_matches
 from layerwise.plan.samplers import Drop, Failout, SeededSampler, layer_subset
 from layerwise.results.training_record import RETRAINED, refined_at
-from layerwise.train.methods.method import REGISTERED, Method, Options
+from layerwise.train.methods.layer_weights import wiring_identity, wiring_softmax
+from layerwise.train.methods.layerdrop import failout, layerdrop, layerdrop_scratch, layershuffle_layerdrop
+from layerwise.train.methods.layershuffle import layershuffle, layershuffle_position, layershuffle_predict
+from layerwise.train.methods.method import Method, Options, baseline, sequential
 from layerwise.train.recipe import Recipe, retrained
 from layerwise.train.variant import added_by
 
-for _module in iter_modules(__path__):
-    import_module(f"{__name__}.{_module.name}")
-
-METHODS: Mapping[str, Method] = dict(sorted(REGISTERED.items(), key=lambda item: item[1].rank))
-"""Every method that the command line offers, by name."""
+METHODS: Mapping[str, Method] = {
+    "baseline": Method(baseline),
+    "sequential": Method(sequential),
+    "layershuffle": Method(layershuffle, ("max_shift", "drop_sync")),
+    "layershuffle-position": Method(
+        layershuffle_position, ("max_shift", "drop_sync", "position_table", "position_dropout")
+    ),
+    "layershuffle-predict": Method(
+        layershuffle_predict, ("max_shift", "drop_sync", "prediction_loss", "prediction_token")
+    ),
+    "layerdrop": Method(layerdrop, ("drop_rate", "drop_sync")),
+    "layerdrop-scratch": Method(layerdrop_scratch, ("drop_rate", "drop_sync")),
+    "layershuffle-layerdrop": Method(layershuffle_layerdrop, ("drop_rate", "max_shift", "drop_sync")),
+    # Failout needs to know which layers are on one node, and layer weights change what layers read, and not which
+    # orders they work in.
+    "failout": Method(failout, ("drop_rate", "drop_sync"), is_compared=False),
+    "wiring-softmax": Method(wiring_softmax, is_compared=False),
+    "wiring-identity": Method(wiring_identity, is_compared=False),
+}
+"""Every method that the command line offers, by name, in the order in which they are listed."""
 
 COMPARED = tuple(name for name, method in METHODS.items() if method.is_compared)
 """The methods that LayerShuffle is compared with."""

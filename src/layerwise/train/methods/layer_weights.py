@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from layerwise.errors import TrainError
-from layerwise.train.methods.method import Options, register
+from layerwise.train.methods.method import Options
 from layerwise.train.recipe import Recipe
 from layerwise.train.variant import Variant
 
@@ -39,14 +39,11 @@ class LayerMixingOptions(Variant):
             )
 
 
-# Layer weights change what layers read, and not which orders they work in.
-@register("wiring-softmax", is_compared=False, rank=40)
 def wiring_softmax(options: Options, depth: int) -> Recipe:
     """Every layer reads a softmax mean of all states before it, as in ELC-BERT (Charpentier and Samuel 2023)."""
     return Recipe("wiring-softmax", options.settings, variant=LayerMixingOptions("softmax"))
 
 
-@register("wiring-identity", is_compared=False, rank=41)
 def wiring_identity(options: Options, depth: int) -> Recipe:
     """Every layer, and the head, reads a sum of all states before it with weights of any sign, which begins as the
     plain model, as in DenseFormer (Pagliardini et al. 2024)."""

@@ -9,17 +9,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from layerwise.plan.samplers import Drop, Failout, Shuffle, node_layout
-from layerwise.train.methods.method import Options, register
+from layerwise.train.methods.method import Options
 from layerwise.train.recipe import Recipe
 
 
-@register("layerdrop", ("drop_rate", "drop_sync"), rank=20)
 def layerdrop(options: Options, depth: int) -> Recipe:
     """Every layer left out with probability `drop_rate`; validated with all layers, in order."""
     return Recipe("layerdrop", options.settings, Drop(options.drop_rate))
 
 
-@register("layerdrop-scratch", ("drop_rate", "drop_sync"), rank=21)
 def layerdrop_scratch(options: Options, depth: int) -> Recipe:
     """LayerDrop from random weights, for `scratch` times as many epochs; its authors say that fine-tuning alone is not
     enough."""
@@ -28,15 +26,12 @@ def layerdrop_scratch(options: Options, depth: int) -> Recipe:
     return Recipe("layerdrop-scratch", longer, Drop(options.drop_rate), from_scratch=True)
 
 
-@register("layershuffle-layerdrop", ("drop_rate", "max_shift", "drop_sync"), rank=22)
 def layershuffle_layerdrop(options: Options, depth: int) -> Recipe:
     """A random order, and every layer left out of it with probability `drop_rate`; the papers do not try this."""
     shuffle = Shuffle(options.max_shift)
     return Recipe("layershuffle-layerdrop", options.settings, Drop(options.drop_rate, of=shuffle), shuffle)
 
 
-# Failout needs to know which layers lie on one node, so LayerShuffle is not compared with it.
-@register("failout", ("drop_rate", "drop_sync"), is_compared=False, rank=30)
 def failout(options: Options, depth: int) -> Recipe:
     """The layers on four nodes (fewer in a shallow model), each of which fails with probability `drop_rate`."""
     return Recipe("failout", options.settings, Failout(node_layout(depth, min(4, depth)), options.drop_rate))

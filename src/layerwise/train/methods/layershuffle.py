@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 from layerwise.plan.samplers import Shuffle
-from layerwise.train.methods.method import Options, register
+from layerwise.train.methods.method import Options
 from layerwise.train.recipe import Recipe
 from layerwise.train.variant import Variant
 
@@ -51,21 +51,18 @@ class PredictionOptions(Variant):
     reads: Literal["first", "mean"] = "first"
 
 
-@register("layershuffle", ("max_shift", "drop_sync"), rank=10)
 def layershuffle(options: Options, depth: int) -> Recipe:
     """A random permutation of all layers for every batch, in training and in validation."""
     shuffle = Shuffle(options.max_shift)
     return Recipe("layershuffle", options.settings, shuffle, shuffle)
 
 
-@register("layershuffle-position", ("max_shift", "drop_sync", "position_table", "position_dropout"), rank=11)
 def layershuffle_position(options: Options, depth: int) -> Recipe:
     """LayerShuffle whose layers are given their current position."""
     variant = options.variant(PositionOptions)
     return replace(layershuffle(options, depth), arm="layershuffle-position", variant=variant)
 
 
-@register("layershuffle-predict", ("max_shift", "drop_sync", "prediction_loss", "prediction_token"), rank=12)
 def layershuffle_predict(options: Options, depth: int) -> Recipe:
     """LayerShuffle whose layers predict their current position from their own output."""
     variant = options.variant(PredictionOptions)

@@ -51,39 +51,20 @@ class Options:
 class Method:
     """One method: the recipe that it makes of options for a model of some depth, and the options that it `reads`.
 
-    `is_compared` says whether LayerShuffle is compared with it. Methods are listed by their `rank`.
+    `is_compared` says whether LayerShuffle is compared with it.
     """
 
     recipe: Callable[[Options, int], Recipe]
     reads: tuple[str, ...] = ()
     is_compared: bool = True
-    rank: int = 100
 
 
-REGISTERED: dict[str, Method] = {}
-"""The methods that have been registered, by name."""
-
-
-def register(
-    name: str, reads: tuple[str, ...] = (), *, is_compared: bool = True, rank: int = 100
-) -> Callable[[Callable[[Options, int], Recipe]], Callable[[Options, int], Recipe]]:
-    """Register the decorated function as the method of this name."""
-
-    def decorate(make: Callable[[Options, int], Recipe]) -> Callable[[Options, int], Recipe]:
-        REGISTERED[name] = Method(make, reads, is_compared, rank)
-        return make
-
-    return decorate
-
-
-@register("baseline", rank=1)
 def baseline(options: Options, depth: int) -> Recipe:
     """In order, for one epoch: the model as it was, refined as little as the LayerShuffle paper refines it."""
     settings = options.settings
     return Recipe("baseline", replace(settings, epochs=min(1.0, settings.epochs), evals=1))
 
 
-@register("sequential", rank=2)
 def sequential(options: Options, depth: int) -> Recipe:
     """In order, for all epochs: equal in data and in steps to every other method."""
     return Recipe("sequential", options.settings)

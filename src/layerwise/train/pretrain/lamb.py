@@ -11,7 +11,7 @@ bound, as in the training of LTG-BERT and ELC-BERT.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, overload
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,14 +59,8 @@ class Lamb(torch.optim.Optimizer):
         for group in self.param_groups:
             _check(group)
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
-
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
         """Update every tensor that has a gradient; returns what `closure` returns, which is run first."""
         loss = None
         if closure is not None:
