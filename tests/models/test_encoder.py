@@ -10,7 +10,6 @@ from torch import Tensor
 
 from layerwise.errors import ModelError
 from layerwise.models import VARIANTS, ElcForMaskedLM, ElcModel
-from layerwise.models.elc import encoder as encoder_module
 from layerwise.stack.history.depth_history import DepthHistory
 from models.published import padded_batch, random_model, small_config
 
@@ -114,12 +113,12 @@ def kept_sources(model: ElcForMaskedLM, monkeypatch: pytest.MonkeyPatch) -> list
     """The sources that stay in the record behind each layer."""
     kept = []
 
-    def only(record: DepthHistory, sources: frozenset[int]) -> DepthHistory:
+    def select(record: DepthHistory, sources: frozenset[int]) -> DepthHistory:
         kept.append(original(record, sources).sources)
         return original(record, sources)
 
-    original = encoder_module._only
-    monkeypatch.setattr(encoder_module, "_only", only)
+    original = DepthHistory.select
+    monkeypatch.setattr(DepthHistory, "select", select)
     ids, real = padded_batch(9)
     with torch.no_grad():
         model(ids, attention_mask=real)

@@ -1,7 +1,6 @@
 """The model card of a written checkpoint: the `README.md` that the hub shows, made of what is in the folder.
 
-`saved_card.md` is its template. What was measured is in tables that are handed in, each line of which is a row of a
-run: without a row the card claims nothing.
+What was measured is in tables that are handed in, each line of which is a row of a run.
 """
 
 from __future__ import annotations

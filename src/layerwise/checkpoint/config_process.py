@@ -1,9 +1,7 @@
 """`visit_config` in a process of its own, which imports neither torch nor what transformers imports for its models.
 
-A configuration needs its class and no more. torch takes longer to import than a checkpoint takes to copy, and so does
-`transformers/__init__.py`, which reads the files of all models to know what each of them offers. So torch cannot be
-imported in this process, and the packages are there for their modules while their own code is run only if it is asked
-for something (`_Postponed`). Nothing of that reaches the process that saves.
+A configuration needs its class and no more, and torch takes longer to import than a checkpoint takes to copy. So torch
+cannot be imported in this process, and packages run their own code only if they are asked for something (`_Postponed`).
 """
 
 from __future__ import annotations

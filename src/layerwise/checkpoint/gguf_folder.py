@@ -1,9 +1,8 @@
 """Layers of Hugging Face folders in the form that a GGUF file has for them: what loading does to a tensor, undone.
 
-transformers makes a parameter of a tensor by rules of each architecture: it permutes the queries and keys of a Llama,
-and takes 1 from the norms of a Gemma. No rule is written here. A tensor whose numbers are 0, 1, 2, ... goes through
-transformers' own, and what comes out says where each number of a parameter belongs. What is made so goes through once
-more, and has to give the parameter.
+transformers makes a parameter of a tensor by rules of each architecture. A tensor whose numbers are 0, 1, 2, ... goes
+through them, and what comes out says where each number of a parameter belongs. What is made so goes through once more,
+and has to give the parameter.
 """
 
 from __future__ import annotations

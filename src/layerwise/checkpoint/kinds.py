@@ -1,9 +1,7 @@
 """Of which kind each block of a model is, and the configuration under which a model has the blocks that a plan needs.
 
-Some configurations say by the number of a layer of which kind it is: "the first k layers are dense", "every fourth one
-has full attention". In another order they need other values, and may have none that fits. Models are drawn up on the
-device `meta`, where nothing has content, and their blocks are compared: modules, shapes, and the settings that each
-module keeps (a window, a flag for rotary embeddings).
+Some configurations say by the number of a layer of which kind it is, so another order needs other values. Models are
+drawn up on the device `meta`, and their blocks are compared: modules, shapes, and the settings that each module keeps.
 """
 
 from __future__ import annotations

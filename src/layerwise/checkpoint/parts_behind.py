@@ -1,8 +1,7 @@
 """What of a model lies behind its layers, for merges that take it from another model than what lies before them.
 
-mergekit takes the embedding from the model of the first slice, and the last norm and the head from that of the last
-one. Which parts those are is seen when the model runs: a part lies behind the layers if it is computed with only after
-the last of them. A weight that is also used before them, such as an embedding that is the head too, lies before.
+mergekit takes the last norm and the head from the model of the last slice. A part belongs to them if it is computed
+with only after the last layer; a weight that is also used before, such as a tied embedding, does not.
 """
 
 from __future__ import annotations

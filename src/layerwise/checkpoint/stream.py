@@ -1,9 +1,7 @@
 """A plan written out from safetensors to safetensors: no model is built, and no tensor is held in memory.
 
-The names on the disk stay, per-expert tensors and the scales of quantised ones included; only the number of the layer
-changes. Tensors of any dtype are bytes. The configuration is that of the visits. How much is proved depends on the size
-of the model: below `PROVED_SIZE` its logits are compared with those of the plan, and above that its keys and shapes
-with what transformers expects.
+The names in the files stay; only the number of the layer changes. Below `PROVED_SIZE` the logits are compared with
+those of the plan, and above that keys and shapes with what transformers expects.
 """
 
 from __future__ import annotations

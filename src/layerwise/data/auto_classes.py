@@ -1,10 +1,9 @@
 """The one way to transformers' automatic classes: code that a checkpoint brings runs only where that is asked for.
 
-`AutoConfig`, `AutoTokenizer`, `AutoModel` and their like read in a checkpoint which class to make. A checkpoint may
-name code of its own there (`auto_map`); unless transformers is told whether it may run, it asks on the terminal, and
-the letter y runs it. So nothing else in layerwise calls an automatic class (tests/laws/test_auto_classes.py), and
-every call from here says `trust_remote_code`, which is false unless a caller's own option says otherwise. The hub is
-asked once: where it does not answer, the cache is read (`without_retries`).
+A checkpoint may name code of its own (`auto_map`); unless transformers is told whether it may run, it asks on the
+terminal, and the letter y runs it. So nothing else in layerwise calls an automatic class
+(tests/laws/test_auto_classes.py), and every call from here says `trust_remote_code`, false unless a caller's option
+says otherwise.
 """
 
 from __future__ import annotations

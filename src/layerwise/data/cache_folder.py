@@ -1,11 +1,8 @@
 """Cache folder: `LAYERWISE_CACHE`, else `XDG_CACHE_HOME/layerwise`, else `~/.cache/layerwise`.
 
-What is in it can be computed again, and may be removed whenever nothing runs.
-
 A stamp tells without reading it that a file is the one that was read before: its size, its inode, and when its content
-and its entry were last changed. A program that restores the old time of a file changes the time of the entry, which it
-cannot set. A second change within one tick of the file system's clock cannot be seen, so files that were changed a
-moment before they were read have no stamps yet.
+and its entry were last changed. A second change within one tick of the file system's clock cannot be seen, so files
+that were changed a moment before they were read have no stamps yet.
 """
 
 from __future__ import annotations

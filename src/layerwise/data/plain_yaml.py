@@ -1,8 +1,7 @@
 """Plain YAML: lists, mappings and values, as people write settings; the one place that reads and writes YAML.
 
-What YAML can do beyond that is refused, because 424 bytes of it can make gigabytes: aliases, which stand for what was
-written elsewhere, and tags, which ask for other values. Dates are text. A key that stands twice is refused too: YAML
-itself would silently take the second.
+Aliases and tags are refused, because 424 bytes of them can make gigabytes. Dates are text, and a key that occurs twice
+is an error.
 """
 
 from __future__ import annotations

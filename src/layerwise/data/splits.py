@@ -1,11 +1,8 @@
 """Splits: the examples a model is trained on, those that choose a checkpoint, and those that are reported.
 
 Selection and reporting never share an example: a checkpoint chosen by its best loss has been fitted to the examples
-that chose it, so its number on them flatters. Hence three sets, each a torch `Dataset` of examples as the model takes
-them, cut by a seed so that every class keeps its share in each (`stratified`), under one digest.
-
-An image example is `{"pixel_values": float32 (channels, height, width), "labels": int64 ()}`; a text example is
-`{"input_ids": int64 (seq,), "labels": int64 (seq,)}`, where labels that are not scored are `IGNORED`.
+that chose it. An image example is `{"pixel_values": float32 (channels, height, width), "labels": int64 ()}`; a text
+example `{"input_ids": int64 (seq,), "labels": int64 (seq,)}`, where labels that are not scored are `IGNORED`.
 """
 
 from __future__ import annotations

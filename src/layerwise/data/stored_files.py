@@ -1,8 +1,7 @@
 """A model folder as it is stored: its configuration, and its tensors as ranges of bytes; no tensor is read.
 
-An index can name any file of the machine, and a header can say anything of what follows it. So the JSON is read within
-bounds, and weights are safetensors inside of the folder and nothing else. A file of them is 8 bytes with the length of
-its header, the header as JSON (each tensor's dtype, shape and range), and the data.
+An index can name any file of the machine, and a header can say anything. So the JSON is read within bounds, and weights
+are safetensors inside of the folder: 8 bytes with the length of the header, the header as JSON, and the data.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """A GGUF file as it is stored: metadata and tensors as ranges of bytes; no tensor is read.
 
-A file is a header and the data. The header is `GGUF`, the version, the numbers of tensors and of entries; then each
-entry of the metadata (a key, a type, a value) and each tensor (a name, its dimensions, a type, where its data begins);
-the data of each tensor begins at a multiple of the alignment. Numbers are little-endian, and a text is its length and
-its bytes in UTF-8: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
-
-Whatever the file says of itself is compared with its size, and with bounds that no model reaches, before anything is
-made of it. Long values stay in the file: only their range is known.
+A file is a header (entries of metadata, and of each tensor its name, dimensions, type and offset) and the aligned data:
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md. Whatever the file says of itself is compared with its size,
+and with bounds that no model reaches. Long values stay in the file: only their range is known.
 """
 
 from __future__ import annotations

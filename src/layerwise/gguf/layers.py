@@ -1,10 +1,8 @@
 """The layers of a GGUF file for the visits of a plan: which tensors it has then, and what its metadata says of them.
 
-The tensors of layer N are called `blk.N.` and more. The metadata counts the layers (`llama.block_count`), and lists by
-layer what differs between them. Some of it says by the number of a layer of which kind it is: the first k are dense,
-every fourth one has full attention. Such a number is chosen anew, so that every layer keeps its kind in the slot where
-the plan has it; a plan for which there is none is refused. What llama.cpp itself knows of an architecture, and no file
-says, stands in `PERIODS`, `BY_DEPTH` and `BOUND`.
+The metadata counts the layers, and lists by layer what differs between them. Some of it says by the number of a layer
+of which kind it is; such a number is chosen so that every layer keeps its kind, and a plan for which there is none is
+refused. What llama.cpp itself knows of an architecture is in `PERIODS`, `BY_DEPTH` and `BOUND`.
 """
 
 from __future__ import annotations

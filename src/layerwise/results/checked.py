@@ -1,9 +1,8 @@
 """JSON and tables as the frozen values they were written from: every field is there, of its type, and can be used.
 
-What a run folder holds was written by layerwise, and may have been edited, cut short or made by another program since.
-`read`, `value_of` and `row_of` therefore say what is wrong in a sentence before anything is made of it. Types and
-bounds are the annotations of the classes; `msgspec` compares, and `_explained` puts what it finds into words. JSON may
-hold less here than elsewhere: no number that is not finite, no integer beyond 64 bits, no text that is not Unicode.
+What a run folder holds may have been edited, cut short or made by another program. `read`, `value_of` and `row_of`
+therefore say what is wrong in a sentence. Types and bounds are the annotations of the classes, compared by `msgspec`.
+JSON may hold less here than elsewhere: only finite numbers, integers of 64 bits, and Unicode text.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The tables of a run, how a connection to them is opened, and what their errors mean in words.
 
-Rows are kept in SQLite with a write-ahead log: a transaction is there whole or not at all after `kill -9`,
-and readers see a consistent state while the writer goes on. (After a power cut the last transactions may be
-missing; the file stays sound.) Plan texts and document names are stored once and referred to by number,
-because a sweep repeats each of them thousands of times. The key of `losses` starts with the window, since the
-most frequent query is "which plans are finished on this one?". The tables are strict: no cell holds a value of
-another type. Rows are checked again when they are read.
+Rows are kept in SQLite with a write-ahead log: a transaction is there whole or not at all after `kill -9`, and readers
+see a consistent state while the writer goes on. Plan texts and document names are stored once and referred to by
+number. The key of `losses` starts with the window, since the most frequent query is "which plans are finished on this
+one?". The tables are strict, and rows are checked again when they are read.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What two manifests must have in common for their rows to stand in one table, and how a user brings that about.
 
-An identity is what is measured (the model, the text, the plans, the seed) and how it is computed (`numerics`: batches,
-threads, attention, and whatever else changes the last bits). Rows of two identities never meet: resuming with another
-one is refused, with the field that differs, both values, and what to write. Versions, hardware and the number of
-processes that train may differ, and are put into words instead (`changes`).
+An identity is what is measured (the model, the text, the plans, the seed) and how it is computed (`numerics`). Resuming
+with another one is refused, with the field that differs, both values, and what to write. Versions, hardware and the
+number of processes that train may differ, and are put into words instead (`changes`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """What a run is: the model, texts and settings whose rows it holds, and the machine that computed them.
 
-A `Manifest` is written into the run folder before the first row, so every number can be traced to the
-weights, the corpus and the command it came from. Part of it is the run's *identity*, see
-`layerwise.results.identity`. The rest is provenance (command, versions, time, hardware) and may differ from session to
-session.
+A `Manifest` is written into the run folder before the first row, so every number can be traced to the weights, the
+corpus and the command it came from. Part of it is the run's *identity*, see `layerwise.results.identity`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The tidy rows that every measurement returns and the run store keeps: one row, one observation.
 
-`Loss` is raw: one plan on one window of one document. `Score` is derived: one number with its interval.
-`PlanRecord` says why a plan is in a sweep; a `Note` says in words what a measurement had to leave out.
-A `Continuation` is a text that a model wrote, kept as a note of its run. All of them are frozen values of plain Python
-types, so they cross process and disk boundaries as they are. The bounds of their numbers stand in their annotations.
+`Loss` is raw: one plan on one window of one document. `Score` is derived: one number with its interval. `PlanRecord`
+says why a plan is in a sweep, a `Note` what was left out, and a `Continuation` is a text that a model wrote.
 """
 
 from __future__ import annotations

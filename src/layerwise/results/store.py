@@ -1,10 +1,8 @@
 """The rows of a run on disk: losses as they are computed, scores and plans beside them.
 
-`Store` speaks the rows of `layerwise.results.rows` and keeps them in one SQLite file. Losses are only ever
-added, one transaction a call, and a cell that is there already is refused: resuming therefore cannot compute
-anything twice without being noticed. Scores are derived, so a measurement replaces its own. Reading returns
-rows in an order that depends on the rows alone, never on when they were written, so that an interrupted and
-an uninterrupted run compare equal.
+Losses are only ever added, one transaction a call, and a cell that is there already is refused. Scores are derived, so
+a measurement replaces its own. Reading returns rows in an order that depends on the rows alone, so that an interrupted
+and an uninterrupted run compare equal.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Bits: at which type each layer runs within a budget of bytes, and the allocations that need no search.
 
-Each choice of a layer (as it is, each type of GGUF that saves bytes, with the move `drop` skipped) is measured with
-that layer alone changed. As if these loss increases added up, the change with the least increase for a byte is made
-until the plan is within the limit (multiple-choice knapsack; Sinha and Zoltners 1979, Operations Research 27(3)).
-Exchanges, in which one layer gets more bits and another fewer, improve the result. The allocations without a search are
-one type for all layers (`uniform`), and more bits for some layers: from both ends inwards (`first_and_last`), by
-`block_influence`, by llama.cpp's importance matrix (`imatrix`), or at `random`, the null.
+Each choice of a layer (as it is, each type of GGUF that saves bytes, skipped with the move `drop`) is measured alone.
+As if these loss increases added up, the change with the least increase for a byte is made until the plan is within the
+limit (multiple-choice knapsack; Sinha and Zoltners 1979, Operations Research 27(3)); exchanges improve the result. The
+allocations without a search are those of `rule_plans`, and random ones, the null.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """What a plan costs in layers, milliseconds and bytes, by tables that say what each layer and each half costs.
 
-Milliseconds of layers and halves are read at the entrance and exit of each module inside the model's own pass, those of
-the whole pass without these readings. A layer takes from its entrance to that of the next one; the rest (embedding,
-norm, head) is what the layers leave of the whole. The model runs in place, as under a plan, so the small cost of a
-visit is in every price. A plan is predicted as a sum over its steps; `measured` checks that for whole plans, in turns
-with the model itself. A half is priced as if the other branch were not computed, although layerwise computes it.
+Milliseconds are read at the entrance and exit of each module inside the model's own forward pass under a plan, so the
+small cost of a visit is in every price. A plan is predicted as a sum over its steps; `measured` checks that for whole
+plans. A half is priced as if the other branch were not computed, although layerwise computes it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Finding the one list of repeated blocks in a model, without knowing its architecture.
 
-Transformers marks every block that can be checkpointed by its class, which locates the stack of nearly every model
-type; other modules are searched for the list that holds the most weights. What is found is not trusted: the
-caller then proves it by behaviour (`forward_trace.trace_blocks`, and the identity plan against the model's own output).
+Transformers marks every block that can be checkpointed by its class; other modules are searched for the list that holds
+the most weights. The caller then proves what is found by behavior (`forward_trace.trace_blocks`).
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Blocks that torch compiles: one graph for every kind of block, whatever the order in which the blocks run.
 
 The function of a class of blocks is compiled once and called with the block itself: its parameters are inputs of the
-graph. torch makes another graph where the function differs: blocks of another configuration, training or evaluation,
-weights that learn or do not. Where a block stands, and which blocks run, changes nothing. Names of parameters, hooks of
-the blocks and gradient checkpointing are kept. A visit that needs a state of its own (a layer that runs twice, a member
-of a group, a half) runs uncompiled, to the same numbers.
+graph, so where a block is, and which blocks run, changes nothing. A visit that needs a state of its own (a layer that
+runs twice, a member of a group, a half) runs uncompiled, to the same numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """From a name, a folder or a module to a `Stack` that has been proved to be one.
 
-Names and folders go through transformers, with safetensors only: a pickle can run code. A checkpoint that is cut short
-or that lacks weights of the stack is refused, because a model with random layers gives plausible numbers. Remote code
-runs only when it is named.
+Names and folders go through transformers, with safetensors only: a pickle can run code. A checkpoint that lacks weights
+of the stack is refused. Remote code runs only when it is named.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """What a model makes of positions: the longest text that it reads, and whether it keeps texts in one row apart.
 
-What a configuration says and what its table of positions has rows for are not one number. RoBERTa and its kin count
-positions from the row behind the padding's, so that a table of 514 rows serves 512 tokens, while the configuration says
-514; other families begin at another row, or know no table. Where a model looks its positions up is therefore seen, on a
-short text, and no architecture is named.
-
-Whether texts are kept apart is found by behaviour too: the second of two texts in a row has the outputs that it has
-alone. Models that read positions in another way, or none (states that run on, biases by distance), fail.
+RoBERTa and its kin count positions from the row behind the padding's, so that a table of 514 rows serves 512 tokens.
+Where a model looks its positions up is therefore seen, on a short text. Whether texts are kept apart is found by
+behavior too: the second of two texts in a row has the outputs that it has alone.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Where a model computes: its device and dtype, which may be those of buffers, and the memory that is free there.
-
-Memory that is free again goes back to the system: glibc keeps it, and batches of ever other shapes make what it keeps
-grow, by half of what the process needs in an evaluation of many short texts.
-"""
+"""Where a model computes: its device and dtype, which may be those of buffers, and the memory that is free there."""
 
 from __future__ import annotations
 

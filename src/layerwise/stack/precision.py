@@ -1,12 +1,8 @@
 """Questions about a half-precision model that only float32 can answer, at the memory of one block more.
 
-In bfloat16 the rounding of one addition is as large as what many a layer adds, so nothing can be distinguished from it.
-What has to be distinguished from rounding is therefore computed in float32, by the model itself: whatever surrounds its
-blocks is widened for as long as the question takes, and each block only while it runs. No parameter is touched. The
-modules hold float32 copies in their place for a while, and then the parameters again, the same objects with the same
-bits.
-
-float32 is enough, and every device has it.
+What has to be distinguished from rounding is computed in float32, by the model itself: whatever surrounds its blocks is
+widened for as long as the question takes, and each block only while it runs. The modules hold float32 copies for a
+while, and then the parameters again, the same objects with the same bits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Models whose weights are stored in fewer bits: they run plans, and are refused where somebody asks for weights.
 
-transformers loads them (`quantization_config` of a checkpoint, or of `from_pretrained` in Python), and the library that
-quantised them computes: a plan calls their layers as they are. Their stored numbers are codes and scales, so nothing
-that compares, averages, redraws or trains weights can be said of them.
+transformers loads them, and the library that quantised them computes. Their stored numbers are codes and scales, so
+nothing that compares, averages, redraws or trains weights can be said of them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """The weights of layers at a type of GGUF: quantised by the package gguf, and dequantised to compute with.
 
-Quantised are the matrices of linear layers, a row for each output, as GGUF stores them. Vectors (biases, gains of
-norms) stay as they are, as they do in files. A matrix whose rows are no whole number of blocks is rounded to F16, in
-which llama.cpp stores it whatever it is asked for. A layer with any other weights of two axes or more is refused: in
-which type, and in which arrangement, a file would have them is not known.
-
-The weights are in the model's own dtype; in half precision what is dequantised is rounded to it once more.
+Quantized are the matrices of linear layers, a row for each output. Vectors stay as they are, and a matrix whose rows
+are not whole blocks is rounded to F16, as llama.cpp does. A layer with other weights of two axes or more is refused.
+The weights are in the model's own dtype.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """`Stack`: a model whose layers can be run by a plan. The only place where a plan meets a model.
 
-Two ways to run one. Step by step (`capture`, `run`, `finish`) is the reference: real blocks, called with the arguments
-their own model would have given them, in the order of the plan. In place (`under`) makes the model itself run the plan,
-so that `generate`, pipelines and trainers work unchanged. The two are tested equal. `Stack.with_sources` puts layers of
-several models within reach of one plan.
+Step by step (`capture`, `run`, `finish`) is the reference: real blocks, called with the arguments their own model would
+have given them. In place (`under`) makes the model itself run the plan, so that `generate`, pipelines and trainers work
+unchanged. `Stack.with_sources` makes layers of several models available to one plan.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The laws that make a re-planned model trustworthy, run on the user's own model and plan.
 
-A model whose layers were moved can be wrong without an error: a cache slot written twice, a mask chosen by the old
-position, a hook that fires twice. Each law here compares two computations that must agree; `verify` runs them all and
-says which hold. What the untouched model cannot do itself (beam search, a static cache) is not held against the plan.
+Each law compares two computations that must agree; `verify` runs them all and says which hold. What the original model
+cannot do itself (beam search, a static cache) is not held against the plan.
 """
 
 from __future__ import annotations

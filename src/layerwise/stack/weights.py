@@ -1,8 +1,4 @@
-"""The weights of single layers: read in place, replaced for one call, or initialized again.
-
-`apply_with` runs one layer with other weights and changes nothing; `random_twin` is a second model of the same
-configuration with the weights it would have before training, and `weights_on_disk` makes room for it.
-"""
+"""The weights of single layers: read in place, replaced for one call, or initialized again."""
 
 from __future__ import annotations
 

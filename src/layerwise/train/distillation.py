@@ -1,8 +1,6 @@
 """What a model learns from another's predictions: divergences in chunks of positions, and distances of states.
 
-Over a vocabulary of 49,152 the logits of one position take 197 kB in float32, and a divergence holds several such
-tables. `in_chunks` takes loss and gradient piece by piece in the forward pass, so that the logits of one piece exist
-at a time, whatever the batch.
+The logits of many positions take gigabytes, so `in_chunks` computes loss and gradient piece by piece.
 """
 
 from __future__ import annotations

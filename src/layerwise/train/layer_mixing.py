@@ -148,12 +148,7 @@ class _Pass(threading.local):
         """The record without the states that no later reader reads; all of it while a gradient may be asked for."""
         if self.needed is None:
             return record
-        kept = [
-            (source, state)
-            for source, state in zip(record.sources, record.states, strict=True)
-            if (self.needed[source] or 0) > layer
-        ]
-        return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
+        return record.select([source for source in record.sources if (self.needed[source] or 0) > layer])
 
 
 def attach(stack: Stack, options: LayerMixingOptions) -> LayerMixing:

@@ -1,9 +1,8 @@
 """The Trainer under every training: it stops before numbers that are not finite, and notes its pace.
 
-The loss is checked after every pass, and the norm of the gradient before every step, over all processes. With float16
-an infinite gradient is an error only once the loss scale has fallen so far that float16 would lose the loss itself.
-What is noted goes into the Trainer's own log (`layerwise.train.training_log`) and into checkpoints, so that the log of
-a resumed training is that of one that was never stopped.
+Loss and gradient norm are checked over all processes. With float16 an infinite gradient is an error only once the loss
+scale has fallen so far that float16 would lose the loss itself. What is noted goes into the Trainer's own log and into
+checkpoints, so that the log of a resumed training is that of one that was never stopped.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""A model with a new classification head: the layers as they were, the last matrix drawn anew for other classes.
-
-What is the head, and what the body? `head_parameters` decides for fine-tuning that trains the head alone.
-"""
+"""A model with a new classification head: the layers as they were, the last matrix drawn anew for other classes."""
 
 from __future__ import annotations
 

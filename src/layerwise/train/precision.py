@@ -1,7 +1,6 @@
 """The arithmetic of a training's forward passes: float32, or a half precision while the weights stay float32.
 
-Unless it is said, it is bfloat16 on an accelerator that computes in it, and float32 elsewhere. What was taken is part
-of what a training is (`training_config.json`), so that a run goes on in the precision that it began in.
+What was taken is part of what a training is (`training_config.json`), so that a run resumes in its precision.
 """
 
 from __future__ import annotations

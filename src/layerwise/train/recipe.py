@@ -1,8 +1,7 @@
 """Recipes: everything that decides a training, as one frozen value.
 
-`Settings` say how a model is optimised and have the same meaning for every method; `Recipe` adds the method: which plan
-each pass runs under, what is added to the model (`layerwise.train.variant`), and what validation chooses by. The
-methods that the literature compares stand in `layerwise.train.methods`.
+`Settings` say how a model is optimised; `Recipe` adds the method: which plan each pass runs under, what is added to the
+model (`layerwise.train.variant`), and what validation chooses by.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """The Hugging Face Trainer, with a plan for every pass.
 
 A training pass runs with the plan that is drawn by (optimizer step, pass within the step) in place, the same one on
-every process. Validation runs under plans drawn by the batch, the same ones at every validation (`DividedValidation`).
-Layer weights have a learning rate of their own and do not decay. A loss or gradient that is not finite stops the
-training (`MeasuredTrainer`). Outside a pass the model is the plain model. Where the loss is the usual one, scored
-positions alone are sent through the head, in chunks (`ChunkedLoss`), since logits of 64 long texts take gigabytes.
+every process; validation runs under plans drawn by the batch. Outside a pass the model is the plain model. Where the
+loss is the usual one, scored positions alone are sent through the head, in chunks (`ChunkedLoss`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """One training of a model under plans: from a base model, splits and a recipe to an ordinary model folder.
 
-What is in the folder, and how a training goes on, says `layerwise.train.checkpoint_dir`. What a growth schedule keeps
-of frozen layers lies in FOLDER/states, and is gone when the phase is done. The model is that with the least validation
-loss, and of a growth schedule the last.
+The model is that with the least validation loss, and of a growth schedule the last.
 """
 
 from __future__ import annotations

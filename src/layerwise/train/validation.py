@@ -1,10 +1,8 @@
 """Validation on several processes: each batch is divided among them, and the loss is that of one process.
 
-A data loader that accelerate divides gives whole batches to each process: the plans that are drawn by the batch would
-be those of other examples, and processes that hold a model in shards would run different plans at the same time and
-wait for each other for ever. Here every process takes its rows of every batch: number i of a batch is row i div P of
-process i mod P. The loss of a batch is the mean over all that it scores, and the validation loss the mean over batches
-by the number of their examples, as one process has it.
+A data loader that accelerate divides gives whole batches to each process: plans that are drawn by the batch would be
+those of other examples, and processes that hold a model in shards would wait for each other for ever. Here number i of
+a batch is row i div P of process i mod P, and the loss of a batch is the mean over all that it scores.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The corpus of the demo: text and skills that the demo model has not seen, on every machine with Python.
 
-The Painters ask whether the order of layers matters more for some tasks than for others. So there are five:
-`stdlib`, short excerpts of the standard library's documentation and source, scored throughout; and
-`arithmetic`, `copy`, `sort` and `brackets`, generated questions scored on their answers alone. The texts are
-those of the running Python, so the digest differs between Python versions; a run's manifest keeps it.
+`stdlib` are short excerpts of the standard library, scored throughout; `arithmetic`, `copy`, `sort` and `brackets` are
+generated questions scored on their answers. The digest differs between Python versions; a manifest keeps it.
 """
 
 from __future__ import annotations

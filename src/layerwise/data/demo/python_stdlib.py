@@ -1,12 +1,8 @@
 """The text that every machine with Python already has: the standard library, as prose and as code.
 
-Each module gives up to two documents: its `prose`, which is every documentation string under the dotted name of what
-it documents, and its `code`, which is the source file. Modules are found on disk through `sysconfig`, never imported.
-
-The split is by *family*: a hash of the top-level name decides, so all of `email` falls on one side, and so do a C
-module's Python twin (`_pydecimal` and `decimal`) and modules that share text (`posixpath` and `ntpath`). The rule
-reads names only, so it is the same for every Python version, and a module that a later version adds has its place.
-Tests, tables and programs bundled with Python (`idlelib`, `encodings`, ...) are left out.
+Each module gives up to two documents: its documentation strings (`prose`) and its source (`code`). The split is by a
+hash of the family's name, so a C module's Python twin and modules that share text fall on one side, whatever the Python
+version. Tests, tables and programs bundled with Python are excluded.
 """
 
 from __future__ import annotations

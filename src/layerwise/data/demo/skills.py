@@ -1,13 +1,8 @@
 """Four generated skills with one right answer each, for the demo model and its evaluation.
 
-Text is graded by loss, and a loss moves a little whatever is done to a model. A skill is graded by exact match, and
-each of the four leans on depth differently: `arithmetic` chains steps, every intermediate value written, so that a late
-value needs the earlier ones; `copy` moves letters, forwards or backwards; `sort` compares them; `brackets` keeps a
-stack. An example is a prompt, which ends in ` =`, and an answer, which starts with a space and ends in a newline, so
-that prompt and answer cut into the same tokens together as apart.
-
-Every draw is decided by its seed, and a prompt belongs to one split by its own hash: train and held-out are disjoint
-by construction, however many examples anyone draws.
+Each leans on depth differently: `arithmetic` chains steps, `copy` moves letters, `sort` compares them, `brackets` keeps
+a stack. A prompt ends in ` =`, and an answer starts with a space and ends in a newline, so that both cut into the same
+tokens together as apart. A prompt belongs to one split by its own hash, so train and held-out are disjoint.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Division: which documents a model is trained on, and which are held out to look at and to report.
 
 Documents are divided, not windows: two pieces of one text share its names and its style. Documents with the same text
-count as one. Of a validation text alone one half is looked at and the other reported. Where a share of the training
-text is drawn, no file is held out whole: a document with more than a twentieth of the text is cut into chunks first,
-and each part has its share of every text that was cut. What is held out is then from the same books and conversations
-as what is trained on, so a separate held-out text is the stricter judge.
+count as one. Where a share of the training text is drawn, a document with more than a twentieth of the text is cut into
+chunks first, so a separate held-out text is the stricter judge.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """The document: the unit of text that is scored, resampled and named in tables.
 
-Plain text is scored everywhere; a question with an answer is scored only from the character where the answer begins.
-Intervals are bootstrapped over documents, because tokens of one text are not independent observations.
-
-A corpus file holds hours of speech or many articles, so it is cut into chunks of about 2,000 words (of a short text a
-fiftieth). A chunk ends before a heading (`= = = Title = = =` or `*** Title ***`, alone in its line), at an empty line
-or at a line end: at the first of the three of which the text has at least as many as it needs. Chunks know what they
-are a part of (`Document.part_of`), and `joined` puts them together again.
+Plain text is scored everywhere; a question with an answer only from the character where the answer begins. A long text
+is cut into chunks of about 2,000 words, which end before a heading, at an empty line or at a line end: at the first of
+the three of which the text has as many as it needs. `joined` puts chunks together again.
 """
 
 from __future__ import annotations

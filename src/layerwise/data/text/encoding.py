@@ -1,11 +1,8 @@
 """Documents as token ids: a dataset with a row for each document.
 
-A document becomes paragraphs, a paragraph sentences, a sentence token ids; `[PAR]` ends every paragraph. Parts of one
-text that follow each other are one document here (`Document.part_of`): utterances of a corpus fill segments together.
-
-Empty lines separate paragraphs, and so do line ends, unless the text is hard-wrapped: there the lines between two empty
-ones are joined. The splitter of sentences is a rule of thumb for English: a full stop, question or exclamation mark
-before white space and a capital or a digit ends one, unless the word before it is an abbreviation or an initial.
+A document becomes paragraphs, a paragraph sentences, a sentence token ids; `[PAR]` ends every paragraph. Empty lines
+separate paragraphs, and so do line ends, unless the text is hard-wrapped. A full stop, question or exclamation mark
+before white space and a capital or a digit ends a sentence, unless the word before it is an abbreviation.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """Texts: documents as the splits that a language model is trained and judged on.
 
-Which documents are trained on and which are held out, `layerwise.data.text.division` says. Each is cut into windows as
-everywhere else (`layerwise.data.text.tokens`), and scored where it is scored elsewhere: a question with an answer on
-its answer alone. What is left of a text that was cut to be divided is one document again.
+Each document is cut into windows as everywhere else (`layerwise.data.text.tokens`); parts of one text are joined.
 """
 
 from __future__ import annotations

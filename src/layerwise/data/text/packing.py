@@ -1,13 +1,9 @@
 """Packing: texts of unlike length side by side in rows of one length, so that next to nothing computed is padding.
 
-Windows are put into rows by best fit, the longest first: each into the row that it leaves the least room in (the bin
-packing of Ding et al. 2024, "Fewer Truncations Improve Language Modeling"). Where windows do not fit each other well,
-those of the emptiest rows are cut to fill what the others leave, until rows are full to `FILL`; texts with an answer
-stay whole.
-
-A text in a row does not know of the others: positions begin anew at each, which is how transformers recognises packed
-rows and keeps attention inside each text (without an attention mask, of which a row has no need), and the first token
-of a text is not predicted from the text before it.
+Windows are put into rows by best fit, the longest first (Ding et al. 2024, "Fewer Truncations Improve Language
+Modeling"). Where windows do not fit well, those of the emptiest rows are cut to fill the others, until rows are full to
+`FILL`; texts with an answer stay whole. Positions begin at 0 in each text, by which transformers keeps attention inside
+it, and the first token of a text is not predicted.
 """
 
 from __future__ import annotations

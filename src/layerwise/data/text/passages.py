@@ -1,9 +1,8 @@
 """Passages: a text of which everything, or everything after a context, is to be scored; and its tokens.
 
-What is scored is decided by the tokenizer's own word for what it added (`special_tokens_mask`), never by position: not
-every tokenizer puts a token before and after a text, and taking the first and the last for special ones then drops two
-real tokens. For a masked model a passage is wrapped as the tokenizer wraps a text. For a causal one it follows the
-start token where the tokenizer has one; where it has none, nothing stands before the first token, and it is context.
+What is scored is decided by the tokenizer's `special_tokens_mask`, never by position. For a masked model a passage is
+wrapped as the tokenizer wraps a text. For a causal one it follows the start token; without one, its first token is
+context.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """Segments: what a masked language model reads at once, of one document and never of two.
 
-Segments of documents in sentences (`layerwise.data.text.encoding`) are cut as LTG-BERT cuts them: sentences are put
-into a segment until it is full; the one that overflows is read there as far as it fits, and begins the next segment
-whole. So every segment but the last of its document is full, and what is read twice is the beginning of a sentence. A
-sentence that is longer than a segment continues in the next segment (LTG-BERT drops the rest of it). `[CLS]` and
-`[SEP]` are put around a segment when it is read, so a segment of length 128 holds at most 126 ids.
+They are cut as LTG-BERT cuts them: sentences fill a segment; the one that overflows is read there as far as it fits,
+and begins the next segment whole. A sentence that is longer than a segment continues in the next one (LTG-BERT drops
+the rest). A segment of length 128 holds at most 126 ids, since `[CLS]` and `[SEP]` are put around it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Span masking: which tokens of a segment a model must fill in, and what it sees in their place.
 
-The segment is divided into spans whose lengths are drawn from the geometric distribution (Joshi et al. 2020,
-"SpanBERT", section 3.1), 1 to 10 tokens long. Spans are taken in random order until 15 % of the tokens are masked; the
-last one is shortened. Of every ten spans, eight are shown as `[MASK]`, one as random tokens and one as it is. Special
-tokens are neither masked nor shown in place of others.
-
-What is drawn is decided by (seed, index, number) alone, so a training that resumes sees the masks that it would have
-seen. Validation always reads index 0. A batch is masked as one array, since every numpy operation has an overhead.
+The segment is divided into spans of geometric length, 1 to 10 tokens (Joshi et al. 2020, "SpanBERT", section 3.1).
+Spans are taken in random order until 15 % of the tokens are masked. Of ten spans, eight are shown as `[MASK]`, one as
+random tokens and one as it is. What is drawn is decided by (seed, index, number) alone, so a training that resumes sees
+the same masks; validation always reads index 0.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Tokenizers: the one that belongs to a model, from the Hub, from a folder, or from a llama2.c file.
 
-llama2.c keeps its tokenizer in one binary file (`tok512.bin`, `tokenizer.bin`): pieces with scores, where
-text is encoded by merging, again and again, the neighbouring pair whose union has the best score. That is
-byte-pair encoding with the score as the rank of the merge, so the file is read into the `tokenizers`
-library's BPE and behaves like every other fast tokenizer, offsets included.
+llama2.c keeps its tokenizer in one binary file (`tok512.bin`), pieces with scores. The neighbouring pair whose union
+has the best score is merged first, which is byte-pair encoding, so the file is read into the `tokenizers` library.
 """
 
 from __future__ import annotations

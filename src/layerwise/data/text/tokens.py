@@ -1,9 +1,7 @@
 """Documents as windows of tokens: what a model sees at once, and which of those tokens are scored.
 
-A document is tokenised once and cut into windows that do not overlap. Every window starts with the
-tokenizer's start token where there is one, so every token of the text is predicted exactly once, from a
-context that begins as in training; without a start token a window's first token is context only. Answers are
-never cut.
+A document is tokenised once and cut into windows that do not overlap. Every window starts with the tokenizer's start
+token where there is one, so every token is predicted exactly once. Answers are never cut.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Tokenizers that are learned from the text of a training: word pieces for masked models, byte pairs for decoders.
 
-Both cut a text as byte-level tokenizers do, every digit and all 256 bytes are pieces.
-
-Word pieces: a space belongs to the word behind it, one is put before the first, and each word is spelt greedily with
-the longest pieces that there are. The vocabulary is the largest in which 95 % of the learned pieces occur at least
-about 100 times (roughly 6,000 pieces on 10 million words).
-
-Byte pairs: `<|endoftext|>` (token 0) stands before each window and ends a document; `<|pad|>` (token 1) fills up.
+Word pieces: a space belongs to the word behind it, and each word is spelt greedily with the longest pieces. The
+vocabulary is the largest in which 95 % of the learned pieces occur about 100 times. Byte pairs: `<|endoftext|>` (token
+0) begins each window and ends a document; `<|pad|>` (token 1) fills up. All 256 bytes are pieces of both.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Digits: 1,797 handwritten digits of 8 x 8 pixels, the image set that comes with scikit-learn.
 
-Small enough for a transformer to learn in minutes on a processor without a graphics card, so `demo-vit` is trained
-and judged on it. The split is part of the set: 60 % to train, 20 % to select, 20 % to report, drawn once for all with a
-seed of its own, so that models trained with different seeds, on different days, are judged on the same images.
+`demo-vit` is trained and judged on it. The split is part of the set: 60 % to train, 20 % to select, 20 % to report,
+drawn once for all, so that models trained with different seeds are judged on the same images.
 
 Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
 """

@@ -1,8 +1,7 @@
 """Pictures: labelled images that have been listed and not yet read, from a folder or from a dataset.
 
-Listing is cheap and reading is not, so what is decided by names alone (classes, splits, a limit) is decided first. A
-picture is read from its bytes: one that cannot be decoded to its last pixel, or that would lose some of its depth, is
-a fault with a reason, which the reader of a whole set refuses or leaves out.
+A picture is read from its bytes: one that cannot be decoded to its last pixel, or that would lose some of its depth, is
+a fault with a reason.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Images: a folder, a dataset of the hub, or the digits, as the splits that a model is trained and judged on.
 
-Every image is read once before anything else happens, so that a damaged file is reported before training starts. Sets
-of up to `MOST_PIXELS_KEPT` are kept in the cache, decoded and resized, one byte per value; larger ones are decoded
-again each time, by the workers of the data loader. An image that occurs in two splits, byte for byte, stays in the one
-that reports (or else in the one that selects) and leaves the other.
+Every image is read once first, so that a damaged file is reported before training starts. Sets of up to
+`MOST_PIXELS_KEPT` are kept in the cache, decoded and resized. An image that occurs in two splits, byte for byte, stays
+in the one that reports (or else in the one that selects).
 """
 
 from __future__ import annotations

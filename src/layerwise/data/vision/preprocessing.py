@@ -1,9 +1,8 @@
 """Preprocessing: from an image of any size to the pixels a model was trained on.
 
-A model sees well only what looks like its training data: the same size, cut the same way, on the same scale. A
-checkpoint says so in its `preprocessor_config.json`, and transformers' own image processor makes the pixels; it is
-tried on two images, so that they come out in one size, and as bytes that are scaled afterwards. A checkpoint that says
-nothing gets the size in its config and values between -1 and 1.
+A checkpoint says how in its `preprocessor_config.json`, and transformers' own image processor makes the pixels; it is
+tried on two images, so that they come out in one size, and as bytes that are scaled afterwards. Without settings images
+have the size in the config and values between -1 and 1.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """The configuration of an LTG-BERT or ELC-BERT model: its shape, and the way its layers read each other.
 
-In LTG-BERT a layer reads the state that the layer before it left; in ELC-BERT (Charpentier & Samuel, 2023, "Not all
-layers are equally as important: Every Layer Counts BERT") it reads a learned mixture of everything left so far. The
-paper's equation and its four published model files differ in what the feed-forward half reads: each is a variant here
-(`VARIANTS`), and `denseformer` (Pagliardini et al., 2024) keeps the residual stream and mixes without constraint.
+In LTG-BERT a layer reads the state before it; in ELC-BERT (Charpentier & Samuel, 2023, "Not all layers are equally as
+important: Every Layer Counts BERT") a learned mixture of everything so far. `VARIANTS` are the paper's equation, its
+four published model files, and `denseformer` (Pagliardini et al., 2024).
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Published pre-training checkpoints of ELC-BERT and LTG-BERT, as models of ours that compute the same.
 
-The four model files that were published share their tensor names but not their arithmetic, so the caller says which of
-them a checkpoint belongs to: only `weighted-output` and a plain `ltg` can be recognised by their tensors, and those two
-are checked. What the tensors do not say either is the number of heads (64 numbers wide in everything published) and the
-id of the padding token, which comes from the tokenizer: the published configurations name another token there.
+The published model files share their tensor names but not their arithmetic, so the caller says which of them a
+checkpoint belongs to. What the tensors do not say either is the number of heads (64 wide in everything published) and
+the id of the padding token, which comes from the tokenizer.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The encoder: embeddings without positions, layers that read each other, and the weights by which they do.
-
-Everything here keeps the conventions of transformers: batch first, an attention mask that is 1 where a token is real,
-outputs in named fields, `from_pretrained` and `save_pretrained` with safetensors.
-"""
+"""The encoder: embeddings without positions, layers that read each other, and the weights by which they do."""
 
 from __future__ import annotations
 
@@ -199,7 +195,7 @@ class ElcModel(ElcPreTrainedModel):
             hidden = layer(hidden, *context, record=record)
             record = record.then(layer.number, hidden)
             if still_read is not None:
-                record = _only(record, still_read[index])
+                record = record.select(still_read[index])
         if self.output_weights is None:
             return hidden
         return record.read(self.output_weights(), self.config.missing)
@@ -250,11 +246,6 @@ class ElcModel(ElcPreTrainedModel):
         # However small they are, a reader's largest is read.
         least = min(self.config.negligible, math.nextafter(max(sizes.values()), 0))
         return frozenset(source for source, size in sizes.items() if size > least)
-
-
-def _only(record: DepthHistory, sources: frozenset[int]) -> DepthHistory:
-    kept = [pair for pair in zip(record.sources, record.states, strict=True) if pair[0] in sources]
-    return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 
 
 def _readable(attention_mask: Tensor | None) -> Tensor | None:

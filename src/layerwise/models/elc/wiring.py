@@ -1,9 +1,7 @@
 """The layer weights of an ELC-BERT as one wiring: read as a value, replaced, cut for good, and given to a backbone.
 
-A weight of a softmax is exactly 0 where its scalar is minus infinity, and stays 0 in further training, since its
-gradient is 0. An encoder whose weights can have no gradient (`torch.no_grad`, or frozen, and not in training) lets a
-state go when no later reader has a weight for it, so a model with cut edges, saved and loaded as ever, holds fewer
-states.
+A weight of a softmax is exactly 0 where its scalar is minus infinity, and stays 0 in further training. An encoder whose
+weights can have no gradient frees a state when no later reader has a weight for it.
 """
 
 from __future__ import annotations

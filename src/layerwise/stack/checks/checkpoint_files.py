@@ -1,9 +1,7 @@
 """The files of a checkpoint, looked at before anything is built from them.
 
-A configuration of a hundred bytes can ask for a thousand million layers, an index can name any file of the machine, and
-a header can say anything of what follows it. So the JSON is read within bounds, weights are safetensors inside of the
-folder and nothing else, and the model that the configuration describes is drawn up without weights and compared in size
-with the tensors that were saved.
+A configuration of a hundred bytes can ask for a thousand million layers. So the JSON is read within bounds, and the
+model that it describes is drawn up without weights and compared in size with the tensors that were saved.
 """
 
 from __future__ import annotations

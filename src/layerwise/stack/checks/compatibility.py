@@ -1,9 +1,7 @@
 """Whether layers of several models can run in one: the models must be alike in everything that a block reads.
 
 Blocks fit each other when they are of one class, with parameters of one shape, under one configuration, in one dtype
-and on one device. What belongs to the shell alone (the vocabulary, the classes of a head, rates of dropout) may differ:
-only the first model's embedding, norm and head run. That the models are of one base is not asked here; layers of
-strangers run, and compute noise.
+and on one device. What belongs to the shell alone may differ: only the first model's embedding, norm and head run.
 """
 
 from __future__ import annotations

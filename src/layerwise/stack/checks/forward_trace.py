@@ -1,9 +1,7 @@
 """What a model does with its blocks, observed once on a real forward pass rather than assumed.
 
-`trace_blocks` runs the model untouched and watches every block: in which container it returns the hidden state, and
-whether the plain picture holds (each block called once, in order, each fed exactly what the one before returned,
-nothing else handed along, nothing changed in place). A model that breaks the picture is refused here, by name and with
-the reason, because a plan on it would be silently wrong.
+`trace_blocks` watches every block: in which container it returns the hidden state, and whether each is called once, in
+order, and fed exactly what the one before returned. Another model is refused by name and with the reason.
 """
 
 from __future__ import annotations

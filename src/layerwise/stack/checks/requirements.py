@@ -1,8 +1,4 @@
-"""What a model must show before its layers may be re-planned: four questions, each answered by running it.
-
-None of them knows an architecture. The first three refuse a model with the reason; the last only finds out whether
-norm and head can be called on some of the tokens.
-"""
+"""What a model must show before its layers may be re-planned: four questions, each answered by running it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Running a model's own code around its blocks: once before them (`capture`), once after them (`finish`).
 
-Neither knows an architecture. Both run the model's own forward with stand-ins in the list of blocks: to capture, each
-stand-in notes the arguments of its call and returns the hidden state unchanged; to finish, the last one returns the
-state that a plan arrived at, so that the model's own norm, pooler and head do the rest.
+Both run the model's own forward with stand-ins in the list of blocks: to capture, each notes the arguments of its call;
+to finish, the last one returns the state that a plan arrived at.
 """
 
 from __future__ import annotations

@@ -1,10 +1,8 @@
 """A second module over the state of a first one: the same in everything but where it stands.
 
-A visit of a plan must run a block with a cache slot of its own. A clone holds nothing but the block's own dictionaries
-of parameters and hooks, and looks up everything else (buffers, flags, adapters) in the block whenever it is asked. What
-differs: the position under which a cache is asked (`layer_idx`), the configuration where the block is borrowed from
-another model, weights that replace the module's (a quantized layer), and what becomes of the output. What a clone sets
-while it runs, such as a recurrent state, stays with it. A clone of a compiled block runs uncompiled.
+A clone holds the block's own dictionaries of parameters and hooks, and looks up everything else in the block. What
+differs: the position under which a cache is asked (`layer_idx`), the configuration of a borrowed block, replaced
+weights, and what becomes of the output. What a clone sets while it runs stays with it.
 """
 
 from __future__ import annotations

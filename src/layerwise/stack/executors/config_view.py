@@ -1,9 +1,8 @@
 """A model's configuration as a plan sees it: every per-layer list in visit order, every layer count the plan's.
 
-Models choose masks by position from lists such as `config.layer_types`, slice `layers[: config.num_hidden_layers]`, and
-build their caches from the same configuration. While a plan is in place they must read the plan's order. The
-configuration keeps its own values all the time, so that whoever writes it down (`to_dict`, `save_pretrained`, a
-trainer's checkpoint) writes the model and not the plan; for the while its class answers those names in visit order.
+Models choose masks by position from lists such as `config.layer_types` and build their caches from the configuration.
+It keeps its own values, so that whoever writes it down writes the model and not the plan; while a plan is in place its
+class answers those names in visit order.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """What a list of blocks answers with while something else than its own blocks is to run.
 
-The modules of a model stay where they are. Only what the list gives to those who walk it (iteration, length, index,
-slice) is another sequence; whatever walks the tree of modules (`state_dict`, `parameters`, `to`, `train`, adapters,
-recording hooks) finds the model's own blocks under their own names. The entries hold for every thread (a plan in
-place), or for the thread that set them alone (a capture), so that passes of other threads go on undisturbed.
+The modules of a model stay where they are: whatever walks the tree of modules finds the model's own blocks. Only what
+the list gives to those who walk it is another sequence, for every thread (a plan in place), or for the thread that set
+it (a capture).
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """A plan in place: the model's own forward, `generate` and training loop run it unchanged.
 
-Every visit of the plan is one entry of what the model meets when it walks its list of blocks. It is a clone of the
-block (see `layerwise.stack.executors.clone`): it has the block's own state and, of its own, only a cache slot
-(`layer_idx` is the visit's position, so slot 0 is always written). Groups need no second mechanism: the first member
-notes the state it was given, each later branch starts from the noted state, and the last member hands on the merge, so
-the model's loop never knows. The merge comes after the hooks of the block: they see what they see when the plan runs
-step by step. A half of a layer is a clone whose other branch returns zeros.
+Every visit of the plan is one entry of what the model meets when it walks its list of blocks: a clone of the block with
+a cache slot of its own (`layer_idx` is the visit's position). The first member of a group notes the state it was given,
+each later branch starts from it, and the last member returns the merge, behind the hooks of the block, so the model's
+loop never knows. A half of a layer is a clone whose other branch returns zeros.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Who may run a model's layers at this moment: one plan in place, or one examination, or any number of captures.
 
-A plan in place changes what everybody who calls the model computes, so two Stacks over one model, or one Stack in two
-threads, must know of each other. They do by the objects that are changed: the list of blocks, and the configurations
-that its model reads. A plan may be in place for long, so whoever comes meanwhile is refused; captures and examinations
-(proofs, laws, the search for halves) are short, and are waited for.
+A plan in place changes what everybody who calls the model computes. Two Stacks over one model, or two threads, know of
+each other by the objects that are changed: the list of blocks, and the configurations. A plan may be in place for long,
+so others are refused; captures and examinations are short, and are waited for.
 """
 
 from __future__ import annotations

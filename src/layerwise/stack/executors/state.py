@@ -1,7 +1,6 @@
 """Where the hidden state sits in a block's call, and how the states of several branches become one.
 
-Blocks of different families take the hidden state first or by keyword, and return it bare or at the head of a tuple.
-The four functions here are the only place that knows; `Merger` is the only place that knows what a merge rule means.
+The four functions here are the only place that knows the first; `Merger` is the only place that knows a merge rule.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """What has been left behind on the way through a stack: the embedding, and what every layer visited so far returned.
 
-A model with learned layer weights feeds each layer a weighted sum of such states, where an ordinary one feeds it the
-state before it alone. Source 0 is the embedding, source n + 1 the output of layer n; layer n (reader n) has a weight
-for each of the sources 0..n, and a reader behind the last layer has one for all of them. What a layer reads therefore
-depends on which layers have run, not on where in the order it stands: a layer that was skipped leaves no source, one
-that comes too late is not read, and of one that ran twice its latest output is.
+A model with learned layer weights feeds each layer a weighted sum of such states. Source 0 is the embedding, source n +
+1 the output of layer n; layer n (reader n) has a weight for each of the sources 0..n. A layer that was skipped leaves
+no source, one that comes too late is not read, and of one that ran twice its latest output is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -54,6 +53,11 @@ class DepthHistory:
             (*self.sources[:before], source, *self.sources[after:]),
             (*self.states[:before], shared(state), *self.states[after:]),
         )
+
+    def select(self, sources: Collection[int]) -> DepthHistory:
+        """The record of those of its states whose source is one of `sources`."""
+        kept = [pair for pair in zip(self.sources, self.states, strict=True) if pair[0] in sources]
+        return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 
     def read(self, weights: Tensor, missing: Missing = "renormalise") -> Tensor:
         """What reader n reads, for its n + 1 `weights`: the weighted sum over the sources 0..n that are present.

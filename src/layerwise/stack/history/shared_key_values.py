@@ -1,11 +1,8 @@
 """Keys and values that layers share: some layers compute none of their own and read those of an earlier layer.
 
-Gemma 3n and Gemma 4 do so (cross-layer attention; Brandon et al., 2024, arXiv 2405.12981): the last layers of each
-kind of attention read what the last layer before them wrote. Any plan in which the layer that writes runs before those
-that read has a meaning: they read what it wrote last. All other plans are refused, and the model is not.
-
-Executors hand states about as plain tensors. The keys and values that were written on the way to a state are known
-here by the identity of its tensor, as records are in `layerwise.stack.history.tracker`, and go with it.
+Gemma 3n and Gemma 4 do so (cross-layer attention; Brandon et al., 2024, arXiv 2405.12981). Any plan in which the layer
+that writes runs before those that read has a meaning: they read what it wrote last. All others are refused. The keys
+and values on the way to a state are known by the identity of its tensor, as in `layerwise.stack.history.tracker`.
 """
 
 from __future__ import annotations

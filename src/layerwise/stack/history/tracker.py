@@ -1,10 +1,7 @@
 """Which record led to which state, for models whose layers read more than the state before them.
 
-Executors hand states about as plain tensors: a sweep keeps hundreds, forks some and lets others go. The layers of a
-mixing model need the `DepthHistory` behind a state as well, and it is found here by the identity of the tensor. Nothing
-is kept longer than the state itself: an entry goes with its tensor, and holds what came before it, never the tensor.
-
-It stands apart from `depth_history`, which is written into checkpoints that bring their code and imports no plan.
+The `DepthHistory` behind a state is found by the identity of its tensor, and nothing is kept longer than the tensor.
+`depth_history` itself is written into checkpoints that bring their code, and imports no plan.
 """
 
 from __future__ import annotations

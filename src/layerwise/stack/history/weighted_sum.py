@@ -1,10 +1,8 @@
 """The weighted sum of the states that layers left behind, at the least memory traffic.
 
-Layer n of a model with learned layer weights reads n + 1 states, so the cost is how often each one crosses the memory
-bus: for 12 layers a loop of `weight * state` and `+` moves 354 states forward and 666 backward, where 90 and 180 are
-needed. *Blocks*: all states are summed together, a part at a time that stays in the cache of a CPU core. *Shares*: the
-readers of a `shared` state leave their share of its gradient, and the last one computes the gradient as one weighted
-sum. A compiler fuses the plain loop itself, so it is given the plain loop.
+Layer n reads n + 1 states, so the cost is how often each one crosses the memory bus. *Blocks*: all states are summed
+together, a part at a time that stays in the cache of a CPU core. *Shares*: the readers of a `shared` state leave their
+share of its gradient, and the last one computes it as one weighted sum. A compiler is given the plain loop.
 """
 
 from __future__ import annotations

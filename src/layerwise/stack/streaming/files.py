@@ -1,8 +1,7 @@
 """Where the weights of each layer lie on the disk, under the names and in the form in which its block has them.
 
-Of safetensors transformers itself says where: it loads a checkpoint with the blocks left on the disk, renames what has
-another name there, and writes once what it has to convert (experts that are stored one by one). Reading a layer is then
-reading its tensors, each exactly once. Of GGUF files `gguf_weights` says it.
+transformers itself says where: it loads a checkpoint with the blocks left on the disk, and writes once what it has to
+convert (experts that are stored one by one). Of GGUF files `gguf_weights` says it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """The weights of a GGUF file by the parameters that they become; each is read and dequantised when it is needed.
 
-transformers knows which tensor becomes which parameter, and what is done to it on the way: it permutes the queries and
-keys of a Llama, and takes 1 from the norms of a Gemma. Its table of names and its processors are used here, for one
-parameter at a time. Its own loader reads the header of a file three times with the reader of the package gguf, which
-makes an array of each token, and holds all weights at once.
+transformers' table of names and its processors (which permute the queries of a Llama, and take 1 from the norms of a
+Gemma) are used here, for one parameter at a time: its own loader holds all weights at once.
 """
 
 from __future__ import annotations

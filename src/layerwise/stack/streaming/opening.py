@@ -1,8 +1,7 @@
 """Opening a checkpoint with its blocks left on the disk, through transformers' own loading.
 
-Accelerate offloads the blocks of safetensors. The hooks with which it would read a module at every call are taken off
-again: only what they know of the files is kept. In the place of those of a GGUF file transformers loads parameters that
-take no memory. What surrounds the blocks (embedding, norm, head) is loaded as usual, and so are buffers inside of them.
+Accelerate offloads the blocks of safetensors; its hooks are removed, and what they know of the files is kept. For those
+of a GGUF file transformers loads parameters that take no memory.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """In which order layers are read for many plans, so that each is read as few times as can be found.
 
-While a layer is in memory, everything that it can be applied to is computed: the states of all plans, on all batches. A
-layer that has no work left afterwards is read next, whichever it is, because it has to be read once more in any case.
-So plans that visit layers in rising order (leave-one-out, every window) read each layer exactly once. Plans that
-reorder layers may all wait for one another. Then the layer is read below whose ready states most is left to do; that is
-the weighted majority merge of Branke and Middendorf (1996) for shortest common supersequences, which are NP-hard.
+While a layer is in memory, everything that it can be applied to is computed, on all batches. A layer that has no work
+left afterwards is read next, so plans that visit layers in rising order read each exactly once. Otherwise the layer is
+read below whose ready states most is left to do: the weighted majority merge of Branke and Middendorf (1996) for
+shortest common supersequences, which are NP-hard.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The layers of a model that are in memory, at most so many; a layer that is called and is not there is read first.
 
-Whoever runs a block finds its weights: the reference executor, a sweep, a plan in place, generation. What differs is
-how often layers are read, so executors that know what comes (`layerwise.stack.streaming.executor`) say which layer is
-let go and which is read ahead. Otherwise the layer that was not used for the longest time is let go.
+Executors that know what comes (`layerwise.stack.streaming.executor`) say which layer is released and which is read
+ahead. Otherwise the layer that was not used for the longest time is released.
 """
 
 from __future__ import annotations

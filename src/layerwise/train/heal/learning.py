@@ -1,9 +1,7 @@
 """Which weights learn in a healing, the model as it was before they did, and what learned written and read.
 
-The teacher is the same stack in its own order, before healing. Adapters are switched off for it; where weights of the
-model itself learn (`full`, `tail`), copies of those tensors are put in their place while the teacher runs. Adapters are
-LoRA, by peft: each linear map W of shape (out, in) in the layers of a plan becomes W + (alpha / rank) B A with A (rank,
-in) and B (out, rank), of which only A and B learn (Hu et al. 2021); alpha is 2 rank.
+The teacher is the same stack in its own order, before healing: adapters (LoRA by peft, Hu et al. 2021, alpha 2 rank)
+are switched off for it; where weights of the model itself learn, copies of those tensors replace them.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Phases of a pretraining: short segments in large batches first, long ones in small batches at the end.
 
-Most of what a masked language model learns it learns from near words, and attention over long segments is dear; so the
-first 90 % of the steps read short segments, and the rest segments four times as long, a quarter as many, which is as
-many tokens a step. Both phases are one training: its batches come from one sampler, which changes length and number at
-the exact step, so it resumes in either phase as in any other training.
-
-Which segments a step reads is decided by (seed, phase, step) alone. Every phase goes through all its segments in an
-order drawn for the round, then again in another.
+The first 90 % of the steps read short segments, and the rest segments four times as long, a quarter as many: as many
+tokens a step. Which segments a step reads is decided by (seed, phase, step) alone, so a training resumes in either
+phase.
 """
 
 from __future__ import annotations

@@ -1,11 +1,8 @@
 """LAMB for pretraining, with its parameters in the two groups of the published recipe (You et al. 2020, algorithm 2).
 
 LAMB scales Adam's update of every tensor so that its norm is a fixed share of the tensor's own. That suits matrices.
-It does not suit what is small, or shared by all tokens: biases, norms, embeddings and the layer weights (one scalar for
-each pair of layers, all zero but one when they begin) are updated by plain Adam, and do not decay.
-
-The algorithm leaves open by which function of a weight norm an update is scaled; here it is the identity, without a
-bound, as in the training of LTG-BERT and ELC-BERT.
+What is small, or shared by all tokens (biases, norms, embeddings, layer weights), is updated by plain Adam and does not
+decay. The scaling function of the weight norm is the identity, as in the training of LTG-BERT and ELC-BERT.
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Recipes of pretraining: everything that decides it but the text, the tokenizer and the seed, as one frozen value.
 
-They are those of LTG-BERT and ELC-BERT: LAMB in two groups of parameters (`layerwise.train.pretrain.lamb`), a rate that
-rises over 1.6 % of the steps and falls in half a cosine to a tenth, gradients cut at a norm of 2, span masking
-(`layerwise.data.text.span_masking`), short segments for the first 90 % of the steps and long ones for the rest
-(`layerwise.train.pretrain.curriculum`). `layerwise.train.pretrain.trainer` runs them.
+They are those of LTG-BERT and ELC-BERT: LAMB in two groups of parameters, a warm-up and half a cosine, gradients cut at
+a norm of 2, span masking, and short segments for the first 90 % of the steps.
 """
 
 from __future__ import annotations

@@ -1,12 +1,8 @@
 """Pretraining: a masked language model from random weights, through kills and restarts, to an ordinary model folder.
 
-What is in the folder, and how a training goes on, says `layerwise.train.checkpoint_dir`; the model is that after the
-last step. The loop is the Hugging Face Trainer's, so half precision, accumulation, DDP, FSDP (version 2, where a norm
-is that of the whole tensor) and trackers are as ever, and nothing asks for an accelerator.
-
-To compare models at equal time, a recipe gives seconds in place of steps: each gets the steps that fit into that time,
-and the schedule of that many steps. A step is timed before the training begins, in both phases, on the machine that is
-to train. A training that resumes keeps the number that its first session measured.
+The loop is the Hugging Face Trainer's. To compare models at equal time, a recipe gives seconds in place of steps: each
+gets the steps that fit into that time, by a step of both phases that is timed before the training begins. A training
+that resumes keeps the number that its first session measured.
 """
 
 from __future__ import annotations
