@@ -17,6 +17,7 @@ from layerwise.report import ReportData
 from layerwise.report.figures.frame import level_line, upright_band, upright_line
 from layerwise.report.page.render import PLOTLY, written
 from report import synthetic
+from report.planted import without_intervals
 from tools.golden import outputs
 
 MANY = synthetic.run(12, ("gain_sweep",), tasks=())
@@ -30,11 +31,6 @@ RUNS: dict[str, ReportData] = {
 FOLDER = files("layerwise.report").joinpath("plotlyjs")
 SOURCE = json.loads(FOLDER.joinpath("source.json").read_text())
 BUNDLE = files("layerwise.report").joinpath(PLOTLY).read_text(encoding="utf-8")
-
-
-def without_intervals(data: ReportData) -> ReportData:
-    bare = {"low": None, "high": None, "p": None, "p_adjusted": None, "mde": None}
-    return replace(data, scores=tuple(replace(score, **bare) for score in data.scores))
 
 
 def figures(data: ReportData) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from layerwise.report.derived.curves import single
 from layerwise.report.kinds.sweep_findings import BARE
 from layerwise.results.rows import Loss
 from report import synthetic
+from report.planted import without_intervals
 
 
 def found(data: ReportData) -> dict[str, tuple[str, str]]:
@@ -20,11 +21,6 @@ TASKS = "Does order matter more for some tasks than for others?"
 ABSENCE = "Is a wrong order worse than no layers?"
 LAYERS = "Which layer matters most, and which least?"
 ZONES = "Do the similarity zones survive without the sink token?"
-
-
-def without_intervals(data: ReportData) -> ReportData:
-    bare = (replace(score, low=None, high=None, p=None, p_adjusted=None, mde=None) for score in data.scores)
-    return replace(data, scores=tuple(bare))
 
 
 def widened(data: ReportData, times: float) -> ReportData:

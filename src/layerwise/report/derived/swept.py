@@ -88,7 +88,13 @@ PRICES: Mapping[str, Callable[[PlanRecord], int]] = {
 }
 MIDDLES = ("mean", "median")
 """What is taken over the benchmarks; the paper draws the median, which hides the one that collapsed."""
-SIMILARITIES = ("cosine", "cosine_no_sink", "cka", "cosine_flattened")
+MAPS = {
+    "cosine": "Cosine, all tokens",
+    "cosine_no_sink": "Cosine, without the sink token",
+    "cka": "CKA, unbiased",
+    "cosine_flattened": "Cosine of flattened states, as published",
+}
+"""The similarities of hidden states, as they are called."""
 SINK = "Difference: what the sink adds"
 MOST_MAPS = 8
 """The plans whose states are drawn."""
@@ -188,7 +194,7 @@ def against(data: ReportData) -> Iterator[Score]:
 
 def alike(data: ReportData) -> Iterator[Score]:
     """The similarities of all pairs of states in both orders, and what the sink token adds to the cosine."""
-    measured = tuple(metric for metric in SIMILARITIES if matrix(data, metric))
+    measured = tuple(metric for metric in MAPS if matrix(data, metric))
     both = Rows(mirrored(data.rows.where(measure=vocab.SIMILARITY, metric=measured)))
     yield from both
     without = {(row.layer, row.other): row.value for row in both.where(metric="cosine_no_sink")}

@@ -11,9 +11,9 @@ from layerwise.report.claims.claim import BADGES, NOT_MEASURED, OPEN
 from layerwise.report.claims.over_models import COINCIDE, DIFFER, IT_HOLDS, IT_HOLDS_NOT, TOO_FEW, model_of
 from layerwise.report.data import ReportData
 from layerwise.report.derived.over_depth import at_half, drawn_families, quantity_name, strategy_title
+from layerwise.report.derived.swept import MAPS
 from layerwise.report.derived.zones import PlanZones, Runs, matrix, mirrored, trained_zones
 from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
-from layerwise.report.kinds.sweep import MAPS
 from layerwise.report.marks import Bars, Heat, Lines
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show
 from layerwise.report.text.table import Table

@@ -11,7 +11,7 @@ from layerwise.report.claims.painters import PER_LAYER
 from layerwise.report.data import ReportData
 from layerwise.report.derived import swept
 from layerwise.report.derived.curves import SWAPPED, changed, curve_families, curves, single
-from layerwise.report.derived.swept import best, numbered, over_windows
+from layerwise.report.derived.swept import MAPS, best, numbered, over_windows
 from layerwise.report.derived.zones import plan_zones
 from layerwise.report.figures.palette import series_slots
 from layerwise.report.kind import Beside, Column, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
@@ -39,12 +39,6 @@ SIZES = {
     "bits_noise": "layers with noise",
 }
 """What the families count that count no affected layers."""
-MAPS = {
-    "cosine": "Cosine, all tokens",
-    "cosine_no_sink": "Cosine, without the sink token",
-    "cka": "CKA, unbiased",
-    "cosine_flattened": "Cosine of flattened states, as published",
-}
 PARALLEL = {
     vocab.LOOPED: "The mean fed back, so many loops in all",
     vocab.GAINED: "One pass, the mean update times a gain",
