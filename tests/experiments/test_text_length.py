@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import layerwise
-from cli.conftest import own_model, texts
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import OptionError
 from layerwise.experiments import text_length as module
@@ -31,8 +30,6 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST
 from layerwise.stack import Stack
-
-__all__ = ["own_model", "texts"]
 
 
 @dataclass

@@ -14,7 +14,6 @@ from transformers import AutoModelForCausalLM
 
 import layerwise
 from cli.command import layerwise as command
-from cli.conftest import save_llama, save_texts
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments import verbs
@@ -25,16 +24,6 @@ from layerwise.experiments.reporter import Silent
 from layerwise.plan import Plan
 
 FEW = ("--families", "leave_one_out", "--no-similarity")
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_llama(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(scope="module")
-def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_texts(tmp_path_factory.mktemp("corpora") / "texts")
 
 
 @pytest.fixture(scope="module")

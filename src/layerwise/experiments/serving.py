@@ -188,7 +188,13 @@ class Serving(ResidentOptions, ModelOptions, Action):
             self.replicas,
             address=where,
             plan=self.plan,
-            settings=self._settings(),
+            settings=SwarmSettings(
+                on_loss=self.on_loss,
+                quorum=None if self.quorum is None else Quorum.parse(self.quorum),
+                replacements=tuple(f"r{number}" for number in range(len(self.replacement))),
+                hop_floor=self.deadline,
+                spot_share=self.spot_share,
+            ),
             estimate=estimate,
         )
         held = [
@@ -196,15 +202,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
         ]
         reporter.log("layers: " + "; ".join(held))
         return swarm
-
-    def _settings(self) -> SwarmSettings:
-        return SwarmSettings(
-            on_loss=self.on_loss,
-            quorum=None if self.quorum is None else Quorum.parse(self.quorum),
-            replacements=tuple(f"r{number}" for number in range(len(self.replacement))),
-            hop_floor=self.deadline,
-            spot_share=self.spot_share,
-        )
 
 
 PATIENCE = 10.0

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 import pytest
 
 import layerwise
-from cli.conftest import own_model, texts
 from experiments.growth.tiny_inputs import save_config
 from experiments.outlines import outline_of
 from experiments.test_runner import Recorder
@@ -34,8 +33,6 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
 from train.tiny_models import tiny_llama
-
-__all__ = ["own_model", "texts"]
 
 DEPTH, LARGE = 6, 64
 

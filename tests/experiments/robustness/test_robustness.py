@@ -33,11 +33,6 @@ pytestmark = pytest.mark.usefixtures("flat")
 
 
 @pytest.fixture(scope="module")
-def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_vit(tmp_path_factory.mktemp("models") / "vit")
-
-
-@pytest.fixture(scope="module")
 def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three methods, two of which add to the model."""
     folder = tmp_path_factory.mktemp("runs") / "trained"

@@ -23,11 +23,6 @@ DIGITS = ("--images", "digits", *SHORT)
 
 
 @pytest.fixture(scope="module")
-def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_vit(tmp_path_factory.mktemp("models") / "vit")
-
-
-@pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_images(tmp_path_factory.mktemp("images") / "shapes")
 
