@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import edge_name
 
 
 def named(row: Score) -> str:
-    """An arm with its seed and fine-tuning, its plan and what it is against, or an edge; `all` for none of them."""
-    if row.arm is None and row.other is not None:
-        return edge_name(row)
+    """An arm with its seed and fine-tuning, its plan and what it is against; `all` for none of them."""
     model = row.arm or "all"
     if row.seed is not None:
         model += f"/{row.seed}" + ("" if row.other is None else f".{row.other}")

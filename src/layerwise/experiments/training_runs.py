@@ -364,12 +364,6 @@ def finished_models(run: Path) -> tuple[TrainedModel, ...]:
     )
 
 
-def manifest_of(run: Path) -> Manifest:
-    """The manifest of the run in a folder. Raises `RunError` where there is none."""
-    with Run.open(run) as opened:
-        return opened.manifest
-
-
 def discard_trainings(run: Path) -> None:
     """Remove every training and every trial in a run folder, finished or not."""
     for folder in [*run.glob("*/seed-*"), *run.glob(f"{PILOT}/*/seed-*")]:

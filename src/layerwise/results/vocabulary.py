@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Literal
 
-from layerwise.results.rows import Score
-
 # Units of resampling: what an interval is over
 
 FEWEST_UNITS = 8
@@ -159,18 +157,6 @@ EDGES, ORIGINAL = "edges", "original"
 OUTPUT, EMBEDDING = "output", 0
 """Of an edge `layer` is the reader and `other` the source: 0 is the embedding, and n + 1 what layer n wrote. What the
 model's output reads has the `part` `OUTPUT` and no layer."""
-
-
-def edge_name(row: Score) -> str:
-    """The edge that a row is about, as a model keeps its weights.
-
-    >>> edge_name(Score(ALPHA, "weight", 0.1, layer=3, other=EMBEDDING))
-    '3<-0'
-    >>> edge_name(Score(ALPHA, "weight", 0.1, part=OUTPUT, other=4))
-    'out<-4'
-    """
-    return f"{'out' if row.part == OUTPUT else row.layer}<-{row.other}"
-
 
 STUDY, ATTRIBUTION, INITIAL_BIAS, DATA_SHARE = "study", "attribution", "initial_bias", "data_share"
 CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (

@@ -1,29 +1,12 @@
-"""Are layer weights worth it? The arms of a study that could say no, and the differences that answer.
+"""The arms of a study of layer weights; all train on the same segments and masks, and differ from `ltg` in one thing.
 
-Every arm is the same architecture, trained on the same segments under the same masks, and differs from the backbone
-`ltg` in one thing:
+    elc, zero, elc-identity  softmax weights that at first prefer the previous layer, are equal, or read it nearly alone
+    elc-frozen               the first weights of `elc`, never trained, in fine-tuning neither
+    denseformer              weights of any sign next to a residual stream, the plain model at first
+    elc-bias-2, elc-seconds  `elc` with another initial scalar; `elc` with the backbone's time instead of its steps
+    ltg-rewired, elc-kept    weights in fine-tuning only (denseformer's), and in pretraining only
 
-    elc             learned softmax weights that prefer the previous layer at first, as in the paper
-    zero            the same, all equal at first
-    elc-identity    the same, the previous layer nearly alone at first
-    elc-frozen      the first weights of `elc`, never trained: what the mixture is worth without learning
-    denseformer     weights of any sign beside a residual stream, the plain model at first
-    elc-bias-2      `elc` whose scalar of the previous layer begins at 2, one arm for each bias that is asked for
-    elc-seconds     `elc` with as many steps as fit into the backbone's time
-
-All of them are asked minimal pairs and fine-tuned; what `elc-frozen` holds in pretraining it holds in fine-tuning too.
-Two more ways to fine-tune begin from the models of `ltg` and `elc`:
-
-    ltg-rewired     weights in fine-tuning only: denseformer's, which change nothing before they are taught
-    elc-kept        weights in pretraining only: fine-tuned as they came out
-
-so that `ltg` has no weights at all and `elc` has them in both. Every arm is compared with `ltg`, and `elc` also against
-`elc-frozen` and `elc-kept`: what is it to learn the weights? Differences are paired by seed
-(`layerwise.measure.stats.seeds`), and the p of a question are corrected over its arms (Holm).
-
-`ltg` and `elc` are also trained on shares of the text, by one recipe and for as many steps: are layer weights worth
-more where there is less to read? Each share holds the smaller ones, all are read with one vocabulary (that of the whole
-text, or nats per token would not compare), and what is held out is the same for all.
+`ltg` and `elc` also train on nested shares of the text, with the vocabulary of the whole text.
 """
 
 from __future__ import annotations

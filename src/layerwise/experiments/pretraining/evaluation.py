@@ -42,14 +42,14 @@ from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
 from layerwise.measure.weights.layer_weights import (
-    edge_columns,
+    alpha_rows,
     seed_agreement_scores,
     uniformity_rows,
     weights_by_seed,
 )
 from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.configuration import find_variant
-from layerwise.plan import Edge
+from layerwise.plan import LayerWeights
 from layerwise.results import Run, Score
 from layerwise.results.training_record import TrainingRecord
 from layerwise.results.vocabulary import ALPHA, FEWEST_UNITS, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
@@ -156,8 +156,11 @@ def pretrained_rows(
         seconds = _latency(model)
         memory = _memory(model)
         alpha = model.layer_weights()
-    rows = [] if alpha is None else alpha_rows(alpha.float().cpu(), model.config.num_hidden_layers)
-    return [replace(row, arm=arm, seed=seed) for row in (loss, *rows, Score(TRAINING, LATENCY, seconds), *memory)]
+    rows = [replace(row, arm=arm, seed=seed) for row in (loss, Score(TRAINING, LATENCY, seconds), *memory)]
+    if alpha is None:
+        return rows
+    edges = LayerWeights.of(alpha.float().cpu().tolist(), model.config.num_hidden_layers)
+    return [rows[0], *alpha_rows(arm, seed, edges), *rows[1:]]
 
 
 def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[Sequence[Example]], Example]) -> Score:
@@ -184,15 +187,6 @@ def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[
         interval = paired_bootstrap([nats[seen]], wanted[seen], seed=0)
         low, high = float(interval.low[0]), float(interval.high[0])
     return Score(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum()))
-
-
-def alpha_rows(alpha: torch.Tensor, layers: int) -> list[Score]:
-    """The weights that readers can have, of `alpha` (readers, layers + 1): reader n reads the sources 0 to n."""
-    return [
-        Score(ALPHA, "weight", float(alpha[reader, source]), **edge_columns(Edge(reader, source), layers))
-        for reader in range(len(alpha))
-        for source in range(min(reader, layers) + 1)
-    ]
 
 
 def arm_means(rows: Sequence[Score]) -> list[Score]:
