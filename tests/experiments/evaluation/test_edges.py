@@ -34,7 +34,7 @@ def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def save_elc(folder: Path, variant: str = "elc") -> Path:
     """Save an ELC-BERT with random weights and a tokenizer of the pairs."""
-    tokenizer = train_wordpiece([pair.good for pair in pairs_of_our_own().pairs], minimum_frequency=2)
+    tokenizer = train_wordpiece([pair.good for pair in pairs_of_our_own().pairs])
     torch.manual_seed(0)
     config = ElcConfig(
         variant=variant,
@@ -91,7 +91,7 @@ def test_models_of_a_run_with_layer_weights_are_evaluated_without_edges(tmp_path
 @pytest.mark.slow
 def test_a_causal_model_with_an_attached_wiring_is_evaluated_without_edges(tmp_path: Path) -> None:
     model = tmp_path / "model"
-    tokenizer = train_wordpiece([pair.good for pair in pairs_of_our_own().pairs], minimum_frequency=2)
+    tokenizer = train_wordpiece([pair.good for pair in pairs_of_our_own().pairs])
     llama = tiny_llama()
     llama.resize_token_embeddings(len(tokenizer))
     chosen = recipe("wiring-identity", Options(Settings()), len(llama.model.layers))
