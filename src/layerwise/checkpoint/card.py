@@ -153,15 +153,9 @@ def _tags(plan: Plan, models: int) -> list[str]:
     tags = ["layerwise"]
     if len(order) > len(set(order)):
         tags.append("frankenmerge")
-    elif models == 1 and _skips(plan):
+    elif models == 1 and len(plan.layers()) <= max(plan.layers()):  # skipped deeper layers are not in a plan
         tags.append("pruned")
     return [*tags, "merge"] if models > 1 else tags
-
-
-def _skips(plan: Plan) -> bool:
-    """Whether a layer below the deepest one does not run; that deeper ones do not run, a plan alone does not show."""
-    layers = plan.layers()
-    return len(layers) <= max(layers)
 
 
 def _base_table(bases: Sequence[BaseModelInfo], weights: Mapping[str, str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import secrets
@@ -140,15 +141,11 @@ def _take_own_modes(draft: Path) -> None:
 
 def _remove_abandoned(folder: Path) -> None:
     """Remove the drafts of `folder` that processes of this machine left which are no more."""
-    for draft in folder.parent.glob(f".{_escaped(folder.name)}-*"):
+    for draft in folder.parent.glob(f".{glob.escape(folder.name)}-*"):
         number = draft.name.removeprefix(f".{folder.name}-").partition("-")[0]
         only_copy = draft.name.endswith("-old") and not folder.exists()
         if number.isdecimal() and not only_copy and not _runs(int(number)):
             shutil.rmtree(draft, ignore_errors=True)
-
-
-def _escaped(name: str) -> str:
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def _runs(process: int) -> bool:

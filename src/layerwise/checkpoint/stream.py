@@ -132,7 +132,6 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def _refuse_unlike(models: Mapping[str, StoredModel]) -> None:
-    """Raise `UnresolvedNames` for models that differ where layers of one might not run in another."""
     (_, host), *others = models.items()
     for _, other in others:
         shapes = [{name: (each.dtype, each.shape) for name, each in m.tensors.items()} for m in (host, other)]

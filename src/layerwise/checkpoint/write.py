@@ -88,7 +88,6 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedMod
 
 
 def _weights(stack: Stack, plan: Plan) -> dict[str, Tensor]:
-    """The state dictionary of the model of the plan; a layer visited again is a copy."""
     for each in (stack, *stack.sources.values()):
         refuse_on_disk(each.model, "write a checkpoint from memory")
         refuse_quantised(each.model, "write a checkpoint from memory")

@@ -63,7 +63,6 @@ def _open(file: Path) -> parquet.ParquetFile:
 
 
 def _decode(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """Write out the values that a dictionary holds once."""
     columns = [each.dictionary_decode() if types.is_dictionary(each.type) else each for each in batch.columns]
     return pyarrow.RecordBatch.from_arrays(columns, batch.schema.names)
 

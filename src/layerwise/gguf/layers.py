@@ -198,7 +198,6 @@ def _tensors(file: GGUFFile, order: Sequence[int]) -> Iterator[tuple[str, GGUFTe
 
 
 def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> None:
-    """Raise `UnsupportedModel` for a model whose layers do something that depends on more than their own tensors."""
     architecture = file.architecture
     if file.setting("nextn_predict_layers"):
         raise _unsupported(file, "the last of its layers predict further tokens, and are no part of the stack")

@@ -124,7 +124,6 @@ def _probed(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _check_library() -> None:
-    """Raise `RunError` for a SQLite that does not know strict tables."""
     if sqlite3.sqlite_version_info < STRICT_SINCE:
         raise RunError(
             f"This Python has SQLite {sqlite3.sqlite_version}, and runs are kept by {'.'.join(map(str, STRICT_SINCE))} "

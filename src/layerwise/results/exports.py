@@ -88,7 +88,6 @@ def _build_frame(kind: type[Row], rows: Iterable[Row]) -> DataFrame:
 
 
 def _list_columns(kind: type[Row]) -> dict[str, tuple[type, bool]]:
-    """Return the type of each column and whether it may be empty: float and True of `float | None`."""
     columns: dict[str, tuple[type, bool]] = {}
     hints = get_type_hints(kind)
     for name in (item.name for item in fields(kind)):

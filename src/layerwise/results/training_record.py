@@ -88,6 +88,5 @@ def trained_models(run: Path) -> tuple[Path, ...]:
 
 
 def _seed(model: Path) -> int | None:
-    """The seed in the path of a model; `None` where a folder is called otherwise, which no training has written."""
     match = re.fullmatch(r"seed-(\d{1,18})", model.parts[-2], re.ASCII)
     return None if match is None else int(match[1])

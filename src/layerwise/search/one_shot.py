@@ -102,7 +102,6 @@ def _ascending(scores: Mapping[int, float]) -> list[int]:
 
 
 def _straightest(space: Space, rows: Iterable[Score]) -> Plan | None:
-    """Without the shortest run of layers that is within the limit; of equally long ones that of the least distance."""
     named = [(row.layer, int(row.amount or 0), row.value) for row in rows if row.metric == "angular_distance"]
     distances = {(layer, length): value for layer, length, value in named if layer is not None}
     for count in range(1, space.depth):

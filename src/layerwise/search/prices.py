@@ -188,7 +188,6 @@ def _blocks(stack: Stack) -> dict[Piece, Any]:
 
 
 def _branches(stack: Stack) -> dict[Piece, Any]:
-    """The modules of the branches of every layer; none where the model cannot be split."""
     try:
         paths = stack.branches().paths
     except UnsupportedModel:

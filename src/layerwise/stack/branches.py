@@ -162,7 +162,9 @@ class _Candidate:
             return False
         alone = {sublayer: self._update({pair[other_sublayer(sublayer)]: torch.zeros_like}) for sublayer in SUBLAYERS}
         halved = {
-            sublayer: self._update({pair[other_sublayer(sublayer)]: torch.zeros_like, pair[sublayer]: _half})
+            sublayer: self._update(
+                {pair[other_sublayer(sublayer)]: torch.zeros_like, pair[sublayer]: lambda output: output / 2}
+            )
             for sublayer in SUBLAYERS
         }
         if any(apart(halved[sublayer] - alone[sublayer] / 2, self.state) > ADDITIONS for sublayer in SUBLAYERS):
@@ -204,7 +206,3 @@ def _noting(path: str, state: Tensor, finished: list[str]) -> Callable[..., None
             finished.append(path)
 
     return hook
-
-
-def _half(output: Tensor) -> Tensor:
-    return output / 2

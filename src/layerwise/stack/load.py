@@ -143,7 +143,6 @@ def load(
 
 
 def _plan_of(name: str, record: Mapping[str, Any]) -> Plan:
-    """The plan of a compact checkpoint, by the entry `layerwise` of its configuration."""
     plan = record.get("plan")
     if not isinstance(plan, str):
         raise CheckpointError(
@@ -279,7 +278,6 @@ class _Opening:
         return module.eval(), offloaded.residents(module, self.resident_layers, where)
 
     def _refuse_streaming(self, quantised: bool) -> None:
-        """Raise `ModelError` where the layers of the model cannot be read one by one."""
         if quantised:
             raise UnsupportedModel(
                 f"{self.location} is quantised, and the layers of such a model cannot be read one by one yet; load "
@@ -322,7 +320,6 @@ class _Opening:
 
 
 def _stored(location: str) -> Tensors | None:
-    """The tensors at a location, by the headers of its files; `None` for a hub id."""
     return check_folder(Path(location)) if Path(location).is_dir() else None
 
 

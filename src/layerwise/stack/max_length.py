@@ -48,8 +48,6 @@ def _rows_for_positions(model: nn.Module, vocabulary: int) -> int | None:
 
 
 class _Lookups(TorchFunctionMode):
-    """Notes the tables of which consecutive tokens get consecutive rows, by how many tokens they have rows for."""
-
     def __init__(self) -> None:
         super().__init__()
         self.limits: list[int] = []

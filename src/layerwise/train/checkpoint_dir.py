@@ -126,7 +126,6 @@ def _differences(name: str, before: object, now: object) -> Iterator[tuple[str, 
 
 
 def _stored_config(path: Path) -> dict[str, Any]:
-    """What was claimed in the file at `path`. Raises `RunError` for what is not JSON or no object."""
     values = read(path)
     if not isinstance(values, dict):
         raise RunError(f"{path} does not say what is trained there; choose another run folder, or --overwrite")

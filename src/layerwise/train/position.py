@@ -126,7 +126,10 @@ class PositionPrediction(nn.Module):
     def loss(self) -> Tensor:
         """The cross-entropy of the last pass, in nats: summed over visits, or their mean."""
         losses = torch.stack(
-            [cross_entropy(logits.float(), _target(logits, position)) for position, logits in self.predicted]
+            [
+                cross_entropy(logits.float(), torch.full(logits.shape[:1], position, device=logits.device))
+                for position, logits in self.predicted
+            ]
         )
         return losses.sum() if self.options.total == "sum" else losses.mean()
 
@@ -155,7 +158,3 @@ def _add_prediction(stack: Stack, prediction: PositionPrediction, layer: int, bl
             prediction.predicted.append((position, prediction(returned_state(output), layer)))
 
     block.register_forward_hook(hook)
-
-
-def _target(logits: Tensor, position: int) -> Tensor:
-    return torch.full((logits.shape[0],), position, device=logits.device)

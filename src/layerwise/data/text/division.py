@@ -60,7 +60,6 @@ def division(
 def _parts(
     train: Corpus, looked: Corpus | None, reported: Corpus | None, seed: int, notes: list[str]
 ) -> tuple[Documents, Documents, Documents]:
-    """The documents to train on, to look at and to report; what was not given is drawn."""
     given = [None if each is None else in_chunks(each) for each in (looked, reported)]
     match given:
         case [Corpus() as looked, Corpus() as reported]:
@@ -104,7 +103,8 @@ def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Document
             f"different ones: give at least {len(shares)} files, divide a text by lines that read <|endoftext|>, or "
             "name what is held out with --validation and --test"
         )
-    names = [_stratum(group[0]) for group in groups]
+    firsts = [group[0] for group in groups]
+    names = [each.task if each.part_of is None else f"{each.task}/{each.part_of}" for each in firsts]
     counts = Counter(names)
     ample = [
         index for index, group in enumerate(groups) if group[0].part_of is None or counts[names[index]] >= len(shares)
@@ -116,10 +116,6 @@ def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Document
     for document in corpus.documents:  # in their order, so that parts of one text can be joined again
         parts[number_of.get(document.text, 0)].append(document)
     return [tuple(part) for part in parts]
-
-
-def _stratum(document: Document) -> str:
-    return document.task if document.part_of is None else f"{document.task}/{document.part_of}"
 
 
 def _strata(tasks: Iterable[str], parts: int) -> list[str]:

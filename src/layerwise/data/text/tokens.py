@@ -99,7 +99,13 @@ def windows(
         cut = tuple(window for document in corpus.documents for window in cutter.cut(document))
     else:
         cut = _sample(corpus, cutter, limit_tokens, seed)
-    _refuse_long(corpus, cutter.too_long, length)
+    if too_long := cutter.too_long:
+        worst = max(too_long, key=lambda name: too_long[name])
+        raise DataError(
+            f"{len(too_long)} of {len(corpus.documents)} documents of {corpus.name!r} have an answer and "
+            f"do not fit a window of {length} tokens: the longest, {worst!r}, needs {too_long[worst]}. "
+            f"Answers are never cut: use --max-length {too_long[worst]}, or remove those documents"
+        )
     return cut
 
 
@@ -248,13 +254,3 @@ def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random)
     while waiting := [cut for cut in waiting if cut]:
         for cut in waiting:
             yield cut.pop()
-
-
-def _refuse_long(corpus: Corpus, too_long: dict[str, int], length: int) -> None:
-    if too_long:
-        worst = max(too_long, key=lambda name: too_long[name])
-        raise DataError(
-            f"{len(too_long)} of {len(corpus.documents)} documents of {corpus.name!r} have an answer and "
-            f"do not fit a window of {length} tokens: the longest, {worst!r}, needs {too_long[worst]}. "
-            f"Answers are never cut: use --max-length {too_long[worst]}, or remove those documents"
-        )

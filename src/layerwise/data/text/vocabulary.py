@@ -131,7 +131,6 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
 
 
 def _check_room(vocabulary: int | None, specials: Sequence[str], otherwise: str = "") -> None:
-    """Raise `DataError` for a vocabulary that cannot hold the specials and the bytes."""
     least = len(specials) + len(_BYTES)
     if vocabulary is not None and vocabulary < least:
         raise DataError(

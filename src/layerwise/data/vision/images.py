@@ -190,7 +190,6 @@ def _unreadable(faults: Mapping[str, str], total: int, name: str) -> str:
 
 
 def _copies(division: ImageDivision, reading: ReadImages) -> tuple[str, ...]:
-    """The names of images that are, byte for byte, also in a split that must not be seen where they are."""
     later: set[bytes] = set()
     copies: list[str] = []
     for split in reversed(SPLITS):

@@ -113,7 +113,6 @@ def _has_settings(where: str | Path) -> bool:
 
 
 def _image_size(config: Any) -> tuple[int, int]:
-    """(height, width) of the images that the model was built for."""
     size = getattr(config, "image_size", None)
     if size is None:
         raise ModelError(

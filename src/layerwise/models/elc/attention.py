@@ -109,7 +109,6 @@ class SelfAttention(nn.Module):
         return self.dropout(self.post_norm(self.projection(mixed))), probabilities
 
     def _split(self, states: Tensor) -> Tensor:
-        """(..., seq, width) as (..., heads, seq, d_head)."""
         return states.reshape(*states.shape[:-1], self.heads, -1).transpose(-3, -2)
 
     def _position_bias(self, query: Tensor, key: Tensor, positions: Tensor, buckets: Tensor) -> Tensor:

@@ -134,7 +134,6 @@ class MixingLayer(GradientCheckpointingLayer):
         return output if self.norm is None else self.norm(output)
 
     def _respond(self, mixed: Tensor, attended: Tensor) -> Tensor:
-        """The layer's output, of what it read and what its attention made of that."""
         if self.block == "attention":
             return attended + self.feed_forward(attended)
         total = mixed + attended

@@ -120,12 +120,9 @@ def listed(names: Iterable[str]) -> str:
     together: dict[tuple[str, str], list[str]] = {}
     for (prefix, tail), numbers in layers.items():
         together.setdefault((prefix, _ranges(numbers)), []).append(tail)
-    groups = [*plain, *(f"{prefix}{numbers}.{_braced(tails)}" for (prefix, numbers), tails in together.items())]
-    return _some(groups, _GROUPS)
-
-
-def _braced(tails: list[str]) -> str:
-    return tails[0] if len(tails) == 1 else f"{{{_some(tails, _TAILS)}}}"
+    for (prefix, span), tails in together.items():
+        plain.append(f"{prefix}{span}.{tails[0] if len(tails) == 1 else f'{{{_some(tails, _TAILS)}}}'}")
+    return _some(plain, _GROUPS)
 
 
 def _some(words: list[str], most: int) -> str:

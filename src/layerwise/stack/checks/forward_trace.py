@@ -129,7 +129,8 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
     for earlier, later in zip(watch.calls, watch.calls[1:], strict=False):
         _refuse_changed_state(model, earlier, later)
     _refuse_threaded_state(model, watch.calls)
-    containers = tuple(_container(call.output) for call in watch.calls)
+    outputs = [call.output for call in watch.calls]
+    containers = tuple((type(each), len(each)) if isinstance(each, tuple | list) else None for each in outputs)
     mixes = any(call.mixes for call in watch.calls)
     ids, state = inputs.get("input_ids"), watch.calls[0].state
     streams_first = isinstance(ids, Tensor) and state.ndim == 4 and state.shape[1:3] == ids.shape
@@ -203,10 +204,6 @@ def tensors(value: Any) -> Iterator[Tensor]:
 def _version(tensor: Tensor) -> int | None:
     """How often torch has written on the memory of a tensor; `None` where it does not count."""
     return None if tensor.is_inference() else tensor._version
-
-
-def _container(output: Any) -> tuple[type, int] | None:
-    return (type(output), len(output)) if isinstance(output, tuple | list) else None
 
 
 def _refuse_shared_parameters(model: nn.Module, blocks: Sequence[nn.Module]) -> None:

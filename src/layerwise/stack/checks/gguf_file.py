@@ -40,7 +40,6 @@ def check_gguf(path: Path) -> GGUFFile:
 
 
 def _refuse_numbers(file: GGUFFile) -> None:
-    """Raise `CheckpointError` for a setting with which every state would be no number, or a wrong one."""
     for key, entry in file.entries.items():
         value = entry.value
         if not isinstance(value, float):

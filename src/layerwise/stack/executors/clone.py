@@ -190,7 +190,7 @@ def _kind(kind: Any) -> Any:
     for name in _class_values(kind):
         setattr(made, name, property(partial(_read, name, getattr(kind, name)), partial(_write, name)))
     made._modules = property(_submodules)
-    made._buffers = property(_all_buffers)
+    made._buffers = property(lambda self: vars(self._own.module)["_buffers"])
     return made
 
 
@@ -218,7 +218,3 @@ def _write(name: str, self: Any, value: Any) -> None:
 def _submodules(self: Any) -> dict[str, nn.Module | None]:
     modules: dict[str, nn.Module | None] = vars(self._own.module)["_modules"]
     return {name: None if each is None else self._own.child(name, each) for name, each in modules.items()}
-
-
-def _all_buffers(self: Any) -> dict[str, Any]:
-    return cast(dict[str, Any], vars(self._own.module)["_buffers"])

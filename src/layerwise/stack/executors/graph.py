@@ -216,7 +216,6 @@ def schedule(graph: Graph, first: int | None = None) -> list[int]:
 
 
 def _way(graph: Graph, end: int | None) -> frozenset[int]:
-    """The node `end` and all that it hangs below."""
     visited = []
     while end:
         visited.append(end)

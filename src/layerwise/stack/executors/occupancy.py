@@ -117,7 +117,6 @@ def _free(model: nn.Module, path: str, name: str, wish: str, *, captures: bool) 
 
 
 def _refuse_other_parts(used: list[int], name: str, wish: str) -> None:
-    """Raise `ModelError` if another thread runs a plan that changes what this one is about to change."""
     entered = [each for key in used if key in _USES for each in _USES[key].plans]
     others = [plan for thread, plan in entered if thread != get_ident()]
     if others:

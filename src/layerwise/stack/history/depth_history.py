@@ -79,6 +79,5 @@ class DepthHistory:
         return weighted_sum(present, states)
 
     def _inherited(self, weights: Tensor, count: int) -> Tensor:
-        """The weights of the first `count` sources here, each with those of the missing ones behind it."""
         ends = (*self.sources[1:count], len(weights))
         return torch.stack([weights[first:end].sum() for first, end in zip(self.sources[:count], ends, strict=True)])

@@ -160,7 +160,6 @@ def _device_map(model: nn.Module, path: str, device: torch.device) -> dict[str, 
 
 
 def _offload_index(blocks: nn.Module) -> dict[str, Mapping[str, Any]]:
-    """What accelerate's hooks know of the files, by the whole name of each parameter."""
     index: dict[str, Mapping[str, Any]] = {}
     for module in blocks.modules():
         hook = getattr(module, "_hf_hook", None)

@@ -89,13 +89,10 @@ class _Walk:
                 self.resident.remove(released)
             layer = self._next()
             self.resident.append(layer)
-            while (each := self._ready_node()) is not None:
-                self._complete(*each, computed)
+            while ready := next((self.ready[layer] for layer in self.resident if self.ready[layer]), None):
+                self._complete(*ready.pop(), computed)
             yield Reading(layer, released, tuple(map(tuple, computed)))
             computed = [[] for _ in self.graphs]
-
-    def _ready_node(self) -> tuple[int, int] | None:
-        return next((self.ready[layer].pop() for layer in self.resident if self.ready[layer]), None)
 
     def _complete(self, number: int, index: int, computed: list[list[int]]) -> None:
         """Note that a node is computed, and with it the merges that waited for it."""

@@ -125,7 +125,6 @@ def _after_layers(stack: Stack, outside: dict[str, nn.Parameter]) -> set[str]:
 
 
 def _layer_of(stack: Stack, name: str) -> int | None:
-    """The layer that a parameter belongs to; `None` outside the layers."""
     prefix = f"{stack.path}."
     return int(name.removeprefix(prefix).split(".")[0]) if name.startswith(prefix) else None
 
