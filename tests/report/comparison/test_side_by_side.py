@@ -37,7 +37,7 @@ REFUSED = [
     ((SMALL, *diagnoses("large")), "runs/small is a sweep and runs/large is a diagnosis"),
     ((SMALL, *diagnoses("large")), "compare sweeps with sweeps"),
     ((SMALL, ("other", planted.ROBUSTNESS)), f"other is a run of another kind (robustness); {KINDS}"),
-    ((SMALL, ("other", planted.PRETRAINING)), "pretraining, evaluation and wiring); layerwise compare takes"),
+    ((SMALL, ("other", planted.PRETRAINING)), "pretraining and evaluation); layerwise compare takes"),
     ((SMALL, ("other", planted.GROWTH)), "other is a run of another kind (growth"),
     ((SMALL, ("other", ReportData({}, (), ()))), "other is a run of another kind (no kind that has rows)"),
 ]
