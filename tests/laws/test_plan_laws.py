@@ -55,7 +55,6 @@ def test_check_accepts_exactly_the_models_that_have_the_layers(plan: Plan, depth
         plan.check(depth)
     assert caught.value.text == str(plan)
     named = re.match(r"\d+", str(plan)[caught.value.position :])
-    assert named is not None
     assert int(named[0]) >= depth
 
 
@@ -69,7 +68,6 @@ def test_check_accepts_exactly_the_sources_that_are_there(plan: Plan, known: set
     with pytest.raises(PlanError, match="no model of that name") as caught:
         plan.check(DEPTH, known)
     named = re.match(r"([a-z][\w-]*):\d", str(plan)[caught.value.position :])
-    assert named is not None
     assert named[1] in used - known
 
 
@@ -118,7 +116,6 @@ def merged(merge: Reduction, base: State, outputs: list[State]) -> State:
         case "sum":
             return [start + sum(end - start for end in ends) for start, ends in columns]
         case "gain":
-            assert merge.gain is not None
             return [start + merge.gain * (sum(ends) / count - start) for start, ends in columns]
 
 

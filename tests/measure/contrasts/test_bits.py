@@ -72,7 +72,6 @@ def test_each_contrast_is_the_difference_that_it_says(depth: int, units: int, se
             assert by_layer == pytest.approx(dict(enumerate(values)), abs=1e-9), metric
             if metric != STANDS_OUT:
                 over = own.one(metric=metric, layer=None)
-                assert over is not None
                 assert over.value == pytest.approx(np.mean(values), abs=1e-9)
     assert {(row.measure, row.claim) for row in rows} == {(CONTRAST, BITS)}
     assert all((row.low is None) == (units < FEWEST_UNITS) for row in rows)

@@ -51,8 +51,6 @@ def test_two_rows_for_each_plan(phase: Phase) -> None:
         (str(plan), metric) for plan in PLANS for metric in ("ms", "ratio")
     ]
     for row in rows:
-        assert row.low is not None
-        assert row.high is not None
         assert 0 < row.low <= row.value <= row.high
         assert (row.condition, row.documents) == (f"{phase}, batch 2, context 4", LEAST_ROUNDS)
     assert (rows[1].low, rows[1].value, rows[1].high) == (1, 1, 1)
@@ -64,7 +62,6 @@ def test_ratios_are_paired_within_rounds(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def seconds(self: TimedPass) -> float:
         running = self.stack.running
-        assert running is not None
         return float(len(running.steps()) * (1 + next(passes) // (2 * PASSES)) ** 3)
 
     monkeypatch.setattr(TimedPass, "seconds", seconds)

@@ -157,7 +157,6 @@ def test_the_plans_and_the_questions_are_worth_comparing(
 ) -> None:
     """Plans differ, some answers are greedy, some contexts are cut, and some continuations have several tokens."""
     assert len(PLANS) == 20
-    assert requests.likelihoods is not None
     assert len({tuple(answers.nll[row]) for row in range(len(PLANS))}) == len(PLANS)
     assert 0 < answers.greedy.mean() < 1
     assert max(len(window.ids) for window in requests.likelihoods.windows) == LONGEST + 1
@@ -170,7 +169,6 @@ def test_the_plans_and_the_questions_are_worth_comparing(
 def test_it_costs_the_least_layer_evaluations(
     stack: Stack, requests: BenchmarkRequests, swept: tuple[list[Loss], CostMeter]
 ) -> None:
-    assert requests.likelihoods is not None
     graph, tokens = build(PLANS), sum(batch.size for batch in requests.likelihoods.batches)
     assert swept[1].layer_tokens == graph.evaluations * tokens
     assert graph.evaluations < graph.naive

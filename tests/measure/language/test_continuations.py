@@ -30,7 +30,6 @@ def stack() -> Stack:
 
 def recomputed(plan: Plan, prompt: str) -> list[int]:
     """Greedy decoding that runs the whole text again for every token, with the reference executor."""
-    assert stack().tokenizer is not None
     ids = stack().tokenizer(prompt, return_tensors="pt")["input_ids"]
     written: list[int] = []
     while len(written) < NEW and 2 not in written:
@@ -51,7 +50,6 @@ def test_every_plan_writes_what_recomputation_writes(plan: Plan, prompt: str) ->
     written, trained = recomputed(plan, prompt), recomputed(Plan.identity(DEPTH), prompt)
     assert found.tokens == len(written)
     assert found.same == sum(ours == theirs for ours, theirs in zip(written, trained, strict=False))
-    assert stack().tokenizer is not None
     assert found.text == stack().tokenizer.decode(written, skip_special_tokens=True)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,6 +30,18 @@ def thirty_layers(seed: int, documents: int = 1600) -> SimulatedModel:
     effects[[11, 17]] = 0.0
     effects[14] = -0.06
     return SimulatedModel(effects.tolist(), documents=documents, noise=0.1, seed=seed)
+
+
+def looks(model: SimulatedModel, **settings: Any) -> list[tuple[tuple[int, ...], Sequence[Piece]]]:
+    """Race the layers of a model, and return the layers and the pieces of text of every look."""
+    asked: list[tuple[tuple[int, ...], Sequence[Piece]]] = []
+
+    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
+        asked.append((tuple(layers), pieces))
+        return model.measure(layers, pieces)
+
+    race(measure, skip_keys(model.depth), model.lengths, **settings)
+    return asked
 
 
 def decisions(model: SimulatedModel) -> dict[int | None, str]:
@@ -160,55 +172,30 @@ def test_a_budget_bounds_the_text() -> None:
     assert result.looks > 1
     assert all(finish.tokens <= 10_000 for finish in result.finishes.values())
     assert len(result.finishes) == 6
-
-
-def test_the_first_look_is_made_whatever_the_budget() -> None:
-    model = SimulatedModel([0.5] * 4, documents=100)
     assert race(model.measure, skip_keys(model.depth), model.lengths, budget=1).looks == 1
 
 
 def test_settled_layers_are_not_measured_again() -> None:
     model = SimulatedModel([2.0, 0.0, 0.0, 2.0], documents=400, noise=0.2)
-    asked: list[tuple[int, ...]] = []
-
-    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
-        asked.append(tuple(layers))
-        return model.measure(layers, pieces)
-
-    race(measure, skip_keys(model.depth), model.lengths)
-    assert asked[0] == (0, 1, 2, 3)
-    assert asked[1] == (1, 2)
+    asked = [layers for layers, _ in looks(model)]
+    assert asked[:2] == [(0, 1, 2, 3), (1, 2)]
 
 
 def test_no_piece_of_text_is_read_twice_but_to_confirm() -> None:
     model = SimulatedModel([0.01, 0.0, -0.3, 0.3], documents=128, noise=0.05)
-    seen: list[set[str]] = []
-
-    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
-        seen.append({document for _, document, _ in pieces})
-        return model.measure(layers, pieces)
-
-    race(measure, skip_keys(model.depth), model.lengths)
+    seen = [{document for _, document, _ in pieces} for _, pieces in looks(model)]
     assert all(one.isdisjoint(other) for index, one in enumerate(seen) for other in seen[:index])
 
 
 def test_every_look_has_every_task() -> None:
     """Short answers outnumber prose ten to one; an interval without prose would settle its layers wrongly."""
     model = SimulatedModel([0.1] * 4, documents=220, noise=0.01)
-    lengths = {
+    model.lengths = {
         ("prose" if int(document) < 20 else "answers", document, WHOLE): tokens
         for (_, document, _), tokens in model.lengths.items()
     }
-    tasks: list[set[str]] = []
-
-    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
-        tasks.append({task for task, _, _ in pieces})
-        renamed = {document: task for task, document, _ in pieces}
-        made = model.measure(layers, [("text", document, WHOLE) for _, document, _ in pieces])
-        return [replace(row, task=renamed[row.document]) for row in made]
-
-    race(measure, skip_keys(model.depth), lengths)
-    assert tasks[0] == {"prose", "answers"}
+    _, pieces = looks(model)[0]
+    assert {task for task, _, _ in pieces} == {"prose", "answers"}
 
 
 def mixed(noises: tuple[float, float], sizes: tuple[int, int], seed: int) -> tuple[SimulatedModel, dict[Piece, int]]:
@@ -238,13 +225,7 @@ def test_few_documents_of_a_stratum_make_no_verdict_wrong() -> None:
 def test_further_looks_read_where_the_variance_is() -> None:
     """Answers that vary much and prose that hardly varies: after the first look nearly all that is read is answers."""
     model, whole = mixed((0.001, 5.0), (100, 400), 0)
-    asked: list[list[str]] = []
-
-    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
-        asked.append([task for task, _, _ in pieces])
-        return model.measure(layers, pieces)
-
-    race(measure, skip_keys(model.depth), model.lengths, whole=whole)
+    asked = [[task for task, _, _ in pieces] for _, pieces in looks(model, whole=whole)]
     assert asked[0].count("prose") == asked[0].count("answers") == 16
     assert set(asked[1]) == {"answers"}
 

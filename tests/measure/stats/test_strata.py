@@ -124,7 +124,6 @@ def test_a_contrast_is_expanded_by_the_strata_that_it_varies_with() -> None:
     strata = [(units, slice(0, 1), own) for units, own in zip((5, 17), changes, strict=True)]
     for level, statistic in ((0.0, first), (3.0, lambda each: each[..., 0] ** 2)):
         drawn = Resampled(np.full(1, level), effects + level, 5, 22, 22, strata).estimate(statistic)
-        assert drawn is not None
         assert drawn.freedom == pytest.approx((1 + 3) ** 2 / (1 / 4 + 9 / 16))
         spread = statistic(effects + level).std(ddof=1)
         assert drawn.error == pytest.approx(spread * np.sqrt((1 + 3) / (4 / 5 + 48 / 17)))
@@ -138,7 +137,6 @@ def test_a_small_stratum_that_hardly_varies_widens_no_contrast() -> None:
     (one, other), (expected,) = resampled.strata, student_interval(nats, np.ones(216), strata=part.strata).each()
     assert resampled.effects == pytest.approx(resampled.value + one[2] + other[2]), "what resamples change, and no more"
     own = resampled.estimate(first)
-    assert own is not None
     assert own.freedom == pytest.approx(199) == expected.freedom
     assert own.high - own.low == pytest.approx(expected.high - expected.low, rel=0.03)
 

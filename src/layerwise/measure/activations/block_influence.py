@@ -98,7 +98,7 @@ class BlockInfluence:
         ]
 
 
-def middle(stack: Stack, data: EvalData, short: EvalData, *, seed: int = 0, twins: int = TWINS) -> list[Score]:
+def middle(stack: Stack, data: EvalData, short: EvalData, *, seed: int = 0) -> list[Score]:
     """The rows of `contrast` about the middle layers of `stack` on `data`; none for fewer than 8 layers.
 
     The untrained twins are measured on the `short` text, on which they differ little. A model without twins has
@@ -108,8 +108,8 @@ def middle(stack: Stack, data: EvalData, short: EvalData, *, seed: int = 0, twin
         return []
     untrained = []
     try:
-        for draw in range(twins):
-            part = turned(random_twin(stack, (seed + 1) * twins + draw), short)
+        for draw in range(TWINS):
+            part = turned(random_twin(stack, (seed + 1) * TWINS + draw), short)
             untrained.append(float(log_ratio(part.effects)))
     except UnsupportedModel:
         untrained = []

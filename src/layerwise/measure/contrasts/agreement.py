@@ -51,7 +51,7 @@ def published_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
     return {name: ranking for name, ranking in metrics.items() if len(ranking) >= FEWEST_LAYERS}
 
 
-def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed, shuffles: int = SHUFFLES) -> list[Score]:
+def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed) -> list[Score]:
     """The rows of the module; none over fewer than 6 layers, or where no two metrics are apart."""
     layers = sorted(set.intersection(*(set(each) for each in metrics.values()))) if metrics else []
     names = [name for name in metrics if len({metrics[name][layer] for layer in layers}) > 1]
@@ -61,7 +61,7 @@ def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed, shuffle
     if len(layers) < FEWEST_LAYERS or not apart:
         return []
     values = np.array([[metrics[name][layer] for layer in layers] for name in names])
-    band = _shuffled(values, apart, np.random.default_rng(seed), shuffles)
+    band = _shuffled(values, apart, np.random.default_rng(seed))
     return [
         *([_row("together", values, together)] if together else []),
         _row("apart", values, apart),
@@ -101,10 +101,8 @@ def _mean_correlations(values: Numbers, pairs: Sequence[tuple[int, int]]) -> Num
     return np.asarray(np.mean([correlations[..., left, right] for left, right in pairs], axis=0))
 
 
-def _shuffled(
-    values: Numbers, pairs: Sequence[tuple[int, int]], draw: np.random.Generator, shuffles: int
-) -> tuple[float, float]:
+def _shuffled(values: Numbers, pairs: Sequence[tuple[int, int]], draw: np.random.Generator) -> tuple[float, float]:
     """Where 95 % of the mean correlations lie when every metric ranks the layers at random."""
-    shuffled = draw.permuted(np.broadcast_to(stats.rankdata(values, axis=1), (shuffles, *values.shape)), axis=-1)
+    shuffled = draw.permuted(np.broadcast_to(stats.rankdata(values, axis=1), (SHUFFLES, *values.shape)), axis=-1)
     low, high = np.quantile(_mean_correlations(shuffled, pairs), [0.025, 0.975])
     return float(low), float(high)

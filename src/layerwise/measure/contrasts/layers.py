@@ -82,7 +82,6 @@ def core(
     *,
     margin: float,
     seed: Seed = 0,
-    alpha: float = 0.05,
 ) -> list[Score]:
     """The rows of `contrast` about the core, from the first layer of a range (`layer`) to its last (`other`).
 
@@ -99,7 +98,7 @@ def core(
         if set(layers) <= set(average) & set(random):
             statistics["average_excess", layers] = partial(_excess, columns, "average", layers, margin)
             statistics["average_over_random", layers] = partial(_over_random, columns, layers)
-    drawn, level = Resampled.of([Part.of_grid(grid, baseline, plans)], seed=seed), 1 - alpha / len(ranges)
+    drawn, level = Resampled.of([Part.of_grid(grid, baseline, plans)], seed=seed), 1 - 0.05 / len(ranges)
     return [
         drawn.row(CORE, metric, statistic, level=level, power=REACHED, layer=layers[0], other=layers[-1])
         for (metric, layers), statistic in statistics.items()

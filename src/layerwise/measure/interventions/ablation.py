@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -70,10 +70,9 @@ def ablation_losses(stack: Stack, data: EvalData, *, seed: int = 0, cache: Resul
     return intervention_losses(stack, interventions(stack, seed), data, cache)
 
 
-def interventions(stack: Stack, seed: int = 0, *, layers: Collection[int] | None = None) -> list[Intervention]:
-    """Everything that an ablation does to each layer, or to some `layers`, and to their halves."""
-    every = (kind.intervention for kind in _kinds(stack, seed))
-    return [each for each in every if layers is None or each.layer in layers]
+def interventions(stack: Stack, seed: int = 0) -> list[Intervention]:
+    """List every intervention of an ablation on each layer and its sublayers."""
+    return [kind.intervention for kind in _kinds(stack, seed)]
 
 
 def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[Score]:

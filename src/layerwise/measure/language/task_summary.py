@@ -69,14 +69,14 @@ def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
     return _over(rows, metric, value, low, high)
 
 
-def median_over_tasks(rows: Sequence[Score], metric: str, *, seed: int = 0) -> Score:
+def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
     """The median of rows of one model, one a task, as one row of the task `ALL`."""
     values = np.array([row.value for row in rows])
     value = float(np.median(values))
     low = high = None
     widths = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
     if len(widths) == len(rows):
-        drawn = np.random.default_rng(seed).normal(values, np.array(widths) / 1.96, size=(DRAWS, len(rows)))
+        drawn = np.random.default_rng(0).normal(values, np.array(widths) / 1.96, size=(DRAWS, len(rows)))
         bounds = np.quantile(np.median(drawn, axis=1), (0.025, 0.975))
         low, high = min(value, float(bounds[0])), max(value, float(bounds[1]))
     return _over(rows, metric, value, low, high)

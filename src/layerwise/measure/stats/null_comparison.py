@@ -47,10 +47,9 @@ class Pooled:
 
     def mapped(self, scale: float, shift: float) -> Pooled:
         """The same of `scale * ratio + shift`, bounds in order."""
-        value, *bounds = (None if x is None else scale * x + shift for x in (self.value, self.low, self.high))
-        low, high = bounds if scale > 0 else bounds[::-1]
-        assert value is not None
-        return Pooled(value, low, high)
+        low, high = (None if x is None else scale * x + shift for x in (self.low, self.high))
+        value = scale * self.value + shift
+        return Pooled(value, low, high) if scale > 0 else Pooled(value, high, low)
 
 
 def pooled(parts: Mapping[str, Parts]) -> dict[str, Pooled]:

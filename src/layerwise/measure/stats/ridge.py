@@ -93,11 +93,11 @@ def fits(x: Tensor, y: Tensor, shares: Sequence[float]) -> list[Fit]:
     return models
 
 
-def best_share(x: Tensor, y: Tensor, shares: Sequence[float] = SHARES) -> float:
+def best_share(x: Tensor, y: Tensor) -> float:
     """The penalty that predicts the last fifth of the rows best when fitted to the others."""
     kept = inner_rows(len(x))
-    errors = [fit.residual(x[kept:], y[kept:]).errors for fit in fits(x[:kept], y[:kept], shares)]
-    return shares[errors.index(min(errors))]
+    errors = [fit.residual(x[kept:], y[kept:]).errors for fit in fits(x[:kept], y[:kept], SHARES)]
+    return SHARES[errors.index(min(errors))]
 
 
 def inner_rows(rows: int) -> int:

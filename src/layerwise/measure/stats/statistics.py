@@ -261,7 +261,7 @@ def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate[N
     return Estimate(share, low, high, error, np.full(share.shape, trials - 1.0))
 
 
-def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int, level: float = 0.95) -> Estimate[Numbers]:
+def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int) -> Estimate[Numbers]:
     """Difference of two proportions on the same questions: `gained` and `lost` count where only one was
     right.
 
@@ -272,7 +272,7 @@ def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int, level: f
     more, less = np.asarray(gained, dtype=np.float64), np.asarray(lost, dtype=np.float64)
     up, down = (more + 1) / (trials + 2), (less + 1) / (trials + 2)
     error = np.sqrt((up + down - (up - down) ** 2) / (trials + 2))
-    reach = float(special.ndtri(0.5 + level / 2)) * error
+    reach = float(special.ndtri(0.975)) * error
     low, high = np.maximum(-1.0, up - down - reach), np.minimum(1.0, up - down + reach)
     return Estimate((more - less) / trials, low, high, error, np.full(error.shape, trials - 1.0))
 

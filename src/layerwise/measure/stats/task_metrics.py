@@ -151,7 +151,7 @@ def correlation_of(name: str) -> Callable[[ArrayLike, ArrayLike], float]:
     return CORRELATIONS[name]
 
 
-def correlation_interval(name: str, value: float, examples: int, *, level: float = 0.95) -> tuple[float, float]:
+def correlation_interval(name: str, value: float, examples: int) -> tuple[float, float]:
     """Fisher's interval of a correlation `value` of so many examples.
 
     >>> [round(bound, 3) for bound in correlation_interval("pearson", 0.8, 103)]
@@ -160,7 +160,7 @@ def correlation_interval(name: str, value: float, examples: int, *, level: float
     if examples < FEWEST:
         return -1.0, 1.0
     spread = 1.0 + value**2 / 2 if name == "spearman" else 1.0
-    reach = float(special.ndtri((1 + level) / 2)) * float(np.sqrt(spread / (examples - 3)))
+    reach = float(special.ndtri(0.975)) * float(np.sqrt(spread / (examples - 3)))
     centre = float(np.arctanh(np.clip(value, -1 + 1e-15, 1 - 1e-15)))
     low, high = np.tanh([centre - reach, centre + reach])
     return min(value, float(low)), max(value, float(high))
