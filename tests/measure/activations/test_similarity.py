@@ -140,40 +140,37 @@ def test_a_single_document_has_no_null() -> None:
     assert not [metric for metric, _ in found if "null" in metric]
 
 
+def by_window(documents: list[str]) -> dict[tuple[str, str], Score]:
+    """Measure a window of independent states of each of `documents`."""
+    sums = SimilaritySums()
+    for number, name in enumerate(documents):
+        sums.add([random(9 * number + layer, 1, 12, 4) + 1 for layer in range(3)], padded(12), [name])
+    return table(sums.scores())
+
+
 def test_of_few_documents_the_windows_are_the_units() -> None:
     """One document in twelve windows has the interval that twelve documents have."""
 
-    def scores(names: list[str]) -> dict[tuple[str, str], Score]:
-        sums = SimilaritySums()
-        for number, name in enumerate(names):
-            sums.add([random(9 * number + layer, 1, 12, 4) + 1 for layer in range(3)], padded(12), [name])
-        return table(sums.scores())
-
-    one, many = scores(["d"] * 12), scores([f"d{number}" for number in range(12)])
+    one, many = by_window(["d"] * 12), by_window([f"d{number}" for number in range(12)])
     for metric in ("cosine", "angular", "cosine_no_sink"):
         score, other = one[metric, "0,1"], many[metric, "0,1"]
         assert (score.value, score.low, score.high) == pytest.approx((other.value, other.low, other.high))
     assert one["cosine", "0,1"].documents == 1
     # As soon as there are eight documents, these are the units again: two windows of one count once.
-    mixed = scores([*["d0"] * 6, *[f"d{number}" for number in range(1, 8)]])["cosine", "0,1"]
+    mixed = by_window([*["d0"] * 6, *[f"d{number}" for number in range(1, 8)]])["cosine", "0,1"]
     assert mixed.low is not None
     assert mixed.documents == 8
 
 
 def test_intervals_are_over_documents_and_need_eight() -> None:
-    def scores(documents: int) -> dict[tuple[str, str], Score]:
-        sums = SimilaritySums()
-        for number in range(documents):
-            sums.add([random(9 * number + layer, 1, 12, 4) + 1 for layer in range(3)], padded(12), [f"d{number}"])
-        return table(sums.scores())
-
-    few, many = scores(7)["cosine", "0,1"], scores(20)["cosine", "0,1"]
+    few, many = (by_window([f"d{number}" for number in range(documents)]) for documents in (7, 20))
+    assert many["cka", "0,1"].low is None
+    few, many = few["cosine", "0,1"], many["cosine", "0,1"]
     assert few.low is None
     assert (few.documents, few.tokens) == (7, 84)
     assert -1 <= many.low < many.value < many.high <= 1
     # Independent tokens, 240 of them: the interval should be about two standard errors of their mean to each side.
     assert 0.02 < many.high - many.low < 0.2
-    assert scores(20)["cka", "0,1"].low is None
 
 
 def test_the_seed_draws_minibatches_and_nothing_else() -> None:
