@@ -10,7 +10,6 @@ FACTORS = st.sampled_from([0.0, 0.5, 0.9, -1.0, 1e-7])
 
 
 def some(draw: st.DrawFn, layers: tuple[int, ...], least: int = 0) -> tuple[int, ...]:
-    """Some of the layers, ascending."""
     return tuple(sorted(draw(st.sets(st.sampled_from(layers), min_size=least)))) if layers else ()
 
 
@@ -70,6 +69,5 @@ def drawn_phase(
 
 
 def with_all_present(phase: Phase) -> Phase:
-    """The phase in which nothing is said of what is present, which is all."""
     content = {name: getattr(phase, name) for name in Phase.__dataclass_fields__}
     return Phase(**{**content, "present": None})

@@ -78,7 +78,6 @@ def _library() -> ctypes.CDLL:
 
 
 def log_of_opening(path: Path) -> str:
-    """What llama.cpp writes to its log while it opens a file, whether it can or not."""
     library, lines = _library(), []
     keep = _LOG(lambda _level, line, _data: lines.append(line.decode(errors="replace")))
     library.llama_log_set(ctypes.cast(keep, ctypes.c_void_p), None)
@@ -117,21 +116,18 @@ class LlamaCpp:
         self._library.llama_model_free(self._model)
 
     def logits(self, tokens: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float32]]:
-        """The logits of every position of a text, (tokens, vocabulary)."""
         self.forget()
         self.decode(tokens, every=True)
         content = self._library.llama_get_logits(self._context)
         return np.ctypeslib.as_array(content, (len(tokens), self.vocabulary)).copy()
 
     def losses(self, tokens: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """The nats of every token but the first, given those before it."""
         logits = self.logits(tokens)[:-1].astype(np.float64)
         logits -= logits.max(axis=1, keepdims=True)
         chosen = logits[np.arange(len(tokens) - 1), tokens[1:]]
         return np.log(np.exp(logits).sum(axis=1)) - chosen
 
     def forget(self) -> None:
-        """Leave the text so far out of the cache."""
         self._library.llama_memory_clear(self._library.llama_get_memory(self._context), True)
 
     def decode(self, tokens: Sequence[int], every: bool = False) -> None:

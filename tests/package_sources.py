@@ -13,19 +13,16 @@ PACKAGE = Path(layerwise.__file__).parent
 
 @cache
 def tree(path: Path) -> ast.Module:
-    """Return the syntax tree of a file."""
     return ast.parse(text(path))
 
 
 @cache
 def files() -> tuple[Path, ...]:
-    """Every file of the package."""
     return tuple(sorted(PACKAGE.rglob("*.py")))
 
 
 @cache
 def text(path: Path) -> str:
-    """What a file holds."""
     return path.read_text(encoding="utf8")
 
 
@@ -36,5 +33,4 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 
 
 def trees() -> dict[Path, ast.Module]:
-    """Every file of the package as syntax."""
     return {path: tree(path) for path in files()}

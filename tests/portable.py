@@ -37,7 +37,6 @@ class Setting:
         return ", ".join(named if self.other else named[:-1])
 
     def environment(self) -> dict[str, str]:
-        """The variables of a process that computes this way."""
         variables = {"LAYERWISE_TEST_THREADS": str(self.threads), "LAYERWISE_TEST_TIER": "fast"}
         if self.aten:
             variables["ATEN_CPU_CAPABILITY"] = self.aten
@@ -89,7 +88,6 @@ def command(paths: Sequence[str], workers: str) -> list[str]:
 
 
 def main() -> int:
-    """Run all of it, one setting after another; 0 where every one is green."""
     quick = "--quick" in sys.argv[1:]
     failed = []
     for setting in QUICK if quick else SETTINGS:

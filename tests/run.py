@@ -30,7 +30,6 @@ SIDE_BY_SIDE = ("--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "loa
 
 
 def pytest(*options: str) -> int:
-    """Run pytest with these options; its exit status."""
     # Compiled modules are kept, whatever the shell says, since the tests start many processes. Each computes with one
     # thread: numpy's own would be as many as there are cores, in every process, and wait for each other.
     environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
@@ -45,7 +44,6 @@ def failed() -> list[str]:
 
 
 def main(options: Sequence[str]) -> int:
-    """Run what the options choose; 0 where every test passed, once at least."""
     (CACHE / "v/cache/lastfailed").unlink(missing_ok=True)
     status = pytest(*SIDE_BY_SIDE, *options)
     first = left = failed()

@@ -51,7 +51,6 @@ def commands(text: str) -> list[str]:
 
 
 def mentioned(text: str) -> list[str]:
-    """The commands within sentences; a line may end within one."""
     return list(dict.fromkeys(re.findall(r"`(layerwise [^`]+)`", re.sub(r"\n *(?=\S)", " ", text))))
 
 

@@ -13,7 +13,6 @@ VARIABLE = "LAYERWISE_TEST_THREADS"
 
 
 def thread_count() -> int:
-    """The number of threads that this process is to use."""
     return int(os.environ.get(VARIABLE, "1"))
 
 

@@ -24,7 +24,6 @@ EXAMPLES = {"fast": 10, "nightly": 200}
 
 
 def by_tier(*, fast: int, nightly: int) -> int:
-    """The number of this tier."""
     return nightly if TIER == "nightly" else fast
 
 

@@ -48,12 +48,10 @@ class Case:
 
 
 def words(says: Says) -> tuple[str, ...]:
-    """The words of a refusal, one by one."""
     return (says,) if isinstance(says, str) else says or ()
 
 
 def faults(case: Case, ended: Ended) -> list[str]:
-    """What is wrong with how a case's command ended, its folder aside."""
     found = [f"it was killed: too much {ended.killed}"] if ended.killed else []
     if ended.rss > MEMORY:
         found.append(f"it held {ended.rss / 2**20:,.0f} MB")

@@ -23,7 +23,6 @@ ASK = ("robustness", "model", "--images", "pictures", "--run", "run", "--orders"
 
 
 def picture(kind: str = "PNG", size: tuple[int, int] = (9, 7), mode: str = "RGB", seed: int = 0, **how: Any) -> bytes:
-    """The bytes of an image of noise."""
     channels = {"L": 1, "RGB": 3, "RGBA": 4}[mode]
     noise = numpy.random.default_rng(seed).integers(0, 256, (size[1], size[0], channels), dtype=numpy.uint8)
     content = io.BytesIO()
@@ -32,7 +31,6 @@ def picture(kind: str = "PNG", size: tuple[int, int] = (9, 7), mode: str = "RGB"
 
 
 def pictures(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 10) -> Path:
-    """A folder of class folders."""
     for label, name in enumerate(classes):
         (folder / "pictures" / name).mkdir(parents=True)
         for number in range(count):
@@ -42,8 +40,6 @@ def pictures(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int
 
 
 def _one(name: str, content: Content, *says: str) -> Case:
-    """A folder of good images with one that is not, which must be named."""
-
     def make(root: Path) -> None:
         vit(root)
         put(pictures(root) / "cat" / name, content)
@@ -56,7 +52,6 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def png(width: int, height: int, depth: int, colour: int, rows: bytes = b"") -> bytes:
-    """A PNG with this header, of these filtered rows."""
     header = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0))
     return b"\x89PNG\r\n\x1a\n" + header + _chunk(b"IDAT", zlib.compress(rows, 9)) + _chunk(b"IEND", b"")
 
@@ -77,7 +72,6 @@ def _deep(colour: int, channels: int) -> bytes:
 
 
 def _deep_tiff(path: Path) -> bytes:
-    """A TIFF in colour with 16 bits a channel, written by hand."""
     entries = [
         (256, 4, 1, 9),
         (257, 4, 1, 7),
@@ -144,12 +138,10 @@ def _folder(make: Callable[[Path], object], *says: str) -> Case:
 
 
 def _among(name: str, content: Content, *says: str) -> Case:
-    """Good images, and something else among the cats."""
     return _folder(lambda root: put(pictures(root) / "cat" / name, content), *says)
 
 
 def _inside(name: str, content: bytes, *says: str) -> Case:
-    """A folder with nothing but this file."""
     return _folder(lambda root: put(root / "pictures" / name, content), *says)
 
 

@@ -16,7 +16,6 @@ from cli.picture_models import save_vit
 
 @cache
 def _store() -> Path:
-    """A folder of this process with what is made once and copied."""
     folder = Path(mkdtemp(prefix="hostile-material-"))
     save_llama(folder / "model")
     save_texts(folder / "texts")
@@ -25,12 +24,10 @@ def _store() -> Path:
 
 
 def model(folder: Path) -> Path:
-    """A Llama of four layers in `folder/model`, with a tokenizer of characters."""
     return Path(shutil.copytree(_store() / "model", folder / "model"))
 
 
 def texts(folder: Path) -> Path:
-    """Ten texts in `folder/texts`."""
     return Path(shutil.copytree(_store() / "texts", folder / "texts"))
 
 
@@ -40,7 +37,6 @@ def vit(folder: Path) -> Path:
 
 
 def model_and_texts(folder: Path) -> None:
-    """Both."""
     model(folder)
     texts(folder)
 
@@ -50,7 +46,6 @@ Content = bytes | str | Callable[[Path], object]
 
 
 def put(path: Path, content: Content) -> None:
-    """Let `content` lie at `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     made = content(path) if callable(content) else content
     if isinstance(made, str | bytes):
@@ -80,7 +75,6 @@ def loop(path: Path) -> None:
 
 
 def empty_folder(path: Path) -> None:
-    """A folder where a file was."""
     path.unlink(missing_ok=True)
     path.mkdir()
 
@@ -92,7 +86,6 @@ def sparse(path: Path) -> None:
 
 
 def configured(folder: Path, *without: str, **changes: object) -> Path:
-    """The tiny Llama with other settings in its configuration."""
     path = model(folder)
     settings = json.loads((path / "config.json").read_text())
     kept = {name: value for name, value in settings.items() if name not in without}

@@ -34,13 +34,10 @@ QWEN = {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"]}
 
 
 def _replaced(name: str, content: Content, says: Says) -> Case:
-    """The tiny Llama with something else in the place of one of its files."""
     return Case(VERIFY, says, lambda folder: put(model(folder) / name, content), f"{name} of {content!r:.60}")
 
 
 def _tensors(change: Callable[[dict[str, Tensor]], object], says: Says, **settings: object) -> Case:
-    """The tiny Llama with other tensors in its file, and other settings."""
-
     def make(folder: Path) -> None:
         path = configured(folder, **settings)
         tensors = load_file(path / WEIGHTS)
@@ -115,7 +112,6 @@ _CONFIGS = (
 
 
 def _safetensors(header: object, content: bytes = b"", *, length: int | None = None) -> bytes:
-    """A file with this header, which may say anything."""
     written = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(written) if length is None else length) + written + content
 
@@ -164,7 +160,6 @@ def _index(where: Callable[[str], object], says: Says, content: Any = None) -> C
 
 
 def _outside(folder: Path) -> None:
-    """The index names a file beside the folder, which holds what it should."""
     _indexed(folder, lambda shard: f"../{shard}")
     for shard in ("part-0.safetensors", "part-1.safetensors"):
         (folder / "model" / shard).rename(folder / shard)
@@ -230,8 +225,6 @@ def _transposed(tensors: dict[str, Tensor]) -> None:
 
 
 def _saved(make: Callable[[], Any], *, change: Callable[[dict[str, Tensor]], object] | None = None, **settings: object):  # type: ignore[no-untyped-def]
-    """A folder with another model."""
-
     def put(folder: Path) -> None:
         torch.manual_seed(0)
         path = folder / "model"

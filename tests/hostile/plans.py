@@ -50,7 +50,6 @@ def _large_map(path: Path) -> bytes:
 
 
 def _good(old: str, *new: str) -> list[Content]:
-    """The good schedule with something else in one place."""
     return [GOOD.replace(old, each) for each in new]
 
 
@@ -95,8 +94,6 @@ SCHEDULES: dict[Says, list[Content]] = {
 
 
 def _schedule(content: Content, says: Says, name: str = "s.yaml") -> Case:
-    """A training with this schedule."""
-
     def make(folder: Path) -> None:
         texts(folder)
         put(folder / name, content)

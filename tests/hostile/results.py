@@ -109,8 +109,6 @@ PAGES: tuple[Case, ...] = (
 
 
 def _before(path: str, content: Content) -> Callable[[Path], None]:
-    """A model and texts, and something where the run is to be."""
-
     def make(folder: Path) -> None:
         model_and_texts(folder)
         put(folder / path, content)

@@ -35,7 +35,6 @@ TOGETHER = 32
 def run(
     case: Case, command: Callable[..., Ended] = run_command, forget: Callable[[], None] = forget_datasets
 ) -> tuple[list[str], Ended]:
-    """What is wrong with how `case` ends, and how it ended."""
     with TemporaryDirectory(prefix="hostile-") as root:
         forget()
         folder = Path(root, "here")
@@ -84,7 +83,6 @@ def _together(numbers: Sequence[int], log: Path) -> None:
 
 
 def _here(*arguments: str, folder: Path, environment: dict[str, str], **_: Any) -> Ended:
-    """A command in this process and in `folder`; what would be a traceback is one."""
     before = Path.cwd()
     os.chdir(folder)
     try:
@@ -98,7 +96,6 @@ def _here(*arguments: str, folder: Path, environment: dict[str, str], **_: Any) 
 
 
 def _changed(before: dict[str, str], after: dict[str, str], allowed: Sequence[str]) -> list[str]:
-    """The paths that a refused command changed, and should not have."""
     changed = [path for path in sorted({*before, *after}) if before.get(path) != after.get(path)]
     found = [path for path in changed if not any(fnmatch(path, pattern) for pattern in allowed)]
     return [f"the folder changed: {', '.join(found[:4])}"] if found else []
@@ -111,7 +108,6 @@ def described(case: Case, found: Sequence[str], ended: Ended) -> str:
 
 
 def main(parts: Sequence[str]) -> int:
-    """Run the cases that hold one of `parts`, and print those that fail; their number."""
     chosen = [case for case in CASES if not parts or any(part in str(case) for part in parts)]
     wrong = [described(case, found, ended) for case in chosen for found, ended in [run(case)] if found]
     print("\n".join([*wrong, f"{len(chosen)} cases, {len(wrong)} failed"]))

@@ -59,8 +59,6 @@ def run(folder: Path) -> Path:
 
 
 def tables(*statements: str) -> Make:
-    """The run after these statements of SQL."""
-
     def make(folder: Path) -> None:
         with closing(sqlite3.connect(run(folder) / "run.sqlite")) as opened:
             for statement in statements:
@@ -70,8 +68,6 @@ def tables(*statements: str) -> Make:
 
 
 def manifest(text: str | bytes | None = None, **changes: object) -> Make:
-    """The run with another manifest, or with some of its fields changed."""
-
     def make(folder: Path) -> None:
         path = run(folder) / "manifest.json"
         put(path, json.dumps({**json.loads(path.read_text()), **changes}) if text is None else text)
@@ -80,7 +76,6 @@ def manifest(text: str | bytes | None = None, **changes: object) -> Make:
 
 
 def replaced(name: str, content: Content) -> Make:
-    """The run with something else where one of its files was."""
     return lambda folder: put(run(folder) / name, content)
 
 

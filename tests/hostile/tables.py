@@ -25,8 +25,6 @@ _NOISE = random.Random(0).randbytes(9999)
 
 
 def _pairs(name: str, content: Content, *says: str) -> Case:
-    """An evaluation on a file of pairs."""
-
     def make(folder: Path) -> None:
         model(folder)
         put(folder / name, content)
@@ -124,8 +122,6 @@ _PAIRS = (
 
 
 def _suite(suite: str, files: dict[str, bytes], *says: str) -> Case:
-    """An evaluation on a published suite, whose files lie in `data`."""
-
     def make(folder: Path) -> None:
         model(folder)
         (folder / "data").mkdir()
@@ -140,7 +136,6 @@ def _rows(*rows: dict[str, object]) -> bytes:
 
 
 def _rte(*rows: dict[str, object]) -> dict[str, bytes]:
-    """RTE with these rows to train on."""
     good = [{"sentence1": f"a {number}", "sentence2": "b", "label": number % 2} for number in range(40)]
     return {"rte.train.jsonl": _rows(*rows, *good), "rte.valid.jsonl": _rows(*good[:4])}
 
@@ -196,8 +191,6 @@ _SUITES = (
 
 
 def _record(content: object, *says: str) -> Case:
-    """A model with a record of a training that says `content`."""
-
     asked = ("evaluate", "model")
     written = content if isinstance(content, bytes) else json.dumps(content)
     return Case(asked, ("training.json", *says), lambda folder: put(model(folder) / "training.json", written))

@@ -25,8 +25,6 @@ _NOISE = random.Random(0).randbytes(9999)
 
 
 def _text(name: str, content: Content, says: Says, *, text: str = "", **how: str) -> Case:
-    """A sweep over the text `name` with this content, with more options."""
-
     def make(folder: Path) -> None:
         model(folder)
         put(folder / name, content)

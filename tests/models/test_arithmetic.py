@@ -18,7 +18,6 @@ LONG = ("ltg", "elc", "denseformer")
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
-    """The largest difference as a share of the largest value."""
     return float((found - expected).abs().max() / expected.abs().max())
 
 

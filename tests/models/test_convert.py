@@ -33,7 +33,6 @@ def indices() -> Tensor:
 
 
 def checkpoint(variant: str) -> dict[str, Tensor]:
-    """A checkpoint as published, with random tensors: buffers, shared table and all."""
     tensors = {name: tensor.detach().clone() for name, tensor in as_published(random_model(variant)).items()}
     for number in range(3):
         tensors[f"transformer.layers.{number}.attention.position_indices"] = indices().clone()

@@ -110,7 +110,6 @@ def test_it_compiles_as_one_graph(variant: str) -> None:
 
 
 def kept_sources(model: ElcForMaskedLM, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
-    """The sources that stay in the record behind each layer."""
     kept = []
 
     def select(record: DepthHistory, sources: frozenset[int]) -> DepthHistory:

@@ -112,8 +112,6 @@ def test_fill_mask(tmp_path: Path) -> None:
 
 
 class Sentences(torch.utils.data.Dataset[dict[str, Any]]):
-    """Texts of one token repeated, labelled by whether its number is odd."""
-
     def __len__(self) -> int:
         return 24
 

@@ -46,7 +46,6 @@ def chance(seed: int) -> random.Random:
 
 
 def played(plan: Plan) -> list[int]:
-    """The layers that count: those in a group of gain 0 do not."""
     return [step for stage in plan.stages if not isinstance(stage, Group) for step in Plan((stage,)).order()]
 
 

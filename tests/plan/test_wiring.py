@@ -15,7 +15,6 @@ THIRD = 1 / 3
 
 
 def rows(text: str) -> list[list[float]]:
-    """The rows of a plan's wiring up to the diagonal."""
     return [list(row[: number + 1]) for number, row in enumerate(Plan.parse(text).matrix())]
 
 

@@ -38,32 +38,26 @@ class PlantedObjective:
 
     @property
     def tokens(self) -> Sequence[Numbers]:
-        """The tokens of every document, by rung."""
         return [np.full(part.size, 100.0) for part in self.parts]
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """The losses on the documents of a rung."""
         self.evaluated += [(plan, rung) for plan in plans]
         return np.array([self.losses(plan)[self.parts[rung]] for plan in plans])
 
     def losses(self, plan: Plan) -> Numbers:
-        """The loss of every document under a plan, in nats."""
         return np.asarray(100 * (self.hardness + self.true(plan) + self.spread @ self.missing(plan)))
 
     def true(self, plan: Plan) -> float:
-        """What the plan loses per token, without noise."""
         missing = self.missing(plan)
         return float(self.single @ missing + missing @ self.pairs @ missing / 2)
 
     def missing(self, plan: Plan) -> Numbers:
-        """How far each layer is missing."""
         sources = {step.layer: step.source for step in plan.steps()}
         return np.array(
             [DAMAGE.get(sources[layer] or "", 0.0) if layer in sources else 1.0 for layer in range(self.depth)]
         )
 
     def optimum(self, dropped: int) -> float:
-        """The least loss of any set of so many layers, by trying all."""
         best = np.inf
         for chosen in combinations(range(self.depth), dropped):
             index = np.array(chosen)

@@ -39,7 +39,6 @@ def price(plan: Plan) -> float:
 
 
 def space(depth: int, bits: float, moves: tuple[Move, ...] = ("bits",)) -> Space:
-    """Room for so many bits a weight, on average over the layers."""
     return Space(depth, moves, price, 100 + depth * bits)
 
 

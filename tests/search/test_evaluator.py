@@ -34,7 +34,6 @@ def plans(texts: list[str]) -> list[Plan]:
 
 
 def evaluated(evaluator: GraphEvaluator, rungs: int) -> dict[tuple[str, int], list[float]]:
-    """The losses of every plan of all rounds."""
     return {
         (text, rung): evaluator.evaluate(plans([text]), rung, Plan.parse("0-5"))[0].tolist()
         for rung in range(rungs)

@@ -30,7 +30,6 @@ def dropped(plan: Plan, depth: int) -> list[int]:
 
 
 def best_of(evaluator: Evaluator, space: Space, **options: int) -> Plan:
-    """The plan that a search reaches."""
     return next(iter(winners(greedy(evaluator, space, **options), space)))
 
 

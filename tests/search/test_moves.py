@@ -15,7 +15,6 @@ DEPTH = 6
 
 @st.composite
 def reached(draw: st.DrawFn) -> Plan:
-    """A plan that some moves lead to."""
     plan = Plan.identity(DEPTH)
     for _ in range(draw(st.integers(0, 4))):
         nearby = [*cheaper(plan, MOVES), *neighbours(plan, MOVES, DEPTH)]

@@ -49,7 +49,6 @@ class Repeats:
 
 
 def scanned(costs: Callable[[Plan], float], seed: int) -> tuple[Plan, Repeats]:
-    """The plan that a scan chooses, and the text on which it was chosen."""
     searched = Repeats(costs, seed, 0, [8, 20])
     best = list(winners(exchanges(searched, SPACE, (WHOLE,), width=1), SPACE))
     change = next((plan for plan in best if plan != WHOLE), WHOLE)

@@ -26,7 +26,6 @@ def sequence(chance: random.Random, names: Sequence[str | None] = (None,), depth
 
 
 def repeated(chance: random.Random, plan: Plan) -> Plan:
-    """A plan with the stages of `plan`, some of them repeated, some of them in blocks."""
     stages: list[Stage] = []
     for stage in plan.stages:
         assert isinstance(stage, Visit)

@@ -41,7 +41,6 @@ spends = st.floats(0.05, 1)
 
 
 def spending(importance: list[Importance], levels: int, spend: float) -> Allocation | None:
-    """The allocation, or nothing where it is refused for too small a spend."""
     try:
         return allocation(importance, phases=levels, max_share=spend)
     except PlanError:
@@ -56,7 +55,6 @@ def _tied(importance: list[Importance]) -> bool:
 
 
 def largest(importance: list[Importance]) -> float:
-    """The largest effect that is detected."""
     return max(each.value for each in importance if each.detected(MIN_EFFECT))
 
 

@@ -21,7 +21,6 @@ ALL = tuple(range(6))
 
 
 def one(**fields: Any) -> GrowthSchedule:
-    """A schedule of six layers and two phases, the first of them with these fields."""
     first: dict[str, Any] = {"name": "first", "share": 0.5, "trains": ALL, **fields}
     return GrowthSchedule("of two", 6, (Phase(**first), Phase("second", 0.5, ALL)))
 

@@ -20,7 +20,6 @@ from tier import by_tier
 
 
 def written(*phases: dict[str, Any] | Any) -> dict[str, Any]:
-    """A schedule of four layers, in plain values."""
     return {"name": "by hand", "depth": 4, "phases": list(phases)}
 
 

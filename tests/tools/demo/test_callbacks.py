@@ -13,8 +13,6 @@ from tools.demo.callbacks import Progress
 
 
 class Clock:
-    """A clock that the test winds."""
-
     now = 0.0
 
     def monotonic(self) -> float:

@@ -20,7 +20,6 @@ from tools.demo.grading import TextGrade, exact_matches, generated, text_grade
 
 @pytest.fixture(scope="module")
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte, after the two special ones."""
     marks = ["<|endoftext|>", "<|pad|>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
     bytewise = Tokenizer(models.BPE(vocab={mark: index for index, mark in enumerate(marks)}, merges=[]))
     bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
