@@ -94,7 +94,6 @@ class TrainError(LayerwiseError):
 
 
 _LISTED = 60
-"""Names of an "unknown name" message: more than there are of anything that layerwise itself names."""
 
 
 def near_matches(word: str, known: Iterable[str], unsuggested: Collection[str] = ()) -> str:

@@ -123,7 +123,6 @@ def _record(folder: Path) -> Mapping[str, Any]:
 
 
 def _bases(models: Mapping[str, str], plan: Plan) -> list[BaseModelInfo]:
-    """The models that the plan names or, where it names none, the one that it is about."""
     named = [name for name in models if name != HOST] if plan.sources() else [HOST]
     bases = [base_model_info(None if name == HOST else name, models[name]) for name in named]
     if models[HOST] not in {base.location for base in bases}:
@@ -132,7 +131,6 @@ def _bases(models: Mapping[str, str], plan: Plan) -> list[BaseModelInfo]:
 
 
 def _metadata(plan: Plan, bases: Sequence[BaseModelInfo], library: str) -> dict[str, Any]:
-    """What the hub reads. An entry that the models do not share is left out."""
     shared = {
         key: value
         for key, value in bases[0].metadata.items()

@@ -45,8 +45,6 @@ def without_torch(
 
 
 class _Postponed(ModuleType):
-    """A package whose modules can be imported, and whose own code runs when something is asked of it."""
-
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)

@@ -131,5 +131,4 @@ class Expectation:
 
 
 def _template(misfit: str) -> str:
-    """A misfit without the numbers of layers, which differ before and under a plan."""
     return re.sub(r"\.\d+(?=[. ]|$)", ".N", misfit)

@@ -112,7 +112,6 @@ def draft_of_file(file: Path) -> Iterator[Path]:
 
 @contextmanager
 def _draft_beside(target: Path) -> Iterator[Path]:
-    """A new folder beside `target`, which goes at the end unless it has another name by then."""
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(target)
@@ -129,7 +128,6 @@ def _draft_beside(target: Path) -> Iterator[Path]:
 
 
 def _take_own_modes(draft: Path) -> None:
-    """Give every file the mode that a new file of this user has: some libraries write theirs for nobody else."""
     probe = draft / ".mode"
     probe.touch()
     mode = probe.stat().st_mode & 0o777
@@ -140,7 +138,6 @@ def _take_own_modes(draft: Path) -> None:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the drafts of `folder` that processes of this machine left which are no more."""
     for draft in folder.parent.glob(f".{glob.escape(folder.name)}-*"):
         number = draft.name.removeprefix(f".{folder.name}-").partition("-")[0]
         only_copy = draft.name.endswith("-old") and not folder.exists()

@@ -37,7 +37,6 @@ TO_GGUF = (
 
 _MATRIX = re.compile(r"blk\.(\d+)\..*weight")
 _LINEAR = re.compile(r"\.(attn|ffn)_\w+\.weight$")
-"""The names of matrices of linear layers."""
 
 
 def save_gguf(
@@ -109,7 +108,6 @@ def _begins_as_gguf(path: Path) -> bool:
 def _at_types(
     file: GGUFFile, planned: PlannedFile, types: Sequence[WeightType | None]
 ) -> Iterator[tuple[str, Rewritten]]:
-    """The tensors of layers at types, by their new names. Raises `UnsupportedModel` for one that cannot be."""
     for name, tensor in planned.tensors:
         match = _MATRIX.fullmatch(name)
         wanted = None if match is None else types[int(match[1])]
@@ -127,7 +125,6 @@ def _at_types(
 
 
 def _unquantisable(tensor: GGUFTensor, wanted: WeightType) -> str:
-    """Why not, in words; empty where it can be."""
     if wanted.seed is not None:
         return "no file is of noise"
     if len(tensor.shape) > 2 or not _LINEAR.search(tensor.name):
@@ -136,7 +133,6 @@ def _unquantisable(tensor: GGUFTensor, wanted: WeightType) -> str:
 
 
 def _pieces(file: GGUFFile, planned: PlannedFile, rewritten: Mapping[str, Rewritten]) -> Iterator[bytes | Range]:
-    """The bytes of the new file: those that change as they are, and all others as ranges of the old one."""
     if not rewritten and not planned.changed and planned.tensors == tuple(file.tensors.items()):
         yield file.path, 0, file.size
         return

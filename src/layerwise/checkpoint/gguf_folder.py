@@ -65,7 +65,6 @@ def of_folders(
 
 
 def _weights(file: GGUFFile) -> dict[str, GGUFWeight]:
-    """What transformers makes of each tensor of the file, by the tensor's name."""
     import torch
     from transformers.initialization import no_init_weights
 
@@ -125,7 +124,6 @@ def _stored(model: StoredModel, name: str) -> Tensor:
 
 
 def _is_same(model: StoredModel, weight: GGUFWeight) -> bool:
-    """Whether the folder has the parameter that the file has, or none of its own since it is tied to another."""
     import torch
 
     return weight.name not in model.tensors or torch.equal(_stored(model, weight.name), weight[...])

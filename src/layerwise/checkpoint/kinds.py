@@ -132,7 +132,6 @@ def _owner(config: Any) -> Any:
 
 
 def _groups(config: Any) -> list[list[str]]:
-    """The index-coded settings of a configuration, those of one stem together: `attn_layer` of a period and offset."""
     groups: dict[str, list[str]] = {}
     for name, value in vars(config).items():
         numbers = value if isinstance(value, list | tuple) else [value]
@@ -142,7 +141,6 @@ def _groups(config: Any) -> list[list[str]]:
 
 
 def _values(own: Any, wanted: Sequence[Kind], order: Sequence[int]) -> list[Any]:
-    """What a setting may be: a number up to the count of the slots, or a list of slots."""
     slots = range(len(wanted))
     if type(own) is int:
         return [own, *(number for number in range(len(wanted) + 1) if number != own)]

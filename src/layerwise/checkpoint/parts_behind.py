@@ -106,15 +106,11 @@ def with_head(stack: Stack, name: str, inputs: Mapping[str, Tensor] | None = Non
 
 
 class _WithoutContent(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """On the device `meta`, where tensors have no content, models that look at one find 1, or true."""
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Answer what cannot be computed, and leave everything else as it is."""
         if func is torch.ops.aten._local_scalar_dense.default and args[0].is_meta:
             return True if args[0].dtype == torch.bool else 1
         return func(*args, **(kwargs or {}))
 
 
 def _own(module: nn.Module) -> dict[str, Tensor]:
-    """The parameters and buffers of a module that are not those of a submodule."""
     return dict(chain(module.named_parameters(recurse=False), module.named_buffers(recurse=False)))

@@ -67,7 +67,6 @@ def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *
 def _agreement(
     stack: Stack, plan: Plan, loaded: PreTrainedModel, inputs: Mapping[str, Tensor], again: Plan | None = None
 ) -> Agreement:
-    """How the logits of `loaded`, as it is or under the plan `again`, agree with those of `stack` under `plan`."""
     copy = Stack(loaded, stack.path)
 
     def both(inputs: Mapping[str, Any]) -> tuple[Tensor, Tensor, int]:
@@ -119,7 +118,6 @@ def explained(kind: str, plan: Plan) -> Iterator[None]:
 
 
 def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrainedModel:
-    """The model of the folder in the stack's dtypes: what no checkpoint holds is rounded in models rounded whole."""
     dtypes, parameters = _dtypes(stack, plan)
     kind = kind or type(stack.model)
     with quiet_transformers():
@@ -136,7 +134,6 @@ def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrain
 
 
 def _dtypes(stack: Stack, plan: Plan) -> tuple[dict[str, torch.dtype], list[torch.dtype]]:
-    """The dtypes of the parameters and buffers of the plan's model by name, and those of its parameters alone."""
     prefix = f"{stack.path}."
     modules = {f"{prefix}{slot}.": stack.block(step.layer, step.source) for slot, step in enumerate(plan.steps())}
     outside = [(name, tensor) for name, tensor in named_tensors(stack.model) if not name.startswith(prefix)]

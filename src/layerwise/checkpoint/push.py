@@ -71,7 +71,6 @@ def push(folder: Path, name: str, *, private: bool = False, overwrite: bool = Fa
 
 @contextmanager
 def _explained(name: str) -> Iterator[None]:
-    """What the hub and the network refuse, as a `CheckpointError`."""
     try:
         yield
     except LocalTokenNotFoundError as error:

@@ -78,7 +78,6 @@ def plan_record(
 
 
 def _visits(plan: Plan, halves: Sequence[Mapping[Sublayer, str]]) -> Iterator[dict[str, Any]]:
-    """Each visit as plain values: the silent branch beside a half, the scale of the sum at the end of a group."""
     branches: list[int] = []
     for step in plan.steps():
         visit: dict[str, Any] = {"layer": step.layer}
@@ -154,6 +153,5 @@ def _collect(module: str, ordered: dict[str, str]) -> None:
 
 
 def _one_future(source: str) -> str:
-    """The source with its `from __future__` imports at the top, where Python wants them."""
     future = "from __future__ import annotations"
     return f"{future}\n\n{source.replace(future, '')}"

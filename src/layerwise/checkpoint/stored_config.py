@@ -109,18 +109,15 @@ def _configs(config: Any) -> Iterator[Any]:
 
 
 def _as_long(config: Any, depth: int) -> Iterator[str]:
-    """The lists of a configuration with as many entries as there are layers, which may be about these."""
     return (name for name, value in vars(config).items() if isinstance(value, list | tuple) and len(value) == depth)
 
 
 def _counts(config: Any) -> dict[str, int]:
-    """The entries of a configuration that count layers, those that it computes of its lists among them."""
     names = [name for name in COUNTS if name in vars(config) or isinstance(getattr(type(config), name, None), property)]
     return {name: value for name in names if type(value := getattr(config, name, None)) is int}
 
 
 def _reorder(config: Any, prefix: str, order: Sequence[int], depth: int) -> dict[str, Any]:
-    """Put the values of `config` into visit order; returns what it should read, computed lists among it."""
     own = in_visit_order(vars(config), prefix, order, depth)
     computed = {name: getattr(config, name, None) for name in computed_per_layer(cast(Hashable, type(config)))}
     wanted = {**in_visit_order(computed, prefix, order, depth), **own}
@@ -129,7 +126,6 @@ def _reorder(config: Any, prefix: str, order: Sequence[int], depth: int) -> dict
 
 
 def _renumbered(value: Any, prefix: str, order: Sequence[int], depth: int) -> Any:
-    """A value of a quantisation, its layers where the plan has them; `UnresolvedNames` for one in a key or pattern."""
     if isinstance(value, dict):
         if any(_layer_in(key, prefix) is not None for key in value):
             raise UnresolvedNames("its quantisation says layer by layer how, which cannot be told for another order")
@@ -147,6 +143,5 @@ def _renumbered(value: Any, prefix: str, order: Sequence[int], depth: int) -> An
 
 
 def _layer_in(text: Any, prefix: str) -> re.Match[str] | None:
-    """The match of a text that names a layer: what stands before its number, the number, and what stands behind it."""
     last = re.escape(prefix.rstrip(".").rpartition(".")[2])
     return re.fullmatch(rf"(.*(?:^|\.){last}\.)(\d+)((?:\..*)?)", text) if isinstance(text, str) else None

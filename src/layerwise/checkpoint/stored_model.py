@@ -66,7 +66,6 @@ class StoredModel:
 
 
 def _with_floats(value: Any) -> Any:
-    """A value of a configuration, the numbers that JSON has no word for as numbers: `{"__float__": "Infinity"}`."""
     if isinstance(value, dict):
         if value.keys() == {"__float__"}:
             return float(value["__float__"])

@@ -90,7 +90,6 @@ def save_stored(
 
 
 def _refuse_idle_code(host: StoredModel, writing: Writing) -> None:
-    """Raise `OptionError` for code that would say nothing: transformers opens an ordinary checkpoint without it."""
     own = str(host.settings.get("model_type", "")).startswith("layerwise-")
     if writing.remote_code and not writing.compact and not own:
         raise OptionError(
@@ -106,7 +105,6 @@ def _proof(host: StoredModel, prove: bool | None) -> Proof:
 
 
 def _resolved(host: StoredModel, plan: Plan, layers: str | None, proof: Proof) -> tuple[VisitConfig, LayerNames, Proof]:
-    """The configuration of the visits, the names, and what to prove: keys if a layer's kind may follow its number."""
     task = (host.settings, layer_groups(host.tensors), plan.order(), layers)
     config = without_torch(*task) if proof == "none" else visit_config(*task)
     names = LayerNames.of(host.tensors, config.prefix, config.depth)

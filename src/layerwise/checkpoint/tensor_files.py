@@ -44,7 +44,6 @@ def write_checkpoint(folder: Path, tensors: Tensors, max_shard_size: int) -> Non
 
 
 def _shards(tensors: Tensors, most: int) -> Iterator[list[str]]:
-    """The names of each shard, in the order of the tensors; one that is larger than `most` has a shard of its own."""
     shard: list[str] = []
     size = 0
     for name, tensor in tensors.items():
@@ -115,7 +114,6 @@ def joined(ranges: Iterable[Range]) -> Iterator[Range]:
 
 
 def _copy(source: BinaryIO, begin: int, target: BinaryIO, size: int) -> None:
-    """Append `size` bytes of `source` from `begin` on to `target`; both are at their positions in the kernel."""
     end = begin + size
     while begin < end:
         copied = _copied_by_kernel(source, begin, target, end - begin)
@@ -128,7 +126,6 @@ def _copy(source: BinaryIO, begin: int, target: BinaryIO, size: int) -> None:
 
 
 def _copied_by_kernel(source: BinaryIO, begin: int, target: BinaryIO, size: int) -> int | None:
-    """The bytes that `copy_file_range` copied, or shared on a disk that can; `None` where it cannot serve."""
     if not hasattr(os, "copy_file_range"):
         return None
     try:

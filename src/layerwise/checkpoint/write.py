@@ -124,7 +124,6 @@ def origin_of(stack: Stack, plan: Plan, gap: float, note: str = "", *, compact: 
 
 
 def _bring_along(stack: Stack, draft: Path) -> None:
-    """What belongs to a model beside its weights: its tokenizer, and how images become tensors."""
     if stack.tokenizer is not None:
         stack.tokenizer.save_pretrained(draft)
     host = next(iter(stack.sources.values()), stack)

@@ -170,7 +170,6 @@ def _flags(verb: str) -> set[str]:
 
 
 def _split_plans(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The options whose plan stands in several words, each with the whole plan."""
     for at, flag in enumerate(words):
         if flag in PLANS:
             pieces = []

@@ -105,7 +105,6 @@ def help_of(kind: type[Configuration], everything: bool = False) -> str:
 
 
 def _rows(kind: type[Configuration]) -> Iterator[str]:
-    """The settings, each with what it takes and its help, in lines of the width of a terminal."""
     hints = get_type_hints(kind)
     for name, each in settings_of(kind).items():
         hint = hints[name]

@@ -63,7 +63,6 @@ def report(
 
 
 def _write_text(runs: list[Run], form: str, path: Path | None) -> None:
-    """The page with its summary on the terminal; or a text, on the terminal where no file was named."""
     from layerwise import report as pages
     from layerwise.experiments.summary import report_data, summary
 

@@ -71,7 +71,6 @@ def run(
 
 
 def _announce(file: ExperimentFile, stages: list[FileStage], dry_run: bool, quiet: bool) -> None:
-    """Say what the stages are and what they take, before the first begins."""
     if quiet and not dry_run:
         return
     console = output if dry_run else errors

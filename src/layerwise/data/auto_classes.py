@@ -106,7 +106,6 @@ def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> n
 
 
 def _refusal(location: str, error: ValueError) -> Exception:
-    """The refusal of a checkpoint whose code would have to run, or the error itself where it is about another thing."""
     if "trust_remote_code" not in str(error):
         return error
     return ModelError(

@@ -182,7 +182,6 @@ def regrouped(
 
 
 def _beginning(row: Row, whole: Window, window: Window) -> Row:
-    """The ids and targets of a window that is the beginning of the `whole` one."""
     kept = [*range(window.scored_until), *range(whole.scored_until, len(whole.ids))]
     ids, targets = (values[kept] for values in row)
     if window.masked is None:

@@ -16,7 +16,6 @@ from layerwise.bounded import RATIO, UNPACKED, Unreadable, check_file, shortened
 
 _MAX_ROWS = 1_024
 _ROW_SIZE = 64
-"""Bytes that a row takes at least, whatever it holds: it becomes an object."""
 
 _ERRORS = (pyarrow.ArrowException, OSError, UnicodeDecodeError)
 

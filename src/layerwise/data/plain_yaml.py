@@ -50,8 +50,6 @@ def write_yaml(value: Any) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, bounded."""
-
     def __init__(self, stream: str) -> None:
         super().__init__(stream)
         self._depth = 0

@@ -152,7 +152,6 @@ def weight_files(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
 
 
 def _check_name(source: Path, what: str, file: object) -> None:
-    """Raise `CheckpointError` for a file that is not in the folder of the file `source`, or of another kind."""
     plain = isinstance(file, str) and "/" not in file and "\\" not in file
     if not plain or not str(file).endswith((".safetensors", ".safetensors.index.json")):
         raise CheckpointError(

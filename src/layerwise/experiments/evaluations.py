@@ -46,7 +46,6 @@ def compared(locations: Sequence[str], tolerated: float | None = None) -> Report
 def _pairs(
     against: str, before: EvaluationLog, arm: str, after: EvaluationLog, notes: list[str]
 ) -> Iterator[PairedMetric]:
-    """Every metric of both whose aggregation is known; `notes` takes what is left out, and what differs from itself."""
     for name, log, alone in ((arm, after, before), (against, before, after)):
         if missing := [task for task in alone.tasks if task not in log.tasks]:
             notes.append(f"{name} was not evaluated on {', '.join(missing)}")

@@ -88,7 +88,6 @@ class Configuration(ABC):
 
 
 def _named_function(name: str) -> Callable[..., Any]:
-    """The function that `RUNS` names; as a text it needs no import of what needs torch."""
     module, _, function = name.partition(":")
     named: Callable[..., Any] = getattr(import_module(f"{__package__}.{module}"), function)
     return named

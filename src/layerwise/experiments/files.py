@@ -177,7 +177,6 @@ class ExperimentFile:
 
 
 def _flags(kind: type[Configuration]) -> Iterator[str]:
-    """The flags of a configuration; an argument without one is `--` and its name here."""
     for name, (_, each) in options_of(kind).items():
         if not each.setting:
             yield f"--{name.replace('_', '-')}" if each.positional else flag_of(kind, name)

@@ -269,7 +269,6 @@ def kept_file(
 
 
 def _identity(location: Path | str) -> str:
-    """SHA-256 over the files that a model and its tokenizer are read from; a hub id stands for itself."""
     folder = Path(location)
     if not folder.is_dir():
         return str(location)
@@ -280,7 +279,6 @@ def _identity(location: Path | str) -> str:
 
 @lru_cache(maxsize=64)
 def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
-    """SHA-256 over files of these paths, sizes and times: each is read once, however many plans a model runs."""
     digest = hashlib.sha256()
     for path, size, _ in files:
         digest.update(f"{path.name} {size}\n".encode())

@@ -31,7 +31,6 @@ from layerwise.results.vocabulary import ALL, PARADIGM
 
 Opened = tuple[nn.Module, PreTrainedTokenizerBase]
 _LAST = "temperature"
-"""The metric that is written when a model's suite is whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +114,6 @@ def discard(suites: Sequence[PairSet], run: Run) -> None:
 
 
 def _begin(pairs: PairSet, options: ScoringOptions, run: Run) -> None:
-    """Keep the rows that were made in the same way; discard others."""
     text = setting(pairs, options)
     if text not in [note.text for note in run.store.notes(pairs.suite)]:
         run.store.replace_scores(pairs.suite, [])

@@ -161,13 +161,11 @@ def _copy(stack: Stack) -> Stack:
 
 
 _OF_TASKS = (".yaml", ".yml", ".py", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
-"""How the names of task files end, and of the data that they read."""
 
 UNITS = {"B": 10**9, "M": 10**6, "k": 10**3}
 """Of numbers of parameters."""
 
 _OF_CACHE = "dataset_info.json"
-"""The file that the datasets library puts into each folder of its cache."""
 
 
 def provenance(

@@ -329,7 +329,6 @@ def _plain(value: Any) -> Any:
 
 
 def _as_type(value: Any, hint: Any) -> Any:
-    """`value` as `hint` wants it, where plain values have another type; anything else as it is."""
     kinds = _alternatives(hint)
     if isinstance(value, list) and any(get_origin(kind) is tuple for kind in kinds):
         (element,) = (get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple)

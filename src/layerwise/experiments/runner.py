@@ -37,7 +37,6 @@ COMPLETE = "complete"
 """The file in a run folder that says of which options the run is complete."""
 
 _HOW = ("run", "overwrite", "ray", "workers")
-"""The options that say where and by whom an experiment is carried out."""
 
 
 def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs | None = None) -> Result:
@@ -117,7 +116,6 @@ def _perform(config: Experiment, outline: Outline, steps: Steps, session: UnitSe
 def _complete(
     config: Experiment, outline: Outline, steps: Steps, session: UnitSession, run: Run
 ) -> MeasureError | None:
-    """Carry out what is missing and store the rows; returns a refusal that leaves rows to report."""
     try:
         finished = carry_out(steps, session)
     except MeasureError as error:
@@ -132,14 +130,12 @@ def _complete(
 
 
 def _completed(config: Experiment, outline: Outline) -> bytes:
-    """What a complete run is complete of: another version of layerwise may make other rows of the same units."""
     options = {name: value for name, value in plain(config).items() if name not in _HOW}
     content = [config.VERB, options, outline.recipe, outline.manifest.measured(), __version__]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest().encode()
 
 
 def _is_complete(config: Experiment, outline: Outline, run: Run) -> bool:
-    """Whether a run holds everything that these options ask for. Several processes go through their steps together."""
     path = run.folder / COMPLETE
     if not is_alone() or not path.is_file() or outline.is_empty(run) or _remaining(outline, run.folder, run):
         return False
@@ -152,7 +148,6 @@ def _remaining(outline: Outline, folder: Path, run: Run | None) -> list[Remainin
 
 
 def _cost(config: Experiment, remaining: Sequence[Remaining]) -> str:
-    """What is left, and how long it takes one process; what that refuses is left to the work itself to refuse."""
     is_timed = is_alone() and getattr(config, "ray", None) is None
     try:
         return describe_remaining(remaining, timed=is_timed)
@@ -162,7 +157,6 @@ def _cost(config: Experiment, remaining: Sequence[Remaining]) -> str:
 
 @contextmanager
 def _stored(config: Experiment, folder: Path) -> Iterator[Run | None]:
-    """The run that there is in a folder, to be read; `None` where there is none, or it is to be discarded."""
     if config.overwrite or not is_run(folder):
         yield None
         return
@@ -171,7 +165,6 @@ def _stored(config: Experiment, folder: Path) -> Iterator[Run | None]:
 
 
 def _begin(config: Experiment, outline: Outline, folder: Path) -> Run:
-    """The run in `folder`, new or gone on with; an existing run that the rows belong to keeps its own."""
     # A run is resumed from its manifest, which must not discard it again.
     experiment = {"experiment": config.VERB, **plain(replace(config, overwrite=False)), **outline.chosen}
     manifest: Manifest = replace(outline.manifest, command=tuple(sys.argv), experiment=experiment)
@@ -200,7 +193,6 @@ def _write_report(run: Run, reporter: Reporter) -> None:
 
 @contextmanager
 def _interrupts_restored() -> Iterator[None]:
-    """Give Ctrl-C back once the run is closed: in a notebook the process lives on."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -211,7 +203,6 @@ def _interrupts_restored() -> Iterator[None]:
 
 @contextmanager
 def _interruptible(run: Run, reporter: Reporter) -> Iterator[None]:
-    """Say what Ctrl-C leaves behind; it goes on as `KeyboardInterrupt`."""
     try:
         yield
     except KeyboardInterrupt:

@@ -76,7 +76,6 @@ def refusals(kind: type, spelt: Callable[[type, str], str]) -> Iterator[None]:
 
 
 def _respelt(kind: type, text: str, written: Callable[[str, str | None], str]) -> str:
-    """A text in which every flag of `kind`, with the number or the choice behind it, is as `written` writes it."""
     options = options_of(kind)
     names = {each.flag: name for name, (_, each) in options.items() if each.flag}
 

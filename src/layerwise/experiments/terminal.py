@@ -116,13 +116,10 @@ class Terminal:
 
 
 def _can_draw() -> bool:
-    """Whether a bar can be drawn; without ipywidgets rich draws none in a notebook, and warns at every attempt."""
     return errors.is_terminal or (errors.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 class _TimeLeft(ProgressColumn):
-    """The seconds left: those that the work itself reports, or those that its pace predicts."""
-
     def render(self, task: Task) -> Text:
         left = task.fields.get("left")
         return Text(_time_left(task.time_remaining if left is None else left).lstrip(", "), style="progress.remaining")

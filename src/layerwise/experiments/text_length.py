@@ -124,7 +124,6 @@ def chosen_text(config: Experiment, timed: TimedText, corpus: Corpus, began: flo
 
 
 def _that_fits(config: DurationOptions, timed: TimedText, corpus: Corpus, most: int, began: float) -> ChosenText:
-    """The text that the minutes allow, of which there are `most` tokens at most: no token is less than a character."""
     minutes, units = config.minutes or MINUTES, timed.least_units
     length = config.max_length or min(WINDOW, longest_input(timed.stack.model) or WINDOW)
     first = timed.cut(units * length, config.max_length)
@@ -135,7 +134,6 @@ def _that_fits(config: DurationOptions, timed: TimedText, corpus: Corpus, most: 
     least = min(first.tokens, math.ceil(units * of_window * dense))
 
     def shorter(tokens: int) -> int | None:
-        """The length of the windows, so that there are enough of them; `None` where they stay as they are."""
         within = int(tokens / dense / units)
         return max(SHORTEST, within) if shortens and within < max(spans) else config.max_length
 
@@ -144,7 +142,6 @@ def _that_fits(config: DurationOptions, timed: TimedText, corpus: Corpus, most: 
     each = time_passes(timed.stack, first)
 
     def read(tokens: int) -> tuple[EvalData, float]:
-        """The text of at most so many tokens, and the seconds that reading it takes."""
         data = timed.cut(tokens, shorter(tokens))
         return data, each * count_tokens(timed.stack, timed.cost(data))
 
@@ -196,7 +193,6 @@ def _sentence(config: DurationOptions, data: EvalData, options: Mapping[str, Any
 
 
 def _recorded(config: DurationOptions, timed: TimedText) -> Iterator[ChosenText]:
-    """What runs of the very same command have read, where their model and text are the same."""
     assert isinstance(config, Experiment)
     if config.overwrite:
         return
@@ -218,6 +214,5 @@ def _recorded(config: DurationOptions, timed: TimedText) -> Iterator[ChosenText]
 
 
 def _request(options: Mapping[str, Any], config: DurationOptions) -> dict[str, Any]:
-    """What a command asks for, without what is chosen for it and where its rows go."""
     chosen = [name for name in CHOSEN if name not in plain(config)]
     return {name: value for name, value in options.items() if name not in (*chosen, "run", "overwrite")}

@@ -37,7 +37,6 @@ OPENED = {"model": "Stack | torch.nn.Module | str | Path", "text": "Corpus | Seq
 
 
 def _function(verb: str, inputs: str, result: Callable[[Path], R]) -> Callable[..., R]:
-    """The function of a verb; `inputs` names the options that may be given by position."""
     kind, order = experiment(verb), inputs.split()
 
     def call(*arguments: object, reporter: Reporter | None = None, **options: object) -> R:
@@ -75,7 +74,6 @@ def _none(default: object) -> object:
 
 
 def _widened(hint: Any) -> Any:
-    """What Python takes for an option: any sequence for a tuple, and a text for a path."""
     if get_origin(hint) is tuple:
         return Sequence[get_args(hint)[0]]  # type: ignore[misc]
     return hint | str if Path in (hint, *get_args(hint)) else hint
@@ -219,7 +217,6 @@ def _corpus(text: object) -> Corpus:
 
 
 def _plain(kind: type, name: str, value: Any) -> Any:
-    """An option as a file has it: plans, budgets, data types and devices as texts, and one text of a list as a list."""
     if isinstance(value, list | tuple):
         return [_text(each) for each in value]
     value, option = _text(value), options_of(kind).get(name)

@@ -117,23 +117,18 @@ class GGUFFile:
 
 
 class _Malformed(Unreadable):
-    """Why a file is no GGUF file that can be read, and what to do instead."""
-
     def __init__(self, clause: str, advice: str = CONVERT_AGAIN) -> None:
         self.advice = advice
         super().__init__(clause)
 
 
 class _Cursor:
-    """A position in the bytes of a file. What would reach beyond their end raises `_Malformed`."""
-
     def __init__(self, content: mmap.mmap) -> None:
         self.content = content
         self.size = len(content)
         self.at = 0
 
     def need(self, size: int, what: str) -> int:
-        """The position before the next `size` bytes, behind which this one then stands."""
         before = self.at
         if size > self.size - before:
             raise _Malformed(
@@ -144,12 +139,10 @@ class _Cursor:
         return before
 
     def number(self, letter: str, what: str) -> Any:
-        """A number; `letter` is its type as the module `struct` writes it."""
         form = struct.Struct(f"<{letter}")
         return form.unpack_from(self.content, self.need(form.size, what))[0]
 
     def text(self, most: int, what: str) -> str:
-        """A text of at most `most` bytes."""
         length = self.number("Q", f"the length of {what}")
         if length > most:
             raise _Malformed(f"gives {what} {length:,} bytes, and at most {most:,} are read")
@@ -160,7 +153,6 @@ class _Cursor:
             raise _Malformed(f"is damaged: {what} is not UTF-8 (byte {begin + error.start})") from None
 
     def count(self, most: int, least_size: int, what: str) -> int:
-        """A number of `what`, each of which has at least so many bytes."""
         count = int(self.number("Q", f"the number of {what}"))
         if count > most or count * least_size > self.size - self.at:
             room = self.size - self.at
@@ -242,7 +234,6 @@ def _array(cursor: _Cursor, element: int, key: str) -> tuple[int, tuple[Any, ...
 
 
 def _behind_texts(cursor: _Cursor, count: int, what: str) -> int:
-    """The position behind so many texts, of 100,000 in a vocabulary: eight views of the bytes give lengths by index."""
     at, size = cursor.at, cursor.size
     with memoryview(cursor.content) as content, ExitStack() as opened:
         parts = [opened.enter_context(content[first : first + (size - first) // 8 * 8]) for first in range(8)]
@@ -271,7 +262,6 @@ def _alignment(entries: Mapping[str, MetadataEntry]) -> int:
 
 
 def _header(cursor: _Cursor, alignment: int) -> GGUFTensor:
-    """A tensor whose bytes are counted from the beginning of the data."""
     name = cursor.text(LONGEST_NAME, "the name of a tensor")
     what = f"the tensor {shown(name)}"
     dimensions = int(cursor.number("I", f"the dimensions of {what}"))
@@ -299,7 +289,6 @@ def _header(cursor: _Cursor, alignment: int) -> GGUFTensor:
 
 
 def _placed(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[str, GGUFTensor]:
-    """The tensors by name, with their ranges in the file; each has bytes of its own, inside of it."""
     start = padded(cursor.at, alignment)
     tensors = {
         each.name: GGUFTensor(each.name, each.type, each.number, each.shape, start + each.begin, start + each.end)

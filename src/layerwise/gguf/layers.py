@@ -177,7 +177,6 @@ def _unsupported(file: GGUFFile, reason: str) -> UnsupportedModel:
 
 
 def _tensors(file: GGUFFile, order: Sequence[int]) -> Iterator[tuple[str, GGUFTensor]]:
-    """Every tensor with its new name: what stands before the layers, the layers in visit order, and what is left."""
     layers: dict[int, list[tuple[str, GGUFTensor]]] = {}
     behind: list[tuple[str, GGUFTensor]] = []
     for name, tensor in file.tensors.items():
@@ -234,19 +233,16 @@ def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> 
 
 
 def _kind(architecture: str, name: str) -> Callable[[int, int], object]:
-    """The kind that a setting which is one number makes of a layer."""
     if name == WINDOW_PATTERN and architecture in FIRST_OF_EACH:
         return lambda layer, period: layer % period == 0
     return KINDS[name]
 
 
 def _keeps(order: Sequence[int], kind: Callable[[int, int], object], own: int, new: int) -> bool:
-    """Whether every layer has the kind in its slot, by the number `new`, that it had by its `own`."""
     return all((kind(slot, new) if new else 0) == (kind(layer, own) if own else 0) for slot, layer in enumerate(order))
 
 
 def _changed(file: GGUFFile, order: Sequence[int], depth: int) -> Iterator[tuple[str, bytes]]:
-    """The entries that count layers, or list something by layer, with their new values."""
     prefix = f"{file.architecture}."
     for key, entry in file.entries.items():
         name = key.removeprefix(prefix)
@@ -266,7 +262,6 @@ def _changed(file: GGUFFile, order: Sequence[int], depth: int) -> Iterator[tuple
 
 
 def _number(file: GGUFFile, name: str, own: int, order: Sequence[int]) -> int:
-    """The number by which every layer keeps its kind, the file's own first and 0 last: llama.cpp divides by some."""
     for new in (own, *range(1, len(order) + 2), 0):
         if _keeps(order, _kind(file.architecture, name), own, new):
             return new

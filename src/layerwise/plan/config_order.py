@@ -70,7 +70,6 @@ def computed_per_layer(kind: Any) -> tuple[str, ...]:
 
 
 def _in_order(name: str, value: Any, path: str, order: Sequence[int], depth: int) -> Any | None:
-    """What the entry is for a model of the visits, or `None` where it has nothing to do with layers."""
     if is_count(name, value, path, depth):
         return len(order)
     if name in (_FIRST_READER, _READERS) and type(value) is int:
@@ -84,5 +83,4 @@ def _in_order(name: str, value: Any, path: str, order: Sequence[int], depth: int
 
 
 def _other_side(name: str, path: str) -> bool:
-    """Whether the count belongs to the other half of an encoder-decoder."""
     return ("encoder" in name and "decoder" in path) or ("decoder" in name and "encoder" in path)

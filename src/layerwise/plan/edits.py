@@ -181,7 +181,6 @@ def generator(seed: int) -> random.Random:
 
 
 def _cut(plan: Plan, start: int, stop: int) -> tuple[tuple[Stage, ...], tuple[Stage, ...], tuple[Stage, ...]]:
-    """The stages before a window, in it and after it."""
     count = len(plan.stages)
     for position in (start, stop):
         if type(position) is not int:

@@ -45,7 +45,6 @@ def explain(plan: Plan | str, depth: int | None = None) -> str:
 
 
 def _never(plan: Plan, depth: int) -> Iterator[str]:
-    """A line for the layers that run neither whole nor in part, and one for each half that the others leave out."""
     run = {(step.layer, step.sublayer) for step in plan.steps()}
     unused = [layer for layer in range(depth) if layer not in plan.layers()]
     if unused:
@@ -79,7 +78,6 @@ def _lines(plan: Plan) -> Iterator[str]:
 
 
 def _kind(visit: Visit) -> tuple[Sublayer | None, str | None]:
-    """What visits must have in common to be named in one breath."""
     return visit.sublayer, visit.source
 
 

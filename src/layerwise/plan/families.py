@@ -306,7 +306,6 @@ def family(
 
 
 def _with_source(depth: int, layer: int, name: str) -> Plan:
-    """The trained order, in which this layer is of the source `name`."""
     return Plan(tuple(Visit(each, source=name if each == layer else None) for each in range(depth)))
 
 

@@ -91,7 +91,6 @@ def runs(stages: tuple[Stage, ...]) -> Iterator[tuple[Stage, ...]]:
 
 
 def _run_length(stages: tuple[Stage, ...], start: int) -> int:
-    """How many stages from `start` on are single visits that go up, or down, by one."""
     direction = 0
     at = start
     while at + 1 < len(stages):
@@ -174,7 +173,6 @@ class _Reader:
         return [self.build(lambda: Visit(first, times, sublayer, source), start)]
 
     def source(self) -> str | None:
-        """The name before the colon, if the visit has one."""
         start = self.at
         name = SOURCE.match(self.text, start)
         if name is None:
@@ -296,16 +294,13 @@ class _Reader:
             self.at += 1
 
     def peek(self) -> str:
-        """The character at this position; nothing at the end of the text."""
         return self.text[self.at : self.at + 1]
 
     def digit(self) -> bool:
-        """Whether a digit 0-9 stands here; Python's own `isdigit` knows many more."""
         character = self.peek()
         return character.isascii() and character.isdigit()
 
     def letter(self) -> bool:
-        """Whether a letter a-z stands here, small or capital: the start of a name."""
         character = self.peek()
         return character.isascii() and character.isalpha()
 
@@ -334,14 +329,12 @@ class _Reader:
             self.refuse(f"the plan would run more than {STEP_LIMIT:,} layers one after another", start)
 
     def build(self, make: Callable[[], _Built], start: int) -> _Built:
-        """Make a value; what its own checks refuse is refused at the position where its text starts."""
         try:
             return make()
         except PlanError as refused:
             self.refuse(refused.reason, start)
 
     def stray(self) -> NoReturn:
-        """Refuse the character at this position, where a stage, or nothing, should be."""
         character = self.peek()
         if character in _STRAY:
             self.refuse(_STRAY[character], self.at)
@@ -352,7 +345,6 @@ class _Reader:
         self.refuse(f"{character!r} has no meaning in a plan; write {_EXAMPLE}", self.at)
 
     def run_on(self) -> NoReturn:
-        """Refuse the character directly behind a stage, where a space should be."""
         character = self.peek()
         if character in "([" or self.digit() or self.letter():
             self.refuse("stages are separated by a space, as in 0-13 (14|15) 18-31", self.at)

@@ -61,7 +61,6 @@ def _unroll_once(stage: Stage) -> list[Step]:
 
 
 def _unroll_group(group: Group) -> list[Step]:
-    """The branches one after another; the frame opens before the first step and merges after the last one."""
     steps: list[Step] = []
     for branch in group.branches:
         inside = lower(branch)

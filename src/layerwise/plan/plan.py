@@ -244,7 +244,6 @@ class Plan:
         return f"Plan({str(self)!r})"
 
     def _repr_html_(self) -> str:
-        """The text and the wiring, as a notebook shows a plan."""
         from layerwise.plan import picture
 
         return f'<code>{self}</code><pre style="line-height:1">{picture(self)}</pre>'
@@ -347,7 +346,6 @@ class Plan:
 
 @lru_cache(LAYER_LIMIT, typed=True)  # typed, since `True` is refused and equals 1
 def _whole_layer(layer: int) -> Visit:
-    """The visit of a whole layer, run once: most plans consist of these, and every one is checked once."""
     return Visit(layer)
 
 

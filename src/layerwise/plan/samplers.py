@@ -254,12 +254,10 @@ def _check_share(what: str, share: float) -> None:
 
 
 def _losses(items: Iterable[_Item], share: float, chance: random.Random) -> list[_Item]:
-    """Each item with probability `share`, each by its own draw."""
     return [item for item in items if chance.random() < share]
 
 
 def _thinned(plan: Plan, lost: Callable[[], frozenset[int]], preserve: bool) -> Plan:
-    """`plan`, a row of single visits, without the positions that `lost()` names, or with them silent."""
     rows = [stage for stage in plan.stages if isinstance(stage, Visit)]
     if len(rows) < len(plan.stages):
         raise PlanError(f"layers are dropped from a plan of single visits; {plan} has groups or blocks")

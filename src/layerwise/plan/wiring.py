@@ -63,7 +63,6 @@ def matrix(plan: Plan | str) -> Matrix:
 
 
 def _merged(base: list[float], outputs: list[list[float]], weight: float) -> list[float]:
-    """`base + weight * sum(output - base)`: every rule in one line, and exact where the branches agree."""
     return [start + weight * sum(end - start for end in ends) for start, *ends in zip(base, *outputs, strict=True)]
 
 
@@ -108,7 +107,6 @@ def picture(plan: Plan | str, size: int = 48) -> str:
 
 
 def _cell(wiring: Matrix, rows: range, columns: range) -> str:
-    """The shade of the mean over a part of the wiring, of what lies on or below the diagonal."""
     read = [wiring[row][column] for row in rows for column in columns if column <= row]
     mean = sum(read) / len(read)
     if mean == 0:

@@ -19,7 +19,6 @@ from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
 
 _DIGITS = re.compile(r"\d{300}")
-"""More digits than the name of a row has: the number of a layer, of a step or of a seed, or the name of a file."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +174,6 @@ def _by_layer(rows: Iterable[Score]) -> dict[int, Score]:
 
 
 def _bounded(score: Score) -> Score:
-    """The score, its interval left out unless both ends are finite."""
     if score.low is None and score.high is None:  # most rows of a run: nothing to leave out
         return score
     if all(bound is not None and math.isfinite(bound) for bound in (score.low, score.high)):

@@ -249,7 +249,6 @@ class Section:
         return replace(self, prose=source, title=self.title or title, short=self.short or short, missing=missing)
 
     def _in_words(self, part: Part) -> Part:
-        """The part with the title and the note that stand under its name, where it has none of its own."""
         if isinstance(part, Beside):
             return Beside(tuple(_titled(mark, self.prose, self.anchor) for mark in part.marks))
         return _titled(part, self.prose, self.anchor)

@@ -57,7 +57,6 @@ def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
 
 
 def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
-    """The layers and the parameters of each model, and the documents and tokens that it was measured on."""
     for name, (folder, run) in named.items():
         counts = {
             "layers": run.depth or None,
@@ -75,7 +74,6 @@ def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
 
 
 def _refuse_twice(folders: Sequence[tuple[str, ReportData]]) -> None:
-    """Raise `RunError` for two folders that hold one run: its evidence would count twice."""
     seen: dict[tuple[str, ...], str] = {}
     for folder, data in folders:
         identity = tuple(str(data.manifest.get(name)) for name in MEASURED)
@@ -86,7 +84,6 @@ def _refuse_twice(folders: Sequence[tuple[str, ReportData]]) -> None:
 
 
 def _kind(folder: str, run: ReportData) -> str:
-    """Whether a run is a sweep or a diagnosis. Raises `RunError` for one of another kind."""
     present = [kind.name for kind in KINDS if kind.is_of(run)]
     comparable = [name for name in present if name in COMPARABLE]
     if not comparable or len(comparable) < len(present):
@@ -99,7 +96,6 @@ def _kind(folder: str, run: ReportData) -> str:
 
 
 def _names(folders: Sequence[tuple[str, ReportData]]) -> list[str]:
-    """The name of each model; with the folder of its run where two models have one name."""
     plain = [model_name(str(data.manifest.get("model") or "unnamed model")) for _, data in folders]
     known_by = [
         plain,

@@ -112,7 +112,6 @@ def row_of(kind: type[Row], cells: Sequence[object]) -> Row:
 
 
 def _check_usable(value: object, where: str, depth: int = 1) -> None:
-    """Raise `Unreadable` for the first thing that no JSON of ours holds, wherever it stands in `value`."""
     if depth > DEEPEST:
         raise Unreadable(f"{where} is nested too deeply: write it flatter")
     match value:
@@ -135,7 +134,6 @@ def _check_usable(value: object, where: str, depth: int = 1) -> None:
 
 
 def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, object], of: str) -> str:
-    """What `msgspec` refuses in `content`, as a clause; `of` is what the field is a part of, with its preposition."""
     why, _, location = str(error).partition(" - at `")
     is_key = location.startswith("key in ")
     path = location.removesuffix("`").removeprefix("key in ").removeprefix("$").removeprefix(".")
@@ -171,13 +169,11 @@ def _at(content: Any, path: str, kind: str | None) -> tuple[str, object]:
 
 
 def _type(value: object) -> str:
-    """The type of a value, as `msgspec` calls it."""
     name = type(value).__name__
     return {"NoneType": "null", "list": "array", "dict": "object"}.get(name, name)
 
 
 def _shown(value: object) -> str:
-    """A value as a refusal shows it: itself where it is short, else what it is."""
     words = _WORDS[_type(value)]
     if isinstance(value, list | dict | bytes):
         return words

@@ -59,7 +59,6 @@ STRICT_SINCE = (3, 37, 0)
 _ANOTHER = "Check that it is a layerwise run, or choose another folder."
 
 _PATIENCE_SECONDS = 30.0
-"""How long a statement waits for another connection, such as a backup tool, before it fails."""
 
 
 def connect_for_writing(path: Path) -> sqlite3.Connection:
@@ -110,7 +109,6 @@ def connect_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _probed(path: Path, mode: str) -> sqlite3.Connection:
-    """Connect and read once: SQLite opens files at the first statement, and errors must come up here."""
     address = f"{path.absolute().as_uri()}?{mode}"
     connection = sqlite3.connect(address, uri=True, timeout=_PATIENCE_SECONDS)
     try:
@@ -132,13 +130,11 @@ def _check_library() -> None:
 
 
 def _distrust(connection: sqlite3.Connection) -> None:
-    """Let nothing that stands in the file call functions or change what is read: it may come from anywhere."""
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
 
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """Raise `RunError` unless the file holds the tables of a run with all their columns, and nothing that acts."""
     kinds = dict(connection.execute("SELECT name, type FROM sqlite_schema"))
     for name, columns in _columns().items():
         if kinds.get(name) != "table":
@@ -179,7 +175,6 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def _kind(error: sqlite3.Error) -> int:
-    """SQLite's primary result code: the low byte of the extended one, which some Python errors lack."""
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
 
 

@@ -191,7 +191,6 @@ def _numbers(value: object) -> tuple[float, ...] | None:
 
 
 def _kept(path: Path, content: _Results, task: str, stated: Mapping[Metric, float]) -> Answers:
-    """What a sweep keeps of a task under a plan: which documents were right, by the metric that it is judged by."""
     arguments = content.config.get("model_args")
     plan = arguments.get("plan") if isinstance(arguments, dict) else None
     with Run.open(path.parents[2]) as run:
@@ -229,7 +228,6 @@ def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Valu
 
 
 def _order(log: TaskLog, hashed: bool) -> dict[tuple[str | int, int], int]:
-    """Where each document stands, by its hash, or its number; those that occur several times are counted."""
     keys = [document.doc_hash if hashed else document.doc_id for document in log.documents]
     seen: defaultdict[str | int, Iterator[int]] = defaultdict(count)
     return {(key, next(seen[key])): at for at, key in enumerate(keys)}

@@ -41,7 +41,6 @@ MAX_EXPONENT = 700.0
 """e^x overflows a double a little above this."""
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "＝", "＋", "－", "＠")
-"""How text starts that a spreadsheet would evaluate, or that could be mistaken for text with an added apostrophe."""
 
 _DTYPES = {str: "string", int: "Int64", float: "float64"}
 

@@ -60,7 +60,6 @@ _WRITE: Mapping[str, str] = {
     "matmul_precision": "Call torch.set_float32_matmul_precision('{}')",
     "deterministic": "Call torch.use_deterministic_algorithms({})",
 }
-"""What to write for a run to be gone on with, by the field that differs; `{}` is its recorded value."""
 
 _CALLED: Mapping[str, str] = {
     "dtype": "number format",
@@ -71,7 +70,6 @@ _CALLED: Mapping[str, str] = {
     "tasks": "choice of tasks",
     "layers": "path of the layers",
 }
-"""What a refusal calls a field whose own name says too little."""
 
 _OTHER_PROCESSES = (
     "trainings go on with the same plans and examples, and with losses that agree to rounding; where a model has "
@@ -79,7 +77,6 @@ _OTHER_PROCESSES = (
 )
 
 _LONGEST = 60
-"""Characters of a value that a refusal shows."""
 
 PROCESSES = "processes"
 """The numeric setting that says how many processes train: each takes its share of a batch, so machines may come and
@@ -104,7 +101,6 @@ def check_same_run(recorded: Manifest, requested: Manifest) -> None:
 
 
 def _difference(recorded: Manifest, requested: Manifest, name: str, before: object, now: object) -> str:
-    """What differs, as a clause. Hashes are named by what they are of; by themselves only where the names agree."""
     if name == "weight_hash":
         return f"it was made {_other('from ', recorded.model, requested.model, before, now)}"
     if name == "corpus_hash":
@@ -113,7 +109,6 @@ def _difference(recorded: Manifest, requested: Manifest, name: str, before: obje
 
 
 def _other(preposition: str, then: str, now: str, hash_then: object, hash_now: object) -> str:
-    """One thing, not another: by their names, by their paths where the names agree, by their hashes where both do."""
     if model_name(then) != model_name(now):
         then, now = model_name(then), model_name(now)
     if then != now:

@@ -130,5 +130,4 @@ class Manifest:
 
 
 def _text(word: str) -> str:
-    """A word of a command as Unicode: a path may hold bytes that are none."""
     return word.encode(errors="backslashreplace").decode()

@@ -242,7 +242,6 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _noted(changes: tuple[str, ...], store: Store) -> tuple[str, ...]:
-    """Keep what has changed since the run began among its notes; hand it on."""
     known = [note.text for note in store.notes(PROVENANCE)]
     if not set(changes) <= set(known):
         store.replace_notes(PROVENANCE, (*known, *changes))

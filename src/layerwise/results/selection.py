@@ -21,8 +21,6 @@ COLUMNS = frozenset(item.name for item in fields(Score))
 
 
 class _Present:
-    """The one value that stands for any value but `None`."""
-
     def __repr__(self) -> str:
         return "PRESENT"
 

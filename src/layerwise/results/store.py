@@ -237,7 +237,6 @@ class Store:
         return value_of(Session, content, f"a session in {self.path}")
 
     def _row(self, kind: type[Row], cells: Sequence[object]) -> Row:
-        """A row as the table holds it. Raises `RunError` for one that layerwise cannot have written."""
         try:
             return row_of(kind, cells)
         except ValueError as error:
@@ -264,7 +263,6 @@ def _checked_loss(row: Loss) -> Loss:
 
 
 def _checked_score(row: Score, measure: str, seen: set[tuple[object, ...]]) -> Score:
-    """The row in numbers that SQLite keeps, `None` for each beside its value that was not measured."""
     named = _begun(row_name(Score, {name: getattr(row, name) for name in KEY}))
     if row.measure != measure:
         raise MeasureError(f"{named} belongs to measure {row.measure!r}, not {measure!r}. Replace each by itself.")
@@ -278,12 +276,10 @@ def _checked_score(row: Score, measure: str, seen: set[tuple[object, ...]]) -> S
 
 
 def _begun(clause: str) -> str:
-    """A clause at the beginning of a sentence."""
     return f"{clause[:1].upper()}{clause[1:]}"
 
 
 def _plain(row: Loss | Score) -> tuple[str | float | int | None, ...]:
-    """The fields as built-in numbers, because SQLite stores NumPy's as raw bytes."""
     cells = ((item.name, getattr(row, item.name)) for item in fields(row))
     return tuple(
         cell if cell is None or isinstance(cell, str) else float(cell) if name in _REAL else int(cell)

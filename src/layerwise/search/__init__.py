@@ -13,8 +13,6 @@ from typing import Any
 
 
 class _Verb(ModuleType):
-    """The package, which can be called: `layerwise.search(stack, corpus, Budget(layers=24))`."""
-
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return import_module("layerwise.experiments.verbs").search(*arguments, **options)
 

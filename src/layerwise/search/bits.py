@@ -98,7 +98,6 @@ class Allocations:
         return _plan(now.values())
 
     def _improved(self, now: Mapping[int, Choice]) -> dict[int, Choice] | None:
-        """With one layer changed that loses less then, within the limit: the one that loses most now."""
         for layer, own in sorted(now.items(), key=lambda item: -self.rises[item]):
             for choice in sorted(self.of(layer), key=lambda each: self.rises[layer, each]):
                 changed = {**now, layer: choice}
@@ -242,7 +241,6 @@ def uniform(depth: int, source: str | None) -> Plan:
 
 
 def _ladder(space: Space) -> list[str | None]:
-    """As it is, and the types that are cheaper, those with the most bits first."""
     whole = space.price(space.whole)
     priced = [(space.price(uniform(space.depth, name)), name) for name in INTEGER_TYPES]
     return [None, *(name for price, name in sorted(priced, reverse=True) if price < whole)]

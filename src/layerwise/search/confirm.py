@@ -44,7 +44,6 @@ def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -
 
 
 def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) -> list[Score]:
-    """The value of every plan with the interval for another text of as many units; none where units are few."""
     grid = arrange(rows)
     tokens = grid.by_unit(grid.tokens)
     if tokens.size < FEWEST_UNITS:
@@ -121,7 +120,6 @@ def against_arms(
 
 
 def _mean_rows(rows: Sequence[Loss], plans: Sequence[str]) -> list[Loss]:
-    """The mean of the losses of `plans`, window by window, as the rows of one more plan."""
     wanted, cells = set(plans), defaultdict(list)
     for row in rows:
         if row.plan in wanted:

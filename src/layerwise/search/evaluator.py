@@ -44,8 +44,6 @@ Sink = Callable[[Sequence[Loss]], None]
 
 @dataclass
 class _Parent:
-    """One batch, and the states along the parent: before its first stage, and after each as far as it was needed."""
-
     captured: Capture
     way: tuple[Stage, ...]
     states: list[Tensor]
@@ -153,7 +151,6 @@ class GraphEvaluator:
         return rows
 
     def _of(self, plan: str) -> Numbers:
-        """The losses of a plan on all cells, `nan` where there is none yet."""
         if plan not in self._nll:
             self._nll[plan] = np.full(len(self._at), np.nan)
         return self._nll[plan]
@@ -164,7 +161,6 @@ class GraphEvaluator:
     def _measure(
         self, key: tuple[int, int], batch: AnyBatch, forks: Forks, due: Mapping[Plan, str], way: Sequence[Stage]
     ) -> None:
-        """All plans of a round on one batch, each from where it leaves the parent."""
         clock, heads = time.perf_counter(), self.spent.head_seconds
         held = self._held(key, batch, way, forks.deepest)
         for after, plan in forks.ends.items():
@@ -181,7 +177,6 @@ class GraphEvaluator:
         self.spent.layer_seconds += time.perf_counter() - clock - (self.spent.head_seconds - heads)
 
     def _walk(self, graph: Graph, captured: Capture, state: Tensor, batch: AnyBatch) -> Iterator[tuple[int, Tensor]]:
-        """The states at which plans end that go on from `state`."""
         walk = GraphExecutor(
             graph, lambda layer, before, part, source: self.stack.apply(layer, before, captured, part, source), state
         )
@@ -189,7 +184,6 @@ class GraphEvaluator:
         self.spent.layer_tokens += walk.evaluated * batch.size
 
     def _held(self, key: tuple[int, int], batch: AnyBatch, way: Sequence[Stage], depth: int) -> _Parent:
-        """The states along the first `depth` stages of the parent; those of the last one as far as both agree."""
         before = self._parents.pop(key, None)
         if before is None:
             captured = self.stack.capture(**{name: value.to(self.stack.device) for name, value in batch.inputs.items()})
@@ -204,7 +198,6 @@ class GraphEvaluator:
         return held
 
     def _take(self, batch: AnyBatch, plans: Sequence[str], state: Tensor) -> None:
-        """The head on one final state, and the rows of the plans that end there."""
         clock = time.perf_counter()
         losses = window_losses(self.stack, state, batch)
         self.spent.head_tokens += batch.size
@@ -229,8 +222,6 @@ class GraphEvaluator:
 
 @dataclass(frozen=True)
 class _Rung:
-    """The windows of a text by unit, their scored tokens, the unit of each, and where the windows of each batch are."""
-
     cells: Sequence[Cell]
     scored: Numbers
     units: NDArray[np.int64]

@@ -74,7 +74,6 @@ def _offspring(space: Space, parent: Plan, draw: Random) -> list[Plan]:
 
 
 def _exchange(space: Space, plan: Plan, draw: Random) -> Plan | None:
-    """One thing less, and another one back, within the limit; or a layer of another model."""
     taken = list(map(Plan, from_sources(stages(plan), space.sources)))
     if taken and draw.random() < 0.5:
         return draw.choice(taken)

@@ -35,7 +35,6 @@ RANDOM_SETS = 20
 """Random sets that stand beside a plan."""
 
 _MISSES = 100
-"""Draws in a row that give nothing new, after which there are no more sets: one in ten would be missed by 0.00003."""
 
 
 def turning(stack: Stack, text: Sequence[EvalData]) -> list[Score]:

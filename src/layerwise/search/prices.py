@@ -153,7 +153,6 @@ def measured(
 
 
 def _visits(stack: Stack, setting: Setting, blocks: Mapping[Piece, Any]) -> Iterator[tuple[Piece, float]]:
-    """The seconds of each layer in one pass: from its entrance to that of the next, and the last as far as others."""
     clock = PassClock(stack.device)
     marks = _marked_pass(stack, setting, blocks, clock)
     pieces = list(marks)
@@ -171,7 +170,6 @@ def _calls(stack: Stack, setting: Setting, modules: Mapping[Piece, Any]) -> Iter
 def _marked_pass(
     stack: Stack, setting: Setting, modules: Mapping[Piece, Any], clock: PassClock
 ) -> dict[Piece, tuple[Any, Any]]:
-    """When each of the modules is entered and left in one pass, in the order of their entrances."""
     if not modules:
         return {}
     prepared = TimedPass(stack, setting, graphs=False)
@@ -201,7 +199,6 @@ def _branches(stack: Stack) -> dict[Piece, Any]:
 
 @contextmanager
 def _watched(module: Any, clock: PassClock, marks: list[Any]) -> Iterator[None]:
-    """Within the context the times at which a module is entered and left are noted."""
     before = module.register_forward_pre_hook(lambda *_: marks.append(clock.mark()))
     after = module.register_forward_hook(lambda *_: marks.append(clock.mark()))
     try:

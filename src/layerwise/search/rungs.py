@@ -134,7 +134,6 @@ def contest(
 
 
 def _worse(rise: Numbers, tokens: Numbers, leader: int, level: float) -> NDArray[np.bool_]:
-    """Whether each candidate is worse than the leader at an error rate of `level`, by Student's one-sided test."""
     if level == 0:
         return np.zeros(len(rise), dtype=bool)
     above = rise - rise[leader]

@@ -57,7 +57,6 @@ def block_list(model: nn.Module, path: str) -> nn.ModuleList:
 
 
 def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
-    """The one list in a module that has the text configuration of a model that generates text, if there is one."""
     config: Any = getattr(model, "config", None)
     generates = getattr(model, "can_generate", None)
     text = config.get_text_config(decoder=True) if generates is not None and generates() else None
@@ -69,7 +68,6 @@ def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
 
 
 def _as_deep_as_configured(model: nn.Module, names: list[str]) -> list[str]:
-    """The one list that has as many blocks as the configuration says the model has layers, if it is one."""
     depth = getattr(getattr(model, "config", None), "num_hidden_layers", None)
     fitting = [name for name in names if len(block_list(model, name)) == depth]
     return fitting if len(fitting) == 1 else []

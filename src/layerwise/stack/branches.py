@@ -94,7 +94,6 @@ def _candidates(stack: Stack, captured: Capture) -> Iterator[_Candidate]:
 
 
 def _proved(candidate: _Candidate, known: Mapping[type, Sequence[Pair]]) -> Pair | None:
-    """The pair, among those known of its class, that a block proves too."""
     return next((pair for pair in known.get(type(candidate.block), ()) if candidate.proves(pair, known=True)), None)
 
 
@@ -126,14 +125,11 @@ def only(block: nn.Module, pair: Pair, sublayer: Sublayer) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """One block on one state: what happens when outputs of its submodules are edited."""
-
     block: nn.Module
     state: Tensor
     run: Callable[[Tensor], Tensor]
 
     def pairs(self) -> Iterator[Pair]:
-        """Ordered pairs of submodules with outputs like the state that add all of the update, last completed first."""
         silent: dict[frozenset[str], bool] = {}
         for first, second in permutations(reversed(self._writers()), 2):
             both = frozenset((first, second))
@@ -144,11 +140,9 @@ class _Candidate:
                 yield pair
 
     def proves(self, pair: Pair, known: bool = False) -> bool:
-        """Check the three tests; a branch that adds nothing at all is accepted of a pair `known` from another layer."""
         return self._passes(partial(self._proves, pair, known))
 
     def _passes(self, test: Callable[[], bool]) -> bool:
-        """What the test says; an edit in the wrong position may break the block in many ways, and then it fails."""
         try:
             return test()
         except (RuntimeError, ValueError, TypeError, AttributeError):
@@ -173,7 +167,6 @@ class _Candidate:
         return mixes and not self._mixes_tokens(pair, "mlp", alone["mlp"])
 
     def _writers(self) -> list[str]:
-        """Submodules called once whose output has the shape of the state, in the order in which they complete."""
         finished: list[str] = []
         with ExitStack() as hooks:
             for path, module in self.block.named_modules():
@@ -190,7 +183,6 @@ class _Candidate:
             return self.run(state) - state
 
     def _mixes_tokens(self, pair: Pair, sublayer: Sublayer, before: Tensor) -> bool:
-        """Whether another first token changes what the branch `sublayer` alone, `before`, adds to the other tokens."""
         changed = self.state.clone()
         changed[:, 0] = changed[:, 0].flip(-1) + 1
         after = self._update({pair[other_sublayer(sublayer)]: torch.zeros_like}, changed)

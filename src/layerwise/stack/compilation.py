@@ -25,7 +25,6 @@ METHOD = "compiled_method"
 """The attribute under which a class of blocks names the method to compile, where that is not the whole `forward`."""
 
 _GRAPHS = 64
-"""Graphs of one function before torch gives up compiling it; torch's own 8 count every class of a library together."""
 
 
 class CompiledMethod:

@@ -208,8 +208,6 @@ def resolve_device(device: str) -> torch.device:
 
 @dataclass(frozen=True)
 class _Opening:
-    """How a checkpoint is opened; the fields are those of `load`."""
-
     location: str
     device: str
     dtype: str
@@ -305,7 +303,6 @@ class _Opening:
         return from_config(kind, config, trust_remote_code=self.trust_remote_code)
 
     def _load(self, kind: Any, config: Any, **placed: Any) -> Any:
-        """transformers' loading: the model, and what it reports of it."""
         dtype = "auto" if self.dtype in ("auto", "stored") else getattr(torch, self.dtype)
         location = None if "state_dict" in placed else self.location
         return from_pretrained(
@@ -356,13 +353,11 @@ def _check_class(name: str, kind: Any, config: Any) -> None:
 
 
 def _registered(name: str, config: Any) -> Any | None:
-    """The class called `name` that somebody registered with transformers for this kind of configuration."""
     kinds = (mapping.get(type(config), None) for _, mapping in model_classes())
     return next((kind for kind in kinds if getattr(kind, "__name__", None) == name), None)
 
 
 def _tokenizer(module: nn.Module, location: str, revision: str | None, trust_remote_code: bool) -> Any | None:
-    """The tokenizer beside a model of text; `None` where there is none, so that what needs one can say so."""
     if getattr(module, "main_input_name", None) != "input_ids":
         return None
     try:
@@ -397,7 +392,6 @@ def _explained(location: str, error: Exception) -> ModelError:
 
 
 def _refuse_lost_parts(location: str, report: Any, adding: tuple[str, ...]) -> None:
-    """A checkpoint with weights that its layers need and its class has no place for would run, and run wrongly."""
     for name, what in ADDED_PARTS.items():
         if name not in adding and any(key.startswith(f"{name}.") for key in report["unexpected_keys"]):
             raise UnsupportedModel(

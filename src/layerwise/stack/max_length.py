@@ -36,7 +36,6 @@ def longest_input(model: nn.Module) -> int | None:
 
 
 def _rows_for_positions(model: nn.Module, vocabulary: int) -> int | None:
-    """The rows of the smallest table that is asked for consecutive rows, from the first that a token gets on."""
     device = next(model.parameters()).device
     # One token again and again: consecutive rows are then of positions. Not a small id, which may be the padding's.
     ids = torch.full((1, _TOKENS), vocabulary // 2, device=device)

@@ -37,7 +37,6 @@ def named_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
 
 
 def _stored_tensors(module: nn.Module) -> Iterator[Tensor]:
-    """Those that have content first: the layers of a model may be on the disk."""
     for on_disk in (False, True):
         yield from (each for each in chain(module.parameters(), module.buffers()) if each.is_meta == on_disk)
 

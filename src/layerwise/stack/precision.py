@@ -99,7 +99,6 @@ def _in_float32_while_it_runs(block: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _held_in_float32(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Within the context the modules hold float32 copies in the place of their half-precision tensors."""
     replaced: list[tuple[dict[str, Any], str, Tensor, Tensor]] = []
     copies: dict[int, Tensor] = {}
     try:
@@ -120,7 +119,6 @@ def _held_in_float32(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def _attention_of_any_dtype(model: nn.Module) -> Iterator[None]:
-    """Within the context no attention is left to flash kernels, which are for half precision alone."""
     configs = {
         id(config): config for module in model.modules() if (config := getattr(module, "config", None)) is not None
     }
@@ -137,7 +135,6 @@ def _attention_of_any_dtype(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _exact_products() -> Iterator[None]:
-    """Within the context products in float32 are not rounded to fewer digits (TF32), however fast that is."""
     backends: Any = torch.backends
     kernels: list[Any] = [backends.cuda.matmul, backends.cudnn.conv, backends.mkldnn.matmul, backends.mkldnn.conv]
     before = [kernel.fp32_precision for kernel in kernels]

@@ -154,7 +154,6 @@ def _matrices(block: nn.Module) -> Iterator[tuple[str, nn.Linear | Conv1D]]:
 
 
 def _rows(module: nn.Linear | Conv1D) -> Tensor:
-    """The matrix with a row for each output; GPT-2's are kept the other way round."""
     return module.weight.T if isinstance(module, Conv1D) else module.weight
 
 

@@ -218,7 +218,6 @@ class Stack:
             return capture.finish(self.model, self._blocks, trace, inputs, state)
 
     def _inspected(self, wish: str) -> BlockTrace:
-        """What `inspect` found; raises `ModelError` before it, and for layers that read all earlier states."""
         self._refuse_while_in_place(wish)
         if self._trace is None:
             raise ModelError(f"cannot {wish} of {self.source.name} yet: call stack.inspect(**inputs) first")

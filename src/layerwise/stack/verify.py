@@ -88,7 +88,6 @@ def verify(
 
 
 def _counted(stack: Stack, plan: Plan, inputs: Mapping[str, Any], progress: Callable[[float], None]) -> list[Law]:
-    """The laws that are computed in float32, whose number is known before."""
     laws: list[Law] = []
     total = 1 + len(_halved(plan)) + len(DECODINGS)
     for law in _laws_up_to_rounding(stack, plan, inputs):
@@ -102,7 +101,6 @@ def _halved(plan: Plan) -> list[tuple[int, str | None]]:
 
 
 def _laws_up_to_rounding(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> Iterator[Law]:
-    """The laws that are computed in float32, also for a model in half precision: first that of the plan in place."""
     captured, agreement = both_ways(stack, plan, inputs)
     yield _near("plan in place = plan step by step", agreement)
     yield from _half_laws(stack, plan, captured)
@@ -121,7 +119,6 @@ def _no_copy_law(stack: Stack, plan: Plan) -> Law:
 
 
 def _half_laws(stack: Stack, plan: Plan, captured: Capture) -> Iterator[Law]:
-    """For every layer that the plan halves: its halves in turn, or side by side and summed, are the layer."""
     halved = _halved(plan)
     states = list(stack.states(Plan.identity(stack.depth), captured)) if halved else []
     for layer, source in halved:
@@ -167,7 +164,6 @@ def _decoding_law(name: str, stack: Stack, plan: Plan, ids: Tensor, mask: Tensor
 
 
 def _same_text(fast: Any, slow: Any) -> tuple[bool, str]:
-    """Whether two decodings agree, and in what: in their logits, for as long as their tokens are the same."""
     new, texts = len(fast.logits), len(fast.sequences)
     unlike = (fast.sequences != slow.sequences).any(dim=0)[-new:].nonzero().flatten().tolist()
     outcome = f"token {unlike[0]} differs" if unlike else f"{new * texts} tokens equal"
@@ -198,7 +194,6 @@ def _generate(stack: Stack, ids: Tensor, mask: Tensor, **options: Any) -> Any:
 
 
 def _attempt(work: Callable[[], Any]) -> Any:
-    """What `work` returns, or why it fails, in a line: models refuse in many kinds of exception."""
     try:
         return work()
     except Exception as error:

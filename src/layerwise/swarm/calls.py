@@ -187,7 +187,6 @@ class Calling:
 
 
 def _flaw(hop: Hop, reply: Reply) -> str | None:
-    """What is wrong with a reply by itself, in words; `None` for one that can be meant."""
     requested = (hop.request, hop.number, hop.given.index)
     if (reply.request, reply.number, reply.index) != requested:
         return f"answered hop {reply.number} of {reply.request} when asked for hop {hop.number} of {hop.request}"

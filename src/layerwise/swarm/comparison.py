@@ -76,7 +76,6 @@ class ReplicaComparison:
     def _refereed(
         self, referee: Node, whole: Hop, answers: list[tuple[str, Tensor]], tolerated: float, tokens: int
     ) -> Judgement:
-        """Who is right by the router's own layers."""
         renamed = self._renamed(whole)
         own = referee.handle(renamed)
         referee.handle(Release(renamed.request))
@@ -85,11 +84,9 @@ class ReplicaComparison:
         return _judged([*answers, (ROUTER, _wide(own.state)[..., -tokens:, :])], tolerated)
 
     def _renamed(self, whole: Hop) -> Hop:
-        """All tokens up to those of a hop as a request of its own."""
         return replace(whole, request=f"{whole.request}/compared-{next(self._numbers)}", number=0, fresh=True)
 
     async def _again(self, node: str, whole: Hop, tokens: int) -> Tensor | None:
-        """What a node answers for the last `tokens` when it is given all of them under another name."""
         response = await self.calling.once(node, self._renamed(whole), leaves=True)
         return _wide(response.state)[..., -tokens:, :] if isinstance(response, Reply) else None
 
@@ -100,6 +97,5 @@ def _judged(answers: Sequence[tuple[str, Tensor]], tolerated: float) -> Judgemen
 
 
 def _wide(array: Array) -> Tensor:
-    """The state, in float32 or wider."""
     state = to_tensor(array)
     return state.to(torch.promote_types(state.dtype, torch.float32))

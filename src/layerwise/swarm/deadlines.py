@@ -44,7 +44,6 @@ def _last() -> deque[float]:
 
 
 def _quantile(seconds: Collection[float], share: float) -> float:
-    """The least duration that at least this share of them does not exceed."""
     return sorted(seconds)[ceil(share * len(seconds)) - 1]
 
 
@@ -91,7 +90,6 @@ class Latencies:
         return LONGEST * max(self.floor, self.first) + FIRST_PER_WORK * work
 
     def _bound(self, share: float, work: int) -> float | None:
-        """The quantile for hops of so much work: of their class, else the least bound by a class above or below."""
         own = self._classes.get(_class(work), ())
         if len(own) >= ENOUGH:
             return _quantile(own, share)

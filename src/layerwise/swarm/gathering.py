@@ -98,7 +98,6 @@ def _in_process(
 
 
 def _supply(stack: Stack, nodes: int, replicas: int, plan: Plan | str | None) -> Supply:
-    """Who is to hold which layers of the plan, by default that of the model itself."""
     wanted = Plan.identity(stack.depth) if plan is None else Plan.parse(plan)
     stack.check(wanted)
     return Supply(stack, wanted, [f"node-{number}" for number in range(nodes)], replicas)

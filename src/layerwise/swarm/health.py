@@ -39,7 +39,6 @@ class HealthChecks:
             await self._reassign_missing(asyncio.get_running_loop().time())
 
     async def _check(self, member: NodeRecord) -> None:
-        """Let a node compute. One that lacks layers, since its process was started again, is sent them first."""
         response = await self._calling.check(member)
         if not (isinstance(response, Refused) and response.lacks_layers) or member.name in self._filling:
             return
@@ -53,7 +52,6 @@ class HealthChecks:
             self._filling.discard(member.name)
 
     async def _reassign_missing(self, now: float) -> None:
-        """Let others hold what nodes held that have been away for long: dead, wrong, or without any answer."""
         away = frozenset(member.name for member in self._calling.members if member.state != "live")
         since = self._away.get(away)
         if away != self._replaced and since is None:

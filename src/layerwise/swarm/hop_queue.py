@@ -48,7 +48,6 @@ class HopQueue:
         return queued
 
     def _schedule(self) -> None:
-        """Send what waits once all that is ready to run has put its hops."""
         if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._send_next)

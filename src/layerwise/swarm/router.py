@@ -35,8 +35,6 @@ MOST_FAILURES = 3
 
 
 class _Lost(Exception):
-    """No live node holds these layers."""
-
     def __init__(self, layers: Collection[RemoteLayer]) -> None:
         self.layers = frozenset(layers)
 
@@ -124,14 +122,12 @@ class Router:
 
     @staticmethod
     def _position(session: SwarmRequest, after: int | None) -> int:
-        """The first visit of the live plan behind the place `after`."""
         if after is None:
             return 0
         later = (number for number, visit in enumerate(session.live.visits) if visit.slot > after)
         return next(later, len(session.live.visits))
 
     def _leg(self, session: SwarmRequest, record: RecordedPass, position: int) -> Leg:
-        """The next hop of a pass that has come to the visit at `position`."""
         leg = session.leg_at(position)
         if leg is not None and self._holds(leg):
             return leg
@@ -143,7 +139,6 @@ class Router:
         return member.state == "live" and all(visit.layer in member.layers for visit in leg.visits)
 
     def _route(self, session: SwarmRequest, record: RecordedPass, position: int) -> tuple[Leg, ...]:
-        """The cheapest legs through the rest of the plan, cut where groups begin and branches end."""
         visits = session.live.visits[position:]
         offers = self._offers(session, visits)
         replay = {
@@ -158,7 +153,6 @@ class Router:
         return cut_at_seams(route, session.live)
 
     def _offers(self, session: SwarmRequest, visits: Sequence[RemoteVisit]) -> list[Offer]:
-        """The live nodes that have not failed this pass; where these do not suffice, all that have not worn it out."""
         needed = {visit.layer for visit in visits}
         without = frozenset(session.failures)
         if not needed <= self.members.live_layers(without):
@@ -169,7 +163,6 @@ class Router:
     # -- one hop --------------------------------------------------------------------------------------------------
 
     async def _hop(self, session: SwarmRequest, record: RecordedPass, leg: Leg, state: Array) -> Array | None:
-        """The state that `leg` arrives at, or `None` when its node has failed and the rest needs another route."""
         again = bool(record.index) and session.seen(leg) != record.index
         states = [state]
         if again:
@@ -195,8 +188,6 @@ class Router:
             self.members[node].served.append(session.request)
 
     async def _called(self, session: SwarmRequest, record: RecordedPass, leg: Leg, hop: Hop) -> Reply | None:
-        """The answer to a hop of a request; `None` when its node has failed, or is late and another one is free."""
-
         def may_leave() -> bool:
             others = self.members.live({leg.node, *session.failures})
             return {visit.layer for visit in leg.visits} <= frozenset().union(*(each.layers for each in others))
@@ -264,7 +255,6 @@ class Router:
 
     @staticmethod
     def _known(session: SwarmRequest, slot: int) -> list[Array] | None:
-        """The states that entered at a place in all earlier passes, if all of them are there."""
         known = [each.entered(slot, session.missing_slots()) for each in session.passes]
         return None if None in known else [state for state in known if state is not None]
 
@@ -289,7 +279,6 @@ class Router:
         self._settle(session, frozenset(missing))
 
     def _rejoin(self, session: SwarmRequest) -> None:
-        """Take up layers again that are back."""
         live = self.members.live_layers()
         back = {layer for layer in (*session.live.missing, *session.replaced) if layer in live}
         if not back or not session.history_whole:
@@ -302,7 +291,6 @@ class Router:
         session.doubtful |= bool(session.passes) and self.settings.on_loss == "recompute"
 
     def _settle(self, session: SwarmRequest, missing: frozenset[RemoteLayer]) -> None:
-        """Let the session run the plan without what is missing. Raises `BelowQuorum` for too little."""
         numbers = frozenset(layer.number for layer in missing)
         left = frozenset(session.numbers) - numbers
         expected = self.expected(numbers)
@@ -317,14 +305,12 @@ class Router:
 
 
 def _worn(session: SwarmRequest) -> frozenset[str]:
-    """The nodes that have failed the present pass of a request again and again, however well they are otherwise."""
     return frozenset(node for node, failures in session.failures.items() if failures >= MOST_FAILURES)
 
 
 def _folded(
     session: SwarmRequest, position: int, leg: Leg, state: Array, reached: Array, groups: list[Merger]
 ) -> Array:
-    """The state behind a leg: what its layers arrived at, or what a group makes of it."""
     first, last = session.live.steps[position], session.live.steps[position + len(leg.visits) - 1]
     if not (first.opens or last.closes):
         return reached

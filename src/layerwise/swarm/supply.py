@@ -68,7 +68,6 @@ class Supply:
         return (*layers, *(RemoteLayer(layer.number, source) for source in self._others for layer in layers))
 
     async def _hold(self, transport: Transport, node: str, layers: Sequence[RemoteLayer]) -> None:
-        """Send a node the weights of these layers, so much of them at a time as one message may have."""
         for source, numbers in self._messages(layers):
             stack = self.stack.sources[source] if source else self.stack
             async with asyncio.timeout(HOLD_SECONDS):
@@ -78,7 +77,6 @@ class Supply:
                 raise SwarmError(f"{node} cannot hold layers {numbers}: {response}")
 
     def _messages(self, layers: Sequence[RemoteLayer]) -> Iterator[tuple[str, list[int]]]:
-        """The layers of each message: those of one model, more than one only within the bytes of a message."""
         for source, group in groupby(sorted(layers, key=lambda layer: layer.source), key=lambda layer: layer.source):
             numbers: list[int] = []
             bytes_of_message = 0

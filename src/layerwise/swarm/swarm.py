@@ -324,7 +324,6 @@ class Swarm:
 
     @asynccontextmanager
     async def _session(self, request: str | None, *, one_pass: bool = False) -> AsyncIterator[SwarmRequest]:
-        """A request among those under way."""
         if self._watching is None:
             self._watching = asyncio.get_running_loop().create_task(self.health.watch())
         name = request or f"request-{next(self._names)}"
@@ -358,7 +357,6 @@ class Swarm:
         return True, "a token was made just now"
 
     def _now(self) -> float:
-        """Seconds on the clock of the event loop, which outside virtual time is that of the process."""
         if self._loop_factory is None or self._runner is None:
             return time.monotonic()
         return self._runner.get_loop().time()
@@ -388,13 +386,11 @@ class Swarm:
 
 
 def _draws(seed: int, made: int, step: int) -> torch.Generator:
-    """What the new token of number `made + step` is drawn from, whoever has drawn those before it."""
     own = np.random.SeedSequence((seed % 2**64, made + step)).generate_state(1, np.uint64)
     return torch.Generator().manual_seed(int(own[0]))
 
 
 def _options(decoding: Decoding, made: int) -> dict[str, Any]:
-    """The options of `generate` that say what `decoding` says where so many new tokens are `made` already."""
     options: dict[str, Any] = {
         "max_new_tokens": decoding.max_new_tokens - made,
         "min_new_tokens": max(decoding.min_new_tokens - made, 0) or None,

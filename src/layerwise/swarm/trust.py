@@ -68,7 +68,6 @@ def _exact(share: float) -> Fraction:
 
 @lru_cache(maxsize=4096)
 def _drawn(node: str, run: int, share: Fraction, seed: int) -> int:
-    """The hop that is compared of those of a run."""
     first, until = (ceil(number / share) for number in (run, run + 1))
     text = f"{seed} {node} {run}".encode()
     return first + int.from_bytes(hashlib.blake2b(text, digest_size=8).digest()) % (until - first)

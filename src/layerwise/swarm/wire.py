@@ -128,14 +128,11 @@ def encode(calls: Sequence[Call], layers: Iterable[int]) -> Arguments:
 
 
 def _identity(call: Call) -> tuple[Any, ...]:
-    """The very objects that a layer is called with: those of all layers of a kind are the same."""
     return (*map(id, call.args), *call.kwargs, *map(id, call.kwargs.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A call as its bytes say it: constants and tensors by position or keyword, and where state and caches stand."""
-
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     state: int | str
@@ -144,7 +141,6 @@ class _Form:
 
 @lru_cache(maxsize=4096)
 def _form(call: bytes) -> _Form:
-    """What the bytes of a call say, the same ones for many tokens. Raises `SwarmError` for a call without a state."""
     args, kwargs = _DECODER.decode(call)
     values: dict[int | str, Any] = {**dict(enumerate(args)), **kwargs}
     states = [key for key, value in values.items() if value == {_STATE: True}]
@@ -171,7 +167,6 @@ def selected(arguments: Arguments, layers: Iterable[int]) -> Arguments:
 
 @lru_cache(maxsize=4096)
 def _tensors_of(call: bytes) -> frozenset[int]:
-    """The numbers of the tensors in the bytes of a call."""
     numbers: set[int] = set()
 
     def read(value: Any) -> None:

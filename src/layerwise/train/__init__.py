@@ -15,7 +15,6 @@ from importlib import import_module
 from typing import Any
 
 _VERBS = ("elc", "elc_study", "growth", "growth_study", "robust")
-"""The functions of `layerwise.experiments.verbs`, which are called `train_elc`, ... there."""
 
 
 def __getattr__(name: str) -> Any:

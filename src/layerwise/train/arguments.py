@@ -30,11 +30,9 @@ PREFETCHED = 4
 """Batches that each of them makes ahead."""
 
 _OURS = ("output_dir",)
-"""What layerwise decides: it finds trainings again by where they lie."""
 
 _EVERY = ("all", "none")
 _PACKAGES = {"comet_ml": "comet-ml", "azure_ml": "azureml-core mlflow", "neptune": "neptune", "flyte": "flytekit"}
-"""What is installed for a tracker, where its name is another."""
 
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
@@ -185,7 +183,6 @@ def input_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _near(name: str, known: set[str]) -> str:
-    """The close spellings; all of the more than a hundred would help nobody."""
     matches = near_matches(name, known)
     return (
         matches.partition(" Known: ")[0] if "did you mean" in matches else "see its documentation of TrainingArguments"
@@ -193,7 +190,6 @@ def _near(name: str, known: set[str]) -> str:
 
 
 def _wanted(hint: Any) -> tuple[type, ...]:
-    """The plain types that an annotation allows; none where it allows anything else, such as a text."""
     options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
     plain = tuple(option for option in options if option is not NoneType)
     return plain if plain and all(option in _WORDS for option in plain) else ()

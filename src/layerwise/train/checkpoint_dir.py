@@ -31,10 +31,8 @@ PREPROCESSING = "preprocessor_config.json"
 _MAY_BE_ABSENT = {"_raise_exceptions_for_missing_entries": False, "_raise_exceptions_for_connection_errors": False}
 
 _OTHER = {"base": "it begins from another model", "data": "it learns from other examples"}
-"""What a refusal says of a hash that differs."""
 
 _NAMED = 3
-"""Settings that a refusal names, of those that differ."""
 
 
 def run_training(
@@ -117,7 +115,6 @@ def _difference(name: str, before: object, now: object) -> str:
 
 
 def _differences(name: str, before: object, now: object) -> Iterator[tuple[str, object, object]]:
-    """Every value that differs, by the name that it has inside; `nothing` stands for one that is not there."""
     if isinstance(before, Mapping) and isinstance(now, Mapping):
         for key in dict.fromkeys((*before, *now)):
             yield from _differences(str(key), before.get(key, "nothing"), now.get(key, "nothing"))

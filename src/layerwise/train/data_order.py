@@ -21,7 +21,6 @@ from layerwise.data.splits import Example, Examples
 
 _BYTES = 8
 _POOL = 50
-"""Examples of like length are looked for among those of so many batches."""
 
 
 class ReproducibleDataset(Examples):

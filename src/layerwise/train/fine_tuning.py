@@ -156,7 +156,6 @@ def _trained(
     device: str,
     inspect_model: Inspection | None,
 ) -> FineTuningResult:
-    """The best selection score at this rate, its epoch, and that epoch's answers to the test set; it has no seconds."""
     set_seed(seed)
     model, tokenizer, drawn = _with_head(location, task)
     learns = head_parameters(model, drawn) if settings.train == "head" else dict(model.named_parameters())
@@ -212,7 +211,6 @@ def _trained(
 
 
 def _under(model: Any, plan: Plan | None) -> AbstractContextManager[Any]:
-    """The context in which the model runs the plan; none for a model as trained."""
     return nullcontext() if plan is None else load(model).under(plan, single_pass=True)
 
 
@@ -237,7 +235,6 @@ def _with_head(location: str, task: Task) -> tuple[Any, Any, set[str]]:
 
 
 def _encoded(examples: Sequence[Labelled], model: Any, tokenizer: Any, settings: FineTuningConfig) -> list[Encoded]:
-    """Each example as the model's own arguments, without padding."""
     taken = set(inspect.signature(model.forward).parameters)
     length = min(settings.length, longest_input(model) or settings.length)
     encoded = []
@@ -274,7 +271,6 @@ def _arguments(
 
 
 def _answers(model: Any, examples: Sequence[Encoded], task: Task, collate: Any, batch: int) -> tuple[float, ...] | None:
-    """The answer to each example, in order; `None` when a logit is not finite. Batches are of like lengths."""
     order = sorted(range(len(examples)), key=lambda index: len(examples[index]["input_ids"]))
     answers: list[float] = [0] * len(examples)
     for start in range(0, len(order), max(batch, 64)):
@@ -291,18 +287,14 @@ def _answers(model: Any, examples: Sequence[Encoded], task: Task, collate: Any, 
 
 
 def _answered(logits: Tensor, task: Task) -> Tensor:
-    """What logits (batch, labels) answer: the label of the greatest, and in a regression the one number itself."""
     return logits.squeeze(-1) if task.is_regression else logits.argmax(-1)
 
 
 def _first(logits: Any) -> Any:
-    """The logits alone: some models return their caches or hidden states beside them."""
     return logits[0] if isinstance(logits, tuple) else logits
 
 
 class _FineTuningTrainer(MeasuredTrainer):
-    """A `MeasuredTrainer` that says what it taught: its checkpoints go with its folder."""
-
     def __init__(self, *, subject: str, **options: Any) -> None:
         super().__init__(**options)
         self._subject = subject
@@ -334,7 +326,6 @@ class _LearningCurve(TrainerCallback):
         self.scores: dict[int, float] = {}
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take a point where one is due."""
         if state.global_step not in curve_steps(state.max_steps, self.evals):
             return
         with evaluating(kwargs["model"]):
@@ -344,9 +335,7 @@ class _LearningCurve(TrainerCallback):
         self.pace.before = time.perf_counter()  # what was just computed is no part of the next step
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The end of an epoch is a point."""
         self.scores[state.global_step] = float(kwargs["metrics"][self.metric])
 
     def points(self) -> tuple[CurvePoint, ...]:
-        """The curve in order of time."""
         return tuple(CurvePoint(*each) for each in sorted(self.scores.items())) if self.evals else ()

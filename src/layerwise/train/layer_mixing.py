@@ -96,13 +96,10 @@ class LayerMixing(nn.Module):
         return record.read(weights, "inherit" if self._inherits(reader, present) else "renormalise")
 
     def _inherits(self, reader: int, present: list[int]) -> bool:
-        """Whether a missing source's weight falls to the state before it: nothing else is left to spread it over."""
         return self.options.kind == "free" or not bool(self.kept[reader, present].any())
 
 
 class _Pass(threading.local):
-    """The forward pass in flight of each thread: what has been left behind in it, and the weights it is read with."""
-
     def __init__(self, stack: Stack, wiring: LayerMixing) -> None:
         self.stack = stack
         self.wiring = wiring
@@ -111,7 +108,6 @@ class _Pass(threading.local):
         self.needed: tuple[int | None, ...] | None = None
 
     def begin(self, *_: Any) -> None:
-        """A pass begins: forget the one before. Raises `TrainError` for a plan that a record cannot follow."""
         plan = self.stack.running
         if plan is not None:
             refuse_groups(plan, self.stack)
@@ -120,11 +116,9 @@ class _Pass(threading.local):
         self.needed = self.wiring.edges().last_readers() if in_order and not torch.is_grad_enabled() else None
 
     def end(self, *_: Any) -> None:
-        """The pass is over, by whatever way; what its gradient needs, its graph holds."""
         self.alpha = self.record = None
 
     def before(self, layer: int, handed: Tensor) -> Tensor:
-        """What `layer` reads instead of the state it was handed."""
         if self.alpha is None:
             raise TrainError(
                 f"layer {layer} of {self.stack.source.name} reads a learned mix of the states before it, which are "
@@ -135,7 +129,6 @@ class _Pass(threading.local):
         return self.wiring.read(self.alpha, layer, self.record)
 
     def after(self, layer: int, block: nn.Module, returned: Tensor) -> Tensor:
-        """What goes on from `layer`: its output, or behind the last visit the mix that the output reads."""
         if self.alpha is None or self.record is None:  # `before` has refused the pass
             return returned
         self.record = self._still_needed(self.record.then(layer, returned), layer)
@@ -145,7 +138,6 @@ class _Pass(threading.local):
         return self.wiring.read(self.alpha, self.stack.depth, self.record)
 
     def _still_needed(self, record: DepthHistory, layer: int) -> DepthHistory:
-        """The record without the states that no later reader reads; all of it while a gradient may be asked for."""
         if self.needed is None:
             return record
         return record.select([source for source in record.sources if (self.needed[source] or 0) > layer])

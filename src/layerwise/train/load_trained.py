@@ -78,12 +78,10 @@ def saved_edges(folder: Path) -> LayerWeights | None:
 
 
 def _kind(record: TrainingRecord | None) -> type[Variant] | None:
-    """The variant that a model was trained with; `None` for one that this library attaches nothing for."""
     return None if record is None else VARIANTS.get(str(record.recipe.get("variant")))
 
 
 def _options(kind: type[Options], record: TrainingRecord, folder: Path) -> Options:
-    """The options of the variant that a model was trained with. Raises `RunError` for what does not belong there."""
     return value_of(kind, record.recipe.get("options"), f"options in the recipe of {folder / FILE}")
 
 

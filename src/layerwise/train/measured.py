@@ -32,10 +32,8 @@ RUNNING_LOSS = "running_loss.json"
 """The file of a checkpoint with the losses since the last note: the sum of each process, and the step of the note."""
 
 _LEAST_SCALE = torch.finfo(torch.float16).tiny
-"""A loss of 1 times less than this is no normal number of float16."""
 
 _RARELY = 1_000
-"""The most steps between two looks at the clock."""
 
 
 class MeasuredTrainer(Trainer):
@@ -110,7 +108,6 @@ class MeasuredTrainer(Trainer):
         return result
 
     def _run_epoch(self, *args: Any, **options: Any) -> None:
-        """The parent's epoch; none when a checkpoint of the last step is resumed: the parent would take one more."""
         if self.state.global_step >= self.state.max_steps:
             self.control.should_training_stop = True
             return
@@ -150,7 +147,6 @@ class MeasuredTrainer(Trainer):
         return norm
 
     def _skips(self) -> bool:
-        """Whether the loss is scaled, and can be scaled by less."""
         scaler = self.accelerator.scaler
         return scaler is not None and scaler.get_scale() > _LEAST_SCALE
 
@@ -166,7 +162,6 @@ class MeasuredTrainer(Trainer):
         return super()._prepare_for_training(max_steps, train_dataloader, resume_from_checkpoint)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """The parent's, also where not every weight has learned."""
         if checkpoint is None or not self.is_fsdp_enabled:
             super()._load_optimizer_and_scheduler(checkpoint)
             return
@@ -174,7 +169,6 @@ class MeasuredTrainer(Trainer):
             super()._load_optimizer_and_scheduler(checkpoint)
 
     def _save_rng_state(self, output_dir: str) -> None:
-        """The parent's; the losses since the last note beside it."""
         super()._save_rng_state(output_dir)
         sums = self.accelerator.gather(self._tr_loss.detach().reshape(1)).tolist()
         if self.is_world_process_zero():
@@ -197,8 +191,6 @@ class MeasuredTrainer(Trainer):
 
 
 class _Restored(TrainerCallback):
-    """Restores the running loss once the parent has set its own to nothing."""
-
     def __init__(self, trainer: MeasuredTrainer) -> None:
         self.trainer = trainer
 

@@ -29,7 +29,6 @@ _WITHOUT_BITS = (
     "checkpoint_minutes",
     "peak_flops",
 )
-"""Training arguments that change what is reported and kept of a training, and no weight."""
 
 
 def is_first_process() -> bool:

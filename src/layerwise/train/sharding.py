@@ -24,7 +24,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from layerwise.errors import TrainError
 
 _UNITS = ("transformer_layer_cls_to_wrap", "auto_wrap_policy", "min_num_params")
-"""What in `fsdp_config` says how a model is divided."""
 
 
 def with_units(arguments: Mapping[str, Any], blocks: Iterable[nn.Module]) -> dict[str, Any]:

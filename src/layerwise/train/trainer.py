@@ -187,7 +187,6 @@ def positions(config: Any, inputs: Mapping[str, Any]) -> int:
 
 
 _ROUNDING = 64
-"""Units of rounding between two sums of as many losses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

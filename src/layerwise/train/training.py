@@ -117,7 +117,6 @@ def trainer_of(
 
 
 def _stream(recipe: Recipe) -> str:
-    """Draws that processes share, or draws that each makes for itself."""
     if recipe.ranks == "shared":
         return "training"
     return f"training/{PartialState().process_index}"

@@ -100,5 +100,4 @@ class DividedValidation(MeasuredTrainer):
         return (whole.to(loss.dtype), *others)
 
     def _get_num_items_in_batch(self, *args: Any, **kwargs: Any) -> Tensor | int | None:
-        """The parent's; none within a validation that is divided, so that a loss is the mean over own rows."""
         return None if self._divided is not None else super()._get_num_items_in_batch(*args, **kwargs)

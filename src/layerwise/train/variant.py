@@ -57,7 +57,6 @@ class Variant:
 
 
 def _named(text: str) -> Callable[..., Any]:
-    """What is called MODULE:NAME in `layerwise.train`."""
     module, _, name = text.partition(":")
     result: Callable[..., Any] = getattr(import_module(f"layerwise.train.{module}"), name)
     return result

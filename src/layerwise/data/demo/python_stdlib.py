@@ -54,7 +54,6 @@ def split_of(module: str) -> str:
 
 
 def _family(module: str) -> str:
-    """The name that is hashed: the top-level package without the marks of a private or pure-Python twin."""
     top = module.split(".")[0]
     top = _TWINS.get(top, top)
     if top.startswith("sre_"):
@@ -79,7 +78,6 @@ def modules() -> dict[str, Path]:
 
 
 def _sources(root: Path) -> Iterator[Path]:
-    """The Python files below a folder; what is excluded is not walked, since installed packages can be many."""
     for folder, inside, files in os.walk(root):
         inside[:] = [name for name in inside if _wanted(Path(folder, name).relative_to(root).parts)]
         yield from (Path(folder, name) for name in files if name.endswith(".py"))
@@ -117,7 +115,6 @@ def _text(module: str, path: Path, kind: str) -> str:
 
 
 def _docstrings(name: str, node: ast.AST) -> Iterator[str]:
-    """Each documentation string below `node`, under the dotted name of what it documents, in source order."""
     if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
         documentation = ast.get_docstring(node)
         if documentation:

@@ -48,7 +48,6 @@ def split_of(prompt: str) -> str:
 
 
 def _arithmetic(random: Random) -> Example:
-    """`calc 17+5-3 =` -> ` 22 19`: two to four operations, each running value of two digits."""
     value = random.randint(SMALLEST_VALUE, LARGEST_VALUE)
     question, values = str(value), []
     for _ in range(random.randint(2, 4)):
@@ -62,20 +61,17 @@ def _arithmetic(random: Random) -> Example:
 
 
 def _copy(random: Random) -> Example:
-    """`copy k d a =` -> ` k d a`, or `reverse k d a =` -> ` a d k`: four to eight letters."""
     letters = random.choices(ascii_lowercase, k=random.randint(4, 8))
     word = random.choice(("copy", "reverse"))
     return _example("copy", f"{word} {' '.join(letters)}", letters if word == "copy" else letters[::-1])
 
 
 def _sort(random: Random) -> Example:
-    """`sort d a c b =` -> ` a b c d`: four to seven letters, repeats allowed."""
     letters = random.choices(ascii_lowercase, k=random.randint(4, 7))
     return _example("sort", f"sort {' '.join(letters)}", sorted(letters))
 
 
 def _brackets(random: Random) -> Example:
-    """`close ( [ ] { =` -> ` } )`: five to twelve brackets, of which one to six are still open."""
     length = random.randint(5, 12)
     shown: list[str] = []
     still_open: list[str] = []

@@ -47,7 +47,6 @@ _VERBS = frozenset(
 
 
 def _before_infinitive(words: Sequence[str]) -> set[int]:
-    """`tried`, or `was eager`, before `to read`."""
     index = words.index("to") - 1
     return {index - 1, index} if words[index - 1] == "was" else {index}
 
@@ -66,7 +65,6 @@ _CARRIERS: Mapping[str, Callable[[Sequence[str]], set[int]]] = MappingProxyType(
         "length": _among(()),
     }
 )
-"""The indices of the words that carry a feature, of a sentence's words."""
 
 NAMES = (
     *(f"control {feature}" for feature in (*LINGUISTIC, *SURFACE)),

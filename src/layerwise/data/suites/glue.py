@@ -72,7 +72,6 @@ _LINES = r"\.jsonl?(\.gz)?"
 _PARQUET = r"(-\d{5}-of-\d{5}|/0000)?\.parquet"
 _NUMBERED = re.compile(r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.parquet")
 _DIGITS = 7
-"""Digits of a score of 32 bits, as the hub stores them: they are published with three decimals."""
 
 _MOST_NAMED = 5
 
@@ -111,7 +110,6 @@ def _task(name: str, train: Path, test: Path, seed: int) -> Task:
 
 
 def _find_files(name: str, folders: Sequence[Path]) -> tuple[Path, Path] | None:
-    """Find the training and the validation file of a task in the first of the folders that has both."""
     for folder in folders:
         for inside in (folder, *_folders_of(name, folder)):
             paths = sorted((*inside.glob("*"), *inside.glob("*/0000.parquet")))
@@ -123,7 +121,6 @@ def _find_files(name: str, folders: Sequence[Path]) -> tuple[Path, Path] | None:
 
 
 def _layouts(name: str) -> list[tuple[str, str]]:
-    """Return patterns of the training and the validation file: BabyLM's, then the hub's in a folder of the task."""
     whole, validation = _whole(name), FORMS[name].validation
     return [
         (rf"{whole}\.train{_LINES}", rf"({name}\.valid(ation)?|{whole}\.{validation}){_LINES}"),
@@ -137,7 +134,6 @@ def _first(folder: Path, paths: Iterable[Path], pattern: str) -> Path | None:
 
 
 def _needed(name: str) -> str:
-    """Describe the files that a task needs; for `TASK` those of any."""
     whole, validation = _whole(name), FORMS[name].validation if name in FORMS else "validation"
     return (
         f"{whole}.train and {name}.valid or {whole}.{validation}, each .jsonl or .json, also .gz; or "
@@ -146,7 +142,6 @@ def _needed(name: str) -> str:
 
 
 def _present(name: str, folders: Iterable[Path]) -> str:
-    """Say which files have the name of the task: "found boolq.valid.jsonl, and it needs"."""
     near = [
         path.relative_to(folder).as_posix()
         for folder in folders
@@ -160,12 +155,10 @@ def _present(name: str, folders: Iterable[Path]) -> str:
 
 
 def _whole(name: str) -> str:
-    """Return the task whose training file is that of the task."""
     return name.removesuffix("-mm")
 
 
 def _is_of(folder: Path, name: str) -> bool:
-    """Check if a folder has the name of a task, as the hub (`wsc.fixed`) or the benchmark (`SST-2`) writes it."""
     own = folder.resolve().name.casefold().removesuffix(".fixed").replace("-", "").replace("_", "")
     return own in (_whole(name), name.replace("-", ""))
 
@@ -175,7 +168,6 @@ def _folders_of(name: str, folder: Path) -> list[Path]:
 
 
 def _read_rows(path: Path) -> Sequence[FileRecord]:
-    """Read the rows of a file, and of those that follow it where a split of the hub has several."""
     if path.suffix != ".parquet":
         return read_records(path, kind=".jsonl")
     rows = [row for part in _parts(path) for row in _parquet_rows(part)]
@@ -237,7 +229,6 @@ def _label(row: FileRecord, value: Any, form: Form) -> int:
 
 
 def _score(row: FileRecord, value: Any, bounds: tuple[float, float]) -> float:
-    """Return the score of an example of a regression."""
     try:
         score = math.nan if isinstance(value, bool) or not isinstance(value, str | int | float) else float(value)
     except (ValueError, OverflowError):

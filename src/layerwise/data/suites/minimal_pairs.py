@@ -136,7 +136,6 @@ def read_pairs(paths: Sequence[Path], *, password: str | None = None) -> PairSet
 
 
 def _named(tables: Sequence[tuple[str, tuple[FileRecord, ...]]], name: str) -> PairSet:
-    """The pair set of tables that were read, called by their columns and names."""
     records = [record for _, rows in tables for record in rows]
     if all({"Context1", "Context2", "Target1", "Target2"} & set(record.columns) for record in records):
         return PairSet("ewok", f"EWoK ({name})", tuple(pair for record in records for pair in _worlds(record)))
@@ -153,7 +152,6 @@ def _named(tables: Sequence[tuple[str, tuple[FileRecord, ...]]], name: str) -> P
 
 
 def _extent(pairs: Sequence[MinimalPair], paradigms: int) -> str:
-    """BLiMP, or in words which part of it."""
     whole = len(PARADIGMS)
     if (paradigms, len(pairs)) == (whole, whole * PAIRS):
         return "BLiMP"
@@ -171,7 +169,6 @@ def _pair(record: FileRecord, table: str) -> MinimalPair:
 
 
 def _worlds(record: FileRecord) -> Iterator[MinimalPair]:
-    """Each target under its own context and under the other one: the target's own likelihood cancels out."""
     contexts = (record.text("Context1"), record.text("Context2"))
     domain = record.text("Domain")
     for index, column in enumerate(("Target1", "Target2")):

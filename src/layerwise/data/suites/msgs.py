@@ -46,7 +46,6 @@ def read_msgs(folder: Path, *, seed: int = 0) -> list[Task]:
 
 
 def _tasks_in(folder: Path) -> tuple[dict[str, tuple[Path, Path]], list[str]]:
-    """The training and the test file of every task, by its name; and files of such names that are not of MSGS."""
     tasks: dict[str, tuple[Path, Path]] = {}
     others: list[str] = []
     for kind in _KINDS:
@@ -65,7 +64,6 @@ def _tasks_in(folder: Path) -> tuple[dict[str, tuple[Path, Path]], list[str]]:
 
 
 def _is_labelled(path: Path) -> bool:
-    """Whether the first row of a file has a label of MSGS, or cannot be read: what is wrong with it is said later."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
             row = parse_json(decoded(file.readline(SETTINGS_SIZE)))
@@ -88,7 +86,6 @@ def _task(name: str, train: Path, test: Path, seed: int) -> Task:
 
 
 def _of_condition(path: Path, condition: str, *, agree: bool) -> tuple[Labelled, ...]:
-    """The rows of an ambiguous task with the `condition`, labelled by the linguistic feature."""
     rows = [row for row in read_records(path) if row.text("condition") == condition]
     if not rows:
         raise DataError(f"{path} has no row whose column 'condition' is {condition!r}; take the file as published")
@@ -103,7 +100,6 @@ def _of_condition(path: Path, condition: str, *, agree: bool) -> tuple[Labelled,
 
 
 def _only_label(row: FileRecord) -> int:
-    """The label of a control's row: one of the two features has one."""
     given = [column for column in COLUMNS if row.columns.get(column) is not None]
     if len(given) != 1:
         raise DataError(

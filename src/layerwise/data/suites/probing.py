@@ -61,19 +61,16 @@ class ProbedText:
 
 
 def _by_form(kind: str, own: int) -> dict[str, str]:
-    """Every form of the words of a kind, with the form number `own` of its word."""
     return {form: forms.split("/")[own] for forms in WORDS[kind] for form in forms.split("/")}
 
 
 _NOUNS = _by_form("noun", 0)
 _VERBS = _by_form("verb", 1) | _by_form("participle", 0)
 _CONTENT: Mapping[str, str] = {**_by_form("adjective", 0), **_VERBS, **_NOUNS}
-"""Content words, each with what its forms have in common."""
 
 _PLURAL = frozenset(forms.split("/")[1] for forms in WORDS["noun"])
 _AGREEING = tuple(name for name, pairs in PARADIGMS.items() if pairs[0].term == "subject_verb_agreement")
 _ORDERED = tuple(name for name, pairs in PARADIGMS.items() if pairs[0].field == "syntax")
-"""Paradigms whose sentences differ in nothing but the order of their words: no bag of words tells them apart."""
 
 
 def probed_text(seed: int = 0, frequency: Callable[[str], float] | None = None, pairs: int = PAIRS) -> ProbedText:
@@ -133,19 +130,16 @@ def probed_text(seed: int = 0, frequency: Callable[[str], float] | None = None, 
 
 
 def _words(sentence: str, capital: bool) -> tuple[str, ...]:
-    """The words of a sentence, the first with its capital or without."""
     first, *rest = sentence.rstrip(".").split()
     return (first if capital else first.lower(), *rest)
 
 
 def _content(sentences: Sequence[Sequence[str]]) -> Iterator[tuple[int, int, str]]:
-    """Every content word but a first one, which may have a capital: its sentence, its index, and itself."""
     for number, words in enumerate(sentences):
         yield from ((number, at, word) for at, word in enumerate(words) if at and word in _CONTENT)
 
 
 def _by_median(sentences: Sequence[Sequence[str]], value: Callable[[str], float]) -> tuple[ProbedUnit, ...]:
-    """Whether the value of a content word is above that of the median one."""
     words = list(_content(sentences))
     middle = median(value(word) for word in {word for _, _, word in words})
     return tuple(ProbedUnit(number, at, value(word) > middle, _CONTENT[word]) for number, at, word in words)
@@ -159,7 +153,6 @@ def _positions(sentences: Sequence[Sequence[str]]) -> Iterator[ProbedUnit]:
 
 
 def _balanced(feature: ProbedFeature, seed: int) -> ProbedFeature:
-    """As many units of one label as of the other, drawn where there are more; of a pair both stay."""
     chance = Random(f"{seed}/probing/{feature.name}")
     sides = {label: [unit for unit in feature.units if unit.label is label] for label in (False, True)}
     count = min(MOST, *map(len, sides.values()))

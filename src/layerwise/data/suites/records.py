@@ -195,7 +195,6 @@ def _opened(path: Path) -> zipfile.ZipFile:
 
 
 def _unlocked(archive: zipfile.ZipFile, name: str, path: Path, password: str | None, most: int) -> bytes:
-    """The content of a member of an archive, which may unpack to `most` bytes."""
     locked = bool(archive.getinfo(name).flag_bits & 0x1)
     if locked and password is None:
         raise DataError(f"{path} is locked: give the word that its authors published with it, --password WORD")

@@ -156,13 +156,10 @@ def babylm_split(name: str) -> str | None:
 
 
 def _spelt(name: str) -> str:
-    """The name of a file as text; bytes of it that are no UTF-8 are written as `\\xff`."""
     return os.fsencode(name).decode("utf-8", errors="backslashreplace")
 
 
 def _text_files(folder: Path) -> list[Path]:
-    """Files with one of `SUFFIXES`, hidden ones left out."""
-
     def wanted(file: Path) -> bool:
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
         return not hidden and (unpacked_name(file.name).endswith(SUFFIXES) or file.suffix == PARQUET) and file.is_file()

@@ -23,7 +23,6 @@ LARGE = 0.05
 """A document with a larger share of the text is cut before a share is drawn: half of what is to be held out."""
 
 _SHARED = ""
-"""Tasks with too few documents to be divided by themselves are divided together, under this name."""
 
 Documents = tuple[Document, ...]
 
@@ -119,7 +118,6 @@ def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Document
 
 
 def _strata(tasks: Iterable[str], parts: int) -> list[str]:
-    """The tasks, those with fewer documents than parts under one name, which again must have enough."""
     tasks = list(tasks)
     counts = Counter(tasks)
     rare = {task for task, count in counts.items() if count < parts}
@@ -129,7 +127,6 @@ def _strata(tasks: Iterable[str], parts: int) -> list[str]:
 
 
 def _without(corpus: Corpus, others: Corpus, why: str, notes: list[str]) -> Corpus:
-    """The corpus without documents whose texts are those of others; how many that are goes to the notes."""
     taken = {each.text for each in others.documents}
     kept = tuple(each for each in corpus.documents if each.text not in taken)
     left_out = len(corpus.documents) - len(kept)
@@ -141,5 +138,4 @@ def _without(corpus: Corpus, others: Corpus, why: str, notes: list[str]) -> Corp
 
 
 def _apart(documents: Documents) -> Documents:
-    """Parts of one text as documents of their own: they are resampled one by one."""
     return tuple(replace(each, part_of=None) for each in documents)

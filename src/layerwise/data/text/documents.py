@@ -123,7 +123,6 @@ def joined(documents: Iterable[Document]) -> tuple[Document, ...]:
 
 
 def _bounds(text: str, needed: int) -> list[int]:
-    """Where a chunk may end: the bounds of the first kind of which there are as many as are needed."""
     headings = [match.start() for match in _HEADING.finditer(text)]
     if len(headings) >= needed:
         return headings
@@ -132,7 +131,6 @@ def _bounds(text: str, needed: int) -> list[int]:
 
 
 def _stretches(text: str, bounds: list[int], words: int) -> Iterator[str]:
-    """The text cut at the first of the bounds where a stretch has so many words; one with fewer ends the last."""
     start, count = 0, 0
     ready: str | None = None
     for begin, end in pairwise([0, *(bound for bound in bounds if bound), len(text)]):

@@ -26,7 +26,6 @@ BATCH = 2**20
 """Characters that are encoded together, unless one document has more."""
 
 _SENTENCES = 2**12
-"""Sentences that a tokenizer is given at once."""
 
 Sentences = list[list[int]]
 """The token ids of the sentences of a document."""
@@ -41,7 +40,6 @@ _ABBREVIATIONS = """
 """
 _ABBREVIATED = frozenset(_ABBREVIATIONS.split())
 _EVEN = 0.75
-"""In a hard-wrapped text, how long at least half of the lines are that another follows, as a share of a long one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +132,6 @@ def _skip_empty(
 def _batches(
     documents: Sequence[Document], progress: Callable[[float], None], size: int
 ) -> Iterator[Sequence[Document]]:
-    """The documents, about `size` characters at a time."""
     first, characters = 0, 0
     for number, document in enumerate(documents):
         progress(number / len(documents))
@@ -145,7 +142,6 @@ def _batches(
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, documents: Sequence[Document]) -> Iterator[tuple[Document, Sentences]]:
-    """Yield each document with the ids of its sentences; tabs and ends of paragraphs may have tokens of their own."""
     vocabulary = tokenizer.get_vocab()
     paragraph, tab = vocabulary.get(PARAGRAPH), vocabulary.get(TAB)
     texts = [[sentences(block) for block in paragraphs(document.text)] for document in documents]
@@ -196,7 +192,6 @@ def paragraphs(text: str) -> list[str]:
 
 
 def _are_wrapped(blocks: Sequence[str]) -> bool:
-    """Whether the lines of the blocks end where they were full: those that another follows are nearly as long."""
     lengths = sorted(len(line) for block in blocks for line in block.split("\n")[:-1])
     return not lengths or lengths[len(lengths) // 2] >= _EVEN * lengths[int(0.95 * len(lengths))]
 
@@ -217,7 +212,6 @@ def sentences(paragraph: str) -> list[str]:
 
 
 def _stripped(text: str) -> str:
-    """The text without white space around it; tabs before it stay, unless it is nothing but white space."""
     return text.rstrip().lstrip(" ")
 
 
@@ -229,7 +223,6 @@ def _is_abbreviation(paragraph: str, start: int, end: re.Match[str]) -> bool:
 
 
 def _last_word(text: str) -> str:
-    """What the text ends in that is made of letters, digits, `_` and full stops."""
     # Read from the end, since a search from the beginning tries every position of a long sentence.
     word = _WORD.match(text[::-1])
     return "" if word is None else word[0][::-1]

@@ -117,7 +117,6 @@ def _cut(
     examples: Callable[[str, Sequence[Window]], Examples],
     **options: Any,
 ) -> Splits:
-    """The documents of each part as examples, made of its name and its windows, with the digest of all documents."""
     cut = {
         split: examples(split, windows(Corpus(name, joined(documents)), tokenizer, **options))
         for split, documents in parts.items()

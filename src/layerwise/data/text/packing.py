@@ -24,7 +24,6 @@ FILL = 0.98
 """The share of the positions of all rows that is to hold tokens."""
 
 _SHORTEST = 8
-"""Tokens of the shortest piece that a window is cut into."""
 
 Row = list[Window]
 
@@ -67,7 +66,6 @@ def packed(windows: Sequence[Window], length: int, seed: int = 0, start: int | N
 
 
 def _best_fit(windows: Sequence[Window], length: int) -> list[Row]:
-    """Every window in the row that it leaves the least room in, or in a row of its own."""
     rows: list[Row] = []
     rooms: list[int] = []  # the sizes of room that some row has, ascending
     numbers: dict[int, list[int]] = {}  # the rows that have it
@@ -93,7 +91,6 @@ def _best_fit(windows: Sequence[Window], length: int) -> list[Row]:
 
 
 def _filled(rows: list[Row], length: int, start: int | None) -> list[Row]:
-    """The rows, the emptiest of them cut and spread over the others while all are less full than `FILL`."""
     tokens = sum(len(window.ids) for row in rows for window in row)
     rows = sorted(rows, key=lambda row: -sum(len(window.ids) for window in row))
     while len(rows) > 1 and tokens < FILL * length * len(rows):
@@ -105,7 +102,6 @@ def _filled(rows: list[Row], length: int, start: int | None) -> list[Row]:
 
 
 def _spread(rows: list[Row], emptiest: Row, length: int, start: int | None) -> list[Row] | None:
-    """The rows with the windows of the emptiest one in what they leave; `None` where these do not fit."""
     gaps = [(-(length - sum(len(window.ids) for window in row)), number) for number, row in enumerate(rows)]
     heapq.heapify(gaps)
     added: dict[int, Row] = {}
@@ -129,7 +125,6 @@ def _spread(rows: list[Row], emptiest: Row, length: int, start: int | None) -> l
 
 
 def _cut(window: Window, room: int, start: int | None) -> tuple[Window | None, Window | None]:
-    """The beginning of a window that fits the room, and the rest; nothing where it must stay whole."""
     begins = start is not None and window.ids[0] == start
     is_plain = window.scored_from == 1 and window.scored_until == len(window.ids) and window.masked is None
     room = min(room, len(window.ids) - _SHORTEST)

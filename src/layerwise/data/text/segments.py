@@ -116,7 +116,6 @@ def cut(text: Encoded, length: int) -> Segments:
 
 
 def _cut(table: pyarrow.Table, numbers: Sequence[int], room: int) -> pyarrow.Table:
-    """Cut a batch of documents, which have these `numbers`."""
     ids, owners = [], []
     for number, document, sentences in zip(numbers, table["ids"], table["sentences"], strict=True):
         tokens = document.values.to_numpy()
@@ -128,7 +127,6 @@ def _cut(table: pyarrow.Table, numbers: Sequence[int], room: int) -> pyarrow.Tab
 
 
 def _segments(bounds: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-    """Yield the segments of a document whose sentences begin and end at `bounds`."""
     start, last = bounds[0], bounds[-1]
     position = 0
     while last - start > room:

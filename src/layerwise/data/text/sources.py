@@ -179,7 +179,6 @@ def row_document(record: object, location: str, fallback_id: str, task: str) -> 
 
 
 def _decoded(content: bytes, start: int, file: Path) -> str:
-    """The text in `content`, before which the file has `start` bytes. Raises `DataError` for a byte no text holds."""
     nul = content.find(b"\0")
     try:
         text = content.decode()

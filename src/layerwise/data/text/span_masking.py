@@ -40,13 +40,10 @@ _SHOWN_AS_MASK, _SHOWN_AS_RANDOM = 0.8, 0.9
 """Where the coin of a span must fall: below the first, between the two, above the second (left as it is)."""
 
 _SHORTENED = 0.1
-"""The share of training segments that are cut to a random length, so that short texts are read too."""
 
 _RANKS = 2**38
-"""Ranks that a span may draw; of two with the same rank the earlier one goes first."""
 
 _BLOCK = 4
-"""Numbers that Philox makes of one value of its counter."""
 
 TRAINING, HELD_OUT = 0, 1
 """What keeps the masks of training apart from those of held-out text."""
@@ -122,11 +119,9 @@ class SpanMasking:
         return shown, targets
 
     def _most(self, width: int) -> int:
-        """The tokens that may be masked of `width`."""
         return min(width, int(self.share * width) + 1)
 
     def _spans(self, stops: Uniforms) -> Ids:
-        """The span of each token of (rows, seq): n tokens or more where its stop is at least 1 - (1 - stop)^(n - 1)."""
         lengths = np.ones(stops.shape, dtype=np.int8)  # small numbers: eight times as many go through at once
         for others in range(1, self.longest):
             lengths += (stops >= 1 - (1 - self.stop) ** others).view(np.int8)
@@ -139,7 +134,6 @@ class SpanMasking:
 
 
 def _numbered(ranks: Ids) -> Ids:
-    """How many other ranks stand before each of (rows, columns) in its row, where equal ones are side by side."""
     changes = np.zeros_like(ranks)
     changes[:, 1:] = ranks[:, 1:] != ranks[:, :-1]
     numbers: Ids = np.cumsum(changes, axis=1)
@@ -257,7 +251,6 @@ def _around(tokenizer: PreTrainedTokenizerBase) -> tuple[int, int]:
 
 
 def _rows(segments: Segments, numbers: Sequence[int]) -> tuple[Ids, Ids]:
-    """Segments side by side, (rows, length - 2) with 0 behind their ends, and how long each is, (rows,)."""
     rows = segments.ids(numbers)
     ids = np.zeros((len(rows), segments.length - AROUND), dtype=np.int64)
     for row, values in zip(ids, rows, strict=True):
@@ -266,7 +259,6 @@ def _rows(segments: Segments, numbers: Sequence[int]) -> tuple[Ids, Ids]:
 
 
 def _examples(ids: Ids, lengths: Ids, around: tuple[int, int], masking: SpanMasking, random: Uniforms) -> list[Example]:
-    """The segments masked, between the tokens that begin and end one; views of two arrays."""
     begin, end = around
     shown, targets = masking.draw(ids, lengths, random)
     inputs = np.pad(shown, ((0, 0), (1, 1)), constant_values=begin)

@@ -117,7 +117,6 @@ class TokenCache:
         wanted: PreTrainedTokenizerBase | Vocabulary,
         known: tuple[Stamp, ...] | None = None,
     ) -> TokenizedText:
-        """Open a text by its key; `known` are the stamps of its files, if these are part of the key."""
         folder = self.folder / key
         opened = self._load(folder, wanted)
         if opened is None:
@@ -132,8 +131,6 @@ class TokenCache:
         return opened
 
     def _load(self, folder: Path, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText | None:
-        """Map a text; `None` if it is not there, or not whole."""
-
         def refuse() -> Iterator[Any]:
             raise DataError(f"the text in {folder} is not whole")
 
@@ -149,7 +146,6 @@ class TokenCache:
     def _build(
         self, folder: Path, read: ReadText, wanted: PreTrainedTokenizerBase | Vocabulary
     ) -> tuple[TokenizedText, dict[str, Any]]:
-        """Write a text to its folder, all but the record, which is returned too."""
         with writable(self.folder):
             if folder.exists():  # a start that was killed
                 shutil.rmtree(folder)
@@ -174,7 +170,6 @@ class TokenCache:
 
 
 def _rows(folder: Path, split: str, rows: Callable[[], Iterator[dict[str, Any]]]) -> Dataset:
-    """Map the rows of a split; they are generated and written first if they are not in the folder."""
     try:
         with hide_progress_bars():
             return Dataset.from_generator(rows, cache_dir=str(folder), fingerprint=split)
@@ -183,7 +178,6 @@ def _rows(folder: Path, split: str, rows: Callable[[], Iterator[dict[str, Any]]]
 
 
 def _kept_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Load a tokenizer that was learned, without the path that it was loaded from: models are saved with it."""
     tokenizer = load_tokenizer(folder / _TOKENIZER)
     tokenizer.name_or_path = tokenizer.init_kwargs["name_or_path"] = ""
     return tokenizer
@@ -196,7 +190,6 @@ def tokenizer_digest(tokenizer: PreTrainedTokenizerBase) -> str | None:
 
 
 def _stamps_of(source: TextSource) -> tuple[Stamp, ...] | None:
-    """The stamps of the files; `None` where only reading tells what the text is."""
     try:
         known = None if source.files is None else tuple(map(stamp, source.files()))
     except (OSError, ValueError):
@@ -215,7 +208,6 @@ def _key(*content: object) -> str:
 
 @cache
 def _program() -> list[str]:
-    """List what encodes: the code of layerwise, the libraries, and what Python takes for a letter."""
     versions = [platform.python_version(), unicodedata.unidata_version, *map(version, _LIBRARIES)]
     paths = (_TEXT_PACKAGE, *(_TEXT_PACKAGE.parents[1] / name for name in ("bounded.py", "data/splits.py")))
     return [*versions, code_digest(*paths)]

@@ -161,7 +161,6 @@ def _byte_pair_encoder(pieces: list[Piece]) -> tokenizers.Tokenizer:
 
 
 def _merges(pieces: list[Piece], vocabulary: dict[str, int]) -> list[tuple[str, str]]:
-    """Every pair of pieces whose union is a piece, best score first; equal scores keep the order of the file."""
     merged = sorted(pieces[SPECIAL_PIECES + BYTE_PIECES :], key=lambda piece: -piece.score)
     return [
         (piece.text[:cut], piece.text[cut:])

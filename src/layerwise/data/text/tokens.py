@@ -111,8 +111,6 @@ def windows(
 
 @dataclass(slots=True)
 class _Cutter:
-    """Cuts documents into windows, and remembers the answers that do not fit one."""
-
     tokenizer: PreTrainedTokenizerBase
     length: int
     before: tuple[int, ...]
@@ -221,7 +219,6 @@ def encoded(
 
 
 def _sample(corpus: Corpus, cutter: _Cutter, limit: int, seed: int) -> tuple[Window, ...]:
-    """Windows of at most `limit` scored tokens, spread over documents."""
     draw = random.Random(seed)
     order = {document.id: position for position, document in enumerate(corpus.documents)}
     chosen: list[Window] = []
@@ -240,7 +237,6 @@ def _sample(corpus: Corpus, cutter: _Cutter, limit: int, seed: int) -> tuple[Win
 
 
 def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random) -> Iterator[Window]:
-    """One window of every document, then a second one, ...; a document is tokenised when its turn first comes."""
     # Of a text with words to fill in, far more is read than scored.
     read = limit if cutter.masks is None else math.ceil(limit / MASKED_SHARE)
     share = CHARACTERS_PER_TOKEN * max(cutter.length, read // len(corpus.documents) + 1)

@@ -140,7 +140,6 @@ def _check_room(vocabulary: int | None, specials: Sequence[str], otherwise: str 
 
 
 def _words(texts: Iterable[str]) -> Counter[str]:
-    """How often each word occurs, spelt in the characters that stand for bytes."""
     cut, counts = _cutter(), Counter[str]()
     # Pieces that begin with a space are cut once each: no word reaches over a space between visible characters.
     for piece, often in Counter(piece for text in texts for piece in _BEFORE_SPACES.split(text)).items():
@@ -156,7 +155,6 @@ def _cutter() -> pre_tokenizers.PreTokenizer:
 
 
 def _learned(words: Mapping[str, int], size: int) -> list[str]:
-    """Specials, bytes, then pieces in the order in which they were learned."""
     learner = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     # The words are cut already. A repeated word must count as often as it occurs, so each is written that often.
     learner.pre_tokenizer = pre_tokenizers.CharDelimiterSplit("\n")
@@ -175,7 +173,6 @@ def _learned(words: Mapping[str, int], size: int) -> list[str]:
 
 
 def _occurrences_at_share(pieces: list[str], words: Mapping[str, int]) -> int:
-    """The number of times that 95 % of the learned among `pieces` occur at least."""
     speller = _speller(pieces)
     counts = np.zeros(len(pieces), dtype=np.int64)
     for word, count in words.items():

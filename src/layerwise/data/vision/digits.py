@@ -64,5 +64,4 @@ def digits(
 
 
 def _drawing(ink: Tensor) -> Image.Image:
-    """The ink of one digit, (1, 8, 8), as a grey image in which full ink is white."""
     return Image.fromarray((ink[0].int() * _WHITEST // DARKEST).to(torch.uint8).numpy())

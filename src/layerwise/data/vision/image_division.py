@@ -84,7 +84,6 @@ def divided(listed: ImageSet, seed: int, select_on: str = "held-out") -> ImageDi
 
 
 def _cut(listed: ImageSet, splits: Sequence[str], seed: int) -> dict[str, Sources]:
-    """Train without what is cut from it, and a tenth of each of its classes for each of `splits`."""
     train = listed.parts["train"]
     if not splits:
         return {"train": train}

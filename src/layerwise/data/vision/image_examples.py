@@ -24,7 +24,6 @@ from layerwise.errors import DataError, near_matches
 AUGMENTATIONS = ("none", "crop", "crop+flip")
 
 _REACH = 8
-"""A shift is at most one part in so many of the side: 1 pixel of 8, 4 of 32 (He et al. 2016, section 4.2)."""
 
 
 class ImageExamples(Examples):

@@ -27,7 +27,6 @@ from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
 _BATCH = 64
-"""Images that are decoded before their rows are written: of 224 x 224 pixels they take 10 MB."""
 
 Progress = Callable[[int, int], None]
 
@@ -85,7 +84,6 @@ def _read_table(
     file: Path | None,
     progress: Progress | None,
 ) -> Any:
-    """Return the table of digests, faults and pixels: from `file` if it holds it, which otherwise is written."""
     features = Features({"digest": Value("binary"), "fault": Value("string"), "pixels": Value("large_binary")})
 
     def look(rows: dict[str, list[int]]) -> dict[str, list[Any]]:

@@ -27,7 +27,6 @@ from layerwise.errors import DataError, near_matches
 _IMAGE_NAMES = ("image", "img")
 _LABEL_NAMES = ("label", "labels", "class", "target")
 _WITHHELD = -1
-"""What `datasets` writes where a label is not known."""
 
 
 def listed_images(where: str | Path) -> ImageSet:
@@ -77,7 +76,6 @@ def _load_folder(folder: Path) -> Any:
 
 
 def _find_split_folders(folder: Path) -> dict[str, Path]:
-    """Return the folder of each split; `folder` itself is train if it has no splits."""
     folders: dict[str, Path] = {}
     for inner in _list_subfolders(folder):
         split = SPLIT_NAMES.get(inner.name.lower())
@@ -105,7 +103,6 @@ def _holds(folder: Path, suffix: str) -> bool:
 def _build_set(
     name: str, where: str | Path, load: Callable[[], Any], column: str = "", *, root: Path | None = None
 ) -> ImageSet:
-    """Build the set from the tables that `load` returns; their images are files in `root` if it is given."""
     tables = _split_tables(_load(load, where), str(where))
     features = tables["train"].features
     if column and column not in features:
@@ -199,7 +196,6 @@ def _read_row(rows: Any, row: int) -> bytes:
 
 
 def _fingerprint(tables: Mapping[str, Any], rows: Mapping[str, Any], root: Path | None) -> str | None:
-    """Return what differs whenever the images do; None for a table that names files elsewhere, which may change."""
     if root is None and any(
         chunk.null_count or chunk.field("bytes").null_count for each in rows.values() for chunk in _find_chunks(each)
     ):

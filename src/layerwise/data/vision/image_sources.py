@@ -102,7 +102,6 @@ def decoded(content: bytes) -> Image.Image:
 
 
 def _check_pixels(image: Image.Image) -> None:
-    """Refuse by the header, before anything is decoded, an image that is too large or that would lose depth."""
     if image.width * image.height > MOST_PIXELS:
         raise DataError(
             f"{image.width:,} x {image.height:,} pixels, and at most {MOST_PIXELS:,} are read; make it smaller"

@@ -31,7 +31,6 @@ UNREADABLE = ("refuse", "skip")
 """What is done about images that cannot be read."""
 
 _NAMED = 5
-"""So many unreadable images are named in an error."""
 
 
 def read_images(

@@ -25,7 +25,6 @@ from layerwise.errors import DataError, ModelError
 _TOP = 255
 _SETTINGS = ("preprocessor_config.json", "processor_config.json")
 _TRIED_ON = ((97, 131), (120, 61))
-"""The sizes of the images that a processor is tried on: neither square nor even, so that rounding shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,6 @@ def _processed(processor: Any, image: Image.Image, **switches: bool) -> Tensor:
 
 
 def _tried(processor: Any, channels: int, where: str | Path) -> Preprocessing:
-    """What a processor does, as bytes and a scale, which give its own values on two images of noise."""
     draw = torch.Generator().manual_seed(0)
     tried = [torch.randint(256, (*size, 3), generator=draw, dtype=torch.uint8).numpy() for size in _TRIED_ON]
     images = [Image.fromarray(values).convert("L" if channels == 1 else "RGB") for values in tried]

@@ -45,7 +45,6 @@ COST_TOKENS = 500
 
 
 def _note_too_little(reading: EvalData, note: Note, parts: int = 1) -> None:
-    """Say what a text lacks for intervals; `reading` is one of so many `parts` of it."""
     lacking = too_little(reading, parts)
     if lacking is not None:
         note(lacking)
@@ -112,7 +111,6 @@ def _margin(context: PartContext) -> Score:
 
 
 def _racing(context: PartContext, note: Note) -> None:
-    """Without an ablation the race gives the verdicts; beside one its rows say what it would have saved."""
     rows = racing.racing(
         context.stack,
         context.text,
@@ -179,7 +177,6 @@ def _agreement(context: PartContext, note: Note) -> None:
 
 
 def _redundancy(context: PartContext, note: Note) -> None:
-    """A set is chosen by the effects of skipping on one half of the text and evaluated on the other."""
     stack, seed = context.stack, context.seed
     first, second = split(context.text, seed)
     ranking = _skip_effects(context, first, context.cache("redundancy", note))
@@ -196,7 +193,6 @@ def _redundancy(context: PartContext, note: Note) -> None:
 def _skip_effects(
     context: PartContext, text: EvalData, cache: ResultCache, without: Collection[object] = ()
 ) -> dict[int, float]:
-    """Measure the effect of skipping each layer on a text, `without` some of its windows if others are left."""
     keys = ablation.skip_keys(context.stack.depth)
     subjects = list(keys.values())
     losses = intervention_losses(context.stack, ablation.skips(context.stack.depth), text, cache)
@@ -208,7 +204,6 @@ def _skip_effects(
 
 
 def _probing(context: PartContext, note: Note) -> None:
-    """What is read from each hidden state; the words of the text say how frequent a word is."""
     counts = Counter(token for batch in context.text.batches for window in batch.windows for token in window.ids)
     tokenizer = context.stack.tokenizer
 

@@ -42,10 +42,8 @@ from layerwise.results import Run, Score
 from layerwise.stack import Stack
 
 _BACKWARD = 3
-"""Passes that a pass forward and backward is worth."""
 
 _PROXY_PASSES = 2
-"""Passes forward and backward over the text that the proxies take: gradients, and those of gates."""
 
 
 def passes_left(
@@ -71,7 +69,6 @@ def passes_left(
 def _due(
     config: Diagnosis, depth: int, text: EvalData, finished: Collection[str], stored: int
 ) -> dict[str, tuple[float, int]]:
-    """By part that is not finished, the variants that are left, and on how many scored tokens each runs."""
     counts = variants(config, depth, text.tokens)
     left = _share_left(counts, finished, stored, len(text.windows) / text.tokens)
     return {part: (left * number, scored) for part, (number, scored) in counts.items() if part not in finished}
@@ -80,7 +77,6 @@ def _due(
 def _share_left(
     counted: dict[str, tuple[int, int]], finished: Collection[str], stored: int, windows_a_token: float
 ) -> float:
-    """The share of the losses of the unfinished parts that is not stored, where those of the others are."""
     rows = {part: count * scored * windows_a_token for part, (count, scored) in counted.items()}
     unfinished = sum(count for part, count in rows.items() if part not in finished)
     begun = max(0.0, stored - (sum(rows.values()) - unfinished))
@@ -187,7 +183,6 @@ def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Rep
 def _chosen(
     config: Diagnosis, stack: Stack, corpus: Corpus, reporter: Reporter, began: float
 ) -> tuple[Diagnosis, ChosenText]:
-    """The text, and with `--minutes` the parts that they allow: of those that are usual, fewer and fewer are tried."""
     candidates = WITHIN_MINUTES if config.minutes is not None and config.parts == DEFAULT_PARTS else (config.parts,)
     for number, parts in enumerate(candidates):
         fewer = replace(config, parts=parts)

@@ -30,7 +30,6 @@ FILE = "file"
 
 
 def _of(*suites: str) -> Any:
-    """Whether one of these suites is evaluated; a file of pairs counts as `FILE`."""
     return lambda config: any((name if name in SUITES else FILE) in suites for name in config.suite)
 
 

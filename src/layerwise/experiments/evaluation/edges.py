@@ -106,7 +106,6 @@ def evaluate_without_edges(
 
 
 def _discard_others(pairs: PairSet, note: str, run: Run) -> None:
-    """Discard the rows of a suite that were measured with other settings."""
     notes = [each.text for each in run.store.notes(EDGES)]
     if note not in notes:
         run.store.replace_scores(EDGES, [row for row in run.store.scores(EDGES) if row.part != pairs.suite])

@@ -82,7 +82,6 @@ def store_summary(models: Sequence[FineTunedModel], tasks: Sequence[Task], run: 
 
 
 def _scales(stored: Rows, tasks: Sequence[Task]) -> dict[str, ChanceScale]:
-    """The scale of every task on which the arm as trained, of which these rows are, is distinguished from chance."""
     scales = {}
     for task in tasks:
         of = stored.where(task=task.name, metric=task.metric)
@@ -93,7 +92,6 @@ def _scales(stored: Rows, tasks: Sequence[Task]) -> dict[str, ChanceScale]:
 
 
 def _summarised(stored: Rows, tasks: Sequence[Task], scales: Mapping[str, ChanceScale]) -> list[Score]:
-    """The rows over the tasks of one fine-tuned model, of which these are; none where it was not fine-tuned on all."""
     scores, chances = (
         {
             task.name: row

@@ -118,7 +118,6 @@ class EvaluationUnit(Unit[None]):
         self.planned = self._plan_models()
 
     def _plan_models(self) -> tuple[FineTunedModel, ...]:
-        """Add to the models the plans that each is fine-tuned under."""
         config = self.config
         if not config.plan_names():
             return tuple(self.models.values())
@@ -132,7 +131,6 @@ class EvaluationUnit(Unit[None]):
         return tuple(result)
 
     def _find_weighted(self) -> tuple[str, ...]:
-        """The labels of the models that have learned layer weights."""
         check_phenomena(self.pairs)
         if self._single is None:
             labels = [label for label, model in self.models.items() if has_layer_weights(Path(model.location))]
@@ -249,7 +247,6 @@ class EvaluationUnit(Unit[None]):
         self._fine_tune(run, reporter)
 
     def _limit(self, minutes: float, run: Run, reporter: Reporter) -> None:
-        """Leave as many pairs of each paradigm as the minutes allow, or as this command has scored before."""
         config = self.config
         limit = None if config.overwrite else recorded_limit(run, minutes)
         if limit is None:
@@ -270,7 +267,6 @@ class EvaluationUnit(Unit[None]):
             reporter.log(text)
 
     def _fine_tune(self, run: Run, reporter: Reporter) -> None:
-        """The models as trained on every task first, then under their plans."""
         config = self.config
 
         def progress(label: str, step: int, steps: int) -> None:
@@ -290,7 +286,6 @@ class EvaluationUnit(Unit[None]):
             store_aggregate(run)
 
     def _summarise(self, run: Run, tasks: Sequence[Task]) -> None:
-        """GLUE has a score over its tasks; those of the other suites ask different things."""
         glue = [task for task in tasks if task.measure == GLUE]
         if glue:
             store_summary(self.planned, glue, run, seeds=self.config.seeds)
@@ -312,7 +307,6 @@ def _with_tokenizer(stack: Stack) -> Opened:
 
 
 def _task_tables(run: Run) -> Iterator[str]:
-    """The scores of models as trained on the tasks of each suite, next to chance, then those under plans."""
     data = ReportData({}, tuple(run.store.plans()), tuple(run.store.scores()))
     titled = [(f"{title}, fine-tuned", table) for title, table in TASK_TABLE.tables(data)]
     for own in Taught.every(data):

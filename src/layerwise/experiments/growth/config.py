@@ -94,7 +94,6 @@ def schedule_source(text: str, importance: Path | None) -> ScheduleSource:
 
 
 def _refuse_name_of_preset(schedule: GrowthSchedule, text: str) -> None:
-    """A file may hold a preset under its own name, as long as it is that preset."""
     if schedule.name in PRESETS and schedule != preset(schedule.name, schedule.depth):
         raise PlanError(
             f"{text}: the schedule calls itself {schedule.name}, which is a preset of another kind; give it a name of "
@@ -103,7 +102,6 @@ def _refuse_name_of_preset(schedule: GrowthSchedule, text: str) -> None:
 
 
 _OF_A_DIAGNOSIS = "curve_tokens:"
-"""How a setting begins that the manifest of every diagnosis has, and no other."""
 
 _MIN_EFFECT = "min_effect:"
 

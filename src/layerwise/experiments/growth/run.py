@@ -139,7 +139,6 @@ def training_scores(
 
 
 def _training_rows(of: FinishedArm) -> Iterator[Score]:
-    """Losses and figures; of the seconds of a step in one phase, the `part` is that phase."""
     for seed, record in of.records.items():
         phases = {f"step_seconds {phase.name}": phase.name for phase in _schedule(record).phases}
         for row in training_rows({(of.arm, seed): record}):
@@ -149,7 +148,6 @@ def _training_rows(of: FinishedArm) -> Iterator[Score]:
 
 
 def _points(of: FinishedArm, held_out: Mapping[Model, Score], pace: float | None) -> Points:
-    """Where the trainings of an arm ended; every length of uniform takes the steps of all of them for its pace."""
     own, paces = (pace, {}) if of.arm == UNIFORM else (step_pace(of.records.values()), of.paces)
     return {
         seed: point(
@@ -202,7 +200,6 @@ def _savings(
 
 
 def _curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
-    """The curves of an arm's trainings, by seed; a training that was never looked at has none."""
     pace = step_pace(of.records.values())
     curves = {
         seed: losses_by_cost(record, of.schedule, cost, of.paces, pace or record.seconds / record.steps)
@@ -214,7 +211,6 @@ def _curves(of: FinishedArm, cost: ModelCost) -> dict[int, Sequence[CostPoint]]:
 def _loss_ratios(
     of: FinishedArm, ends: Points, lengths: Mapping[int, Sequence[CostPoint]], whole: Points
 ) -> list[Score]:
-    """At equal tokens where uniform's loss there can be read; of an arm with a smaller budget against the whole too."""
     own = {seed: point.loss for seed, point in ends.items() if seed in whole}
     rows = []
     equal = {seed: _loss_at(ends[seed].costs["tokens"], lengths[seed], whole[seed]) for seed in own}
@@ -227,7 +223,6 @@ def _loss_ratios(
 
 
 def _loss_at(tokens: float, lengths: Sequence[CostPoint], whole: CostPoint) -> float | None:
-    """Uniform's loss after so many tokens: of its own training where that read as many, else off its frontier."""
     if abs(tokens / whole.costs["tokens"] - 1) <= EQUAL["tokens"]:
         return whole.loss
     if len({point.costs["tokens"] for point in lengths}) < 2:
@@ -248,7 +243,6 @@ def _time_saved(of: FinishedArm, uniform: FinishedArm) -> list[Score]:
 
 
 _WIDTH = 60
-"""Columns of the chart of a schedule."""
 
 
 def growth(config: GrowthTraining, reporter: Reporter, inputs: Inputs) -> Steps:
@@ -290,8 +284,6 @@ def growth(config: GrowthTraining, reporter: Reporter, inputs: Inputs) -> Steps:
 
 
 class _Arms:
-    """The trainings, uniform first, unless it is not wanted; how many steps take equal seconds is timed once."""
-
     def __init__(
         self, config: GrowthTraining, task: GrowthTask, name: str, schedule: GrowthSchedule, budget: int
     ) -> None:
@@ -303,7 +295,6 @@ class _Arms:
         self._arms: tuple[GrowthArm, ...] = ()
 
     def of(self, folder: Path | None) -> tuple[GrowthArm, ...]:
-        """The arms; where trainings have begun in `folder`, with as many steps as those have, which must be resumed."""
         if not self._arms:
             uniform = self._arm(UNIFORM, self.budget)
             if self.name == UNIFORM:

@@ -79,7 +79,6 @@ DEFAULTS_BY_MODEL = {TINY: replace(FROM_RANDOM, learning_rate=2.4e-2, warmup=0.2
 """Settings that suit a model better than those for any that begins from random weights."""
 
 _WORTH_A_NOTE = 0.005
-"""The share of the tokens that is left out of training and not mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +226,6 @@ def _tokenizer_beside(model: str, revision: str | None) -> PreTrainedTokenizerBa
 
 
 def _splits(stack: Stack, name: str, parts: dict[str, tuple[Document, ...]], length: int) -> tuple[Splits, float]:
-    """The text in windows, those to train on whole, those to validate on few; and the share that is left out."""
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     positions = longest_input(stack.model)
@@ -242,7 +240,6 @@ def _splits(stack: Stack, name: str, parts: dict[str, tuple[Document, ...]], len
 
 
 _ROUNDS = 4
-"""Corrections of a number of steps whose cost depends on draws; two are enough unless a phase is a few steps long."""
 
 
 @dataclass(frozen=True, slots=True)

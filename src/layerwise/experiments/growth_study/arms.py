@@ -73,7 +73,6 @@ def of_importance(schedule: GrowthSchedule, seed: int) -> dict[str, GrowthSchedu
 
 
 def _drawn(schedule: GrowthSchedule, seed: int) -> Iterator[GrowthSchedule]:
-    """Random freezings, the first by `seed`: few layers may be drawn as they were."""
     chance = Random(f"{seed}/{RANDOM}")
     yield random_freezing(schedule, seed)
     while True:

@@ -154,7 +154,6 @@ class StudyDesign:
         return task.unit().remaining_steps(uniform.recipe(task, 0), left * self.budget)
 
     def _most_steps(self, steps: Iterable[int]) -> int:
-        """The most of `steps`, and of what the schedule by importance may take."""
         most = study.most_steps(self.task.cost, self.budget) if study.IMPORTANCE in self.arms else 0
         return max(*steps, most)
 
@@ -172,7 +171,6 @@ class StudyDesign:
         return study.lengths([self._most_steps(known)], self.budget, self._least_length())
 
     def _least_length(self) -> float:
-        """The least share of uniform's operations that an arm spends: that of the published one's smaller budget."""
         shares = (share_of_uniform(self.schedules[arm], self.task.cost) for arm in study.shortened(self.schedules))
         return min([self.config.shorter * share for share in shares] or [study.SHORTEST])
 
@@ -199,15 +197,12 @@ Losses = dict[str, dict[float, tuple[float, ...]]]
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """An arm at a learning rate; with another warm-up than the usual one, where there is one."""
-
     arm: str
     rate: float
     warmup: float | None = None
 
     @property
     def name(self) -> str:
-        """The name of its trainings."""
         return f"{self.arm}@{self.rate:g}" + ("" if self.warmup is None else f",{self.warmup:g}")
 
 

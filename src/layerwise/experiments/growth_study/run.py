@@ -96,7 +96,6 @@ class _Study:
         self.sweep = LearningRateSweep(design)
 
     def steps(self) -> Studied:
-        """Everything, in the order in which one thing depends on another."""
         design, seeds = self.design, self.design.seeds
         if len(seeds) < FEW:
             self._note(f"{len(seeds)} seed(s): intervals are over seeds, and those of fewer than {FEW} are wide")
@@ -178,7 +177,6 @@ class _Study:
             )
 
     def _shortened(self) -> tuple[GrowthArm, ...]:
-        """The arm with a smaller budget; none, which is noted, where a phase of it would have no step."""
         try:
             return self.design.shortened(self.schedules, self.sweep.settings_of)
         except PlanError as refusal:

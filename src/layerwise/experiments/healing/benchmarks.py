@@ -218,7 +218,6 @@ class Outcomes:
 
 
 def _likelihoods(stack: Stack, plan: Plan, requests: BenchmarkRequests) -> RequestLikelihoods:
-    """Compute the likelihoods that lm-eval asks for; the original model is run only for its own plan."""
     rows: list[Loss] = []
     data, whole = requests.likelihoods, Plan.identity(stack.depth)
     if data is not None:

@@ -143,7 +143,6 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
 
 
 def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    """The healing that is asked for against every other arm under this plan and under random ones, paired by seed."""
     main = trainings.names[0]
     others = [name for name in trainings.names[1:] if name != vocab.WHOLE and not name.startswith(vocab.SKIP)]
     losses = {
@@ -274,7 +273,6 @@ def benchmark_rows(trainings: Trainings, surveys: Mapping[str, Survey], chance: 
 
 
 def _bases(trainings: Trainings) -> dict[str, dict[str, Any]]:
-    """The base under the plans that are compared, by the name of its survey, with the columns of its rows."""
     bases: dict[str, dict[str, Any]] = {name: {"arm": name} for name in trainings.bases}
     for arm in trainings.names:
         if arm.startswith(vocab.SKIP):
@@ -285,7 +283,6 @@ def _bases(trainings: Trainings) -> dict[str, dict[str, Any]]:
 def _trained(
     arm: str, right: Mapping[str, Numbers], trainings: Trainings, shared: Mapping[str, Any]
 ) -> Iterator[Score]:
-    """What the models of an arm answer, one by one and on the mean, beside the untouched one and beside the control."""
     columns: dict[str, Any] = {"arm": arm, **shared}
     if arm.startswith(vocab.SKIP):
         columns |= {"condition": vocab.HEALED, "amount": _count(arm)}

@@ -200,7 +200,6 @@ def _plan_sentence(plan: Plan, depth: int) -> str:
 
 
 def _written(plan: Plan, training: Path, healed: Callable[[Path], Stack], folder: Path) -> str:
-    """Write RUN/model and RUN/adapter from the best `training`, unless they are there; what was written, in words."""
     if (training / MODEL / CONFIG).is_file():
         shutil.copytree(training / MODEL, folder / ADAPTER, dirs_exist_ok=True, ignore=shutil.ignore_patterns(FILE))
     seed = training.name.removeprefix("seed-")
@@ -220,7 +219,6 @@ def _fills_in(stack: Stack) -> bool:
 def _splits(
     config: Healing, stack: Stack, location: str | None, reporter: Reporter, inputs: Inputs, filled_in: bool
 ) -> Splits:
-    """The splits of the options; for a model that does that, tokens to fill in."""
     if not filled_in:
         return read_splits(config, stack, location, reporter, seed=config.seed, corpus=inputs.corpus)
     if config.images is not None or config.limit is not None or config.select_on == "reported":

@@ -35,7 +35,6 @@ def _content(given: str) -> str:
 
 @contextmanager
 def _of_file(given: str) -> Iterator[None]:
-    """Refusals begin with the file, where `given` is one."""
     try:
         yield
     except Unreadable as fault:

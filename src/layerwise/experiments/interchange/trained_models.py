@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
 _PUSHED = "pushed.txt"
-"""The file beside the folder of a model with the repository that it is in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +122,6 @@ def _pushed(folder: Path) -> str | None:
 TEMPLATE = Path(__file__).with_name("trained_card.md")
 
 _LOSSES = 10
-"""Validations that a card shows, the last ones."""
 
 
 def write_trained_card(folder: Path, *, name: str, base: str | None, command: str, versions: Mapping[str, str]) -> str:
@@ -170,7 +168,6 @@ def _training(record: TrainingRecord) -> list[tuple[str, str]]:
 
 
 def _losses(record: TrainingRecord) -> str:
-    """The last validations as a table; empty where there were none."""
     rows = [(f"{entry.step:,}", f"{entry.loss:.4f}") for entry in record.history if entry.kind == "validation"]
     return markdown_table(("step", "loss"), rows[-_LOSSES:]) if rows else ""
 
@@ -294,7 +291,6 @@ def _resolved(model: str) -> str:
 
 
 def _controls(rows: Sequence[Score], plan: Plan) -> Iterator[Score]:
-    """Rows of other subjects: the arms and random sets of a search, or the plans of a sweep that cost as much."""
     others = [score for score in rows if _about(score) != str(plan)]
     if others and others[0].measure == SEARCH:
         yield from (score for score in others if score.metric in (ABOVE_CHOSEN, BETTER))

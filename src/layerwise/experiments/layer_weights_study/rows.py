@@ -114,7 +114,6 @@ def by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
 
 
 def _is_model(row: Score) -> bool:
-    """Whether a row is of one model: neither of an arm, nor of one of a model's fine-tunings."""
     return row.arm is not None and row.seed is not None and row.other is None
 
 
@@ -126,7 +125,6 @@ def _mean_over_tasks(rows: Iterable[Score]) -> Values:
 
 
 def _against(other: str, task: str, terms: str, values: Values, arms: Sequence[str]) -> list[Score]:
-    """The rows of the arms against another, seed by seed; none where they have no seed in common."""
     seeds = set(values.get(other, {}))
     gaps = {arm: seed_difference(values[arm], values[other]) for arm in arms if seeds & set(values.get(arm, {}))}
     rows = {
@@ -202,7 +200,6 @@ def _of_shares(task: str, values: Values, shares: Sequence[float]) -> Iterator[S
 
 
 def _mean_row(measure: str, values: Sequence[float], **columns: Any) -> Score:
-    """The mean over seeds, with Student's interval."""
     low, high = over_seeds(values)
     return Score(measure, "value", float(np.mean(values)), low, high, **columns)
 
@@ -212,14 +209,12 @@ def _row(measure: str, metric: str, gap: SeedDifference, **columns: Any) -> Scor
 
 
 def _corrected(rows: Mapping[Key, Score]) -> Iterator[Score]:
-    """The rows, with their p corrected over all of them."""
     adjusted = holm_by_key({key: row.p for key, row in rows.items()})
     for key, row in rows.items():
         yield replace(row, p_adjusted=adjusted.get(key))
 
 
 def _slope(amounts: Numbers, table: Numbers) -> SeedDifference:
-    """`table` is (seeds, amounts); a line of least squares through each seed."""
     centred = amounts - amounts.mean()
     slopes = table @ centred / np.square(centred).sum()
     return seed_difference(dict(enumerate(slopes.tolist())), dict.fromkeys(range(len(slopes)), 0.0))

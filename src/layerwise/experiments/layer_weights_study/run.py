@@ -136,7 +136,6 @@ def discard_study(folder: Path) -> None:
 def _of_shares(
     config: LayerWeightsStudy, own: Pretrainings, reporter: Reporter, corpus: Corpus | None
 ) -> Iterator[Pretrainings]:
-    """The pretrainings on shares of the text; on all of it the backbone and `elc` are trained in any case."""
     shares = [share for share in config.share_values() if share < 1]
     if not shares:
         return
@@ -157,7 +156,6 @@ def _glue_tasks(config: LayerWeightsStudy) -> tuple[Task, ...]:
 
 
 def _costs(pretrainings: Pretrainings, grid: Collection[str]) -> list[Score]:
-    """What a step of every arm takes; the arms of a grid of biases cost what `elc` costs."""
     device, tokenizer = pretrainings.device, pretrainings.tokenizer
     timed = [recipe for recipe in pretrainings.recipes if recipe.arm in study.BIASES or recipe.arm not in grid]
     models = {recipe.arm: new_model(recipe, tokenizer).to(device) for recipe in timed}

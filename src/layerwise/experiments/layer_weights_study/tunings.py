@@ -51,7 +51,6 @@ REWIRED = "rewired"
 """The folder of models that were given layer weights after their pretraining."""
 
 _HELD = (".scalars",)
-"""The layer weights, where a fine-tuning holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,6 @@ def tuning_sets(
 
 
 def _rewired(model: Path, run: Path, seed: int) -> Path:
-    """The folder of a copy of `model` with layer weights that change nothing yet."""
     folder = run / REWIRED / f"{BACKBONE}-{seed}"
     if not (folder / "tokenizer.json").is_file():
         rewired(ElcForMaskedLM.from_pretrained(model)).save_pretrained(folder)

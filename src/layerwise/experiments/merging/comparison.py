@@ -130,7 +130,6 @@ def _logits(
     number: int,
     members: Mapping[str, list[Predictions]],
 ) -> Iterator[Tensor]:
-    """The logits of one model after the other, each scored for itself as it goes by."""
     for name, stack in stacks.items():
         inputs = {key: tensor.to(stack.device) for key, tensor in batch.items() if key != "labels"}
         with stack.under(_order(stack.depth, order, f"{seed}/member {name}/{number}"), single_pass=True):
@@ -140,7 +139,6 @@ def _logits(
 
 
 def _batch(examples: Any) -> int:
-    """How many examples run under one order, where every batch draws one of its own."""
     return max(1, min(BATCH, len(examples) // PIECES))
 
 
@@ -172,7 +170,6 @@ def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str) ->
 def _judged(
     merged: Stack, plans: Sequence[Plan], splits: Splits, step: Callable[[], None]
 ) -> list[tuple[Plan, Predictions]]:
-    """Every draw with what it did on the test split; what is drawn twice is evaluated once."""
     outcomes: dict[Plan, Predictions] = {}
     for plan in plans:
         if plan not in outcomes:
@@ -217,7 +214,6 @@ def node_replacement(
 
 
 def _by_model(outcomes: Sequence[Predictions], models: int) -> list[Predictions]:
-    """The outcomes of each model, its nodes one after the other, as their mean example by example."""
     nodes = len(outcomes) // models
     return [_mean(outcomes[first : first + nodes]) for first in range(0, len(outcomes), nodes)]
 

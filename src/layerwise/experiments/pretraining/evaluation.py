@@ -82,7 +82,6 @@ def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter
 def _held_out_rows(
     models: tuple[TrainedModel, ...], pretrainings: Pretrainings, run: Run, reporter: Reporter, segments: int
 ) -> list[Score]:
-    """The rows of each model by itself: stored ones, and those of the models that have none."""
     stored = [row for measure in (MASKED_LM, ALPHA) for row in run.store.scores(measure)]
     stored += [row for row in run.store.scores(TRAINING) if row.metric in (LATENCY, *MEMORY)]
     rows = [row for row in stored if row.seed is not None]

@@ -84,7 +84,6 @@ def assess(
 
 
 def _can_look_further(run: Run, arms: Iterable[str], inside: EmbeddingOptions, examples: int) -> bool:
-    """Whether an arm was not looked into, UMAP was missing and is there now, or others are to be laid out."""
     seen = {row.arm for row in run.store.scores(vocab.BRANCHES)}
     if seen != set(arms) or (NO_UMAP in run.store.notes(vocab.OUTPUT_LAYOUT) and umap_installed()):
         return True
@@ -114,7 +113,6 @@ def _surveyed(
     reporter: Reporter,
     open_model: Callable[[Path], Trained],
 ) -> tuple[Survey, bool]:
-    """The survey kept beside the model, and whether it was computed only now."""
     path = model.survey_folder / f"survey-{key}.npz"
     if path.is_file():
         return Survey.read(path), False
@@ -146,7 +144,6 @@ def _survey(trained: Trained, model: TrainedModel, splits: Splits, grid: Evaluat
 
 
 def _united(first: Survey | None, second: Survey) -> Survey:
-    """Two surveys of one arm and seed: those of models refined at several depths are one."""
     if first is None:
         return second
     return Survey(
@@ -155,7 +152,6 @@ def _united(first: Survey | None, second: Survey) -> Survey:
 
 
 def _positions(model: Trained, splits: Splits, grid: EvaluationGrid) -> dict[int, Numbers]:
-    """How often a layer's position is predicted from its output, over fresh random orders, by position."""
     if model.prediction is None:
         return {}
     stack, prediction = model.stack, model.prediction
@@ -173,7 +169,6 @@ def _positions(model: Trained, splits: Splits, grid: EvaluationGrid) -> dict[int
 
 
 def _probed(trained: Trained, model: TrainedModel, splits: Splits, grid: EvaluationGrid) -> dict[int, Numbers]:
-    """The same of a probe, for arms that were trained in order; the others have none."""
     if model.arm not in NULLS or not grid.layers:
         return {}
     # What reports must not be what the probe was fitted on.
@@ -182,7 +177,6 @@ def _probed(trained: Trained, model: TrainedModel, splits: Splits, grid: Evaluat
 
 
 def _tables(trained: Trained, model: TrainedModel, splits: Splits, grid: EvaluationGrid) -> PositionTables | None:
-    """What each layer adds and is worth at each position: of the arms of a claim, and of one model of every other."""
     is_decisive = model.arm in (SHUFFLED, *NULLS)
     if not grid.layers or refined_at(model.arm) is not None or not (is_decisive or model.seed == 0):
         return None
@@ -197,7 +191,6 @@ def _look_inside(
     reporter: Reporter,
     seed: int,
 ) -> None:
-    """Branch norms and attention of one model of every arm by position, and where the outputs of its layers lie."""
     rows: dict[str, list[Score]] = {vocab.BRANCHES: [], vocab.ATTENTION: [], vocab.OUTPUT_LAYOUT: []}
     notes: dict[str, list[Note]] = {measure: [] for measure in rows}
     for arm, model in models:

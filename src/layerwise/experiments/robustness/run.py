@@ -313,7 +313,6 @@ def _training_sentences(recipes: tuple[Recipe, ...], seeds: int, examples: int) 
 
 
 def _demo_training(config: Robustness) -> RobustTraining:
-    """Every method that LayerShuffle is compared with, and models at reduced depths, from the demo."""
     shared = {name for name in RobustTraining.__dataclass_fields__ if name in Robustness.__dataclass_fields__}
     given = {name: value for name, value in given_options(config).items() if name in shared}
     methods = (*COMPARED, *(f"{RETRAINED}-{count}" for count in REDUCED))

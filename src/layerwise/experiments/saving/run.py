@@ -84,7 +84,6 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
 
 
 def _save_gguf(config: Saving, reporter: Reporter) -> None:
-    """Write a GGUF file of another one, and its card where one is wanted; raises what `save_gguf` raises."""
     if config.recipe is not None:
         recipe, names, *_ = resolved_recipe(
             config.recipe, config.models, dtype="auto", revision=None, reporter=reporter
@@ -119,7 +118,6 @@ def _save_gguf(config: Saving, reporter: Reporter) -> None:
 
 
 def _in_memory(config: Saving) -> str:
-    """The options that ask for more than the bytes of the files, in words; empty where there is none."""
     given = given_options(config).keys() & {"dtype", "tokenizer", "trust_remote_code"}
     return " and ".join(given_flag(config, name) for name in sorted(given)) + " was given" if given else ""
 
@@ -146,7 +144,6 @@ def _merged(config: Saving, reporter: Reporter) -> dict[str, str]:
 
 
 def _opened(config: Saving, names: Mapping[str, str]) -> Stack:
-    """The models in memory; without another word in the dtype in which they are stored, which is what is written."""
     from layerwise.experiments.opening import open_model
     from layerwise.stack import Stack
 
@@ -187,7 +184,6 @@ def _proved(origin: Origin) -> str:
 
 
 def _loading(folder: Path, origin: Origin) -> list[str]:
-    """The lines of Python that open the folder, where it is known who does."""
     settings = read_json(folder / "config.json")
     kind = next(iter(settings.get("architectures") or ()), None)
     code = settings.get("auto_map") or {}

@@ -263,7 +263,6 @@ def _rounds(config: Search, searched: Evaluator, space: Space, arms: Mapping[str
 
 
 def _choose(select: GraphEvaluator, space: Space, finalists: Finalists, reporter: Reporter) -> Plan:
-    """The finalist that loses least on the selection text; of equals the first."""
     losses = mean_losses(select, [*finalists.within(space), space.whole], space.whole)
     if not space.allows(space.whole):
         del losses[space.whole]
@@ -281,7 +280,6 @@ def _confirmed(
     finalists: Finalists,
     fronts: Fronts,
 ) -> Iterator[Score]:
-    """One measurement on a text that chose nothing: the chosen plan, the fronts, the arms, the random sets."""
     whole = Plan.identity(fresh.stack.depth)
     own = [chosen, *(plan for plans in fronts.values() for plan in plans), *finalists.arms.values()]
     plans = list(dict.fromkeys([whole, *own]))
@@ -304,7 +302,6 @@ def _confirmed(
 
 
 def _checked_times(stack: Stack, setting: Setting, prices: PlanPrices, chosen: Plan, reporter: Reporter) -> list[Score]:
-    """The milliseconds of the chosen plan, measured whole, beside what the table says."""
     if any(step.sublayer is not None or step.source is not None for step in chosen.steps()):
         reporter.log("milliseconds of the chosen plan are predicted: halves and types run no faster here")
         return []

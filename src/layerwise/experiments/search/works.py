@@ -31,7 +31,6 @@ WORST = RungSettings(alpha=0.0)
 """How rounds are run that only count what they cost: no test sends a candidate away."""
 
 _ARMS = 6
-"""The chosen plan, the model as trained, and the plans of cheap scores."""
 
 
 def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: Space) -> Spent:

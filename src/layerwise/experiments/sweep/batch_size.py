@@ -23,10 +23,8 @@ ACCELERATED = 65_536
 """Tokens that keep an accelerator busy."""
 
 _IN_A_LAYER = 16
-"""States of the width of the model that a layer computes with at once, about."""
 
 _LOGIT_BYTES = 12
-"""Bytes a logit while a loss is made of it: as computed, in float32, and exponentiated."""
 
 
 def batch_tokens(stack: Stack, plans: Sequence[Plan], length: int) -> int:

@@ -90,7 +90,6 @@ class SweptBenchmarks:
         return failures
 
     def _likelihoods(self, run: Run, reporter: Reporter, runner: PieceRunner | None) -> list[str]:
-        """Store the likelihoods that are missing; returns a sentence where some are not finite."""
         data = self.requests.likelihoods
         due = None if data is None else cost_estimate(self.stack, self.plans, data, run.store.finished)
         if data is None or due is None or not due.head_tokens:
@@ -170,7 +169,6 @@ class SweptBenchmarks:
         return len(raw) > before
 
     def _compare(self, run: Run, reporter: Reporter) -> None:
-        """Put every score on the scale from chance to the model as trained, and contrast plans and benchmarks."""
         store, full = run.store, str(self.plans[0])
         raw = [score for score in store.scores(BENCHMARK) if score.condition != NORMALISED]
         reporter.log("benchmarks: paired bootstrap over their documents")
@@ -200,7 +198,6 @@ FOLDER = "lm_eval"
 """Where the files lie in the folder of a run."""
 
 _LONGEST = 60
-"""Characters of a plan in the name of its folder."""
 
 
 def _commit() -> str | None:

@@ -40,7 +40,6 @@ OPENS = "layerwise.experiments.sweep.run:open_piece_function"
 """What the process of a task calls."""
 
 _OPTIONS = ("ray", "workers", "run", "overwrite")
-"""The options that a task is not told: it writes no run."""
 
 
 class SweepTasks:
@@ -162,7 +161,6 @@ def check_same_here(wanted: Manifest, here: Manifest) -> None:
 
 
 def _files_of(stack: Stack) -> dict[str, Plain]:
-    """An opened model as the files of a checkpoint, by name; its layers, and its tokenizer among the files."""
     model: Any = stack.model
     with tempfile.TemporaryDirectory(prefix="layerwise-") as name:
         folder = Path(name)

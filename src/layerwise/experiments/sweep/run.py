@@ -148,7 +148,6 @@ class SweepUnit(Unit[MeasureError | None]):
             encode_prompt(stack, prompt, config.new_tokens)
 
     def _batch_tokens(self) -> int:
-        """What is asked for, or what fits; workers, each with a memory of its own, run what they are all told to."""
         config = self.config
         if config.batch_tokens is None and config.ray is None:
             return batch_tokens(self.stack, self.plans, config.max_length or TEXT_WINDOW)
@@ -160,7 +159,6 @@ class SweepUnit(Unit[MeasureError | None]):
         )
 
     def _cost_on(self, text: EvalData) -> CostEstimate:
-        """Count the layers and heads of the plans, and of the passes that compare hidden states."""
         cost = cost_estimate(self.stack, self.plans, text)
         compared = len(compared_plans(self.members, self.stack.depth)) + 1 if self.config.similarity else 0
         tokens = compared * sum(batch.size for batch in text.batches)
@@ -233,7 +231,6 @@ class SweepUnit(Unit[MeasureError | None]):
         return MeasureError("\n".join(failures)) if failures else None
 
     def _compare_states(self, run: Run, reporter: Reporter) -> None:
-        """The hidden states and the zones under the trained order and the plans that were asked for, one by one."""
         rows, zones = run.store.scores(STATES), run.store.scores(ZONES)
         measured = {score.plan for score in rows}
         left_out: list[str] = []
@@ -256,7 +253,6 @@ class SweepUnit(Unit[MeasureError | None]):
             run.store.replace_notes(ZONES, left_out)
 
     def _continue_prompts(self, run: Run, reporter: Reporter) -> None:
-        """Write the continuations that are missing, each stored as soon as it is there."""
         known = list(read_continuations(run.store.notes(CONTINUATION)))
         finished = {(each.plan, each.prompt) for each in known}
         plans = continued_plans(self.members, self.stack.depth)
@@ -420,6 +416,5 @@ def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds
 
 
 def _of_whole_plans(losses: Sequence[Loss], windows: Sequence[Window]) -> list[Loss]:
-    """The rows of the plans that were measured on every window: one whose loss was not finite somewhere is left out."""
     measured = Counter(row.plan for row in losses)
     return [row for row in losses if measured[row.plan] == len(windows)]

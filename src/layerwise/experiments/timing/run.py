@@ -71,7 +71,6 @@ def timing(config: Timing, reporter: Reporter, inputs: Inputs) -> Steps:
 
 
 def _timed_settings(config: Timing, stack: Stack) -> tuple[Setting, ...]:
-    """The settings of both phases; prefill alone for a model that keeps no cache."""
     prefill, decode = (Setting(phase, config.batch, config.context) for phase in PHASES)
     try:
         with evaluating(stack.model), torch.inference_mode():
@@ -82,7 +81,6 @@ def _timed_settings(config: Timing, stack: Stack) -> tuple[Setting, ...]:
 
 
 def _timed_rounds(config: Timing, stack: Stack, plans: Sequence[Plan], settings: Sequence[Setting]) -> RoundsUnit[int]:
-    """The rounds of everything, and one that warms up in each session of the run."""
     own = partial(round_times, stack, graphs=config.graphs, seed=config.seed)
 
     def once(number: int) -> Iterator[Score]:

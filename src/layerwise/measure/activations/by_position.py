@@ -91,7 +91,6 @@ def branch_norms(
 def _norms_under(
     stack: Stack, plan: Plan, inputs: Mapping[str, Tensor], pairs: Sequence[Pair]
 ) -> dict[tuple[int, int, str], float]:
-    """The mean norms of one pass in place, by layer, its position, and what was measured."""
     position_of = {layer: position for position, layer in enumerate(plan.order())}
     norms: dict[tuple[int, int, str], float] = {}
     blocks = tuple(block_list(stack.model, stack.path))  # while the plan is in place the list is in its order
@@ -187,7 +186,6 @@ def outputs_under(stack: Stack, plan: Plan, inputs: Mapping[str, Tensor]) -> dic
 
 
 def _norms(state: Tensor, counted: Tensor) -> Tensor:
-    """The norm of the state of every counted token, (tokens,)."""
     return torch.linalg.vector_norm(wide(state[counted]).flatten(1), dim=1)
 
 
@@ -233,7 +231,6 @@ def probed(
 
 
 def _fitted(stack: Stack, examples: Any, collate: Collate, batch_size: Callable[[int], int], seed: int) -> list[Fit]:
-    """The probe of every layer: each batch runs under all rotations of an order of its own."""
     moments: list[Moments | None] = [None] * stack.depth
     for number, inputs in enumerate(in_batches(stack, examples, collate, batch_size(len(examples)))):
         for plan in rotations_of(stack.depth, f"{seed}/probe/{number}"):
@@ -246,6 +243,5 @@ def _fitted(stack: Stack, examples: Any, collate: Collate, batch_size: Callable[
 
 
 def _outputs(stack: Stack, plan: Plan, inputs: Mapping[str, Tensor]) -> dict[int, Tensor]:
-    """What every layer gives under a plan, normalised: (batch, width) each, float64."""
     outputs = {layer: exact_on_cpu(state) for layer, state in outputs_under(stack, plan, inputs).items()}
     return {layer: layer_norm(state, state.shape[-1:]) for layer, state in outputs.items()}

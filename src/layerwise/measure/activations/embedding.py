@@ -98,7 +98,6 @@ def embedding(
 
 
 def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iterator[Score]:
-    """The points that are drawn, of images spread evenly over all of them; `plane` is (layers, depth, images, 2)."""
     _, depth, images, _ = plane.shape
     shown = max(1, min(images, DRAWN // (depth * len(layers))))
     for image in np.linspace(0, images - 1, shown).round().astype(int).tolist():
@@ -136,7 +135,6 @@ def outputs_by_position(
 
 
 def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Score]:
-    """What the nearest outputs of other images share with an output: its position, and its layer."""
     layers, depth, images, width = states.shape
     if images < 2:
         return

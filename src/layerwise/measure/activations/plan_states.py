@@ -158,7 +158,6 @@ def _contrasts(states: PlanStates, zones: Zones, seed: Seed) -> list[Score]:
 
 
 def _of_row(states: Sequence[Tensor], plan: Plan, document: str) -> Tensor:
-    """Sums over the tokens of one window: the cosines of all pairs of states, row by row, then the variances."""
     vectors = torch.stack([wide(state.flatten(1)) for state in states])
     if not bool(vectors.isfinite().all()):
         raise MeasureError(
@@ -171,7 +170,6 @@ def _of_row(states: Sequence[Tensor], plan: Plan, document: str) -> Tensor:
 
 
 def _ends_of_stages(plan: Plan) -> list[int]:
-    """The steps after which no group is open."""
     ends, open_groups = [], 0
     for number, step in enumerate(plan.steps()):
         open_groups += step.opens

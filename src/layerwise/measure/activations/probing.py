@@ -48,13 +48,10 @@ SIDES = {"linguistic": 1.0, "surface": -1.0}
 
 @dataclass(frozen=True, slots=True)
 class _Hits:
-    """Whether each unit was right, (units,), and the number of its group."""
-
     right: Numbers
     groups: Groups
 
     def row(self, metric: str, values: Numbers, **columns: Any) -> Score:
-        """The mean of `values` of the units, with its interval over groups."""
         above, below = (np.bincount(self.groups, weights=each) for each in (values, np.ones_like(values)))
         return Score(
             PROBING, metric, *student_interval(above, below).row(), documents=len(below), tokens=len(values), **columns
@@ -101,14 +98,11 @@ def probing(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _States:
-    """Every hidden state of every sentence, (tokens, width) each, and the last token of each of its words."""
-
     states: Sequence[Sequence[Tensor]]
     ends: Sequence[Sequence[int]]
 
     @classmethod
     def of(cls, stack: Stack, named: Stack, text: ProbedText) -> _States:
-        """The states under the model's own plan; the tokenizer is that of `named`."""
         tokenizer = named.tokenizer
         if tokenizer is None or not tokenizer.is_fast:
             raise MeasureError(
@@ -128,7 +122,6 @@ class _States:
         return cls(states, ends)
 
     def read(self, layer: int, feature: ProbedFeature) -> Numbers:
-        """What a probe of a feature reads, (units, width)."""
         rows = []
         for unit in feature.units:
             own = self.states[unit.sentence][layer]
@@ -138,7 +131,6 @@ class _States:
 
 
 def _batch(stack: Stack, ids: Sequence[Sequence[int]]) -> Iterator[list[Tensor]]:
-    """The states of each of some texts before the first layer and after each, without padding."""
     inputs = side_by_side(ids, stack.device)
     states = [exact_on_cpu(each) for each in stack.states(Plan.identity(stack.depth), stack.capture(**inputs))]
     for row, each in enumerate(ids):
@@ -160,7 +152,6 @@ def _last_tokens(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> li
 
 
 def _probe(states: Numbers, labels: Labels, *, folds: Groups, groups: Groups) -> _Hits:
-    """Every unit asked once, by a probe that was fitted on the other folds."""
     from sklearn.linear_model import RidgeClassifier
     from sklearn.preprocessing import StandardScaler
 
@@ -175,7 +166,6 @@ def _probe(states: Numbers, labels: Labels, *, folds: Groups, groups: Groups) ->
 
 
 def _shuffled(labels: Labels, groups: Groups, chance: Random) -> Labels:
-    """Labels that say nothing: dealt out anew, among groups that have one label each, else among units."""
     members = [np.flatnonzero(groups == group) for group in range(int(groups.max()) + 1)]
     result = labels.copy()
     if all(len(set(labels[own].tolist())) == 1 for own in members):
@@ -190,7 +180,6 @@ def _shuffled(labels: Labels, groups: Groups, chance: Random) -> Labels:
 
 
 def _differences(rows: Sequence[Score]) -> Iterator[Score]:
-    """By state, what training gives linguistic features more than surface features; their errors are independent."""
     above: dict[int, list[Score]] = {}
     for row in rows:
         if row.metric == "accuracy_above" and row.layer is not None:

@@ -126,15 +126,11 @@ class _Sums:
 
 @dataclass(slots=True)
 class _Tally:
-    """One document's sums over its tokens, and those of its unit vectors, (layers, width)."""
-
     sums: _Sums
     direction: Tensor
 
 
 class _Tokens:
-    """The sums of one choice of tokens: all, with the cosines of flattened states, or those that are no sinks."""
-
     def __init__(self, *, flattened: bool = False) -> None:
         self.minibatches = 0
         self._is_flattened = flattened
@@ -144,7 +140,6 @@ class _Tokens:
         self._hsic = torch.zeros(())
 
     def add(self, states: Sequence[Tensor], chosen: Tensor, documents: Sequence[str]) -> None:
-        """Add each row's cosines and angles to its document."""
         for row, document in enumerate(documents):
             if not chosen[row].any():
                 continue
@@ -168,7 +163,6 @@ class _Tokens:
                 self._windows.clear()
 
     def align(self, states: Sequence[Tensor], chosen: Tensor, draw: torch.Generator) -> None:
-        """Add the HSIC of the batch's tokens, shuffled into minibatches of at most `MINIBATCH`."""
         rows, columns = chosen.nonzero(as_tuple=True)
         order = torch.randperm(len(rows), generator=draw).to(rows.device)
         for part in torch.split(order, MINIBATCH):
@@ -201,7 +195,6 @@ class _Tokens:
         return Cosines(cosine.numpy(), (weights * (2 * own - whole)).numpy(), tokens.numpy())
 
     def scores(self, suffix: str) -> Iterator[Score]:
-        """The rows of this choice of tokens, the metrics' names ending in `suffix`."""
         if not self._tallies:
             return
         units = self._windows or [tally.sums for tally in self._tallies.values()]
@@ -216,7 +209,6 @@ class _Tokens:
             yield from self._values("cka" + suffix, alignment(self._hsic))
 
     def _means(self, metric: str, sums: Tensor, tokens: Tensor, least: float) -> Iterator[Score]:
-        """Means over tokens, from sums of shape (units, layers, layers), with intervals over the units."""
         means = sums.sum(dim=0) / tokens.sum()
         if len(sums) < FEWEST_UNITS:
             yield from self._values(metric, means)
@@ -227,7 +219,6 @@ class _Tokens:
         yield from self._values(metric, means, {"low": low, "high": high})
 
     def _values(self, metric: str, values: Tensor, bounds: Mapping[str, Tensor] | None = None) -> Iterator[Score]:
-        """One row a pair of layers for which there is a value."""
         tokens = sum(tally.sums.tokens for tally in self._tallies.values())
         for i in range(len(values)):
             for j in range(i, len(values)):
@@ -278,7 +269,6 @@ def _null(tallies: Sequence[_Tally]) -> Tensor:
 
 
 def _flattened_cosines(vectors: Tensor) -> Tensor:
-    """The cosines (layers, layers) of `vectors` (layers, tokens, width), those of a layer taken as one vector."""
     whole = vectors.flatten(1)
     units = whole / torch.linalg.vector_norm(whole, dim=1, keepdim=True).clamp_min(torch.finfo(whole.dtype).tiny)
     return exact_on_cpu((units @ units.T).clamp_(-1, 1))
@@ -289,7 +279,6 @@ def _symmetric(values: Tensor) -> Tensor:
 
 
 def _gather(vectors: Sequence[Tensor]) -> Tensor:
-    """(layers, tokens, width), in double precision where the device has it: angles of near-equal vectors need it."""
     return torch.stack([wide(each.flatten(1)) for each in vectors])
 
 

@@ -66,7 +66,6 @@ def middle_states(depth: int) -> range:
 
 
 def _zones(depth: int) -> Numbers:
-    """Weights of the pairs of states that give the contrast as published."""
     middle = np.isin(np.arange(depth + 1), middle_states(depth))
     counted = np.triu(np.outer(np.arange(depth + 1) > 0, np.ones(depth + 1, dtype=bool)), 1)
     within, across = counted & np.outer(middle, middle), counted & np.not_equal.outer(middle, middle)
@@ -74,7 +73,6 @@ def _zones(depth: int) -> Numbers:
 
 
 def _side(depth: int, is_end: Callable[[int, range], bool]) -> Numbers:
-    """Weights of the pairs of states that give the contrast of the middle with one end, at equal distance."""
     middle = middle_states(depth)
     ends = [state for state in range(1, depth + 1) if is_end(state, middle)]
     weights, distances = np.zeros((depth + 1, depth + 1)), 0

@@ -133,14 +133,12 @@ def beyond_walks(cosine: Numbers, count: int = 3, *, seed: Seed = 0, walks: int 
 
 
 def _least_contrasts(cosine: Numbers, measured: _Measured, count: int) -> Numbers:
-    """The least contrast of the best `count` zones of each of many matrices."""
     borders = _best(measured.table, count)
     return np.array([min(contrasts(own, edges)) for own, edges in zip(cosine, borders.tolist(), strict=True)])
 
 
 @lru_cache(maxsize=256)
 def _weights(states: int, first: int, border: int, stop: int) -> Numbers:
-    """Those of one border, kept: every simulated walk asks for them again."""
     rows, columns = np.triu_indices(stop - first, 1)
     across = (rows < border - first) & (columns >= border - first)
     weights = np.zeros((states, states))
@@ -167,7 +165,6 @@ def best_borders(excess: Numbers, count: int) -> tuple[int, ...] | None:
 
 
 def _best(table: Numbers, count: int) -> NDArray[np.intp]:
-    """The borders of the best partition of each of many matrices, (many, count - 1)."""
     choices = _least(table, count)[1]
     rows = np.arange(len(table))
     stops = [np.full(len(table), table.shape[1])]
@@ -191,7 +188,6 @@ class _Measured:
 
     @classmethod
     def of(cls, distances: Numbers) -> _Measured:
-        """From log A, (many, states, states)."""
         states = distances.shape[-1]
         steps = np.diagonal(distances, 1, 1, 2)
         trend = _trend(steps)
@@ -206,13 +202,11 @@ class _Measured:
         return cls(excess, _segments(excess), trend, steps - trend)
 
     def spread(self, borders: Sequence[int]) -> Numbers:
-        """The robust spread of the log steps that are no borders, (many,)."""
         kept = np.delete(self.residual, [border - 1 for border in borders], axis=1)
         centred = np.abs(kept - np.median(kept, axis=1, keepdims=True))
         return np.maximum(1.4826 * np.median(centred, axis=1), LEAST_SPREAD)
 
     def gain(self, count: int, borders: tuple[int, ...]) -> Numbers:
-        """G(count) less G of as many zones as `borders` make, in units of the spread, (many,)."""
         more, fewer = (_least(self.table, zones)[0] for zones in (count, len(borders) + 1))
         return np.asarray((fewer - more) / self.spread(borders))
 
@@ -239,7 +233,6 @@ def _trend(steps: Numbers) -> Numbers:
 
 
 def _walks(measured: _Measured, borders: tuple[int, ...], walks: int, chance: np.random.Generator) -> Numbers:
-    """log A of walks that have the borders and no other, (walks, states, states)."""
     states = measured.excess.shape[-1]
     spread = measured.spread(borders)[0]
     steps = spread * chance.standard_normal((walks, states - 1))
@@ -251,7 +244,6 @@ def _walks(measured: _Measured, borders: tuple[int, ...], walks: int, chance: np
 
 
 def _segments(excess: Numbers) -> Numbers:
-    """The sum of the excess of the pairs inside every run first..stop-1, (many, states, states + 1)."""
     many, states, _ = excess.shape
     table = np.zeros((many, states, states + 1))
     below = np.cumsum(np.triu(np.ones((states, states)), 1) * excess, axis=1)  # of rows 0..r, by column
@@ -263,7 +255,6 @@ def _segments(excess: Numbers) -> Numbers:
 
 
 def _least(table: Numbers, count: int) -> tuple[Numbers, list[Numbers]]:
-    """The least sum over the zones of a partition into `count`, (many,), and where each zone begins for every end."""
     many, states, _ = table.shape
     least = table[:, 0, :].copy()
     least[:, 0] = np.inf
@@ -284,5 +275,4 @@ def _least(table: Numbers, count: int) -> tuple[Numbers, list[Numbers]]:
 
 
 def _shortest(zone: int, count: int) -> int:
-    """Zones within hold two states at least."""
     return 1 if zone in (0, count - 1) else 2

@@ -78,7 +78,6 @@ def _layers(rows: Rows, measure: str, metric: str, **columns: Any) -> dict[int, 
 
 
 def _row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Score:
-    """The mean rank correlation of `pairs` of the rows of `values` (metrics, layers), with its interval."""
     layers = values.shape[1]
     mean = float(_mean_correlations(values, pairs))
     others = ~np.eye(layers, dtype=bool)
@@ -95,14 +94,12 @@ def _row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Scor
 
 
 def _mean_correlations(values: Numbers, pairs: Sequence[tuple[int, int]]) -> Numbers:
-    """The mean rank correlation of `pairs` of metrics: (..., metrics, layers) -> (...)."""
     unit = unit_ranks(values)
     correlations = unit @ np.swapaxes(unit, -1, -2)
     return np.asarray(np.mean([correlations[..., left, right] for left, right in pairs], axis=0))
 
 
 def _shuffled(values: Numbers, pairs: Sequence[tuple[int, int]], draw: np.random.Generator) -> tuple[float, float]:
-    """Where 95 % of the mean correlations lie when every metric ranks the layers at random."""
     shuffled = draw.permuted(np.broadcast_to(stats.rankdata(values, axis=1), (SHUFFLES, *values.shape)), axis=-1)
     low, high = np.quantile(_mean_correlations(shuffled, pairs), [0.025, 0.975])
     return float(low), float(high)

@@ -200,12 +200,10 @@ class StrategyScores:
 
 
 def _resampled(right: Numbers, seed: tuple[int, ...], resamples: int) -> Numbers:
-    """The share of right answers of every plan in every resample of the documents, (resamples, plans)."""
     units = right.shape[1]
     return np.concatenate([counts @ right.T / units for counts in resampled_counts(units, resamples, seed)])
 
 
 def _scaled(shares: Numbers, top: int, chance: float) -> Numbers:
-    """(..., plans) on the scale; where a resample of the model as trained is not above chance, its scale is tiny."""
     above = np.maximum(shares[..., top : top + 1] - chance, 1e-9)
     return np.asarray((shares - chance) / above)

@@ -159,14 +159,11 @@ def _measured(scores: StrategyScores) -> tuple[str, ...]:
 
 
 def _fall(read: Scores, strategy: str, windows: Sequence[int], depth: int) -> Numbers:
-    """The slope of the line from the model as trained over `windows`, (..., benchmarks)."""
     sizes = np.array(windows, dtype=float)
     return np.asarray(depth / 10 * ((1 - read(strategy, windows)) @ sizes) / (sizes @ sizes))
 
 
 def _kind(read: Scores, windows: Sequence[int], at: Sequence[int]) -> tuple[Numbers, Numbers]:
-    """What other orders and what absence cost some benchmarks, means over them and the windows."""
-
     def lost(strategy: str) -> Numbers:
         return np.asarray((1 - read(strategy, windows))[..., list(at), :].mean(axis=(-2, -1)))
 
@@ -174,5 +171,4 @@ def _kind(read: Scores, windows: Sequence[int], at: Sequence[int]) -> tuple[Numb
 
 
 def _corrected(tests: int) -> float:
-    """The level of each of so many intervals that hold together at 95 % (Bonferroni)."""
     return 1 - (1 - LEVEL) / tests

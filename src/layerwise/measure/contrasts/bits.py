@@ -54,7 +54,6 @@ def bits_contrasts(losses: Sequence[Loss], records: Iterable[PlanRecord], depth:
 
 
 _Plans = Mapping[str, Mapping[int, Sequence[str]]]
-"""By type and layer, the plans; several where there are draws."""
 
 
 def _alone(losses: Sequence[Loss], whole: str, bits: _Plans, noise: _Plans, seed: Seed, flips: int) -> Iterator[Score]:
@@ -86,14 +85,12 @@ def _of_layers(
     flips: int,
     against: str | None = None,
 ) -> Iterator[Score]:
-    """Compute a row for each layer and one for their mean."""
     yield from _rows(metric, kind, layers, part, seed, flips, against)
     over = Resampled.of([replace(part, numerators=part.numerators.mean(axis=0, keepdims=True))], seed=seed)
     yield over.row(BITS, metric, first, condition=kind, against=against)
 
 
 def _standing_out(kind: str, layers: Sequence[int], part: Part, seed: Seed, flips: int) -> Iterator[Score]:
-    """Each layer less the mean over the others."""
     if len(layers) < 2:
         return
     share = len(layers) / (len(layers) - 1)

@@ -174,7 +174,6 @@ class Resampled:
         return Estimate(value, min(low, value), max(high, value), error, freedom)
 
     def _changed(self, arms: slice, changes: Numbers) -> Numbers:
-        """The effects of every resample of one stratum, the others as they were measured."""
         effects = np.tile(self.value, (len(changes), 1))
         effects[:, arms] += changes
         return effects

@@ -46,7 +46,6 @@ LEAST = 1e-3
 """Nats per token: a median effect that is smaller counts as this."""
 
 _TINY = 1e-12
-"""What keeps the logarithm of no effect at all finite."""
 
 Keys = Mapping[int, str]
 """From a layer to the key of its losses under one intervention."""
@@ -139,13 +138,11 @@ Columns = Sequence[tuple[str, int]]
 
 
 def _excess(columns: Columns, name: str, layers: range, margin: float, effects: Numbers) -> Numbers:
-    """The excess of a range under one intervention."""
     own = [at for at, (intervention, _) in enumerate(columns) if intervention == name]
     return excess(effects[..., own], [columns[at][1] in layers for at in own], margin)
 
 
 def _over_random(columns: Columns, layers: range, effects: Numbers) -> Numbers:
-    """What the published intervention costs at a range more than random weights do, in part."""
     average, random = (
         effects[..., [at for at, (name, layer) in enumerate(columns) if name == wanted and layer in layers]]
         for wanted in ("average", "random")
@@ -171,6 +168,5 @@ def _to_the_least(effects: Numbers) -> Numbers:
 
 
 def _orders(effects: Numbers, base: Numbers) -> Numbers:
-    """Orders of magnitude from `base` (...) to the largest of `effects` (..., layers)."""
     largest = np.maximum(effects.max(axis=-1), _TINY)
     return np.asarray(np.log10(largest) - np.log10(np.maximum(base, _TINY)))

@@ -67,7 +67,6 @@ def _growth(at_counts: Mapping[int, Mapping[int, Curve]]) -> dict[Named, Statist
 
 
 def _best_at(size: int, curves: Mapping[int, Curve]) -> Statistic:
-    """The number whose curve costs least at the window."""
     numbers = np.array(list(curves), dtype=np.float64)
 
     def best(costs: Costs) -> Numbers:
@@ -79,8 +78,6 @@ def _best_at(size: int, curves: Mapping[int, Curve]) -> Statistic:
 def _compared(
     gains: Mapping[int, Mapping[int, Curve]], loops: Mapping[int, Mapping[int, Curve]]
 ) -> dict[Named, Callable[[Costs, Costs], Numbers]]:
-    """The contrasts of the best gains and loops of one half on the other: over all windows, and of each."""
-
     def means(choose: Costs, report: Costs, sizes: Iterable[int]) -> tuple[Numbers, Numbers]:
         gained, looped = (
             np.asarray(np.mean([_chosen(choose, report, size, curves[size]) for size in sizes], axis=0))
@@ -99,18 +96,15 @@ def _compared(
 
 
 def _chosen(choose: Costs, report: Costs, size: int, curves: Mapping[int, Curve]) -> Numbers:
-    """What the curve that costs least on one half costs on the other."""
     own, other = (_at_window(costs, size, list(curves.values())) for costs in (choose, report))
     return np.asarray(np.take_along_axis(other, own.argmin(axis=0)[None], axis=0)[0])
 
 
 def _at_window(costs: Costs, size: int, curves: Sequence[Curve]) -> Numbers:
-    """The cost of each curve at one window, (curves, ...)."""
     return np.stack([costs(curve, [size])[..., 0] for curve in curves])
 
 
 def _numbers(strategies: Strategies, family: str) -> dict[int, str]:
-    """The numbers that the strategies of a family name, as `loops=3`, ascending, with their names."""
     names = {name for owner, name in strategies.rows if owner == family}
     return dict(sorted((int(name.partition("=")[2]), name) for name in names))
 

@@ -78,11 +78,9 @@ def joint_manipulation(effects: ArmEffects, ranking: Mapping[int, float], layers
 
 
 def _corrected(rivals: int) -> dict[str, float]:
-    """The level and the power of each of so many comparisons that hold together."""
     return {"level": 1 - 0.05 / rivals, "power": 1 - 0.2 / rivals}
 
 
 def _median_excess(effects: Numbers) -> Numbers:
-    """The median over layers of what the second half of the effects costs more than the first: (..., 2 l) -> (...)."""
     own, theirs = np.split(effects, 2, axis=-1)
     return np.asarray(np.median(theirs - own, axis=-1))

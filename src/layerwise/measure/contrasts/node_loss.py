@@ -49,7 +49,6 @@ def node_loss(arms: Mapping[str, Mapping[int, Survey]], batch: int) -> list[Scor
 
 
 def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str, batch: int) -> Iterator[Score]:
-    """The rows of every layout, for so many nodes lost in one order."""
     labels = [survey.outcomes[SEQUENTIAL].scored for survey in surveys]
     for metric in METRICS:
         by_layout: dict[str, PairedCosts] = {}
@@ -84,7 +83,6 @@ def _rows(arm: str, surveys: Sequence[Survey], count: int, lost: int, order: str
 
 
 def _together(survey: Survey, count: int, layout: str, lost: int, order: str, metric: str) -> Numbers | None:
-    """What the loss of nodes costs: the mean over each of them, or over sets that were drawn."""
     if lost > 1:
         return _cost(survey, f"nodes {count} {layout} any {lost} {order}", order, metric)
     each = [_cost(survey, f"nodes {count} {layout} without {node} {order}", order, metric) for node in range(count)]
@@ -92,13 +90,11 @@ def _together(survey: Survey, count: int, layout: str, lost: int, order: str, me
 
 
 def _single(survey: Survey, count: int, lost: int, order: str, metric: str) -> Numbers | None:
-    """What the layers of the lost nodes cost one by one: every layer is on one of the nodes that may be lost."""
     each = [_cost(survey, f"without {layer} {order}", order, metric) for layer in range(survey.depth)]
     return _sum(each, lost / count)
 
 
 def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -> Numbers | None:
-    """What as many layers cost, left out at random."""
     sizes = {len(node) for node in node_layout(survey.depth, count, BLOCKS)}
     if len(sizes) > 1:
         return None
@@ -106,7 +102,6 @@ def _scattered(survey: Survey, count: int, lost: int, order: str, metric: str) -
 
 
 def _cost(survey: Survey, task: str, order: str, metric: str) -> Numbers | None:
-    """With all layers less under `task`, in the same order; `None` where it was not surveyed."""
     under, whole = survey.outcomes.get(task), survey.outcomes.get(order)
     if under is None or whole is None:
         return None
@@ -119,19 +114,16 @@ def _cost(survey: Survey, task: str, order: str, metric: str) -> Numbers | None:
 
 
 def _sum(costs: Sequence[Numbers | None], factor: float) -> Numbers | None:
-    """`factor` times the sum of several costs; `None` where one of them is missing."""
     known = [cost for cost in costs if cost is not None]
     return factor * np.sum(known, axis=0) if len(known) == len(costs) else None
 
 
 def _mean(cost: Numbers, labels: Numbers) -> float:
-    """The cost of a scored label, on the examples that count."""
     counted = ~np.isnan(cost)
     return float(np.where(counted, cost, 0.0).sum() / np.where(counted, labels, 0.0).sum())
 
 
 def _score(metric: str, costs: PairedCosts, labels: Sequence[Numbers], batch: int, **of: Any) -> Iterator[Score]:
-    """The mean over seeds with its interval; nothing where no example is left that all conditions count."""
     counted = ~np.isnan(costs)
     if not counted.any(axis=1).all():
         return

@@ -85,7 +85,6 @@ def order_by_task(
 
 
 def _orders(part: Part, draws: Sequence[int]) -> Part:
-    """The mean over the strategies, each the mean over its draws, then what absence costs: two rows at most."""
     starts = [sum(draws[:number]) for number in range(len(draws))]
     means = [part.numerators[start : start + count].mean(axis=0) for start, count in zip(starts, draws, strict=True)]
     rows = [np.mean(means, axis=0), *part.numerators[sum(draws) :]]
@@ -93,7 +92,6 @@ def _orders(part: Part, draws: Sequence[int]) -> Part:
 
 
 def _kinds(effects: Numbers, reasoning: int, text: int) -> tuple[Numbers, Numbers]:
-    """The mean over the tasks of each kind: (..., tasks * columns) -> two of (..., columns)."""
     tasks = effects.reshape(*effects.shape[:-1], reasoning + text, -1)
     return tasks[..., :reasoning, :].mean(axis=-2), tasks[..., reasoning:, :].mean(axis=-2)
 

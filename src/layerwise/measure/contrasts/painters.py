@@ -231,8 +231,6 @@ def excess_weights(sizes: Sequence[int], start: int) -> Numbers:
 
 
 def _of_greatest(name: str, sizes: Sequence[int], weights: Numbers) -> Statistic:
-    """A weighted sum of the costs at `sizes`, over the greatest of them."""
-
     def share(costs: Costs) -> Numbers:
         curve = costs(_painters(name), sizes)
         return np.asarray(curve @ weights / np.maximum(curve.max(axis=-1), SMALLEST))
@@ -241,8 +239,6 @@ def _of_greatest(name: str, sizes: Sequence[int], weights: Numbers) -> Statistic
 
 
 def _below_absence(order: str, sizes: Sequence[int], size: int) -> Statistic:
-    """What skipping `size` layers costs more than running them in another order, over the greatest cost of skipping."""
-
     def share(costs: Costs) -> Numbers:
         greatest = np.maximum(costs(_painters("skip"), sizes).max(axis=-1), SMALLEST)
         absent, ordered = (costs(_painters(name), [size])[..., 0] for name in ("skip", order))
@@ -273,7 +269,6 @@ def _less(harsher: str, milder: str, windows: Sequence[int]) -> Statistic:
 
 
 def _slope(strategy: str, windows: Sequence[int]) -> Statistic:
-    """The slope of the line through no cost at no layers: sum M cost[M] / sum M^2."""
     sizes = np.array(windows, dtype=float)
     return lambda costs: np.asarray(costs(_painters(strategy), windows) @ sizes / (sizes @ sizes))
 

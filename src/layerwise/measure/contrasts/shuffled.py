@@ -108,7 +108,6 @@ def by_batch(values: Numbers, batch: int) -> Numbers:
 
 
 def _differences(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
-    """Every pair of `COMPARED` less one another, and what stands alone there less chance."""
     for claim, metric, task, pairs in COMPARED:
         accuracies = Accuracies.of(arms, pairs, batch)
         if accuracies is not None:
@@ -134,7 +133,6 @@ def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
 
 
 def _lost(accuracies: Accuracies, tasks: slice, depth: int, chance: float) -> tuple[Numbers, Numbers]:
-    """The share lost by each seed, and how far each unit pulls it (to first order): (seeds,), (seeds, units)."""
     values, pulls = accuracies.values[:, tasks], accuracies.pulls[:, tasks]
     left_out = np.arange(1.0, values.shape[1])
     weights = depth / 2 * left_out / np.square(left_out).sum()

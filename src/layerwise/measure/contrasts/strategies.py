@@ -131,7 +131,6 @@ class Strategies:
         return (first, second), replace(both, documents=sum(part.documents for part in self.parts))
 
     def _costs(self, effects: Numbers) -> Costs:
-        """The costs from the effects of all plans in all strata, (..., strata * plans)."""
         chance = np.random.default_rng(self.seed)
         by_stratum = effects.reshape(*effects.shape[:-1], len(self.parts), -1)
         mixed = np.einsum("h,...hp->...p", self.shares, by_stratum)

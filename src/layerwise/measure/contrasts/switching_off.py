@@ -145,6 +145,5 @@ def over_seeds_and_batches(tables: list[PositionTables], statistic: Statistic) -
 
 
 def _tables(surveys: Mapping[int, Survey]) -> list[PositionTables]:
-    """The tables of the seeds that have any; none of models with fewer layers than a rank correlation takes."""
     tables = [survey.tables for survey in surveys.values() if survey.tables is not None]
     return [table for table in tables if table.worth.shape[-1] >= FEWEST_LAYERS and len(table.worth) > 1]

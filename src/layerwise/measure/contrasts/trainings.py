@@ -119,5 +119,4 @@ def pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
 
 
 def _mass(weights: Numbers, readers: NDArray[np.int64]) -> Numbers:
-    """(seeds, readers, sources) -> (seeds, readers): the weight of the embedding and of the layer before."""
     return np.asarray(weights[:, readers, 0] + weights[:, readers, readers])

@@ -159,7 +159,6 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def _is_matrix(tensor: Tensor) -> bool:
-    """Whether a tensor could be a factor of a product: two dimensions, and numbers that are no indices."""
     return (
         tensor.ndim > 1
         and (tensor.is_floating_point() or tensor.is_complex() or tensor.dtype.itemsize == 1)
@@ -173,7 +172,6 @@ def _is_elementwise(func: Any) -> bool:
 
 
 def _reads(read: Sequence[int], weight: Tensor) -> bool:
-    """Whether one of the sorted addresses lies in the memory of a weight."""
     first = weight.data_ptr()
     return bisect_right(read, first + weight.numel() * weight.element_size() - 1) > bisect_right(read, first - 1)
 
@@ -220,7 +218,6 @@ def model_cost(stack: Stack, length: int = 1) -> ModelCost:
 def _counted(
     run: Callable[[], _Result], stack: Stack, where: str, block: nn.Module | None = None
 ) -> tuple[_Result, int]:
-    """What `run` returns, and the operations it took; with `block`, all of its stacks of matrices are to be read."""
     with Count() as count:
         result = run()
     missed = [f"the kernel {each}" for each in count.unknown]

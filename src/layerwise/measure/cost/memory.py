@@ -100,7 +100,6 @@ def _still_alive(sizes: dict[StorageWeakRef, int]) -> dict[StorageWeakRef, int]:
 
 
 def _states(layers: Sequence[nn.Module], run: Callable[[], object]) -> int:
-    """The most bytes of states that are alive at the end of a layer."""
     alive: dict[StorageWeakRef, int] = {}
     most = 0
 

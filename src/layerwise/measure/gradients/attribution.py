@@ -116,7 +116,6 @@ def feature_shares(model: Any, tokenizer: Any, texts: Sequence[MarkedText], leng
 def _attributed(
     model: Any, tokenizer: Any, texts: Sequence[MarkedText], length: int
 ) -> tuple[Attributions, list[list[tuple[int, int] | None]]]:
-    """The attributions of a batch, and where each token stands; `None` for special ones and padding."""
     encoded = tokenizer(
         [each.text for each in texts],
         truncation=True,
@@ -153,7 +152,6 @@ def _attributed(
 def _shares_of(
     text: MarkedText, sizes: np.ndarray[Any, Any], positions: Sequence[tuple[int, int] | None]
 ) -> tuple[float, float, float, float]:
-    """The shares of the linguistic and of the surface words in `sizes` (seq,), then in the number of tokens."""
     own = [index for index, where in enumerate(positions) if where is not None]
     on = [[index for index in own if _within(positions[index], spans)] for spans in (text.linguistic, text.surface)]
     whole = float(sizes[own].sum())

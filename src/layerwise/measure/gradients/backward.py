@@ -133,7 +133,6 @@ def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
 def _branch_gates(
     stack: Stack, layer: int, branches: Branches | None, gates: dict[Gate, Tensor], windows: int
 ) -> Iterator[None]:
-    """Within the context the gates of the layer's branches are noted as its block runs."""
     block = block_list(stack.model, stack.path)[layer]
     with ExitStack() as edits:
         for part, path in ({} if branches is None else branches.paths[layer]).items():
@@ -169,7 +168,6 @@ def _note_gate(gates: dict[Gate, Tensor], gate: Gate, output: Tensor, added: Ten
 
 
 def _row_chunks(stack: Stack, batch: AnyBatch) -> Iterator[slice]:
-    """Runs of windows whose logits together are at most `CHUNK` numbers, one window at least."""
     windows = len(batch.windows)
     logits = 1 if isinstance(batch, LabelledBatch) else batch.input_ids.shape[1] * int(stack.text_config.vocab_size)
     rows = max(1, CHUNK // logits)

@@ -111,7 +111,6 @@ def _own_loss(stack: Stack, batch: AnyBatch) -> torch.Tensor:
 
 
 def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
-    """The null rows: what the same model scores before training."""
     try:
         untrained = random_twin(stack, seed)
     except UnsupportedModel:
@@ -193,5 +192,4 @@ class GateGradients:
 
     @property
     def _about(self) -> list[dict[str, Any]]:
-        """The columns of the rows of every gate."""
         return [{"layer": layer, "part": part} for layer, part in self._gates]

@@ -42,15 +42,12 @@ from layerwise.stack.weights import layer_weights
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One way to ablate, with the rows it makes."""
-
     metric: str
     intervention: Intervention
     part: Sublayer | None = None
 
     @property
     def arm(self) -> ArmLosses:
-        """The losses that become its rows."""
         return ArmLosses(self.intervention.key, self.metric, {"layer": self.intervention.layer, "part": self.part})
 
 
@@ -119,7 +116,6 @@ def refuse_shallow(stack: Stack) -> None:
 
 
 def _kinds(stack: Stack, seed: int) -> list[_Kind]:
-    """Every intervention that is tried; those a model does not allow refuse when they prepare."""
     kinds = []
     for layer in range(stack.depth):
         whole: dict[str, Callable[[InterventionContext], Apply]] = {

@@ -161,18 +161,15 @@ def scored(logits: Tensor, labels: Tensor) -> Predictions:
 
 
 def _of_the_next(labels: Tensor) -> Tensor:
-    """The target at each position, (batch, seq), where the label of the next one is."""
     return functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
 
 
 def _of_tokens(logits: Tensor, targets: Tensor) -> Predictions:
-    """The outcome of logits (batch, seq, vocabulary) at the positions that have a target, (batch, seq)."""
     rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
     return _summed(targets, [(rows, *token_losses(logits[rows, columns], targets[rows, columns]))])
 
 
 def _summed(targets: Tensor, parts: Iterable[ScoredTokens]) -> Predictions:
-    """The predictions of each row of `targets` from what came of its tokens."""
     hits, nats = np.zeros(len(targets)), np.zeros(len(targets))
     for rows, nll, hit in parts:
         np.add.at(nats, rows.cpu().numpy(), _numbers(nll))
@@ -181,7 +178,6 @@ def _summed(targets: Tensor, parts: Iterable[ScoredTokens]) -> Predictions:
 
 
 def _vocabulary(model: nn.Module) -> int:
-    """How many logits a token has; 1 where no configuration says so."""
     config: Any = getattr(model, "config", None)
     return 1 if config is None else int(config.get_text_config().vocab_size)
 
@@ -230,7 +226,6 @@ EXAMPLES = 500
 """Images or windows that are kept of those held out, at most."""
 
 _HELD_OUT = 64
-"""Of them, as many run together."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

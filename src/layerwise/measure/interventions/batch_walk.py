@@ -110,7 +110,6 @@ class BatchWalk:
         return after if after is state else self.stack.note(node.layer, state, after)
 
     def _check(self, index: int, state: Tensor) -> None:
-        """Raise `MeasureError` where a clean state is not finite at a token that counts."""
         node = self.walk.graph.nodes[index]
         if index not in self.clean or not isinstance(node, Node):
             return

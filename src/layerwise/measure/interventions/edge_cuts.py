@@ -115,7 +115,6 @@ def _random_cuts(wired: Wired, wiring: LayerWeights, count: int, seed: int, draw
 
 
 def _groups(pairs: Sequence[MinimalPair], judged: NDArray[np.bool_]) -> dict[str, NDArray[np.bool_]]:
-    """The judged pairs of each phenomenon, after all of them; a suite of one phenomenon has no other group."""
     names = np.array([pair.phenomenon for pair in pairs])
     phenomena = [name for name in dict.fromkeys(names.tolist()) if judged[names == name].any()]
     return {ALL: judged, **({name: judged & (names == name) for name in phenomena} if len(phenomena) > 1 else {})}
@@ -156,7 +155,6 @@ def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> Estimate[Numbe
 
 
 def _means(changes: Numbers, pairs: Sequence[MinimalPair], own: NDArray[np.bool_]) -> Numbers:
-    """The mean over paradigms of the means over their pairs, of (draws, pairs)."""
     names = np.array([pair.paradigm for pair in pairs])[own]
     return np.stack([changes[:, names == name].mean(axis=1) for name in dict.fromkeys(names.tolist())]).mean(axis=0)
 
@@ -169,7 +167,6 @@ def _random_row(drawn: Numbers, value: float, of: Mapping[str, Any]) -> Score:
 
 
 def _corrected(rows: Sequence[Score]) -> list[Score]:
-    """The rows with Holm's p of the changes: over conditions of "all", else over conditions and phenomena."""
     result = list(rows)
     for of_all in (True, False):
         tested = [

@@ -79,7 +79,6 @@ def measured_importance(
 
 
 def _holds(row: Score, source: str) -> bool:
-    """Whether a row is the effect of skipping one layer, by this measure."""
     metrics = (SKIPPING,) if source == ABLATION else DECISIONS
     whole = row.layer is not None and row.part is None and row.against is None
     return whole and row.measure == source and row.task == ALL and row.metric in metrics

@@ -143,8 +143,6 @@ def intervention_losses(
 
 
 class _Measurement:
-    """The losses of some interventions: those that are known, and those that are computed."""
-
     def __init__(
         self, stack: Stack, every: Sequence[Intervention | JointIntervention], data: EvalData, cache: ResultCache
     ) -> None:
@@ -167,7 +165,6 @@ class _Measurement:
         self.reasons: set[str] = set()
 
     def rows(self) -> list[Loss]:
-        """The untouched model's rows, then those of every intervention in the order of the layers."""
         untouched = str(self.identity)
         due: list[Plan | Changed] = [self.identity] if self._lacks(untouched) else []
         due += [Changed(each.key, self.identity, {part.layer: part.key for part in each.parts}) for each in self.due]
@@ -194,13 +191,11 @@ class _Measurement:
         yield from (due[start:end] for start, end in zip(starts, [*starts[1:], len(due)], strict=True))
 
     def _state_bytes(self) -> int:
-        """The bytes of one hidden state of every batch, by that of the first."""
         state = captured_batch(self.stack, self.batches[0]).state
         size = state.numel() * state.element_size()
         return sum(size * batch.size // self.batches[0].size for batch in self.batches)
 
     def _walk(self, due: Sequence[Plan | Changed]) -> None:
-        """Compute what is due: step by step, each on all batches."""
         graph = build(due)
         names = graph.names()
         parts = {part.key: part for each in self.due for part in each.parts}
@@ -231,7 +226,6 @@ class _Measurement:
                 self._note_done([name for index in step for name in names.get(index, ())])
 
     def _steps(self, graph: Graph) -> Iterator[Sequence[int]]:
-        """What all batches compute before they go on: a way to an end; of layers on the disk one node."""
         resident = self.stack.resident
         if resident is None:
             yield from common_steps(graph)
@@ -240,7 +234,6 @@ class _Measurement:
             yield from ((index,) for index in reading.nodes[0] if index)
 
     def _prepared(self, part: Intervention, node: int, walks: Sequence[BatchWalk]) -> Apply | None:
-        """What is done with every batch, or `None` where the intervention refuses the layer."""
         try:
             return part.prepare(InterventionContext(self.stack, part.layer, CleanBatches(walks, node)))
         except LayerwiseError as refusal:
@@ -248,7 +241,6 @@ class _Measurement:
             return None
 
     def _judge(self, keys: Sequence[str], batch: AnyBatch, state: Tensor) -> None:
-        """The rows of a final state of a batch; those that are new go to the sink."""
         losses = window_losses(self.stack, state, batch)
         broken = [w.document for w, loss in zip(batch.windows, losses, strict=True) if not math.isfinite(loss.nll)]
         for key in keys:
@@ -277,7 +269,6 @@ class _Measurement:
             self.cache.sink(fresh)
 
     def _leave_out(self, keys: Sequence[str], reason: str) -> None:
-        """Leave the interventions of these keys out, and say once why."""
         self.left_out.update(keys)
         if reason not in self.reasons:
             self.reasons.add(reason)
@@ -297,6 +288,5 @@ class _Measurement:
 
 
 def _first_half(data: EvalData) -> frozenset[Window]:
-    """The windows of one half of the text; of a single piece, which cannot be split, all of them."""
     order = shuffled(pieces(data), 0)
     return frozenset(portion(data, order[::2]).windows)

@@ -53,8 +53,6 @@ LARGEST_BATCH = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """One point of a curve: what is done, and the row it becomes."""
-
     intervention: Intervention
     condition: str
     amount: float
@@ -145,7 +143,6 @@ def tight(data: EvalData) -> EvalData:
 def _points(
     stack: Stack, sizes: Sequence[float], alphas: Sequence[float], layers: Sequence[int] | None, seed: int
 ) -> tuple[list[_Point], dict[Sublayer | None, list[_Point]]]:
-    """The moves of the layers, and the gates of them and of their halves."""
     chosen = range(stack.depth) if layers is None else sorted(set(layers))
     displacements = Perturbations(stack, seed, predict_layer)
     moves = [

@@ -111,7 +111,6 @@ class Perturbations:
         return moved
 
     def _measured_reach(self, layer: int, strategy: Strategy) -> float | None:
-        """How far a strategy moves at most; `None` where it has no end, or there is nothing to move."""
         weights = self._matrices(layer)
         if not any(weight.any() for weight in weights.values()):
             return None
@@ -121,7 +120,6 @@ class Perturbations:
         return None if end is None else relative_size(end, weights)
 
     def _noise(self, layer: int, weights: Weights) -> list[tuple[tuple[str, Tensor], Tensor]]:
-        """Every matrix with noise of exactly its norm."""
         draw = generator(self._seed, layer)
         pairs = []
         for name, weight in sorted(weights.items()):
@@ -163,7 +161,6 @@ class Perturbations:
             return None
 
     def _end(self, layer: int, strategy: Strategy) -> Weights | None:
-        """The other end of a strategy's line; `None` where this layer has none, such as beside one of other shapes."""
         weights = self._matrices(layer)
         if strategy == "predict":
             end = self._prediction(layer)

@@ -130,10 +130,8 @@ def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tens
 
 
 def _misled(stack: Stack, seed: int, predicted: Replacement, layer: int) -> Weights:
-    """The layer's own weights with a random error as large as the prediction's."""
     return random_error(predicted(layer), layer_weights(stack, layer), seed * stack.depth + layer)
 
 
 def _prepare(method: Replacement, context: InterventionContext) -> Apply:
-    """An intervention that gives its layer other weights."""
     return context.with_weights(method(context.layer))

@@ -116,7 +116,6 @@ def identity(arms: Arms) -> list[Score]:
 
 
 def _rows(of: Mapping[str, Any], outcomes: Mapping[int, Predictions], *, spread: bool) -> Iterator[Score]:
-    """The rows of an arm under one condition, `of` these columns: every seed by itself, then all of them."""
     each = {seed: dict(metrics(outcome)) for seed, outcome in outcomes.items()}
     for seed, by_metric in each.items():
         for metric, bounded in by_metric.items():
@@ -154,7 +153,6 @@ def _share(hits: Numbers, scored: Numbers) -> Bounded:
 def _differences(
     of: Mapping[str, Any], outcomes: Mapping[int, Predictions], base: Mapping[int, Predictions]
 ) -> Iterator[Score]:
-    """What an arm does better than the baseline, seed by seed on the same examples."""
     pairs = [(outcomes[seed], base[seed]) for seed in outcomes if seed in base and base[seed].scored.sum() > 0]
     if not pairs:
         return

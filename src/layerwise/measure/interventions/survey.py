@@ -210,7 +210,6 @@ def conditions_by_name(depth: int) -> Mapping[str, Condition]:
 
 
 def _node_losses(depth: int, counts: Iterable[int]) -> Iterator[NodeLoss]:
-    """Every node lost alone, and sets of nodes of every size: of numbers that give a node more than a layer."""
     for count in sorted({count for count in counts if 1 < count < depth}):
         for layout in LAYOUTS:
             yield from (NodeLoss(count, layout, node) for node in range(count))
@@ -287,7 +286,6 @@ class Survey:
 
     @classmethod
     def _of(cls, arrays: Mapping[str, NDArray[Any]]) -> Survey:
-        """A survey from the arrays that `save` makes of it."""
         of: dict[str, dict[str, NDArray[Any]]] = defaultdict(dict)
         for key, values in arrays.items():
             name, _, held = key.rpartition("|")
@@ -361,7 +359,6 @@ def _evaluate_condition(
 
 
 def _apart(outcome: Predictions, mask: Any, original: Sequence[bool]) -> tuple[Predictions, Identical]:
-    """The outcome without the examples of `mask`, and those by themselves."""
     accuracy = float(outcome.hits[mask].sum() / outcome.scored[mask].sum()) if mask.any() else None
     keep = ~mask
     top5 = None if outcome.hits_top5 is None else outcome.hits_top5 * keep

@@ -222,8 +222,6 @@ def streaming_of(stack: Stack, plans: Sequence[Plan], data: EvalData) -> Streami
 
 @dataclass(frozen=True)
 class _Piece:
-    """One batch, the graph of the plans it still needs, and the plans that each of its windows has rows for."""
-
     batch: AnyBatch
     graph: Graph
     done: tuple[frozenset[str], ...]
@@ -231,14 +229,11 @@ class _Piece:
 
 @dataclass(frozen=True)
 class _Work:
-    """What a sweep has to do, batch by batch, and what that will cost."""
-
     data: EvalData
     pieces: tuple[_Piece, ...]
     estimate: CostEstimate
 
     def divided(self, stack: Stack, workers: int) -> tuple[list[SweepPart], Partition]:
-        """The work in parts for so many workers, and what they cost."""
         due = {
             number: [plan for plan in piece.graph.ends if isinstance(plan, Plan)]
             for number, piece in enumerate(self.pieces)
@@ -247,18 +242,15 @@ class _Work:
 
     @property
     def due(self) -> list[_Piece]:
-        """The pieces with something left to do."""
         return [piece for piece in self.pieces if piece.graph.ends]
 
     def rounds(self, stack: Stack) -> list[list[_Piece]]:
-        """The pieces that are computed together."""
         due, streaming = self.due, self.streaming(stack)
         if streaming is None:
             return [[piece] for piece in due]
         return [[due[number] for number in each] for each in streaming.rounds]
 
     def streaming(self, stack: Stack) -> StreamingEstimate | None:
-        """What it takes to read the layers, where they are on the disk."""
         if stack.resident is None:
             return None
         sizes = state_bytes(stack, [piece.batch for piece in self.due])
@@ -288,8 +280,6 @@ class _Work:
 
 @dataclass
 class _Sweep:
-    """One sweep under way: its work, where its rows go, and what it has spent."""
-
     stack: Stack
     work: _Work
     sink: Sink
@@ -327,7 +317,6 @@ class _Sweep:
                 first = None
 
     def _elsewhere(self, runner: PieceRunner) -> None:
-        """The same in other processes, in parts of plans on one batch."""
         pieces, first = self.work.pieces, Plan.identity(self.stack.depth)
         parts, _ = self.work.divided(self.stack, runner.count)
         plain = [
@@ -339,7 +328,6 @@ class _Sweep:
                 self._take(pieces[parts[number].batch], each)
 
     def _take(self, piece: _Piece, each: FinalState) -> None:
-        """Hand on the rows of the plans that end at one final state of a batch."""
         start = time.perf_counter()
         for plan in each.plans:
             self.sink(self._rows(plan, piece, each.losses))
@@ -349,7 +337,6 @@ class _Sweep:
         self.progress(self.meter, self.work.estimate)
 
     def _rows(self, plan: str, piece: _Piece, losses: Sequence[WindowLoss]) -> list[Loss]:
-        """The rows of one plan on one batch; none at all when one of its losses is not finite."""
         rows = []
         for window, done, loss in zip(piece.batch.windows, piece.done, losses, strict=True):
             if not math.isfinite(loss.nll):
@@ -370,5 +357,4 @@ class _Sweep:
 
 
 def _nothing(task: str, document: str, window: int) -> frozenset[str]:
-    """What is finished in a sweep that starts afresh."""
     return frozenset()

@@ -154,7 +154,6 @@ def divided(
     known: dict[tuple[tuple[Plan, ...], int], list[tuple[tuple[Plan, ...], float]]] = {}
 
     def with_cut(last: int) -> tuple[list[SweepPart], Partition]:
-        """The parts where the plans of the `last` batches are cut, so that workers share them equally."""
         cuts = workers // math.gcd(last, workers) if last % workers else workers
         parts: list[SweepPart] = []
         costs: list[float] = []

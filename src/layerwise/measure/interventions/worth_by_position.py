@@ -71,7 +71,6 @@ def worth_by_position(
 
 
 def _loss(stack: Stack, head: LanguageModelHead | None, plan: Plan, inputs: dict[str, Tensor], labels: Tensor) -> float:
-    """Nats for each scored label of a batch under a plan."""
     with evaluating(stack.model), torch.inference_mode():
         under = stack.under(plan, single_pass=True)
         return predictions_of(stack.model, head, inputs, labels, under=lambda: under).mean_nll

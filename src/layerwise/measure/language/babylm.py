@@ -80,7 +80,6 @@ def babylm_rows(rows: Iterable[Score]) -> list[Score]:
 
 
 def _file(row: Score) -> tuple[str, str] | None:
-    """Which file of which part a row is a score of; `None` where it is of none."""
     if row.measure in ("blimp", "supplement") and row.metric == "accuracy" and row.condition == PARADIGM:
         file = f"supplement {row.task}" if row.measure == "supplement" else _PHENOMENON.get(row.task)
         return None if file is None else ("blimp", MERGED.get(file, file))

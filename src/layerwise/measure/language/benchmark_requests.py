@@ -179,8 +179,6 @@ def judged(stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: Reque
 
 
 def _answering(harness: Any, answer: Callable[[Key], tuple[float, bool]]) -> None:
-    """Let lm-eval's model `harness` answer by likelihood from what is known; only these two methods ask for that."""
-
     def loglikelihood(instances: Sequence[Any], **_: Any) -> list[tuple[float, bool]]:
         return [answer(_key(each)) for each in instances]
 
@@ -201,7 +199,6 @@ def answered(name: str, metric: str) -> str:
 
 
 def _answered(plan: Plan, name: str, metric: str, samples: Iterable[Mapping[str, Any]]) -> list[Loss]:
-    """A row a document; none at all where an answer is neither right nor wrong but something between."""
     rows = []
     for sample in samples:
         ours = next((key for key in sample["metrics"] if named(key, sample["filter"]) == metric), None)
@@ -223,7 +220,6 @@ def _key(instance: Any) -> Key:
 
 
 def _windows(harness: Any, loaded: Mapping[str, Any]) -> tuple[list[Window], dict[Key, tuple[Cell, ...]]]:
-    """What lm-eval would run for each request that is answered by likelihoods."""
     noted: list[tuple[list[int], list[int]]] = []
 
     def note(requests: Sequence[tuple[Any, list[int], list[int]]], **_: Any) -> list[tuple[float, bool]]:
@@ -250,7 +246,6 @@ def _windows(harness: Any, loaded: Mapping[str, Any]) -> tuple[list[Window], dic
 
 
 def _window(task: str, document: int, index: int, context: list[int], continuation: list[int], longest: int) -> Window:
-    """One request as a window whose last tokens, the continuation, are scored; a long context loses its beginning."""
     if not context or not 0 < len(continuation) <= longest:
         raise MeasureError(
             f"request {index} of document {document} of {task.removeprefix(BENCHMARK_TASK)} has a context of "
@@ -262,7 +257,6 @@ def _window(task: str, document: int, index: int, context: list[int], continuati
 
 
 def _batch(group: Sequence[Window]) -> Batch:
-    """Windows side by side, padded with zeros on the right as lm-eval does; no model reads the last token of one."""
     width = max(len(window.ids) for window in group) - 1
     ids, attention = torch.zeros(2, len(group), width, dtype=torch.int64)
     targets = torch.full_like(ids, IGNORED)
@@ -276,7 +270,6 @@ def _batch(group: Sequence[Window]) -> Batch:
 
 @contextmanager
 def _as_built(tasks: Iterable[Any]) -> Iterator[None]:
-    """Within the context lm-eval asks with the requests that are there, and does not build them again."""
     built = list(tasks)
     for task in built:
         task.build_all_requests = lambda **_: None

@@ -94,7 +94,6 @@ def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
 
 
 def _load(manager: Any, names: Sequence[str]) -> Any:
-    """The named tasks with their data."""
     try:
         return manager.load(list(names))
     # Task files run code and data comes from the network, so nearly any error can come from here.

@@ -86,7 +86,6 @@ class BigramModel:
 
 
 def _neighbours(texts: Iterable[Sequence[int]]) -> tuple[Ids, Ids]:
-    """Every token that has one before it, and the one before it."""
     both = list(_pairs(texts))
     if not both:
         return np.empty(0, np.int64), np.empty(0, np.int64)

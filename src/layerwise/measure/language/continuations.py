@@ -84,7 +84,6 @@ def _generated(stack: Stack, plan: Plan, ids: Tensor, new_tokens: int) -> list[i
 
 
 def _text(stack: Stack, ids: Tensor, written: list[int]) -> str:
-    """The new text: the whole decoded, less the prompt decoded, since a tokenizer may join what is decoded."""
     assert stack.tokenizer is not None, "the prompt was encoded with it"
     decode = stack.tokenizer.decode
     prompt = [int(token) for token in ids[0]]

@@ -209,7 +209,6 @@ def shortened(data: EvalData, scored: int) -> dict[Window, Window]:
 
 
 def _digest(corpus: Corpus, cut: Sequence[Window], objective: Objective) -> str:
-    """SHA-256 over the texts and over what the tokenizer and the settings made of them."""
     digest = hashlib.sha256(f"{corpus.digest} {objective}\n".encode())
     for window in cut:
         whole = (window.document, window.index, window.ids, window.scored_from, window.scored_until)

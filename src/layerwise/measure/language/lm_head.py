@@ -100,7 +100,6 @@ def _body_of(stack: Stack) -> str | None:
 
 
 def _proved(head: LanguageModelHead, inputs: Mapping[str, Tensor], own: Tensor) -> bool:
-    """Whether every third token alone, of both rows as one row, has the logits among the model's `own`."""
     try:
         states, output = head.states(inputs)
         if own.shape[:2] != states.shape[:2]:
@@ -119,7 +118,6 @@ class _Read(Exception):
 
 @contextmanager
 def _answering(body: nn.Module, output: Any) -> Iterator[None]:
-    """Within the context `body` returns `output` for any input."""
     own = body.__dict__.get("forward")
     body.__dict__["forward"] = lambda *args, **kwargs: output
     try:
@@ -133,7 +131,6 @@ def _answering(body: nn.Module, output: Any) -> Iterator[None]:
 
 
 def _with_states(output: Any, states: Tensor) -> Any:
-    """What a body returned, with other states and nothing that belongs to the old ones."""
     if isinstance(output, Tensor):
         return states
     if isinstance(output, tuple):
@@ -142,7 +139,6 @@ def _with_states(output: Any, states: Tensor) -> Any:
 
 
 def _alike(actual: Tensor, own: Tensor) -> bool:
-    """Whether logits differ by rounding alone: a sum over the width errs by about a unit of rounding of its size."""
     if actual.shape != own.shape:
         return False
     error, size = (torch.linalg.vector_norm(each.float()) for each in (actual - own, own))

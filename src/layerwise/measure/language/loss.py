@@ -55,7 +55,6 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
 
 
 def _by_label(stack: Stack, state: Tensor, batch: LabelledBatch) -> tuple[WindowLoss, ...]:
-    """One label for each item: the head sees the whole state, as for the class token of a vision model."""
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     output = stack.finish(state, inputs)
     logits = main_tensor(output).clone()
@@ -75,7 +74,6 @@ def token_losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 def _by_token(
     stack: Stack, state: Tensor, batch: Batch, rows: Tensor, columns: Tensor, wanted: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Send the scored tokens alone through norm and head, packed into rows no longer than the batch's own."""
     ids = batch.input_ids.to(state.device)
     length = ids.shape[1]
     chunk = max(1, CHUNK // int(stack.text_config.vocab_size))
@@ -100,7 +98,6 @@ def _packed(state: Tensor, rows: Tensor, columns: Tensor, width: int) -> Tensor:
 def _by_window(
     stack: Stack, state: Tensor, batch: Batch, rows: Tensor, columns: Tensor, wanted: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Send one whole window after the other through norm and head."""
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     parts = []
     for window in range(len(batch.windows)):

@@ -261,7 +261,6 @@ def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, fl
 
 
 def _tokens_of_words(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> Iterator[tuple[int, bool]]:
-    """For every word of every text how many tokens it takes, and whether one of them is the unknown one."""
     unknown = tokenizer.unk_token_id
     if not tokenizer.is_fast:
         for word in (text[start:end] for text in texts for start, end in words(text)):

@@ -44,7 +44,6 @@ ENTRIES = 1 << 25
 COPIES = 1 << 22  # tokens of masked copies that are held together: 100 MiB while equal ones are searched for
 
 _UNLIMITED = 1_000_000
-"""Tokenizers that know no limit report a number far above this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +148,6 @@ def log_likelihoods(
 def _within(
     lines: Sequence[EncodedPassage], passages: Sequence[Passage], positions: int | None, too_long: TooLong
 ) -> tuple[EncodedPassage, ...]:
-    """The different lines that fit the model, in order."""
     beyond = [index for index, line in enumerate(lines) if positions is not None and len(line.ids) > positions]
     if beyond and too_long == "refuse":
         worst = max(beyond, key=lambda index: len(lines[index].ids))
@@ -172,7 +170,6 @@ def _check_vocabulary(lines: Sequence[EncodedPassage], vocabulary: int) -> None:
 
 
 def _by_length(lines: Sequence[EncodedPassage]) -> Iterator[tuple[EncodedPassage, ...]]:
-    """Lines with equally many tokens, the shortest first, `COPIES` permitting; a pair stands side by side."""
     groups: dict[int, list[EncodedPassage]] = defaultdict(list)
     for line in lines:
         groups[len(line.ids)].append(line)
@@ -183,25 +180,20 @@ def _by_length(lines: Sequence[EncodedPassage]) -> Iterator[tuple[EncodedPassage
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pass:
-    """How lines go through the model: with which head, temperature and size of a batch."""
-
     scorer: SentenceScorer
     read_at: list[Tensor]
     temperature: float
     batch_tokens: int
 
     def rows(self, length: int, logits: int) -> int:
-        """How many texts of `length` tokens run together when each gives `logits` rows of logits."""
         return max(1, min(self.batch_tokens // length, ENTRIES // (logits * self.scorer.vocabulary)))
 
     def logits(self, ids: Tensor) -> Tensor:
-        """The logits of a batch (rows, length) of ids without padding."""
         model = self.scorer.model
         device = device_of(model)
         return main_tensor(model(**accepted(model, {"input_ids": ids.to(device)})))
 
     def log_probabilities(self, logits: Tensor, rows: Tensor, targets: Tensor) -> Tensor:
-        """Nats of `targets` (n,) under the rows (n,) of `logits` (rows, vocabulary) at the temperature."""
         scaled = logits.float() / self.temperature if self.temperature != 1.0 else logits.float()
         normaliser = scaled.logsumexp(dim=-1)
         rows, targets = rows.to(scaled.device), targets.to(scaled.device)
@@ -209,7 +201,6 @@ class _Pass:
 
 
 def _masked(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]:
-    """Pseudo-log-likelihoods of lines of one length, and how many copies that took."""
     length = len(lines[0].ids)
     owners = np.repeat(np.arange(len(lines)), [len(line.scored) for line in lines])
     masked_at = np.concatenate([np.array(line.scored, dtype=np.int32) for line in lines])
@@ -236,7 +227,6 @@ def _masked(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]
 
 
 def _logits_at(work: _Pass, ids: Tensor, positions: Tensor) -> Tensor:
-    """The logits (rows, vocabulary) at one position of each row."""
     if work.scorer.body is not None:
         work.read_at[:] = [positions]
         return work.logits(ids)[:, 0]
@@ -245,7 +235,6 @@ def _logits_at(work: _Pass, ids: Tensor, positions: Tensor) -> Tensor:
 
 
 def _causal(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]:
-    """Log-likelihoods of lines of one length, and how many texts that took."""
     length = len(lines[0].ids)
     step = work.rows(length, length)
     values = []
@@ -263,7 +252,6 @@ def _causal(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]
 
 @contextmanager
 def _narrowed(body: nn.Module | None) -> Iterator[list[Tensor]]:
-    """Within the context the last states of `body` are those at the positions in the list that is handed out."""
     read_at: list[Tensor] = []
     if body is None:
         yield read_at
@@ -276,7 +264,6 @@ def _narrowed(body: nn.Module | None) -> Iterator[list[Tensor]]:
 
 
 def _narrow(output: Any, positions: Tensor) -> Any:
-    """The output of a body with its states (rows, length, width) cut to (rows, 1, width)."""
     states = main_tensor(output)
     rows = torch.arange(len(states), device=states.device)
     chosen = states[rows, positions.to(states.device)].unsqueeze(1)
@@ -288,7 +275,6 @@ def _narrow(output: Any, positions: Tensor) -> Any:
 
 
 def _proved_body(model: nn.Module) -> nn.Module | None:
-    """The body of a masked model whose head reads one position as it reads all, tried on random tokens."""
     body = getattr(model, "base_model", None)
     if not isinstance(body, nn.Module) or body is model:
         return None

@@ -81,8 +81,6 @@ class RecoveryRecipe:
 
 @dataclass(frozen=True, slots=True)
 class _Point:
-    """A batch on its way through the model, just before the layer that is studied."""
-
     batch: AnyBatch
     captured: Capture
     state: Tensor
@@ -90,8 +88,6 @@ class _Point:
 
 @dataclass(frozen=True, slots=True)
 class _Points:
-    """The recovery and the evaluation text before one layer."""
-
     training: tuple[_Point, ...]
     evaluation: tuple[_Point, ...]
 
@@ -143,7 +139,6 @@ class RecoveryTraining:
         return self._nll(self._before(layer).evaluation, layer)
 
     def _begin(self, layer: int, weights: Mapping[str, Tensor]) -> None:
-        """The working copy as the model is, except for `weights`."""
         with torch.no_grad():
             for mine, own in zip(self._copy.model.parameters(), self._original.parameters(), strict=True):
                 mine.copy_(own)
@@ -159,7 +154,6 @@ class RecoveryTraining:
     def _step(
         self, layer: int, scope: Scope, index: int, optimiser: torch.optim.Optimizer, trained: list[nn.Parameter]
     ) -> None:
-        """One step on one minibatch. A loss that is not finite spoils the weights, and the next evaluation shows it."""
         optimiser.zero_grad()
         if scope == "model":
             (point,), start = self._reached((self._training[index],), 0), 0
@@ -182,7 +176,6 @@ class RecoveryTraining:
 
     @torch.no_grad()
     def _nll(self, points: Sequence[_Point], start: int) -> float:
-        """Mean NLL over the scored tokens of `points`, in nats."""
         losses = [
             loss for point in points for loss in window_losses(self._copy, self._arrived(point, start), point.batch)
         ]
@@ -195,7 +188,6 @@ class RecoveryTraining:
         return state
 
     def _before(self, layer: int) -> _Points:
-        """The texts before `layer`, kept until another layer is asked for. Layers before it are the model's own."""
         if self._points is None or self._layer != layer:
             with torch.no_grad():
                 self._points = _Points(
@@ -220,7 +212,6 @@ class RecoveryTraining:
 
 
 def _order(count: int, steps: int, seed: Sequence[int]) -> list[int]:
-    """Which minibatch each step takes: one random order of all of them after another."""
     draw = generator(*seed)
     order: list[int] = []
     while len(order) < steps:

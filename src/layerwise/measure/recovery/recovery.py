@@ -133,8 +133,6 @@ def evenly_spaced_layers(depth: int, count: int) -> tuple[int, ...]:
 
 @dataclass
 class _Study:
-    """The runs of one call: which there are, what each starts from, and those that are known."""
-
     stack: Stack
     data: EvalData
     recipe: RecoveryRecipe
@@ -153,11 +151,9 @@ class _Study:
 
     @property
     def evaluated(self) -> tuple[int, int]:
-        """The documents and the scored tokens that every loss is a mean over."""
         return self.tuning.evaluation.documents, self.tuning.evaluation.tokens
 
     def runs(self, layers: Sequence[int], treatments: Sequence[str]) -> dict[LossCurveKey, LossCurve]:
-        """Every run, known or new, by layer, treatment and seed; a twin comes before those it is compared with."""
         curves: dict[LossCurveKey, LossCurve] = {}
         units = list(product(layers, self._possible(treatments, layers)))
         for done, (layer, treatment) in enumerate(units):
@@ -172,7 +168,6 @@ class _Study:
         return curves
 
     def _damaged(self, layer: int, damage: Damage, scope: Scope, untouched: float) -> dict[LossCurveKey, LossCurve]:
-        """The runs of all seeds, those that cannot be damaged left out; none where there is nothing to recover from."""
         runs = [LossCurveKey(layer, damage, scope, number) for number in range(self.seeds)]
         if all(run in self.known for run in runs):
             return {run: self.known[run] for run in runs}
@@ -199,7 +194,6 @@ class _Study:
         return trajectory
 
     def _weights(self, layer: int, damage: Damage, number: int, untouched: float) -> dict[str, Tensor] | None:
-        """What the layer starts from; `None` where the damage cannot be done."""
         if damage == "reinitialise":
             return self.initial[layer, number]
         weights = layer_weights(self.stack, layer)
@@ -223,7 +217,6 @@ class _Study:
         return displaced(weights, direction, scale)
 
     def _possible(self, treatments: Sequence[str], layers: Sequence[int]) -> Sequence[str]:
-        """The treatments that this model allows, with the initial weights that `reinitialise` needs drawn."""
         if not any(_parts(treatment)[0] == "reinitialise" for treatment in treatments):
             return treatments
         try:
@@ -238,12 +231,10 @@ class _Study:
 
 
 def _parts(treatment: str) -> tuple[Damage, Scope]:
-    """The damage and the scope of one of `TREATMENTS`."""
     return next((damage, scope) for damage in DAMAGES for scope in SCOPES if f"{damage}/{scope}" == treatment)
 
 
 def _twin_of(layer: int, scope: Scope, seed: int) -> LossCurveKey:
-    """The undamaged run that a damaged one is compared with; that of the whole model serves every layer."""
     return LossCurveKey(None if scope == "model" else layer, TWIN, scope, seed)
 
 
@@ -267,7 +258,6 @@ def _recovery_times(runs: Mapping[LossCurveKey, LossCurve], tolerance: float) ->
 
 
 def _recovered(layer: int, times: Sequence[RecoveryTime]) -> Recovered:
-    """How a layer recovered, at the mean over its seeds."""
     return Recovered(
         layer,
         damage=_mean(each.initial_damage for each in times),
@@ -285,13 +275,11 @@ def _left_out(task: str, spared: Iterable[int], tolerance: float) -> str:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """The mean of the values that there are, if any."""
     there = [value for value in values if value is not None]
     return float(np.mean(there)) if there else None
 
 
 def _checked(stack: Stack, layers: Sequence[int] | None, treatments: Sequence[str], seeds: int) -> tuple[int, ...]:
-    """The layers to study; raises `MeasureError` for anything that cannot be."""
     if stack.depth < FEWEST_LAYERS:
         raise MeasureError(f"recovery needs at least {FEWEST_LAYERS} layers; this model has {stack.depth}")
     if seeds < 1:

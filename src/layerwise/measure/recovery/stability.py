@@ -88,7 +88,6 @@ def _by_arm(rows: Iterable[Score]) -> dict[str, list[float]]:
 
 
 def _spreads(losses: Mapping[str, Sequence[float]], backbone: str) -> list[Score]:
-    """The standard deviations over seeds, and their ratios to the backbone's."""
     several = {arm: values for arm, values in losses.items() if len(values) > 1}
     rows = []
     for arm, values in several.items():
@@ -106,7 +105,6 @@ def _spreads(losses: Mapping[str, Sequence[float]], backbone: str) -> list[Score
 
 
 def _ratio(values: Sequence[float], base: Sequence[float]) -> tuple[float, float, float, float]:
-    """The ratio of two standard deviations with its interval and two-sided p, of normal values (F)."""
     freedom = len(values) - 1, len(base) - 1
     squared = float(np.var(values, ddof=1) / np.var(base, ddof=1))
     low, high = (float(np.sqrt(squared / special.fdtri(*freedom, part))) for part in (0.975, 0.025))

@@ -32,8 +32,6 @@ Ranking = Mapping[int, float]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """Where a score is found: the rows of one measure and metric, of the first of `treatments` that there is."""
-
     name: str
     measure: str
     metric: str
@@ -42,7 +40,6 @@ class _Source:
     """The condition and the arm of the rows, the best first."""
 
     def ranking(self, rows: Rows) -> Ranking:
-        """The values by layer."""
         own = rows.where(
             measure=self.measure,
             metric=self.metric,
@@ -125,8 +122,6 @@ def rank_correlations(left: Numbers, right: Numbers) -> Numbers:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """Two scores, and what each says of the layers that both rank."""
-
     name: str
     against: str
     left: tuple[float, ...]
@@ -147,7 +142,6 @@ class _Pair:
         return float(rank_correlations(np.array([self.left]), np.array([self.right]))[0])
 
     def interval(self, seed: int) -> tuple[float, float]:
-        """Percentiles over resampled layers, all pairs of a size with the same resamples."""
         drawn = np.random.default_rng([seed, self.size]).integers(0, self.size, size=(RESAMPLES, self.size))
         values = rank_correlations(np.array(self.left)[drawn], np.array(self.right)[drawn])
         low, high = np.quantile(values[np.isfinite(values)], [0.025, 0.975])
@@ -155,7 +149,6 @@ class _Pair:
 
 
 def _random_band(size: int, seed: int) -> Numbers:
-    """Return the absolute rank correlation of every random ranking of `size` layers with a fixed one."""
     draw = np.random.default_rng([seed, size, DRAWS])
     drawn = draw.permuted(np.tile(np.arange(size, dtype=np.float64), (DRAWS, 1)), axis=1)
     fixed = np.tile(np.arange(size, dtype=np.float64), (DRAWS, 1))

@@ -80,8 +80,6 @@ def effects(
 
 @dataclass(frozen=True, slots=True)
 class _Study:
-    """One task's grid with what its rows have in common."""
-
     task: str
     grid: Grid
     strata: StratumLabels
@@ -92,7 +90,6 @@ class _Study:
     resamples: int
 
     def losses(self) -> list[Score]:
-        """Rows of `delta_nll`, `null_band`, `nll` and `token_accuracy`."""
         nll, hits, tokens = (self.grid.by_unit(values) for values in (self.grid.nll, self.grid.hits, self.grid.tokens))
         # The difference is taken window by window before anything is summed, which keeps small effects exact.
         deltas = self.grid.by_unit(self.grid.nll - self.grid.nll[self.baseline])
@@ -110,7 +107,6 @@ class _Study:
         ]
 
     def answers(self) -> list[Score]:
-        """Rows of `exact_match` and `delta_exact_match`: a window is right when all its tokens are."""
         right = (self.grid.hits == self.grid.tokens).astype(np.float64)
         exact, windows = self.grid.by_unit(right), self.grid.by_unit(np.ones(len(self.grid.cells)))
         changes = exact - exact[self.baseline]
@@ -234,7 +230,6 @@ def differences(
 
 
 def _renamed(measure: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> list[Score]:
-    """The rows of `effects` in the words of the measure; one task alone is also its own pool."""
     tasks = {score.task for score in rows}
     if POOLED not in tasks:
         rows = [*rows, *(replace(score, task=POOLED) for score in rows)]

@@ -68,7 +68,6 @@ class Grid:
         return resampling_unit(self.documents())
 
     def _starts(self) -> NDArray[np.intp]:
-        """Where each unit begins among the cells, which are sorted: shape (units,)."""
         if self.unit() == "window":
             return np.arange(len(self.cells))
         owners = [(task, document) for task, document, _ in self.cells]

@@ -89,7 +89,6 @@ Fractions = Mapping[Layers, tuple[float, float]]
 
 
 _NULL_POSITIONS = 6
-"""Positions in depth at which a costly null is taken."""
 
 
 @dataclass(frozen=True, slots=True)

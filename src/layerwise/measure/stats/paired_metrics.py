@@ -78,7 +78,6 @@ def aggregation_of(values: Sequence[Sequence[float] | None], score: float) -> Ag
 
 
 def _linear(above: Numbers, below: Numbers) -> Numbers:
-    """A number a document whose mean is the ratio, and whose standard error is that of the ratio, linearised."""
     score = above.sum() / below.sum()
     return np.asarray(score + (above - score * below) / below.mean())
 

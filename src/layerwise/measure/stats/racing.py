@@ -182,12 +182,10 @@ class _Race:
 
     @property
     def looks(self) -> int:
-        """How many looks were made."""
         return len(self.losses)
 
     @property
     def left(self) -> list[int]:
-        """The layers still in the race."""
         return [layer for layer in self.keys if layer not in self.finishes]
 
     def comparisons(self, decision: Decision) -> float:
@@ -200,7 +198,6 @@ class _Race:
         return max(1, self.depth - decided) / (self.rate * ERROR_SHARES[decision])
 
     def look(self, added: Sequence[Piece]) -> None:
-        """Read more text for the layers still in, and let go those that it settles, or that no text here would."""
         running = self.left
         self.losses.append(self.measure(running, added))
         self.spent += sum(self.lengths[piece] for piece in added) * _evaluations(running, self.depth)
@@ -221,18 +218,15 @@ class _Race:
             self.variances = self._variances(self._parts(grid, left))
 
     def stop(self) -> None:
-        """Let go of the layers still in when there is no more text."""
         if left := self.left:
             grid = self._grid(left, 0)
             for layer, effect in zip(left, self._effects(self._parts(grid, left), "matters"), strict=True):
                 self._conclude(layer, effect, grid)
 
     def _conclude(self, layer: int, effect: Estimate[float], grid: Grid) -> None:
-        """Let go of a layer that no more is read for: an effect above zero counts, however it stands to the margin."""
         self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
 
     def _settle(self, grid: Grid, harmful: Collection[int]) -> None:
-        """Let go what this look settles, again and again, since every decision leaves fewer for the next."""
         before = -1
         while before != len(self.finishes):
             before = len(self.finishes)
@@ -243,7 +237,6 @@ class _Race:
                         self._finish(layer, decision, effect, grid)
 
     def _settles(self, decision: Decision, effect: Estimate[float], harmful: bool) -> bool:
-        """Whether this look settles a layer with that decision."""
         if decision == "matters":
             return self.rule.settles(effect) == "matters"
         if self.sample.documents < min(len(self.lengths), rare_documents(self.depth, self.rule)):
@@ -268,13 +261,11 @@ class _Race:
         return float(none + some)
 
     def _shares_read(self, parts: Sequence[StratumPart]) -> NDArray[np.float64]:
-        """The f of `_power` for every layer: its variance at the end by its variance now."""
         now = np.sum([part.variance for part in parts], axis=0)
         end = np.sum([part.variance * self.sample.share(part.name) for part in parts], axis=0)
         return np.divide(end, now, out=np.ones_like(now), where=now > 0)
 
     def _variances(self, parts: Sequence[StratumPart]) -> dict[str, float]:
-        """What one document of each stratum leaves of variance, as a share of that of a layer, mean over layers."""
         now = np.sum([part.variance for part in parts], axis=0)
         return {
             part.name: float(np.mean(np.divide(part.variance * part.units, now, out=np.ones_like(now), where=now > 0)))
@@ -282,7 +273,6 @@ class _Race:
         }
 
     def _confirmed(self, running: Sequence[int]) -> set[int]:
-        """The candidates whose effect is below 0 on what came after they were chosen, once that has every stratum."""
         layers = set()
         for layer in running:
             if layer in self.candidates:
@@ -300,11 +290,9 @@ class _Race:
         return stratum_parts(grid, self.baseline, [self.keys[layer] for layer in layers], self.strata)
 
     def _effects(self, parts: Sequence[StratumPart], decision: Decision) -> list[Estimate[float]]:
-        """The effects with the intervals by which they may be told `decision`: an error to one side at its rate."""
         return combined(parts, max(0.0, 1 - 2 * self.rule.alpha / self.comparisons(decision)))
 
     def _grid(self, layers: Collection[int], since: int) -> Grid:
-        """The losses of these layers from the look `since` on; a beginning stands for the whole piece of text."""
         wanted = {self.baseline, *(self.keys[layer] for layer in layers)}
         grid = arrange(row for look in self.losses[since:] for row in look if row.plan in wanted)
         scale = np.array([self._scale(*cell) for cell in grid.cells])
@@ -323,5 +311,4 @@ class _Race:
 
 
 def _evaluations(layers: Collection[int], depth: int) -> int:
-    """Layer evaluations of the clean model and of skipping each of `layers`, with the shared beginnings shared."""
     return depth + sum(depth - layer - 1 for layer in layers)

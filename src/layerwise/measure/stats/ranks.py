@@ -92,7 +92,6 @@ def rank_correlation(
 
 
 def _fisher(value: float, freedom: int) -> tuple[float, float]:
-    """Fisher's interval of a rank correlation with so many degrees of freedom."""
     if freedom < FEWEST_FREEDOM:
         return -1.0, 1.0
     middle = np.arctanh(np.clip(value, -NEARLY_ONE, NEARLY_ONE))
@@ -101,6 +100,5 @@ def _fisher(value: float, freedom: int) -> tuple[float, float]:
 
 
 def _less_line(ranks: Numbers, held: Numbers) -> Numbers:
-    """What is left of centred `ranks` when their line on centred `held` is taken off."""
     squares = float(held @ held)
     return ranks if squares == 0 else ranks - held * (ranks @ held / squares)

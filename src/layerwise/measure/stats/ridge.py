@@ -110,7 +110,6 @@ def inner_rows(rows: int) -> int:
 
 
 def _penalty(square: Tensor, share: float, predictors: int) -> float:
-    """`share` of the mean eigenvalue of X^T X, whose trace X X^T has too."""
     return share * float(square.trace()) / predictors
 
 

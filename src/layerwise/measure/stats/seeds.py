@@ -85,7 +85,6 @@ def over_seeds(values: Sequence[float], metric: str = "", over_examples: Sequenc
 
 
 def _differ(values: ArrayLike) -> bool:
-    """Whether values differ by more than rounding."""
     return bool(np.ptp(values) > 1e-12 * np.max(np.abs(values)))
 
 

@@ -29,10 +29,8 @@ StratumLabels = NDArray[np.intp]
 """The number of the stratum of every unit, shape (units,)."""
 
 _CELLS = 1 << 20
-"""Entries of a block of resamples: 8 MiB as float64."""
 
 _COLUMNS = 256
-"""Plans that are resampled together, which bounds memory at `resamples * _COLUMNS` numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,7 +344,6 @@ def _tail(level: float, freedom: Numbers, shortfall: Numbers) -> Numbers:
 
 
 def _members(strata: StratumLabels | None, units: int) -> list[NDArray[np.intp] | slice]:
-    """The units of each stratum; all of them without strata."""
     if strata is None:
         return [slice(None)]
     labels = np.asarray(strata)
@@ -372,7 +369,6 @@ def _normalised(values: Sequence[Numbers], signs: Numbers, members: Sequence[NDA
 
 
 def _studentised(normalised: float, units: int) -> float:
-    """Turn z of `_normalised`, which is bounded by sqrt(units), into the T of the same differences."""
     left = units - normalised**2
     return normalised * float(np.sqrt((units - 1) / left)) if left > 1e-9 * units else float("inf")
 
@@ -387,7 +383,6 @@ def resampled_counts(units: int, resamples: int, seed: Seed | np.random.Generato
 
 
 def _signs(units: int, flips: int, seed: Seed) -> Iterator[Numbers]:
-    """Blocks (some, units) of -1.0 and 1.0 with equal chances."""
     generator = np.random.default_rng(seed)
     for some in _blocks(units, flips):
         yield 2.0 * generator.integers(0, 2, size=(some, units), dtype=np.int8).astype(np.float64) - 1.0

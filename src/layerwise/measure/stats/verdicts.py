@@ -220,13 +220,11 @@ def _lengths(grid: Grid) -> dict[Piece, int]:
 
 
 def _halves(grid: Grid, seed: int) -> tuple[Grid, Grid]:
-    """Two halves of the cells that share no document (no window, where documents are few), drawn from `seed`."""
     owners = _owners(grid)
     first = frozenset(shuffled(set(owners), seed)[::2])
     return grid.part([owner in first for owner in owners]), grid.part([owner not in first for owner in owners])
 
 
 def _owners(grid: Grid) -> list[Piece]:
-    """The piece of text that each cell belongs to."""
     whole = grid.documents() >= FEWEST_DOCUMENTS
     return [(task, document, WHOLE if whole else window) for task, document, window in grid.cells]

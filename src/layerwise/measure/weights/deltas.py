@@ -110,7 +110,6 @@ def autocovariance_parts(products: Numbers, lag: int) -> Parts:
 
 
 def _size(products: Numbers) -> Numbers:
-    """The mean square of the layers, (..., 1)."""
     size: Numbers = np.diagonal(products, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
     return size
 
@@ -167,7 +166,6 @@ def verdict(interval: Excess) -> str:
 
 
 def _lag_one(products: Numbers) -> Numbers:
-    """The correlation at lag 1 of layers with these inner products, (..., depth, depth) -> (...)."""
     parts = correlation_parts(products, 1)
     below = parts.denominators.sum(axis=-1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -193,7 +191,6 @@ def _of_lag(grams: Grams, lag: int, parts: PartsOfLag) -> dict[str, Pooled]:
 def _bands(
     grams: Grams, pooled_by_type: Mapping[str, Pooled], orders: Orders, lag: int, parts: PartsOfLag
 ) -> dict[str, Pooled]:
-    """What the tasks of `found` come to when the layers stand in random orders."""
     values: dict[str, Numbers] = {}
     for name in [task for task in pooled_by_type if task != ALL]:
         each = parts(grams[name][orders[:, :, None], orders[:, None, :]], lag)

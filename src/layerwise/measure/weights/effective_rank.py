@@ -91,7 +91,6 @@ def matrix_structure(matrix: Tensor) -> MatrixStructure:
 
 
 def _eigenvalues(matrix: Tensor) -> Tensor:
-    """The eigenvalues of W^T W, of which there are as many as the smaller side, from its smaller form."""
     square = matrix.T @ matrix if len(matrix) >= matrix.shape[1] else matrix @ matrix.T
     values = torch.linalg.eigvalsh(square)
     # Rounding leaves zero eigenvalues slightly off zero, on either side.
@@ -99,7 +98,6 @@ def _eigenvalues(matrix: Tensor) -> Tensor:
 
 
 def _figures(by_matrix: Mapping[str, MatrixStructure]) -> dict[tuple[str, str], float]:
-    """Return the values by metric and weight; those of all matrices together come last."""
     figures: dict[tuple[str, str], float] = {}
     for name, each in by_matrix.items():
         figures["norm", name] = each.norm

@@ -200,13 +200,11 @@ def _checked(alphas: ArrayLike, fewest: int = 2) -> Numbers:
 
 
 def _readable(readers: int, sources: int) -> NDArray[np.bool_]:
-    """(readers, sources): which cells count, those of rows of at least `FEWEST` sources."""
     row, source = np.arange(readers)[:, None], np.arange(sources)[None, :]
     return np.asarray((source <= row) & (row >= FEWEST - 1))
 
 
 def _moved(weights: Numbers, initial: Numbers) -> Numbers:
-    """The deviations from the initial weights: log ratios where all are positive; zero where nothing moved."""
     if initial.shape != weights.shape[1:]:
         raise MeasureError(f"the initial weights have shape {initial.shape}, those of a seed {weights.shape[1:]}")
     still = np.abs(weights - initial) < UNMOVED
@@ -218,7 +216,6 @@ def _moved(weights: Numbers, initial: Numbers) -> Numbers:
 
 
 def _ranked(weights: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Ranks within each row, centred, of norm one; zero in rows of equal values and in cells that do not count."""
     read = np.broadcast_to(_readable(*weights.shape[1:]), weights.shape)
     ranks = np.zeros_like(weights)
     for row in range(FEWEST - 1, weights.shape[1]):
@@ -229,7 +226,6 @@ def _ranked(weights: Numbers) -> tuple[Numbers, NDArray[np.bool_]]:
 
 
 def _agreement(ranks: Numbers, read: NDArray[np.bool_]) -> Numbers:
-    """(draws, seeds, readers, sources) -> (draws,): mean correlation over pairs of seeds and rows they share."""
     mask = np.moveaxis(read, 1, 2).astype(ranks.dtype)  # (draws, readers, seeds, sources)
     values = np.moveaxis(ranks, 1, 2) * mask
     others = mask.swapaxes(2, 3)
@@ -245,7 +241,6 @@ def _agreement(ranks: Numbers, read: NDArray[np.bool_]) -> Numbers:
 def _permuted(
     ranks: Numbers, read: NDArray[np.bool_], draws: int, random: np.random.Generator
 ) -> tuple[Numbers, NDArray[np.bool_]]:
-    """Draws of the null; the first seed stays, for only how seeds lie to each other matters."""
     shape = (draws, *ranks.shape)
     keys = np.broadcast_to(random.random((*shape[:2], 1, shape[3])), shape).copy()
     keys[:, 0] = np.arange(shape[3])
@@ -257,7 +252,6 @@ def _permuted(
 
 
 def _preference(weights: Numbers, beyond_distance: bool) -> Numbers:
-    """(layers, sources): each weight as a multiple of that of a uniform row; NaN where there is no pair to count."""
     depth = weights.shape[1] - 1
     read = _readable(depth, depth + 1)
     pairs = np.where(read, weights[:depth] * (1.0 + np.arange(depth))[:, None], np.nan)
@@ -270,7 +264,6 @@ def _preference(weights: Numbers, beyond_distance: bool) -> Numbers:
 
 
 def _contrast(pairs: Numbers, signs: Numbers) -> Numbers:
-    """(layers, sources), (draws, layers) -> (draws,): mean within groups minus mean across, the embedding surface."""
     sources = np.concatenate([np.ones((len(signs), 1)), signs], axis=1)
     kinds = signs[:, :, None] * sources[:, None, :] * np.isfinite(pairs)
     values = np.nan_to_num(pairs)
@@ -346,7 +339,6 @@ def uniformity_rows(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Sco
 
 
 def _uniformity_of(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]]) -> list[Score]:
-    """The rows of several readers, whose p are corrected together."""
     tests = {
         name: (_above(own, MARGIN), _above(own, start, two_sided=True)) for name, (own, start, _) in values.items()
     }
@@ -369,7 +361,6 @@ def _uniformity_of(arm: str, values: dict[Reader, tuple[Numbers, float, Numbers]
 def _above(
     values: Numbers, base: float, *, two_sided: bool = False
 ) -> tuple[float, float | None, float | None, float | None]:
-    """The mean over seeds above `base` with its interval and p; the interval is of the mean itself where one-sided."""
     difference = seed_difference(dict(enumerate(values.tolist())), dict.fromkeys(range(len(values)), base))
     if difference.low is None or difference.high is None or difference.p is None:
         return difference.value, None, None, None
@@ -387,6 +378,5 @@ def _entropies(weights: Numbers) -> Numbers:
 
 
 def _sources(readers: int, columns: int) -> tuple[Numbers, np.typing.NDArray[np.bool_]]:
-    """How many sources each reader has, (readers,), and which cells are read, (readers, sources)."""
     counts = np.minimum(np.arange(readers) + 1, columns).astype(np.float64)
     return counts, np.arange(columns)[None, :] < counts[:, None]

@@ -132,7 +132,6 @@ def norm_level(tensors: Tensors, types: Sequence[TensorType], orders: Orders) ->
 
 
 def _norm_errors(norms: Numbers) -> Numbers:
-    """Squared errors of the neighbours' mean: (..., depth) -> (..., depth - 2)."""
     return np.square(norms[..., 1:-1] - (norms[..., :-2] + norms[..., 2:]) / 2)
 
 
@@ -151,7 +150,6 @@ def _with_mean(lines: Mapping[str, float]) -> dict[str, float]:
 
 
 _MOST_LEADING = 16
-"""Singular vectors that span a subspace, or a quarter of the smaller axis where that is fewer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,14 +214,11 @@ def subspace_levels(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Neighbours:
-    """One tensor type's pairs of neighbours: leading vectors of all layers in them, and DOCS by the first of a pair."""
-
     spans: Mapping[int, Leading]
     docs: Mapping[int, float]
 
     @staticmethod
     def of(tensors: Tensors, sample: UnitSample, firsts: Sequence[int]) -> _Neighbours:
-        """Read every layer of the pairs (l, l + 1), l in `firsts`, once; two are held at a time."""
         spans: dict[int, Leading] = {}
         similar: dict[int, float] = {}
         held: deque[Tensor] = deque(maxlen=2)
@@ -267,7 +262,6 @@ def _docs_fractions(neighbours: Mapping[str, _Neighbours]) -> dict[str, Fraction
 
 
 def _pair_fractions(values: Mapping[int, float]) -> Fractions:
-    """Values of pairs as ratios to one."""
     return {(first, first + 1): (value, 1.0) for first, value in values.items()}
 
 
@@ -276,6 +270,5 @@ def _directions(matrix: Tensor) -> Tensor:
 
 
 def _gumbel_location(maxima: Tensor) -> float:
-    """Location by moments: mean less Euler's constant times the scale, which is sqrt(6) / pi standard deviations."""
     spread = float(maxima.std()) if len(maxima) > 1 else 0.0
     return float(maxima.mean()) - float(np.euler_gamma) * spread * math.sqrt(6) / math.pi

@@ -46,16 +46,12 @@ MOST_FOLDS = 3
 """Groups of neighbouring layers that are held out in turn; the sums of each are held in memory."""
 
 _FOLD = 3
-"""Triples of the smallest group: the two at its ends touch the next group, and only the others are fitted."""
 
 _ROWS_A_LAYER = 512
-"""Rows of each layer that the map for all layers is fitted to and evaluated on."""
 
 _CHOOSING = 3
-"""Positions whose training rows choose the penalty of a tensor type."""
 
 _HARDLY = 1e-6
-"""The penalty of the fit in sample, as a share of the mean eigenvalue: for the solver's sake only."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

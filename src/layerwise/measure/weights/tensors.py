@@ -33,13 +33,10 @@ from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.weights import random_twin, weight_rows
 
 _CELLS = 1 << 20
-"""Numbers of all layers' slices together while a Gram matrix is summed: 8 MiB as float64."""
 
 _WIDEST = 1024
-"""Coordinates of the residual stream that are read as units at most; above, they are sampled."""
 
 _MOST_UNITS = 4096
-"""Units that are read at most; above, they are sampled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +238,6 @@ Orders = NDArray[np.int64]
 """Layers by position, (orders, depth)."""
 
 _ORDERS = 400
-"""Ten of them lie beyond each end of a band."""
 
 
 def shuffled_orders(depth: int, seed: int) -> Orders:

@@ -112,7 +112,6 @@ class SelfAttention(nn.Module):
         return states.reshape(*states.shape[:-1], self.heads, -1).transpose(-3, -2)
 
     def _position_bias(self, query: Tensor, key: Tensor, positions: Tensor, buckets: Tensor) -> Tensor:
-        """What distance adds to the scores, scaled: (batch, heads, seq, seq)."""
         rows = self.query_key(self.dropout(positions)) * self.scale
         position_query, position_key = (self._split(part) for part in rows.chunk(2, dim=-1))
         by_query = self._by_distance(query, position_key, buckets)

@@ -179,7 +179,6 @@ class ElcModel(ElcPreTrainedModel):
         return BaseModelOutput(last_hidden_state=hidden)
 
     def _token_indices(self, attention_mask: Tensor | None) -> Tensor | None:
-        """The numbers of the real tokens (tokens,), where the padding between them is left out."""
         if not (self.padding_free and self.training) or attention_mask is None or attention_mask.dim() != 2:
             return None
         return attention_mask.flatten().nonzero().squeeze(-1)
@@ -208,7 +207,6 @@ class ElcModel(ElcPreTrainedModel):
         return readers if self.output_weights is None else [*readers, self.output_weights]
 
     def _every_state_is_kept(self) -> bool:
-        """Whether a gradient, a graph, or weights in parts need every state, however small its weight."""
         if self.training or torch.compiler.is_compiling():
             return True
         scalars = [reader.scalars for reader in self.readers()]
@@ -218,7 +216,6 @@ class ElcModel(ElcPreTrainedModel):
 
     @torch.no_grad()
     def _still_read(self) -> list[frozenset[int]]:
-        """For each position in the list, the sources with a weight that is not negligible for some reader after it."""
         layers = list(cast(Iterable[MixingLayer], self.layers))
         readers = [reader() for reader in self.readers()]
         weights = torch.cat(readers).tolist()
@@ -236,7 +233,6 @@ class ElcModel(ElcPreTrainedModel):
         return readers_left[::-1][: len(layers)]
 
     def _needed(self, weights: list[float], left: set[int]) -> frozenset[int]:
-        """The sources that a reader with `weights` reads, when those of `left` have been left behind."""
         sizes = dict.fromkeys(sorted(source for source in left if source < len(weights)), 0.0)
         for source, weight in enumerate(weights):
             if source in sizes:
@@ -249,7 +245,6 @@ class ElcModel(ElcPreTrainedModel):
 
 
 def _readable(attention_mask: Tensor | None) -> Tensor | None:
-    """Where a key may be read, (batch, 1, 1 or seq, seq), of a mask in the convention of transformers."""
     if attention_mask is None:
         return None
     if attention_mask.dim() not in (2, 3):

@@ -126,14 +126,11 @@ def parse_located(text: str) -> YamlValue:
 
 
 class _Loader(yaml.SafeLoader):
-    """Makes nodes and no values; it keeps the names of anchors, which nodes do not."""
-
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.anchor_names: dict[int, str] = {}
 
     def compose_scalar_node(self, anchor: Any) -> yaml.ScalarNode:
-        """A text or a number, and the name before it."""
         node: yaml.ScalarNode = super().compose_scalar_node(anchor)
         if anchor is not None:
             self.anchor_names[id(node)] = str(anchor)

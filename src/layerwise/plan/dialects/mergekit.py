@@ -180,7 +180,6 @@ def _location(value: YamlValue) -> str:
 
 
 def _names(slices: list[_Slice]) -> dict[str, str | None]:
-    """From each location to the name of its model, in the order in which they stand."""
     anchors: dict[str, str | None] = {}
     for each in slices:
         usable = each.anchor if each.anchor is not None and _can_name(each.anchor) else None
@@ -206,7 +205,6 @@ def _check_method(value: YamlValue) -> None:
 
 
 def _check_parameters(value: YamlValue | None) -> None:
-    """Refuse a `scale` other than 1, in any of the forms in which mergekit reads it."""
     if value is None or value.is_null:
         return
     scale = value.mapping("parameters").get("scale")
@@ -220,7 +218,6 @@ def _check_parameters(value: YamlValue | None) -> None:
 
 
 def _values(setting: YamlValue) -> Iterator[YamlValue]:
-    """The numbers of a setting: one, a gradient of them, or those of a list of filters."""
     if setting.is_list:
         for each in setting.items("a scale"):
             yield from _values(each)
@@ -234,7 +231,6 @@ def _values(setting: YamlValue) -> Iterator[YamlValue]:
 
 
 def _check_donors(top: Mapping[str, YamlValue], locations: list[str]) -> None:
-    """Refuse configurations and tokenizers of another model than the first slice's, which is the one that is taken."""
     first = locations[0]
     base = top.get("base_model")
     if base is not None and not base.is_null and _location(base) != first:
@@ -256,7 +252,6 @@ def _check_donors(top: Mapping[str, YamlValue], locations: list[str]) -> None:
 
 
 def _dtype(top: Mapping[str, YamlValue]) -> str | None:
-    """The data type that is written: `out_dtype`, or else `dtype`, in which mergekit also computes."""
     types: dict[str, str] = {}
     for key in ("dtype", "out_dtype"):
         value = top.get(key)
@@ -341,5 +336,4 @@ def _check_names(used: set[str | None], models: Mapping[str | None, str]) -> Non
 
 
 def _quoted(location: str) -> str:
-    """A location as YAML text; quoted unless it looks like nothing else."""
     return location if _PLAIN.fullmatch(location) else json.dumps(location, ensure_ascii=False)

@@ -59,7 +59,6 @@ def _follows(here: Step, after: Step) -> bool:
 
 
 def _obstacles(stage: Stage) -> Iterator[str]:
-    """What of a stage is no visit of a whole layer, in words."""
     match stage:
         case Visit():
             if stage.sublayer is not None:

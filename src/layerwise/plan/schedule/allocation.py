@@ -33,7 +33,6 @@ MIN_EFFECT = 0.01
 """The smallest effect that counts, in nats per token, unless said otherwise; a diagnosis has the same."""
 
 _HALVINGS = 60
-"""Of the bracket around the sharpness: as fine as the resolution of a float."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +212,6 @@ def _spending(allocation: Allocation) -> str:
 
 
 def _strengths(importance: Sequence[Importance], min_effect: float) -> list[float | None]:
-    """Every effect as a share of the largest that is detected, 0 to 1; `None` where an effect is excluded."""
     strongest = max((each.value for each in importance if each.detected(min_effect)), default=0.0)
     if strongest <= 0:
         _refuse_nothing(importance, min_effect)
@@ -221,7 +219,6 @@ def _strengths(importance: Sequence[Importance], min_effect: float) -> list[floa
 
 
 def _sharpness(strengths: Sequence[float | None], phases: int, max_share: float) -> float:
-    """The least p whose rounded shares use no more than `max_share`."""
     whole = phases * len(strengths)
 
     def affordable(sharpness: float) -> bool:
@@ -250,7 +247,6 @@ def _sharpness(strengths: Sequence[float | None], phases: int, max_share: float)
 
 
 def _parts(strengths: Sequence[float | None], phases: int, sharpness: float) -> list[int]:
-    """Of `phases` parts, so many for each layer: its share to the nearest, one at least; 0 if it never learns."""
     shares = [strength**sharpness if strength else strength for strength in strengths]
     return [0 if share is None else max(1, round(phases * share)) for share in shares]
 

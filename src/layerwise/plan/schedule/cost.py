@@ -149,7 +149,6 @@ def _spent(costs: Sequence[float], counts: Sequence[int]) -> float:
 
 
 def _share_when_run(phase: Phase, layer: int) -> float:
-    """The share of a layer that is there: the mean over the draws of what learns."""
     drawn = len(phase.trains) if phase.sample is None else phase.sample
     others = [other for other in phase.trains if other != layer]
     learns = drawn / len(phase.trains) if layer in phase.trains else 0.0
@@ -160,7 +159,6 @@ def _share_when_run(phase: Phase, layer: int) -> float:
 
 
 def _share_when_frozen(embedding: bool, below: int, others: int, drawn: int) -> float:
-    """The share of a frozen layer when `drawn` of the `others` learn, so many of which lie `below` it."""
     if embedding:
         return PASSES
     nothing_below = math.comb(others - below, drawn) / math.comb(others, drawn)

@@ -77,7 +77,6 @@ def _columns(schedule: GrowthSchedule, width: int) -> list[int]:
 
 
 def _number(number: int, columns: int) -> str:
-    """The number of a phase over its columns; its last digit where there is no room for all."""
     return f"{number if len(str(number)) < columns else number % 10:<{columns}}"
 
 

@@ -23,7 +23,6 @@ from layerwise.plan.schedule.phase import Phase
 from layerwise.plan.schedule.schedule import GrowthSchedule
 
 _DAMPED = 0.9
-"""What the matrices of an anti-layer are multiplied by."""
 
 
 def uniform(depth: int) -> GrowthSchedule:
@@ -261,7 +260,6 @@ def published_roles(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def _nearest(role: str, played: list[str]) -> int:
-    """The layer nearest to the middle of where `role` is played, of those whose own role has several."""
     counts = Counter(played)
     middle = Fraction(sum(_THIRTY[role]), len(_THIRTY[role])) + Fraction(1, 2)
     free = (layer for layer in range(len(played)) if counts[played[layer]] > 1)
@@ -269,7 +267,6 @@ def _nearest(role: str, played: list[str]) -> int:
 
 
 def _position(layer: int, depth: int) -> Fraction:
-    """The middle of a layer, on a scale on which 30 layers reach from 0 to 30."""
     return Fraction((2 * layer + 1) * _depth(_THIRTY), 2 * depth)
 
 

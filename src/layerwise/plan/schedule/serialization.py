@@ -52,7 +52,6 @@ def from_plain(content: object) -> GrowthSchedule:
 
 
 def _called(phase: object, number: int) -> str:
-    """What errors call a phase that is not yet one: by its name, else by its number."""
     name = phase.get("name") if isinstance(phase, Mapping) else None
     return f"phase {name}" if isinstance(name, str) else f"phase {number}"
 

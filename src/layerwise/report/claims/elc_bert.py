@@ -25,7 +25,6 @@ NORMAL = (1.960 + 0.842) / 1.960
 
 
 def _skill(data: ReportData, arm: str) -> Fact | None:
-    """How often an arm is right on minimal pairs, beside chance, over seeds."""
     score = by_arm(data.rows.where(measure=vocab.PAIRS, metric="accuracy", task=vocab.ALL)).one(arm=arm)
     return None if score is None else Fact(score, 0.0, CHANCE)
 
@@ -89,7 +88,6 @@ def alike(data: ReportData) -> Facts | None:
 
 
 def _above_chance(data: ReportData, arm: str, condition: str | None) -> Score | None:
-    """The agreement above chance, with the width of the band that permuted sources give, widened."""
     rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric="correlation", arm=arm, condition=condition)
     score, null = rows.one(against=None), rows.one(against=vocab.SHUFFLED)
     band = span(null)

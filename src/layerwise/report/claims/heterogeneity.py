@@ -148,7 +148,6 @@ def changed_together(data: ReportData, claim: str) -> list[Score]:
 
 
 def _strategies(data: ReportData, claim: str, margin: float) -> dict[str, object] | None:
-    """What the other strategies cost more than scaling: at its size, and at their own largest size."""
     rows = data.rows.where(measure=vocab.CONTRAST, claim=claim, amount=None)
     if not rows.where(metric="equal"):
         return None
@@ -210,7 +209,6 @@ def _range(row: Score) -> str:
 
 
 def _least_and_most(data: ReportData, core: Score) -> str:
-    """The effects themselves, in brackets: of the layers of the range, and the greatest of the others."""
     skip = {layer: bounds for layer, row in skipped(data.rows).items() if (bounds := span(row))}
     layers = range(core.layer or 0, 1 + (core.other or 0))
     inside = sorted(bounds.value for layer, bounds in skip.items() if layer in layers)
@@ -294,19 +292,16 @@ def recovery(data: ReportData) -> Facts | None:
 
 
 def _treated(rows: Rows, treatment: tuple[str, str]) -> Rows:
-    """The rows of a damage, and of what was trained after it."""
     return rows.where(condition=treatment[0], arm=treatment[1])
 
 
 def _cut(rows: Rows) -> str:
-    """What share of the runs had not recovered at the last step, where that is any."""
     censored = rows.where(metric="censored")
     share = sum(row.value for row in censored) / len(censored) if censored else 0.0
     return f"; {100 * share:.0f} % of those runs had not recovered at the last step" if share else ""
 
 
 def _correlation_seen(layers: int) -> str:
-    """The rank correlation that 80 of 100 models with so many layers would show, by Fisher's transformation."""
     if layers < 5:
         return "So few layers show no correlation, however strong."
     seen = 0.0

@@ -50,7 +50,6 @@ def positions(data: ReportData) -> Facts | None:
 
 
 def _right(short: Fact) -> str:
-    """The accuracy that falls short by so much, in per cent."""
     right = clipped(short_of(short.score, PUBLISHED_RIGHT), 0.0, 1.0)
     value, low, high = (fixed(100 * (end or 0.0), 2) for end in (right.value, right.low, right.high))
     return f"{value} [{low}, {high}]"

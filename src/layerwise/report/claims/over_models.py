@@ -238,8 +238,6 @@ def _over_models(
 
 
 def _agreed(runs: Sequence[VerdictAt]) -> VerdictAt:
-    """The verdict on a model of one run or more: that of its runs where all of them hold, or none does."""
-
     def at(comparisons: int) -> Verdict:
         verdicts = [verdict(comparisons) for verdict in runs]
         same = any(all(verdict in kind for verdict in verdicts) for kind in (HOLDS, HOLDS_NOT))
@@ -294,7 +292,6 @@ def _widened(score: Score, factor: float, limit: float) -> Score:
 
 
 def _is_weak_harm(score: Score, limit: float) -> bool:
-    """Whether a layer is called harmful at 5 % whose corrected p, over all of the text, is not below `limit`."""
     if score.measure not in (vocab.VERDICT, vocab.RACING) or score.metric != "harmful":
         return False
     return score.value >= 0.0 or score.p_adjusted is None or score.p_adjusted >= limit

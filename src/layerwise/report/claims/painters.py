@@ -58,7 +58,6 @@ def costs(data: ReportData) -> Facts:
 
 
 def _zones(data: ReportData) -> tuple[dict[str, object], PlanZones | None] | None:
-    """The facts of both claims about zones: whether there is one, which is no clearer than those of walks."""
     rows = contrast_rows(data, "three_zones")
     if not {"zones", "beyond_walks"} <= set(rows):
         return None
@@ -131,7 +130,6 @@ def middle(data: ReportData) -> Facts | None:
 
 
 def _factor(logs: Fact) -> str:
-    """A ratio and its interval, each with three digits, by its logarithm."""
     value, *ends = (tidy(exp(min(end or 0.0, 50.0))) for end in (logs.score.value, logs.score.low, logs.score.high))
     return f"{value} [{', '.join(ends)}]"
 
@@ -274,7 +272,6 @@ def order_by_benchmark(data: ReportData) -> Facts | None:
 
 
 def _of_kinds(data: ReportData, claim: str) -> dict[str, Score]:
-    """The contrasts of two kinds of tasks, of which one is the `task` and the other `against`, by metric."""
     return {row.metric: row for row in data.rows.where(measure=CONTRAST, claim=claim, against=PRESENT)}
 
 

@@ -45,7 +45,6 @@ def bits_finding(data: ReportData) -> Finding | None:
 
 
 def _named(data: ReportData, rows: Rows) -> list[Score]:
-    """Those that stand out as needing more, after correction over the layers; the greatest first."""
     clear = (row for row in rows if row.value > 0 and is_resolved(row, data.level))
     return sorted(clear, key=lambda row: -row.value)
 

@@ -108,7 +108,6 @@ def averaged(records: Iterable[PlanRecord], score_of: Callable[[str], Score | No
 
 
 def _mean(scores: list[Score]) -> Score:
-    """The mean of several draws, detectable above their median; of one the score itself."""
     if len(scores) == 1:
         return scores[0]
     value, mdes = fmean(score.value for score in scores), [score.mde for score in scores if score.mde is not None]

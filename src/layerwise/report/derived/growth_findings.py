@@ -73,7 +73,6 @@ def verdict(data: ReportData) -> Finding | None:
 
 
 def _at_equal_cost(data: ReportData, arm: str) -> tuple[str, Effect] | None:
-    """Compare the arm with uniform at the first cost that has a row."""
     for terms, score in _on_terms(data).items():
         effect = judged(score, data.level)
         number = f"{SIGNED.text(score)} nats per token"
@@ -83,7 +82,6 @@ def _at_equal_cost(data: ReportData, arm: str) -> tuple[str, Effect] | None:
 
 
 def _at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect] | None:
-    """Compare the losses of the arm and of uniform after as many steps, where they have no cost in common."""
     ratio = growth.against(data, growth.Training(arm), terms=TOKENS, metric=LOSS_RATIO)
     if ratio is None:
         return None
@@ -145,7 +143,6 @@ def _on_terms(data: ReportData) -> dict[str, Score]:
 
 
 def _roles(data: ReportData, arm: str, effect: Effect) -> str:
-    """The second half of the verdict: the schedule against itself with its layers in other roles, at equal FLOPs."""
     rows = {control: growth.against(data, growth.Training(arm), control) for control in growth.CONTROLS}
     compared = {control: row for control, row in rows.items() if row is not None}
     if not compared:
@@ -159,7 +156,6 @@ def _roles(data: ReportData, arm: str, effect: Effect) -> str:
 
 
 def _conclusion(effect: Effect, fates: Mapping[str, Effect]) -> str:
-    """What both halves say together of the roles of layers: they matter where every control is beaten, or else not."""
     if set(fates.values()) == {"better"}:
         least = "" if "permuted" in fates else f", as far as {listed([*fates])} can decide without permuted"
         beaten = "" if effect == "better" else ", though that does not make it better than uniform training"
@@ -213,7 +209,6 @@ def _tuning(tuning: growth.Tuning) -> str:
 
 
 def _afterwards(data: ReportData, tuning: growth.Tuning) -> str:
-    """What the sweep reached with the chosen rate, and the arm's own seeds: a lucky seed may have chosen."""
     training = growth.Training(tuning.arm)
     noted = (growth.losses(data, training, seed) for seed in growth.seeds(data, training))
     ends = [list(by_step.values())[-1] for by_step in noted if by_step]

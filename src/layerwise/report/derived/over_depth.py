@@ -59,7 +59,6 @@ def strategy_title(row: Score) -> str:
 
 
 def _tasks(runs: Runs) -> tuple[str, ...]:
-    """The whole text, and then its tasks in the runs that have several."""
     several = (task for run in runs.values() if vocab.ALL in run.tasks for task in run.tasks)
     return tuple(dict.fromkeys((vocab.ALL, *several)))
 
@@ -107,7 +106,6 @@ def curves(runs: Runs) -> Iterator[Score]:
 
 
 def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, str, str], ScoreOf]]:
-    """The loss by task, exact matches, and normalised benchmark scores: the measure, task, metric, and the lookup."""
     for metric, task in product((vocab.DELTA, vocab.EXACT), tasks):
         yield (vocab.CURVE, task, metric), partial(run.effect, task=own_task(run, task), metric=metric)
     rows = run.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)

@@ -79,7 +79,6 @@ def loss_by_cost(data: ReportData) -> Iterator[Score]:
 
 
 def _curve(data: ReportData, training: growth.Training, terms: str) -> Iterator[Score]:
-    """Mean cost to mean loss, the n-th validation of every seed together; what not all seeds have is left out."""
     looks = []
     for seed in growth.seeds(data, training):
         spent = outlay(data, training, seed, terms)
@@ -93,7 +92,6 @@ def _curve(data: ReportData, training: growth.Training, terms: str) -> Iterator[
 
 
 def _relative(data: ReportData, training: growth.Training, steps: int, *, timed: bool) -> Pieces:
-    """What each step takes as a share of a uniform one; all alike unless every phase was accounted for."""
     known = growth.step_shares(data, training.arm, PREDICTED) if training.share is None else {}
     known |= growth.step_shares(data, training.arm, MEASURED) if timed and training.share is None else {}
     if not known or len(known) < len(growth.phases(data, training.arm)):

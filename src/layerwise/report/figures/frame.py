@@ -126,7 +126,6 @@ def framed(
 
 
 def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
-    """A quiet axis: pale grid, no box, muted ticks; `title` is its text."""
     title = more.get("title")
     font = {"color": light("muted"), "size": 13}
     axis = {

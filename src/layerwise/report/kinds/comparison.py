@@ -94,7 +94,6 @@ def verdicts(data: ReportData) -> Iterator[Score]:
 
 
 def _verdict(row: Score) -> str:
-    """A verdict; over models with how many of them that is said of where it is not all."""
     few = f" ({row.value:.0f} of {row.amount:.0f})" if row.against and row.value != row.amount else ""
     return ABSENT if row.metric == TOO_FEW else f"{row.metric}{few}"
 
@@ -149,8 +148,6 @@ def unmeasured(data: ReportData) -> Iterator[str]:
 
 
 def _absent(rows: Callable[[ReportData], Iterable[Score]], words: str) -> Says:
-    """The models that have none of the rows, in a sentence."""
-
     def facts(data: ReportData) -> Iterator[str]:
         measured = Rows(rows(data)).axis("arm")
         if without := [name for name in data.runs if name not in measured]:
@@ -268,7 +265,6 @@ def clearest(data: ReportData) -> Iterator[Score]:
 
 
 def _share(row: Score) -> str:
-    """So many layers with their share of the depth, or the contrast of a zone."""
     return NUMBER.text(row) if row.amount is None else f"{row.value:.0f} ({row.amount:.0f} %)"
 
 

@@ -80,7 +80,6 @@ def layers(data: ReportData) -> Iterator[Score]:
 
 
 def _margin(data: ReportData) -> float | None:
-    """The smallest effect that counts in this run, in nats per token; `None` for runs that did not keep it."""
     return data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN)
 
 

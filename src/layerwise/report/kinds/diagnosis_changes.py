@@ -67,8 +67,6 @@ def beside_skipping(data: ReportData) -> Iterator[Score]:
 
 
 def _correlation(metric: str) -> Column:
-    """A correlation with its interval, or with the band that shuffled layers give where that is its measure."""
-
     def cell(rows: Rows) -> str:
         row, chance = (rows.one(metric=metric, against=against) for against in (None, vocab.SHUFFLED_LAYERS))
         if row is not None and row.low is None and chance is not None and chance.low is not None:
@@ -145,7 +143,6 @@ def typical(data: ReportData) -> Iterator[Score]:
 
 
 def _middle_nulls(rows: Rows) -> Iterator[Score]:
-    """The null band at each size: that of the median layer, for every layer has its own."""
     for own in rows.where(against=vocab.NO_EFFECT).by("amount").values():
         yield sorted(own, key=lambda row: row.high or 0.0)[len(own) // 2]
 
@@ -267,7 +264,6 @@ def recommendation(data: ReportData) -> Iterator[str]:
 
 
 def _beyond_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
-    """Those whose p survives Holm's correction over all that are compared."""
     chances = {name: row.p for name, row in compared.items() if row.p is not None}
     ordered = sorted(chances, key=lambda name: chances[name])
     kept = itertools.takewhile(lambda rank: (len(ordered) - rank) * chances[ordered[rank]] < level, range(len(ordered)))

@@ -122,7 +122,6 @@ def shared(metric: str) -> Derive:
 
 
 def _share(rows: Rows) -> str:
-    """The share that single costs leave, where the joint damage is large enough to have shares."""
     joint = rows.one(metric="joint")
     damaged = joint is not None and joint.value >= LEAST_DAMAGE
     return SIGNED.text(rows.one(metric="share") if damaged else None)

@@ -93,7 +93,6 @@ def _in_one_figure(data: ReportData) -> Iterator[Score]:
 
 
 def _chances(rows: Rows) -> Iterator[Score]:
-    """The first row of chance of a task and metric: it is the same for all arms."""
     return (replace(row, arm=None, seed=None, other=None) for row in rows.where(against=CHANCE)[:1])
 
 
@@ -208,7 +207,6 @@ def curves(data: ReportData, suite: str) -> Iterator[Score]:
 
 
 def _curve_mark(data: ReportData, suite: str) -> Lines:
-    """The curves of an arm, a family and a score."""
     colours = series_slots(strategies(data))
     return Lines(
         name=f"{PLANS}-{suite}",
@@ -269,7 +267,6 @@ def _ranked(own: Taught, family: str, depth: int) -> tuple[View, list[Score]] | 
 
 
 def _at_half(data: ReportData) -> Iterator[tuple[Taught, str, View, list[Score]]]:
-    """Every suite, arm and family of several strategies, these ranked."""
     for own in Taught.every(data):
         for family in families(data):
             if (best_first := _ranked(own, family, data.depth)) is not None:
@@ -277,7 +274,6 @@ def _at_half(data: ReportData) -> Iterator[tuple[Taught, str, View, list[Score]]
 
 
 def _is_apart(ranked: list[Score]) -> bool | None:
-    """Whether the most that is left is told from the least."""
     most, least = ranked[0], ranked[-1]
     return None if most.low is None or least.high is None else most.low > least.high
 
@@ -294,7 +290,6 @@ def plan_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def _strongest_plan(data: ReportData) -> Iterator[str]:
-    """The plan of the strategy that leaves most at half depth, where the intervals tell it from the least."""
     for own, family, view, ranked in _at_half(data):
         if _is_apart(ranked):
             most = ranked[0]
@@ -303,7 +298,6 @@ def _strongest_plan(data: ReportData) -> Iterator[str]:
 
 
 def _plan_parts(data: ReportData) -> Iterator[Part]:
-    """For every suite a figure to choose from, then the findings and a table an arm."""
     every = list(Taught.every(data))
     for suite in dict.fromkeys(each.suite for each in every):
         if families(data):
@@ -315,7 +309,6 @@ def _plan_parts(data: ReportData) -> Iterator[Part]:
 
 
 def _answer(data: ReportData) -> str:
-    """What is left under plans, else what is known of the first suite, else the first score of a fine-tuned task."""
     findings = (*plan_findings(data), *suite_findings(data))
     if findings:
         return in_text(findings[0])

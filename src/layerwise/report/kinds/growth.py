@@ -63,7 +63,6 @@ class LossByCost(Lines):
 
 
 def _loss_show(data: ReportData) -> Show:
-    """Show losses on the range of the second half of the most expensive arm."""
     rows = Rows(loss_by_cost(data))
     seen: list[Score] = []
     for own in rows.by("condition").values():
@@ -80,7 +79,6 @@ def _frontier(data: ReportData) -> Iterator[str]:
 
 
 def _variants(data: ReportData) -> Iterator[Score]:
-    """Yield how many seeds every training has, its loss, and its rows against uniform; the `part` is its name."""
     for training in growth.trainings(data):
         loss, rows = growth.held_out(data, training), growth.compared_rows(data, training)
         if loss is not None or rows:
@@ -103,21 +101,17 @@ VARIANTS = (
 
 
 def _differences(data: ReportData) -> Iterator[Score]:
-    """Yield every difference of two arms and the cost at which it was taken; the `part` is the training's name."""
     for terms in growth.TERMS:
         for row in data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.AT), condition=terms):
             yield replace(row, part=growth.Training(str(row.arm), row.amount).name)
 
 
 def _every_epoch(data: ReportData) -> Iterator[Score]:
-    """Yield how often the text was read while each layer learned; the `part` is the training's name."""
     for training in growth.trainings(data):
         yield from (replace(row, part=training.name) for row in growth.epochs(data, training))
 
 
 def _epoch_columns(end: Callable[..., float], words: str) -> tuple[Column, Column]:
-    """Return the columns of the most or the least epochs of any layer, and of the layers that have as many."""
-
     def layers(rows: Rows) -> str:
         value = end(row.value for row in rows)
         own = [str(row.layer) for row in rows if row.value == value]
@@ -197,7 +191,6 @@ def following(data: ReportData) -> Iterator[str]:
 
 
 def _all_arms(data: ReportData) -> tuple[str, ...]:
-    """Return the arms whose colors are the same in every figure of a run."""
     return (*growth.arms(data), *data.rows.where(measure=(vocab.GROWTH, vocab.RATES)).axis("arm"))
 
 

@@ -82,7 +82,6 @@ def study_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def _verdict(data: ReportData, rows: Rows) -> Finding:
-    """The first row, the held-out loss where it was compared, gives the answer; the others stand beside it."""
     first = rows[0]
     count = min(len(seeds(data, str(arm))) for arm in (first.arm, first.against))
     verdicts = [_in_words(data, row) for row in rows]
@@ -99,12 +98,10 @@ def _verdict(data: ReportData, rows: Rows) -> Finding:
 
 
 def _effect(data: ReportData, row: Score) -> Effect:
-    """More loss is worse, more accuracy is better."""
     return judged(row, data.level, more_is_better=row.task != vocab.MASKED_LM)
 
 
 def _in_words(data: ReportData, row: Score) -> str:
-    """The verdict on one difference."""
     effect = _effect(data, row)
     alone = effect == "open" and row.p is not None and row.p < data.level
     corrected = f" among so many arms (corrected p {adjusted_p(row)})" if alone else ""
@@ -121,7 +118,6 @@ def compared(data: ReportData) -> Iterator[Score]:
 
 
 def _pair_slots(data: ReportData) -> Slots:
-    """A difference from the backbone has the colour of the arm that is compared, any other one of its own."""
     end = f" - {reference(data)}"
 
     def slots(names: Sequence[str]) -> Mapping[str, int]:
@@ -174,7 +170,6 @@ def every_arm(data: ReportData) -> Table:
 
 
 def _mean_text(rows: Sequence[Score]) -> str:
-    """The mean of an arm over tasks; of one task with its interval."""
     if len(rows) == 1:
         return NUMBER.text(rows[0])
     return THREE.number(sum(row.value for row in rows) / len(rows)) if rows else ABSENT
@@ -204,7 +199,6 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def _ratio_words(data: ReportData, ratio: Score, censored: Rows) -> tuple[str, bool]:
-    """A ratio in words, a bound where trainings never reach what was to be reached; and whether it is told from 1."""
     never = [str(name) for name in (ratio.arm, ratio.against) if censored.where(arm=name)]
     if len(never) > 1:
         return "not known, as neither always reaches it", False
@@ -240,13 +234,11 @@ def tuning_table(data: ReportData, named: Iterable[str]) -> Table:
 
 
 def _scores(data: ReportData, task: str) -> Rows:
-    """The first metric of a task, whichever suite it is of."""
     rows = Rows(taught(data)).where(task=task, against=None)
     return rows.where(measure=rows.axis("measure")[:1], metric=rows.axis("metric")[:1])
 
 
 def _costs(run: Rows, arm: str) -> Iterator[str]:
-    """What an arm needs to the common score, and its ratio to the backbone's; a bound where one of them never does."""
     spent, ratio = run.one(metric="cost", arm=arm), run.one(metric="ratio", arm=arm, against=vocab.BACKBONE)
     bound = "≥ " if run.where(metric="censored", arm=arm) else ""
     never = bool(run.where(metric="censored", arm=vocab.BACKBONE))
@@ -334,7 +326,6 @@ def dynamics_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def _grids(data: ReportData) -> Iterator[Lines]:
-    """The value of each question along a grid of initial biases, and along shares of the text."""
     grids = {
         vocab.INITIAL_BIAS: ("bias", "initial bias", "initial scalar of the previous layer", "bias {}"),
         vocab.DATA_SHARE: ("shares", "share of the text", "share of the text", "{} of the text"),

@@ -50,7 +50,6 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
     margin = float(str(data.manifest["margin"]))
 
     def needed(row: Score) -> str:
-        """The documents that would find a difference of the margin: n (mde / margin)^2."""
         if row.condition != vocab.UNRESOLVED or row.mde is None:
             return ABSENT
         return f"{math.ceil(max(1.0, row.mde / margin) ** 2 * (row.documents or 0)):,}"

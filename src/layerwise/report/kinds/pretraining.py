@@ -111,7 +111,6 @@ def _losses(data: ReportData) -> Iterator[Score]:
 
 
 def _first_suite(data: ReportData) -> Iterator[Score]:
-    """The first suite alone: the others have a section of their own."""
     return with_seeds(data.rows.where(measure=suites(data)[:1], metric="accuracy", task=vocab.ALL))
 
 
@@ -253,7 +252,6 @@ def _uniform(data: ReportData, distance: Score) -> str:
 
 
 def _stable(data: ReportData) -> Iterator[tuple[str, bool]]:
-    """What is said of each arm, and whether its spread is told from that of the backbone."""
     run = data.rows.where(measure=vocab.STABILITY)
     for arm in dict.fromkeys((*run.where(metric="spread").axis("arm"), *arms(data))):
         of = run.where(arm=arm, seed=None)
@@ -274,7 +272,6 @@ def _stable(data: ReportData) -> Iterator[tuple[str, bool]]:
 
 
 def _every_reader(data: ReportData) -> Iterator[Score]:
-    """The rows of every reader that has all metrics, those of all readers of an arm first."""
     for own in data.rows.where(measure=vocab.UNIFORMITY).by("arm").values():
         yield from own.where(layer=None, part=None)
         yield from readers(own)

@@ -32,7 +32,6 @@ PUBLISHED: dict[str, tuple[str, str]] = {
 
 
 def _common(show: Show, rows: Iterable[Score]) -> Show:
-    """The quantity with one range for all figures of these rows."""
     return show if show.span else show.but(span=common_span(map(show.shown, rows), show.reference))
 
 
@@ -40,7 +39,6 @@ def _common(show: Show, rows: Iterable[Score]) -> Show:
 
 
 def _matrix(data: ReportData) -> Table:
-    """Arms by conditions, each cell in the colour of what is left."""
     matrix, show = outcome.survival(data), outcome.quantity(data).show
     body, tones = [], {}
     for line, (arm, cells) in enumerate(matrix.cells.items()):
@@ -58,7 +56,6 @@ def _matrix(data: ReportData) -> Table:
 
 
 def _measured(data: ReportData) -> Iterator[Score]:
-    """The rows of each arm under each condition, which is named as in the matrix."""
     for arm, cells in outcome.survival(data).cells.items():
         for each in cells:
             rows = data.rows.where(**each.where, arm=arm, seed=None)
@@ -107,7 +104,6 @@ def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
 
 
 def _draws(data: ReportData) -> Iterator[Score]:
-    """Every fixed order of every seed; of several seeds an order is named with its seed."""
     rows = outcome.by_arm(data.rows.where(measure=vocab.ORDERS, metric=outcome.quantity(data).metric))
     for own in rows.by("arm").values():
         several = len(own.axis("seed")) > 1
@@ -185,7 +181,6 @@ def _published(rows: Rows, at: int) -> str:
 
 
 def _unchanged(data: ReportData) -> Iterator[Score]:
-    """Random draws that happened to change nothing, which no other number of the report holds."""
     rows = outcome.of_arms(data, measure=vocab.IDENTITY)
     for same in rows.where(metric="identical"):
         alike = {column: getattr(same, column) for column in ("arm", "condition", *outcome.EVERY_LAYER)}
@@ -238,7 +233,6 @@ def _kept(data: ReportData) -> Iterator[Part]:
 
 
 def _kept_rows(data: ReportData) -> Iterator[Score]:
-    """How every arm did by the number of layers kept, `part` saying by which rule, in words."""
     for condition in outcome.CONDITIONS:
         yield from (replace(row, part=outcome.RULES[str(row.part)]) for row in outcome.kept(data, condition))
 
@@ -287,7 +281,6 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 
 def _unfinished(data: ReportData) -> str | None:
-    """Trainings that were begun and have no end, and parts that the run was to have and that have no rows."""
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
     missing = [name for name in names if name in outcome.MEASURES and name not in outcome.present(data)]
@@ -295,7 +288,6 @@ def _unfinished(data: ReportData) -> str | None:
 
 
 def _following(data: ReportData) -> Iterator[str]:
-    """The smaller model that survives, and what was not measured yet."""
     fewest = outcome.fewest_layers(data)
     if fewest is not None:
         arm, plan = fewest

@@ -44,7 +44,6 @@ ATTENTION_MAPS = {
 
 
 def _drawn(data: ReportData) -> Iterator[Score]:
-    """The accuracy of every merged model, and of the members that run in the same order on the mean."""
     draws = outcome.by_arm(data.rows.where(measure=vocab.MERGES, metric="accuracy"))
     members = outcome.of_arms(data, measure=vocab.MERGING, metric="accuracy", part=vocab.MEMBERS)
     for condition in reversed(outcome.CONDITIONS):
@@ -141,7 +140,6 @@ MERGING_SECTION = Section(
 
 
 def _placed(data: ReportData) -> Iterator[Score]:
-    """The accuracy of the predicted position by the true one, each seed under a name of its own; chance once."""
     rows = outcome.by_arm(data.rows.where(measure=vocab.POSITION, metric="accuracy"))
     for row in rows.where(against=None):
         yield row if row.seed is None else replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
@@ -214,7 +212,6 @@ class Layout(Mark):
 
 
 def _points(data: ReportData) -> Iterator[Score]:
-    """The points of every arm, once for each way of colouring them: by position, and by layer of several layers."""
     rows = outcome.by_arm(data.rows.where(measure=vocab.OUTPUT_LAYOUT, metric=("x", "y"), amount=PRESENT))
     for colour in ("position", "layer") if len(rows.axis("layer")) > 1 else ("position",):
         yield from (replace(row, part=colour) for row in rows)
@@ -254,7 +251,6 @@ def _inside(data: ReportData) -> Iterator[Part]:
 
 
 def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator[Part]:
-    """A map of layers by positions for each metric or branch, an arm at a time, each on one scale for all arms."""
     rows = outcome.of_arms(data, measure=measure, layer=PRESENT, other=PRESENT)
     marks: list[Mark] = []
     for name, title in titles.items():

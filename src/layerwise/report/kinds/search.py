@@ -173,7 +173,6 @@ def findings(data: ReportData) -> Iterator[str]:
 
 
 def _is_trained(data: ReportData) -> bool:
-    """Whether the model as trained was chosen, within a share of it that leaves room for more."""
     best = chosen(data)
     if best is None or not (share := re.fullmatch(r"\w+=(.+)x", str(best.against))):
         return False
@@ -206,7 +205,6 @@ def _answer(data: ReportData) -> str:
 
 
 def _units(data: ReportData) -> tuple[str, ...]:
-    """The units of prices, that of the budget first."""
     present = data.rows.where(measure=vocab.SEARCH, metric=vocab.PRICE).axis("condition")
     best = chosen(data)
     limited = None if best is None else best.condition
@@ -233,7 +231,6 @@ def _verdict_cell(rows: Rows) -> str:
 
 
 def _of_text(text: str, name: str) -> tuple[Column, ...]:
-    """What the table of controls says of a text that chose nothing."""
     where = {"task": text}
     return (
         Column(name, vocab.DELTA, DIFFERENCE, where),
@@ -256,7 +253,6 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 
 def _following(data: ReportData) -> Iterator[str]:
-    """The plan is healed, unless it has layers of several models, or saved as a model of its own."""
     best = chosen(data)
     if best is not None and not _is_trained(data):
         given = data.manifest.get("experiment")

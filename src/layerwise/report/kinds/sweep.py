@@ -63,12 +63,10 @@ EFFECT: dict[str, Any] = {"diverging": True, "root": True, "show": DIFFERENCE, "
 
 
 def _slots(data: ReportData, **more: int) -> Slots:
-    """The colour of every strategy, the same in all figures of a run."""
     return lambda names: {name: (series_slots(data.strategies) | more).get(name, 0) for name in names}
 
 
 def _detectable(rows: Rows) -> tuple[float, float] | None:
-    """The smallest effect that would be found of any of the rows, to both sides of zero."""
     edge = min((row.mde for row in rows if row.mde is not None), default=None)
     return None if edge is None else (-edge, edge)
 
@@ -113,7 +111,6 @@ def _headline(data: ReportData) -> Iterator[Part]:
 
 
 def _families(data: ReportData) -> tuple[list[str], list[str]]:
-    """Families drawn as curves, and those with more strategies than an eye can follow, drawn as a grid."""
     families = [family for family in curve_families(data) if family not in (vocab.LOOPED, vocab.GAINED)]
     strategies = {name: {each.strategy for each in data.swept if each.family == name} for name in families}
     rich = [family for family in families if len(strategies[family]) > MOST_CURVES]
@@ -121,7 +118,6 @@ def _families(data: ReportData) -> tuple[list[str], list[str]]:
 
 
 def _curves(data: ReportData) -> Iterator[Part]:
-    """One figure to choose from, the same curves task by task on one scale, and families too rich for curves."""
     drawn, rich = _families(data)
     words = {metric: name for metric, (name, _) in CURVED.items()}
     look = SIZED | {
@@ -291,7 +287,6 @@ def _benchmark_rows(data: ReportData) -> Iterator[Score]:
 
 
 def _texts(data: ReportData) -> Iterator[Part]:
-    """A table for each prompt: the plan, and the text that greedy decoding adds under it."""
     written = read_continuations(data.notes)
     for prompt in dict.fromkeys(each.prompt for each in written):
         body = tuple(

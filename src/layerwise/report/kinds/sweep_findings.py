@@ -85,7 +85,6 @@ def _joined(first: Score, second: Score, wider: float = 1.0) -> Score | None:
 
 
 def _mean_documents(rows: Rows, losses: Losses) -> dict[tuple[str, str], tuple[float, int]] | None:
-    """The documents of a strategy, the nll averaged over its draws; `None` unless every draw has the same documents."""
     by_draw = [losses.get((str(row.plan), row.task)) for row in rows if row.plan is not None]
     draws = [documents for documents in by_draw if documents]
     if not draws or len(draws) != len(by_draw) or any(draw.keys() != draws[0].keys() for draw in draws):
@@ -129,7 +128,6 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
 
 
 def _finding(question: str, answer: str, known: bool | None) -> Finding:
-    """The answer, as firm as its intervals are; without any nothing is concluded."""
     return Finding(question, BARE if known is None else answer, settled(known))
 
 
@@ -138,7 +136,6 @@ def _clear(row: Score) -> bool:
 
 
 def _bounded(rows: Iterable[Score]) -> bool:
-    """Whether every row has an interval: without one there is no ranking."""
     return all(row.low is not None and row.high is not None for row in rows)
 
 
@@ -203,7 +200,6 @@ def _ranking(data: ReportData, rows: Rows, losses: Losses) -> Finding | None:
 
 
 def _on_tasks(data: ReportData, rows: Rows, strategy: str) -> dict[str, Rows]:
-    """One strategy at the window on every task where it was measured."""
     by_task = {task: rows.where(task=task, condition=strategy) for task in data.named_tasks}
     return {task: own for task, own in by_task.items() if own}
 
@@ -227,7 +223,6 @@ def _order_by_task(data: ReportData, rows: Rows, strategy: str | None) -> Findin
 
 
 def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None, losses: Losses) -> Finding | None:
-    """Per task: is a wrong order worse than no layers? The intervals are corrected over the tasks (Bonferroni)."""
     if strategy is None:
         return None
     shuffled, skipped = (_on_tasks(data, rows, name) for name in (strategy, ABSENCE))
@@ -253,7 +248,6 @@ def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None, losses
 
 
 def _spread(gaps: dict[str, Score], tasks: list[str]) -> str:
-    """Each task with its difference; of more than two, how many they are and the two ends."""
     shown = {task: f"{task} {SIGNED.text(gaps[task])}" for task in tasks}
     if len(tasks) <= 2:
         return " and ".join(shown.values())
@@ -359,7 +353,6 @@ def _sink(data: ReportData) -> Finding | None:
 
 
 def _survival(share: float, whole: tuple[float, float], left: tuple[float, float]) -> tuple[State, str]:
-    """What becomes of a zone that keeps this share of its contrast; resolved when both ends of the share agree."""
     words = _survives(share)
     known = whole[0] > 0.0 and {_survives(left[0] / whole[1]), _survives(left[1] / whole[0])} == {words}
     return settled(known), words if known else "Not resolvable"

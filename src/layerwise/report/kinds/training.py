@@ -87,7 +87,6 @@ def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
 
 
 def _facts(data: ReportData) -> Rows:
-    """What each training that has ended took, its name as the part."""
     rows = by_arm(data.rows.where(measure=TRAINING, amount=None, seed=PRESENT, metric=tuple(FACTS)))
     trained = Rows(replace(row, part=model_name(row)) for row in rows)
     return trained.where(part=trained.where(metric="steps").axis("part"))

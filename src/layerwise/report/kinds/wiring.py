@@ -23,7 +23,6 @@ MARGIN = SIGNED.but(axis="change of the margin (nats)", reference=0.0)
 
 
 def _edge_phenomena(rows: Rows, level: float) -> str:
-    """The change of every phenomenon that is distinguished from none, of the rows of one model, suite and cut."""
     own = rows.where(metric="margin", against=None)
     known = [row for row in own if row.task != ALL and is_resolved(row, level)]
     tested = sum(row.task != ALL for row in own)

@@ -96,7 +96,6 @@ class Dots(Mark):
         return [] if self.show.reference is None else [frame.upright_line(self.show.reference, **frame.REFERENCE)]
 
     def _span(self, lanes: Sequence[Lane], chances: list[float]) -> tuple[float, float] | None:
-        """All dots, whiskers and chances, with a little air; zero only where it is asked for."""
         scores = [
             row for lane in lanes for row in (*lane.rows.values(), *(s for of in lane.seeds.values() for s in of))
         ]
@@ -132,7 +131,6 @@ class Dots(Mark):
         return f"<b>{escape(who)}</b>, {escape(row)}<br>{frame.interval(score, signed=self.show.signed)}"
 
     def _swarms(self, whole: Rows, single: Rows, slots: Mapping[str, int]) -> Figure:
-        """A swarm a row with its median as a tick, and what the draws are compared with."""
         groups = single.by(self.y)
         draws = [
             {f"{self.faint} {getattr(row, self.faint)}": self.show.shown(row).value for row in own}
@@ -161,7 +159,6 @@ class Dots(Mark):
 
 
 def _heights(lane: Lane, lanes: Sequence[Lane], row_of: Mapping[str, int], step: float) -> dict[str, float]:
-    """Where a lane stands in each of its rows: the lanes that have the row share it, in their order."""
     heights = {}
     for name in lane.rows:
         present = [each.name for each in lanes if name in each.rows]

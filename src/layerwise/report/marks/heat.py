@@ -147,7 +147,6 @@ class Heat(Mark):
 
 
 def _named(title: str, names: list[str]) -> dict[str, Any]:
-    """An axis with a name at each whole number, or at every other where they crowd."""
     step = 1 + len(names) // MOST_ROWS if all(len(name) < 4 for name in names) else 1
     positions = list(range(0, len(names), step))
     return {

@@ -94,7 +94,6 @@ class Levels(Mark):
 
 
 def _joined(measured: Sequence[Level], names: Sequence[str], floor: float | None) -> Trace:
-    """A thin line in each row from its least measured level to its greatest."""
     x: list[float | None] = []
     y: list[str | None] = []
     for name in names:

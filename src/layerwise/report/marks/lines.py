@@ -101,7 +101,6 @@ class Lines(Mark):
         return QUARTERS if self.percent else {} if crowded else {"dtick": 1}
 
     def _line(self, name: Any, rows: Rows, points: Points, slot: int, describe: Describe) -> list[Trace]:
-        """A line with its intervals as a ribbon and its draws behind it."""
         called, (colour, ribbon, symbol) = self.words(name) if name else self.title, frame.series_style(slot)
         xs, hollow = sorted(points), {getattr(row, self.x) for row in rows if self.hollow(row)}
         drawn = frame.scatter(
@@ -139,7 +138,6 @@ class Lines(Mark):
 
 
 def _null(name: str, points: Points, index: int) -> list[Trace]:
-    """What a null gives along the same axis: an area where it has an interval, a dashed line where it has none."""
     opacity, dash = BAND_OPACITY[index % len(BAND_OPACITY)], BAND_DASH[index % len(BAND_DASH)]
     xs = sorted(points)
     middle = frame.scatter(

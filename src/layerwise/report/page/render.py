@@ -173,7 +173,6 @@ def written(data: ReportData) -> list[Chapter]:
 
 
 def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
-    """The sections of a kind, and after the first of them what became of the published claims where it decides any."""
     first, *rest = chapters(kind, data)
     yield first
     if kind.claims:
@@ -182,7 +181,6 @@ def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
 
 
 def _with_absent(last: Chapter, absent: Sequence[Chapter]) -> Chapter:
-    """The provenance with what this run did not measure, a line for each chapter that is left out."""
     absences = {chapter.title: piece.text for chapter in absent for piece in chapter.body if isinstance(piece, Missing)}
     lines = (element("li", element("b", title), ": ", text) for title, text in absences.items())
     listed = element("div", element("h3", "Not in this run"), element("ul", *lines))
@@ -195,7 +193,6 @@ PRETRAINED = {"layer_weights_study", "pretraining", "evaluation", "wiring"}
 
 @cache
 def _words(about: str) -> tuple[str, ...]:
-    """The items under a heading of `provenance.md`: sentences, or words with what they mean."""
     sections = (section.split("\n- ") for section in f"\n{_asset('page/provenance.md')}".split("\n# "))
     return tuple(" ".join(item.split()) for heading, *items in sections if heading.strip() == about for item in items)
 
@@ -227,7 +224,6 @@ def provenance(data: ReportData) -> Chapter:
 
 
 def _explained(data: ReportData) -> tuple[Sequence[str], list[tuple[str, str]]]:
-    """How the intervals of this kind of run are made, and its words: its own arms first."""
     named: Iterable[str] = ()
     if growth.is_growth(data):
         about, named = "growth", growth.arms(data)
@@ -256,7 +252,6 @@ def _pairs(rows: Iterable[tuple[str, str]]) -> Iterator[Safe]:
 
 
 def _flattened(value: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str]]:
-    """Nested mappings as dotted names; a command as it would be typed."""
     for key, inner in value.items():
         name = f"{prefix}{key}"
         if isinstance(inner, Mapping):

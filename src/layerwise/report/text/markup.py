@@ -102,7 +102,6 @@ _INERT = tuple(
         (r"([\\`*_|~]|\](?=[(\[]))", r"\\\1"),
     )
 )
-"""What would begin a tag, an entity, a link or other markup, and what stands there instead."""
 
 
 def escaped(text: str) -> str:

@@ -51,7 +51,6 @@ class _Writer:
         self.pictures: list[Picture] = []
 
     def write(self, part: Part) -> None:
-        """Add a part."""
         match part:
             case Says():
                 self._says(part)
@@ -91,7 +90,6 @@ class _Writer:
         self.body += self._note(part.note) if tables else ()
 
     def _marks(self, marks: Iterable[Mark], *, wide: bool = False) -> None:
-        """Marks side by side under the legend of the first, their notes below; a lone picture may be wide."""
         shown = [(mark, own) for mark in marks if (own := list(mark.pictures(self.data)))]
         pictures = [picture for _, own in shown for picture in own]
         if not shown:
@@ -126,5 +124,4 @@ class _Writer:
         )
 
     def _note(self, name: str) -> list[Safe]:
-        """The small print of a part: what the words have under its name, or the text itself."""
         return [note(self.words.get(f"{self.anchor}/{name}", name))] if name else []

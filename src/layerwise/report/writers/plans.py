@@ -151,7 +151,6 @@ def _sortable(value: float | None) -> str | None:
 
 
 def _glyph(data: ReportData, score: Score | None, scale: float) -> Safe:
-    """The interval as a little picture; distance from the zero line is the square root of the effect."""
     if score is None or not math.isfinite(score.value):
         return Safe("")
     zero, middle = GLYPH_WIDTH * 0.2, GLYPH_HEIGHT / 2

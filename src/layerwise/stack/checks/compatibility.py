@@ -63,7 +63,6 @@ def traits(block: nn.Module) -> dict[tuple[str, str], Any]:
 
 
 def _differences(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
-    """What must be equal, the largest things first: what it is, that of the shell, that of the other."""
     yield "the number of layers", host.depth, stack.depth
     ours, result = (_configuration(each.model) for each in (host, stack))
     yield "hidden_size", ours.get("hidden_size"), result.get("hidden_size")
@@ -83,7 +82,6 @@ def _differences(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _configuration(model: nn.Module) -> dict[str, Any]:
-    """The entries of a model's configuration that its blocks may read; a module without one has none."""
     config = getattr(model, "config", None)
     entries: dict[str, Any] = {} if config is None else config.get_text_config().to_dict()
     return {name: value for name, value in entries.items() if OF_THE_HOST.search(name) is None}
@@ -112,7 +110,6 @@ def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
 
 
 def _kind(layer_type: str) -> str | None:
-    """What the cache keeps for a layer type: keys and values, a running state, or nothing."""
     if layer_type in ("moe", "mlp"):
         return None
     return "attention" if layer_type.endswith("attention") and layer_type != "linear_attention" else "recurrent"

@@ -63,7 +63,6 @@ def check_complete(location: str, model: Any, report: Mapping[str, Any], *, new_
 
 
 def _advice(location: str, of_folder: str) -> str:
-    """What to do: `of_folder` where the checkpoint has a configuration beside its weights."""
     return CONVERT_AGAIN if is_gguf(location) else of_folder
 
 

@@ -41,8 +41,6 @@ class BlockTrace:
 
 @dataclass(frozen=True)
 class _Handed:
-    """A tensor that a block was handed: versions show what torch wrote on it, values what else reached its memory."""
-
     name: str
     tensor: Tensor
     version: int | None
@@ -71,8 +69,6 @@ class _Call:
 
 @dataclass
 class _Uses:
-    """What blocks read of the mappings that they are handed, and write: `(layer, keyword, name)` each."""
-
     layer: int | None = None
     reads: list[tuple[int, str, Hashable]] = field(default_factory=list)
     writes: list[tuple[int, str, Hashable]] = field(default_factory=list)
@@ -139,8 +135,6 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
 
 @cache
 def _watched(kind: Any) -> Any:
-    """The class of mappings of class `kind` that note what the block that runs reads of them and writes."""
-
     def __getitem__(self: Any, name: Hashable) -> Any:
         if self._uses.layer is not None:
             self._uses.reads.append((self._uses.layer, self._keyword, name))
@@ -164,7 +158,6 @@ def _watched(kind: Any) -> Any:
 
 
 def _sharing(model: nn.Module, uses: _Uses) -> KeyValueSharing | None:
-    """Which blocks read what others wrote into the mapping that all are handed; `None` where none does."""
     writers: dict[Hashable, int] = {}
     for layer, _, name in uses.writes:
         if writers.setdefault(name, layer) != layer:
@@ -202,7 +195,6 @@ def tensors(value: Any) -> Iterator[Tensor]:
 
 
 def _version(tensor: Tensor) -> int | None:
-    """How often torch has written on the memory of a tensor; `None` where it does not count."""
     return None if tensor.is_inference() else tensor._version
 
 

@@ -53,8 +53,6 @@ _Value = TypeVar("_Value")
 
 @dataclass(slots=True)
 class _Own:
-    """What a clone has of its own: the module it is a clone of, and in what it differs."""
-
     module: nn.Module
     shift: int
     host: nn.Module | None
@@ -64,7 +62,6 @@ class _Own:
     children: dict[str, tuple[nn.Module, nn.Module]] = field(default_factory=dict)
 
     def child(self, name: str, module: nn.Module) -> nn.Module:
-        """The clone of the submodule `name`, or the submodule itself where no visit could differ from another."""
         known = self.children.get(name)
         if known is None or known[0] is not module:
             inner, weights = _inside(name, self.then), _inside(name, self.weights)
@@ -112,12 +109,10 @@ def indices(module: nn.Module) -> list[int]:
 
 
 def _inside(name: str, by_path: Mapping[str, _Value]) -> dict[str, _Value]:
-    """What belongs to the submodule `name`, by the paths inside it."""
     return {path.partition(".")[2]: value for path, value in by_path.items() if path.partition(".")[0] == name}
 
 
 def _differs(module: nn.Module) -> bool:
-    """Whether a visit may run `module` otherwise: torch's own modules know no position and keep no state of a pass."""
     return any(not type(each).__module__.startswith("torch.nn.modules.") for each in module.modules())
 
 
@@ -132,7 +127,6 @@ def rebound(value: Any, module: nn.Module, made: nn.Module) -> Any:
 
 
 def _looked_up(self: Any, name: str, value: Any) -> Any:
-    """The `value` that the attribute `name` has in the module, as its clone has it."""
     own: _Own = self._own
     if name in INDEX_NAMES and type(value) is int:
         return value + own.shift
@@ -143,8 +137,6 @@ def _looked_up(self: Any, name: str, value: Any) -> Any:
 
 @cache
 def _kind(kind: Any) -> Any:
-    """The class of clones of modules of class `kind`."""
-
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         own: _Own = self._own
         if vars(own.module).get("forward") is not own.forward:
@@ -195,7 +187,6 @@ def _kind(kind: Any) -> Any:
 
 
 def _class_values(kind: type) -> list[str]:
-    """The flags and defaults of a class that instances may hide by values of their own, and no methods."""
     values = {name: value for base in kind.__mro__ for name, value in vars(base).items() if not name.startswith("__")}
     return [
         name

@@ -89,7 +89,6 @@ def configuration_in_order(model: Any, path: str, order: Sequence[int], depth: i
 
 @contextmanager
 def _answering(holder: Any, values: dict[str, Any]) -> Iterator[None]:
-    """Within the context the attributes of `holder` named in `values` read as those."""
     own = type(holder)
     if not own.__flags__ & _HEAP_TYPE:
         # The class of a `types.SimpleNamespace` cannot be exchanged: it holds other values for the while.
@@ -112,7 +111,6 @@ def _answering(holder: Any, values: dict[str, Any]) -> Iterator[None]:
 
 @contextmanager
 def _copied_as_read() -> Iterator[None]:
-    """Within the context a copy of a configuration, made by this thread, has for its own what the original answers."""
     before, _COPYING.as_read = getattr(_COPYING, "as_read", False), True
     try:
         yield
@@ -122,8 +120,6 @@ def _copied_as_read() -> Iterator[None]:
 
 @cache
 def _view(kind: Any, names: frozenset[str]) -> Any:
-    """The class of holders of class `kind` that answer these names; one that answers nothing is as those of `kind`."""
-
     def answers(self: Any) -> dict[str, Any]:
         return _ANSWERS.get((id(self), view), {})
 
@@ -161,7 +157,6 @@ def _view(kind: Any, names: frozenset[str]) -> Any:
 
 
 def _subclass(kind: Any, properties: Mapping[str, property]) -> Any:
-    """A subclass that passes for `kind`; its properties are set afterwards, past what `kind` does to new subclasses."""
     made = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
     for name, answer in properties.items():
         setattr(made, name, answer)
@@ -173,7 +168,6 @@ def _constant(value: Any) -> property:
 
 
 def _holders(model: nn.Module, path: str) -> list[Any]:
-    """The blocks' owner, and every configuration held between the root and the blocks' own submodules."""
     owners = [model]
     for name in path.split(".")[:-1]:
         owners.append(owners[-1].get_submodule(name))

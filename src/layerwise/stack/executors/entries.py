@@ -27,14 +27,11 @@ _CHANGING = threading.RLock()
 
 @dataclass(slots=True)
 class _Answers:
-    """The entries for everyone, and those of single threads, which come first."""
-
     kind: type[nn.ModuleList]
     everyone: list[Entries] = field(default_factory=list)
     threads: dict[int, list[Entries]] = field(default_factory=dict)
 
     def now(self) -> Entries | None:
-        """What the calling thread is to be answered with; `None` for the blocks themselves."""
         own = self.threads.get(get_ident())
         return own[-1] if own else self.everyone[-1] if self.everyone else None
 
@@ -76,7 +73,6 @@ def _listed(blocks: nn.ModuleList) -> Entries:
 
 
 def _as_list(modules: Entries) -> nn.ModuleList:
-    """A list of modules, which are not looked at one by one: a pass that is captured makes one."""
     made = nn.ModuleList()
     made._modules = {str(number): module for number, module in enumerate(modules)}
     return made
@@ -84,8 +80,6 @@ def _as_list(modules: Entries) -> nn.ModuleList:
 
 @cache
 def _listing(kind: Any) -> Any:
-    """The class of a list of the class `kind` that answers with its entries."""
-
     def __iter__(self: nn.ModuleList) -> Iterator[nn.Module]:
         return iter(_listed(self))
 

@@ -325,7 +325,6 @@ class GraphExecutor:
                 return self.root
 
     def _advance(self, fold: _PartialMerge) -> None:
-        """Fold in every branch that is there, in the order of the plan's text and no other."""
         branches = fold.node.branches
         while fold.done < len(branches) and branches[fold.done] in self.live_states:
             if fold.merger is None:
@@ -343,8 +342,6 @@ class GraphExecutor:
 
 @dataclass
 class _PartialMerge:
-    """A join on its way: how many of its branches are folded in."""
-
     index: int
     node: MergeNode
     done: int = 0

@@ -142,8 +142,6 @@ def in_passes(runner: nn.Module, passes: Passes, single_pass: bool) -> Iterator[
 
 @cache
 def _running(kind: Any) -> Any:
-    """The class of modules of class `kind` whose calls are passes of a plan in place."""
-
     def __call__(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if _PASSES not in vars(self):
             return kind.__call__(self, *args, **kwargs)
@@ -169,7 +167,6 @@ def outside_passes(module: nn.Module) -> Iterator[None]:
 
 
 def _refuse_cache(kwargs: Mapping[str, Any]) -> None:
-    """Raise `ModelError` for a call that reads or fills a cache, inside a plan that was promised there is none."""
     if kwargs.get("use_cache") or any(kwargs.get(name) is not None for name in _CACHES):
         raise ModelError(
             "a cache of earlier tokens was asked for in a single pass, where layers have no slots of their own: enter "
@@ -198,12 +195,10 @@ def visit_entry(stack: Stack, step: Step, slot: int, shift: int, passes: Passes,
 
 
 def _silence(args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
-    """What a branch that is to add nothing returns."""
     return with_returned_state(output, torch.zeros_like(returned_state(output)))
 
 
 def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
-    """The positions of whole layers that run once, outside of groups, and are not of another model."""
     times = Counter(step.layer for step in steps if step.source is None)
     return frozenset(
         slot

@@ -24,8 +24,6 @@ from layerwise.stack.blocks import block_list
 
 @dataclass(slots=True)
 class _Use:
-    """How one object is used: the plans in place over it, innermost last; captures and examinations of each thread."""
-
     plans: list[tuple[int, Plan]] = field(default_factory=list)
     captures: Counter[int] = field(default_factory=Counter)
     examinations: Counter[int] = field(default_factory=Counter)
@@ -100,7 +98,6 @@ def _counted(
 
 
 def _free(model: nn.Module, path: str, name: str, wish: str, *, captures: bool) -> list[int]:
-    """What is to be used, as soon as no other thread examines it, nor captures if `captures` are in the way too."""
     blocks, used = block_list(model, path), _changed(model, path)
     refuse_while_running(blocks, name, wish)
     kept = [_USES[key] for key in used if key in _USES]
@@ -127,7 +124,6 @@ def _refuse_other_parts(used: list[int], name: str, wish: str) -> None:
 
 
 def _changed(model: nn.Module, path: str) -> list[int]:
-    """The identities of what a plan in place changes: the list of blocks first, then the configurations above it."""
     parts = path.split(".")
     owners = [model, *(model.get_submodule(".".join(parts[:length])) for length in range(1, len(parts)))]
     configs = [config for owner in owners if (config := getattr(owner, "config", None)) is not None]

@@ -14,7 +14,6 @@ from layerwise.plan import Plan
 from layerwise.stack.executors.graph import Lowering
 
 _HALVINGS = 40
-"""How often the interval is halved in which the least possible cost of the most expensive run lies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +93,6 @@ def _cost(lowering: Lowering, head: float) -> float:
 
 
 def _cut(plans: Sequence[Plan], limit: float, head: float) -> list[list[Plan]] | None:
-    """The fewest runs of which none costs more than `limit`; `None` where a plan alone does."""
     parts: list[list[Plan]] = []
     lowering = Lowering()
     for plan in plans:

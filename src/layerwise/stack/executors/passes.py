@@ -18,8 +18,6 @@ from layerwise.stack.executors.state import Merger, follow, read_state, returned
 
 @dataclass(slots=True)
 class _Pass:
-    """One forward pass in flight: how many visits have run, and its open groups, innermost last."""
-
     executed: int = 0
     groups: list[Merger] = field(default_factory=list)
 

@@ -76,8 +76,6 @@ class _Shared(torch.autograd.Function):
 
 
 class _Mix(torch.autograd.Function):
-    """The sum itself, and the gradients of its weights and of the states that are not shared."""
-
     @staticmethod
     def forward(ctx: Any, weights: Tensor, *states: Tensor) -> Tensor:
         ctx.save_for_backward(weights, *states)
@@ -114,7 +112,6 @@ def _weighted_sum(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
 
 
 def _products(gradient: Tensor, states: Sequence[Tensor]) -> Tensor:
-    """The dot product of `gradient` with each of the states, (k,), in float32 or wider."""
     products = [
         torch.stack([torch.dot(sublayer, state) for state in parts]) for sublayer, *parts in _blocks(gradient, *states)
     ]
@@ -122,6 +119,5 @@ def _products(gradient: Tensor, states: Sequence[Tensor]) -> Tensor:
 
 
 def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """The same part of every tensor, flattened, part after part; on an accelerator, where launches count, all of it."""
     size = BLOCK if tensors[0].device.type == "cpu" else max(1, tensors[0].numel())
     return zip(*(torch.split(tensor.reshape(-1), size) for tensor in tensors), strict=True)

@@ -58,7 +58,6 @@ class SafetensorsWeight:
 
 
 def _copied(mapped: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A copy of a tensor in a mapped file, aligned as it is there, as a model that is loaded whole computes with it."""
     moved = mapped.to(device=device, dtype=dtype)
     if moved.data_ptr() != mapped.data_ptr():
         return moved

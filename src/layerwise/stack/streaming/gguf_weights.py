@@ -27,7 +27,6 @@ from layerwise.stack.checks.completeness import listed
 from layerwise.stack.streaming.files import ALIGNMENT
 
 _AT_ONCE = 2**20
-"""Numbers that are dequantised at once: what that takes beside them is a few times as much."""
 
 ROTATION = ".attn_rot_embd."
 """In the names of tensors that old files have in each layer, and models compute."""
@@ -103,7 +102,6 @@ def gguf_config(file: GGUFFile) -> Any:
 
 
 def _settings(file: GGUFFile) -> dict[str, Any]:
-    """The settings of the configuration, which transformers reads in a file of the header alone."""
     with TemporaryDirectory(prefix="layerwise-header-") as folder, quiet("transformers.modeling_gguf_pytorch_utils"):
         (Path(folder) / "header.gguf").write_bytes(short_header(file))
         settings: dict[str, Any] = PreTrainedConfig.get_config_dict(folder, gguf_file="header.gguf")[0]
@@ -152,15 +150,12 @@ def gguf_weights(file: GGUFFile, model: nn.Module) -> dict[str, GGUFWeight]:
 
 
 def _shape(tensors: list[GGUFTensor], wanted: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape that a parameter is to have, where the file has as many numbers for it."""
     same = sum(prod(each.shape) for each in tensors) == prod(wanted)
     return wanted if same else tuple(reversed(tensors[0].shape))
 
 
 @dataclass(frozen=True, slots=True)
 class _Outline:
-    """A model for transformers' table of names, which is built anew for every module: its blocks are passed over."""
-
     module: Any
 
     @property

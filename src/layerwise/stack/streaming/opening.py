@@ -127,7 +127,6 @@ class OffloadedBlocks:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Within the context accelerate does not say that weights stay on the disk: that was asked for."""
     with quiet("accelerate.big_modeling"), warnings.catch_warnings():
         # That the model's own parameters are no modules: they have to have a place all the same.
         warnings.filterwarnings("ignore", "The following device_map keys do not match")
@@ -148,7 +147,6 @@ def _on_meta(draw: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _device_map(model: nn.Module, path: str, device: torch.device) -> dict[str, Any]:
-    """The blocks at `path` on the disk, each by its name, and all around them on the device."""
     placed: dict[str, Any] = {}
     module, prefix = model, ""
     for part in path.split("."):

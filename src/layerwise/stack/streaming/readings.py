@@ -56,8 +56,6 @@ def reading_schedule(graphs: Sequence[Graph], most: int) -> ReadingSchedule:
 
 @dataclass
 class _Walk:
-    """What is computed so far, what could be, and which layers are in memory."""
-
     graphs: Sequence[Graph]
     slots: int
     resident: list[int] = field(default_factory=list)
@@ -95,7 +93,6 @@ class _Walk:
             computed = [[] for _ in self.graphs]
 
     def _complete(self, number: int, index: int, computed: list[list[int]]) -> None:
-        """Note that a node is computed, and with it the merges that waited for it."""
         nodes, waiting = self.graphs[number].nodes, [index]
         while waiting:
             current = waiting.pop()
@@ -114,14 +111,12 @@ class _Walk:
                         waiting.append(reader)
 
     def _released(self) -> int | None:
-        """The layer to let go: one that is needed no more, else the one that is needed last."""
         if len(self.resident) < self.slots:
             return None
         idle = next((layer for layer in self.resident if not self.left[layer]), None)
         return idle if idle is not None else max(self.resident, key=self._distances().__getitem__)
 
     def _distances(self) -> dict[int, int]:
-        """For each layer with work left, how many layers have to be applied at least before it is asked for."""
         nearest: dict[int, int] = defaultdict(int)
         for number, graph in enumerate(self.graphs):
             distance = [0] * len(graph.nodes)
@@ -135,7 +130,6 @@ class _Walk:
         return nearest
 
     def _next(self) -> int:
-        """The layer to read: one that has nothing left to do afterwards, else the one with most to do below it."""
         waiting = [layer for layer, nodes in sorted(self.ready.items()) if nodes]
         for layer in waiting:
             if self._reached(layer) == self.left[layer]:
@@ -143,7 +137,6 @@ class _Walk:
         return max(waiting, key=lambda layer: sum(self.height[number][index] for number, index in self.ready[layer]))
 
     def _reached(self, layer: int) -> int:
-        """How many nodes of a layer could be computed if it were read now."""
         waits: dict[tuple[int, int], int] = {}
         reached, waiting = 0, list(self.ready[layer])
         allowed = {layer, *self.resident}
@@ -160,7 +153,6 @@ class _Walk:
 
 
 def _bound(graphs: Iterable[Graph], most: int) -> int:
-    """The fewest readings: every layer once, or what the best replacement needs for a plan without groups (Belady)."""
     plans = {plan for graph in graphs for plan in graph.ends}
     layers = {step.layer for plan in plans for step in plan.steps()}
     orders = {tuple(step.layer for step in plan.steps()) for plan in plans if not any(s.opens for s in plan.steps())}
@@ -168,7 +160,6 @@ def _bound(graphs: Iterable[Graph], most: int) -> int:
 
 
 def _fewest(order: Sequence[int], most: int) -> int:
-    """The readings that one order of layers needs when the layer that is needed last is let go."""
     following = [len(order)] * len(order)
     last: dict[int, int] = {}
     for position in range(len(order) - 1, -1, -1):

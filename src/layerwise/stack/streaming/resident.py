@@ -171,7 +171,6 @@ class ResidentLayers:
         self._resident[layer] = None
 
     def _make_room(self) -> None:
-        """Let go of the layer that was not used for the longest time; wait where all of them run."""
         idle = next((layer for layer in self._resident if not self._running[layer]), None)
         if idle is not None:
             self.release(idle)

@@ -44,7 +44,6 @@ GCS_SECONDS = 10
 """Seconds after which a cluster on this machine ends that has lost its GCS, and can no longer start what ends."""
 
 _LATE = "timed out during startup"
-"""Ray's words for a cluster whose processes were not ready in time."""
 
 
 def ray_module() -> ModuleType:
@@ -135,13 +134,11 @@ class Connection:
                 raylet.AuthenticationTokenLoader.instance().reset_cache()
 
     def _set(self, name: str, value: str) -> None:
-        """Set a variable of the environment until the connection is closed, unless it is set."""
         if name not in os.environ:
             os.environ[name] = value
             self._restore.append(partial(_unset, name))
 
     def _hush(self) -> None:
-        """Keep Ray from writing the end of a worker between the results; whoever waits for the worker says it."""
         self._replace("worker", "print_to_stdstream", lambda usual: _silent)
 
     def _start(self, options: dict[str, Any]) -> None:
@@ -158,13 +155,11 @@ class Connection:
             self.ray.init(**options)
 
     def _lighten(self) -> None:
-        """Start no process of Ray's that nothing here asks: what grows clusters, what passes logs on, a dashboard's."""
         less = {"no_monitor": True, "include_log_monitor": False}
         self._replace("parameter", "RayParams", lambda usual: partial(usual, **less))
         self._replace("utils", "get_dashboard_dependency_error", lambda usual: lambda: ImportError("no dashboard"))
 
     def _replace(self, module: str, name: str, change: Callable[[Any], Any]) -> None:
-        """Put `change` of a function of Ray's own in its place until the connection is closed, where it has it."""
         inner = import_module(f"ray._private.{module}")
         usual = getattr(inner, name, None)
         if usual is not None:
@@ -204,7 +199,6 @@ def require_ray() -> None:
 
 @cache
 def _token() -> str:
-    """The token of the clusters that this process starts."""
     return secrets.token_hex(32)
 
 

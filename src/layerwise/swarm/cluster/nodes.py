@@ -103,7 +103,6 @@ class RayTransport:
         self._stop()
 
     def _placed(self, count: int) -> Any:
-        """Room for the nodes: each on its own machine where there are enough, else spread as far as they go."""
         from ray.util.placement_group import placement_group
 
         machines = sum(bool(each.get("Alive")) for each in self._ray.nodes())

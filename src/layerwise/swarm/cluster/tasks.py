@@ -28,10 +28,8 @@ MAX_RETRIES = 3
 """How often Ray begins a piece again whose process ended."""
 
 _WAIT = 1.0
-"""Seconds that this process waits at a stretch: a Ctrl-C is seen between two of them."""
 
 _opened: dict[str, Callable[[Any], Any]] = {}
-"""In the process of a task: what the last work opened, by its key."""
 
 
 class RayTasks:

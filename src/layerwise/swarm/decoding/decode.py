@@ -51,7 +51,6 @@ async def decode(
 
 
 def _chosen(ready: Prepared, ids: Tensor, logits: Tensor, generator: torch.Generator | None) -> Tensor:
-    """The next token of every text."""
     scores = ready.processors(ids, logits.to(copy=True, dtype=torch.float32, device=ids.device))
     if not ready.config.do_sample:
         return torch.argmax(scores, dim=-1)

@@ -22,13 +22,10 @@ ROWS = 4
 """Rows are repeated up to a multiple of so many: MKL takes longer for two or three than for four."""
 
 _CARRIED = {"logits", "past_key_values"}
-"""What a pass may return, if it is to be finished with others."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Arrived:
-    """The state that a pass has arrived at, what its model was called with, and what it will return."""
-
     state: Tensor
     inputs: Mapping[str, Any]
     outputs: asyncio.Future[Any]

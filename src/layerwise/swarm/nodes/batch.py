@@ -118,7 +118,6 @@ class CacheBatch:
 
 
 def _length(cache: Any, layer: int) -> int:
-    """The tokens whose keys the cache of a layer holds, which a window may bound."""
     keys = cache.layers[layer].keys if layer < len(cache.layers) else None
     return 0 if keys is None or not keys.numel() else int(keys.shape[-2])
 

@@ -96,7 +96,6 @@ def _weights(block: nn.Module) -> tuple[tuple[str, Array], ...]:
 
 
 def _fill(block: nn.Module, weights: dict[str, Array], device: torch.device | str, what: str) -> None:
-    """Put the weights into a block that was built without any."""
     for name, array in weights.items():
         owner, _, leaf = name.rpartition(".")
         holder = block.get_submodule(owner)

@@ -135,7 +135,6 @@ class LocalTransport:
         """Nothing was started, so nothing is stopped."""
 
     def _seconds(self, node: str, messages: Sequence[Message], chance: random.Random, now: float) -> float:
-        """What a call takes: hops that are sent together take as long as one of them."""
         schedule = self.schedule
         evaluations = max(len(each.visits) if isinstance(each, Hop) else 0 for each in messages)
         slow = schedule.of(node, "slow", now)
@@ -143,7 +142,6 @@ class LocalTransport:
         return usual + (0.0 if slow is None else slow.seconds)
 
     def _death(self, node: str, first: float, last: float) -> Fault | None:
-        """The death that overlaps a call, if one does. A node that returns from one has forgotten every request."""
         deaths = [fault for fault in self.schedule.faults if fault.node == node and fault.kind == "die"]
         for fault in deaths:
             if fault.at <= last and self._deaths.get(node) != fault:
@@ -171,8 +169,6 @@ def _wrong_array(state: Array, wrongness: Wrongness, chance: random.Random) -> A
 
 
 class _Jumping(selectors.DefaultSelector):
-    """A selector that does not wait: it moves the clock on by what it was to wait for."""
-
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0

@@ -86,15 +86,12 @@ class _Visited:
 
 @dataclass(slots=True)
 class _Request:
-    """What one request has left on a node."""
-
     visited: dict[RemoteVisit, _Visited] = field(default_factory=dict)
     last: Reply | None = None
     heard: float = 0.0
     bytes: int = 0
 
     def measure(self) -> int:
-        """How many bytes more its caches take than when they were last measured."""
         before, caches = self.bytes, {id(each.cache): each.cache for each in self.visited.values()}
         layers = [layer for cache in caches.values() for layer in getattr(cache, "layers", ())]
         tensors = (value for layer in layers for value in vars(layer).values() if isinstance(value, Tensor))
@@ -102,7 +99,6 @@ class _Request:
         return self.bytes - before
 
     def cache(self, visit: RemoteVisit, new_cache: NewCache, kind: str) -> Any:
-        """The cache of a visit, of the class `kind`: shared with those of other layers where each has its own slot."""
         own = self.visited[visit]
         if own.cache is None:
             others = [(other, each.cache) for other, each in self.visited.items() if each.cache is not None]
@@ -116,7 +112,6 @@ class _Request:
         return own.cache
 
     def forget(self, visits: Iterable[RemoteVisit], passes: int = 0) -> None:
-        """Forget what these visits left; which hop ran them last is remembered. So many `passes` come again at once."""
         for visit in visits:
             own = self.visited[visit]
             if type(own.cache) is DynamicCache:
@@ -125,7 +120,6 @@ class _Request:
 
 
 _Ready: TypeAlias = tuple[Hop, _Request]
-"""A hop that is to run now, and what its request has left."""
 
 
 class Node:
@@ -186,7 +180,6 @@ class Node:
     # -- hops -----------------------------------------------------------------------------------------------------
 
     def _begun(self, hop: Hop) -> _Request | Reply | Refused:
-        """The request of a hop that is to run now; else the answer to it."""
         layers = [self._held.get(visit.layer) for visit in hop.visits]
         if None in layers:
             absent = [visit.layer.name for visit in hop.visits if visit.layer not in self._held]
@@ -210,7 +203,6 @@ class Node:
         return request
 
     def _handle_batch(self, hops: Sequence[Hop]) -> Sequence[Response]:
-        """The answers to hops that may run together."""
         with torch.inference_mode():
             begun = [self._begun(hop) for hop in hops]
             ready = [(hop, each) for hop, each in zip(hops, begun, strict=True) if isinstance(each, _Request)]
@@ -239,7 +231,6 @@ class Node:
         return self._batched[kind]
 
     def _tried(self, ready: Sequence[_Ready]) -> Sequence[Tensor]:
-        """What hops arrive at on copies of what their requests have left; nothing where that fails."""
         visits = ready[0][0].visits
         try:
             copies = [_Request(deepcopy({visit: each.visited[visit] for visit in visits})) for _, each in ready]
@@ -303,7 +294,6 @@ class Node:
         return torch.split(state, 1) if len(passes) > 1 else [state], time.perf_counter() - started
 
     def _request(self, name: str) -> _Request:
-        """What this request has left; those that are beyond the bounds are forgotten, the longest unheard of first."""
         request, now = self._requests.setdefault(name, _Request()), time.monotonic()
         request.heard = now
         self._requests.move_to_end(name)

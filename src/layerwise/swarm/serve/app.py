@@ -37,12 +37,10 @@ def create_app(service: Service, settings: ServeSettings) -> FastAPI:
 
     @app.get("/v1/models")
     async def models() -> Response:
-        """The one model that is served."""
         return JSONResponse({"object": "list", "data": [entry()]})
 
     @app.get("/v1/models/{model:path}")
     async def model(model: str) -> Response:
-        """It, by its name."""
         state.check_model(model)
         return JSONResponse(entry())
 
@@ -71,7 +69,6 @@ def _answer(state: ServerState, request: Request, refusal: Refusal) -> Response:
 
 
 def _refusal_of_body(error: RequestValidationError) -> Refusal:
-    """The first thing that is wrong with a body, with the field's name."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return Refusal(400, "invalid_json", "the body is no JSON")

@@ -30,16 +30,13 @@ def bounded_connections(settings: ServeSettings) -> type[asyncio.Protocol]:
 
         @property
         def is_waiting(self) -> bool:
-            """Whether no request of it is answered."""
             return self.cycle is None or self.cycle.response_complete
 
         @property
         def address(self) -> Any:
-            """Where it comes from."""
             return self.client and self.client[0]
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            """Take it in, and close another one where there are too many."""
             super().connection_made(transport)
             open_[self] = None
             self._await_header()
@@ -50,7 +47,6 @@ def bounded_connections(settings: ServeSettings) -> type[asyncio.Protocol]:
                     min(waiting, key=lambda each: each.cycle is not None, default=self)._end()
 
         def data_received(self, data: bytes) -> None:
-            """Take in a part of a request; its header has its time from the first part on."""
             before, is_first = self.cycle, self.is_waiting
             super().data_received(data)
             if self.cycle is not before:
@@ -59,7 +55,6 @@ def bounded_connections(settings: ServeSettings) -> type[asyncio.Protocol]:
                 self._await_header()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            """Forget it."""
             self._has_header()
             open_.pop(self, None)
             super().connection_lost(exc)

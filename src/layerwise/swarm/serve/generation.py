@@ -26,7 +26,6 @@ def generation_routes(state: ServerState) -> APIRouter:
 
     @router.post("/v1/completions")
     async def completions(body: CompletionBody, request: Request) -> Response:
-        """Continue a text."""
         _check(state, body)
         prompt = await completion_prompt(state.service, state.settings, body)
         if body.echo:
@@ -35,7 +34,6 @@ def generation_routes(state: ServerState) -> APIRouter:
 
     @router.post("/v1/chat/completions")
     async def chat_completions(body: ChatBody, request: Request) -> Response:
-        """Answer messages."""
         _check(state, body)
         prompt = await chat_prompt(state.service, state.settings, body)
         return _response(state, body, prompt, request, chat=True)
@@ -89,7 +87,6 @@ def _response(state: ServerState, body: GenerationBody, prompt: Prompt, request:
 
 
 def _scored(state: ServerState, prompt: Prompt, request: Request) -> Response:
-    """The prompt itself, with how likely its tokens are, and the likeliest one behind it."""
     answer_format = AnswerFormat(False, state.service.name, len(prompt.ids))
     deadline = RequestDeadline(state.settings.request_seconds - (time.monotonic() - request.state.began))
     answers: list[Answer] = []

@@ -80,7 +80,6 @@ class RequestGuard:
         return not tokens or is_allowed(headers.get("authorization", ""), tokens)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
-        """Raise `Refusal` for a request of nobody who may use the server, and for one whose end is said twice."""
         if "content-length" in headers and "transfer-encoding" in headers:
             raise Refusal(
                 400, "invalid_request", "the header has Content-Length and Transfer-Encoding; send one of them"
@@ -102,7 +101,6 @@ class RequestGuard:
             raise Refusal(415, "unsupported_media_type", "write the body as JSON, with content-type application/json")
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes:
-        """The whole body. Raises `Refusal` once more has arrived, or is announced, than the settings allow."""
         most = self._settings.most_body_bytes
         too_large = Refusal(413, "body_too_large", f"the body is larger than {most} bytes; send less")
         announced = headers.get("content-length", "0")
@@ -136,7 +134,6 @@ def request_id(proposed: str) -> str:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """Receives the body that was read, and then what comes after it."""
     read = False
 
     async def again() -> Message:

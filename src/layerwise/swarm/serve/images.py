@@ -34,7 +34,6 @@ def image_routes(state: ServerState) -> APIRouter:
 
     @router.post("/v1/classify")
     async def classify(body: ImageBody, request: Request) -> Response:
-        """The likeliest classes of an image."""
         state.check_model(body.model)
         service = state.service
         if service.tokenizer is not None:

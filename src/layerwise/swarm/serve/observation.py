@@ -29,12 +29,10 @@ def observation_routes(state: ServerState) -> APIRouter:
 
     @router.get("/live")
     async def live() -> Response:
-        """That the process answers; whether the swarm does, `/health` says."""
         return JSONResponse({"live": True})
 
     @router.get("/health")
     async def health(request: Request) -> Response:
-        """200 where a token was made just now, else 503; why not is for those who have a token for access."""
         if state.admission.stopping.is_set():
             ready, reason = False, "the server is shutting down"
         else:
@@ -44,23 +42,19 @@ def observation_routes(state: ServerState) -> APIRouter:
 
     @router.get("/metrics")
     async def metrics() -> Response:
-        """The metrics, in Prometheus' text format."""
         return Response(generate_latest(state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     @router.get("/swarm")
     async def page() -> Response:
-        """The live page: the same bytes for everybody, and nothing of the swarm in them."""
         html, policy = live_page()
         return HTMLResponse(html, headers={"Content-Security-Policy": policy, "Referrer-Policy": "no-referrer"})
 
     @router.get("/swarm/overview")
     async def overview() -> Response:
-        """The swarm at this moment."""
         return JSONResponse(overview_fields(state))
 
     @router.get("/swarm/events")
     async def events(request: Request) -> Response:
-        """The overview as a stream of events: one at once, and one for every change."""
 
         async def work(write: Write) -> Response | None:
             nonlocal viewers
@@ -77,7 +71,6 @@ def observation_routes(state: ServerState) -> APIRouter:
 
     @router.get("/")
     async def root() -> Response:
-        """What there is."""
         makes = ("completions", "chat/completions") if state.service.tokenizer is not None else ("classify",)
         paths = ("/v1/models", *(f"/v1/{each}" for each in makes), "/health", "/live", "/metrics", "/swarm")
         return PlainTextResponse("\n".join((f"layerwise serves {state.service.name}", *paths, "")))

@@ -124,7 +124,6 @@ def _prompt(
     default: int | None,
     stops: tuple[str, ...] = (),
 ) -> Prompt:
-    """Check the lengths; `default` is the number of new tokens where the request has none."""
     if not ids:
         raise Refusal(400, "invalid_value", f"{param} has no token; write at least one", param=param)
     most, wanted = settings.most_new_tokens, body.most_tokens

@@ -45,7 +45,6 @@ class Refusal(Exception):
 
 
 def _written(text: str) -> str:
-    """A text that can be sent: what a client wrote may have halves of surrogate pairs."""
     return text.encode("utf-8", "replace").decode()
 
 

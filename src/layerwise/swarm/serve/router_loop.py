@@ -94,7 +94,6 @@ async def until_closed(gather: Callable[[], Awaitable[Swarm]], channel: socket.s
 
 
 async def _carry_out(swarm: Swarm, order: Order, send: Send) -> None:
-    """Answer a request, or say why it cannot be."""
     try:
         match order:
             case Generate():

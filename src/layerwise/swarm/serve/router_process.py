@@ -278,7 +278,6 @@ class RouterProcess:
             await asyncio.gather(self._keeping, return_exceptions=True)
 
     async def _answered(self, order: Order, kind: type[R]) -> R:
-        """The report of this `kind` that answers an order, whichever routers it takes."""
         for _ in range(MOST_DEATHS):
             router = await self._live()
             with suppress(_RouterLost):
@@ -291,7 +290,6 @@ class RouterProcess:
     # -- one process after another --------------------------------------------------------------------------------
 
     async def _live(self) -> RunningRouter:
-        """The router that answers, once there is one. Raises `SwarmError` where none can be started."""
         async with self._changed:
             await self._changed.wait_for(lambda: self._router is not None or self._failures >= MOST_STARTS)
             if self._router is None:
@@ -299,7 +297,6 @@ class RouterProcess:
             return self._router
 
     async def _begun(self) -> RunningRouter:
-        """A router whose nodes have their layers. Raises the error that it names, and `SwarmError` if it just ends."""
         router = await self._started()
         try:
             async for report in frames(router.reader, REPORTS):
@@ -316,7 +313,6 @@ class RouterProcess:
             raise
 
     async def _keep(self, router: RunningRouter) -> None:
-        """Pass on what routers say, and start another one where one ends, until this is closed."""
         while True:
             await self._use(router)
             await self._heed(router)
@@ -331,7 +327,6 @@ class RouterProcess:
             self._note_return("the router is there again; answers under way are gone on with")
 
     async def _heed(self, router: RunningRouter) -> None:
-        """Hand on what a router says, until it ends or says nothing any more."""
         reports = frames(router.reader, REPORTS)
         with suppress(TimeoutError, StopAsyncIteration):
             while True:
@@ -343,7 +338,6 @@ class RouterProcess:
                     router.pending[report.request].put_nowait(report)
 
     async def _begun_again(self) -> RunningRouter:
-        """Another router, however often that has to be tried."""
         while True:
             try:
                 router = await self._begun()
@@ -362,7 +356,6 @@ class RouterProcess:
             self._changed.notify_all()
 
     def _note_loss(self, text: str) -> None:
-        """Remember that a router has ended, behind all that its swarm remembers, and that no node is there now."""
         seen, now = self.overview(), self._seconds()
         self._earlier = deque((*seen.events, Event(now, "lost", text)), maxlen=MOST_EVENTS)
         nodes = tuple(replace(node, state="gone", reason=text) for node in seen.nodes)
@@ -370,18 +363,15 @@ class RouterProcess:
         self._began = now - seen.seconds
 
     def _note_return(self, text: str) -> None:
-        """Remember that another router is there, before all that its swarm remembers."""
         now = self._seconds()
         self._earlier.append(Event(now, "returned", text))
         self._began = now - self._overview.seconds
 
     def _seconds(self) -> float:
-        """Seconds since the first swarm was gathered."""
         return asyncio.get_running_loop().time() - self._opened
 
 
 def _of_session(leader: int) -> list[int]:
-    """The processes of a session, whoever their parents are by now; on Linux alone, where files list them."""
     members = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
@@ -391,5 +381,4 @@ def _of_session(leader: int) -> list[int]:
 
 
 def _error(report: Failed) -> Exception:
-    """The error that a router names: of its own class where it is one of layerwise's."""
     return raised((REFUSED, report.kind, report.message)) if report.kind else RuntimeError(report.message)

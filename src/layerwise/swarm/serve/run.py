@@ -149,7 +149,6 @@ async def serve(
 
 
 def _server(app: FastAPI, settings: ServeSettings) -> Server:
-    """Uvicorn, without its own signals and logs."""
     import uvicorn
 
     from layerwise.swarm.serve.connections import bounded_connections
@@ -159,7 +158,6 @@ def _server(app: FastAPI, settings: ServeSettings) -> Server:
 
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
-            """Capture none."""
             yield
 
     config = uvicorn.Config(

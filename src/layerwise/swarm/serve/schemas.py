@@ -131,7 +131,6 @@ class GenerationBody(BaseModel):
 
 
 def _changes_nothing(value: Any, neutral: tuple[Any, ...]) -> bool:
-    """Whether a value is null or one of the neutral ones; 0 is not false."""
     return value is None or any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in neutral)
 
 

@@ -180,7 +180,6 @@ def _over_tasks(curves: Mapping[str, Curves], reference: str, targets: Mapping[s
 
 
 def _pooled(tasks: Sequence[Spent]) -> Spent:
-    """The geometric mean over tasks for each seed that has all of them; a bound where one of them is."""
     seeds = sorted(set.intersection(*(set(of) for of in tasks)))
     return {seed: _geometric_mean([of[seed] for of in tasks]) for seed in seeds}
 

@@ -86,7 +86,6 @@ class Learning:
                 self._exchange(learned)
 
     def _exchange(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Put `values` in the place of the tensors that learn; returns what was there."""
         taken = {}
         for name, weight in self.weights().items():
             taken[name] = weight.data

@@ -96,13 +96,11 @@ class HealingTrainer(PlanTrainer):
         return loss / mask.sum().clamp(min=1)
 
     def _find_scored(self, labels: Tensor) -> Tensor:
-        """Return where predictions are learned, of the shape of `labels`: (batch, seq), or images (batch,)."""
         if self._shifts:
             labels = nn.functional.pad(labels[:, 1:], (0, 1), value=IGNORED)
         return labels != IGNORED
 
     def _forward(self, model: nn.Module, inputs: Mapping[str, Any]) -> HealingPass:
-        """One forward pass of `model`, the stack's own or wrapped, without labels."""
         result = HealingPass(torch.empty(0))
         given = {name: value for name, value in accepted(self.stack.model, inputs).items() if name != "labels"}
         if self.head is not None and "logits_to_keep" in inspect.signature(self.stack.model.forward).parameters:
@@ -115,7 +113,6 @@ class HealingTrainer(PlanTrainer):
 
     @contextmanager
     def _noting(self, result: HealingPass) -> Iterator[None]:
-        """Within the context a pass leaves its states in `result`; a layer that is visited again the later ones."""
         handles = []
 
         def note(layer: int, module: nn.Module, args: Any, output: Any) -> None:
@@ -138,7 +135,6 @@ class HealingTrainer(PlanTrainer):
     def _divergence(
         self, student: HealingPass, teacher: HealingPass, inputs: Mapping[str, Any], mask: Tensor
     ) -> Tensor:
-        """The divergence at the positions of `mask`, summed."""
         own, other = student.predicted[mask], teacher.predicted[mask]
         head = self.head
         if head is None:
@@ -170,7 +166,6 @@ class HealingTrainer(PlanTrainer):
         """Say nothing: a checkpoint without the weights that do not learn is as it should be."""
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write a checkpoint of the weights that learn; the others are those of the base."""
         folder = Path(output_dir or self.args.output_dir)
         folder.mkdir(parents=True, exist_ok=True)
         save_file(self.learning.tensors(), folder / SAFE_WEIGHTS_NAME, metadata={"format": "pt"})

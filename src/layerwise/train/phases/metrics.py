@@ -136,7 +136,6 @@ def null_rows(splits: Splits) -> list[Score]:
 
 
 def _document_losses(held_out: HeldOut) -> Iterator[tuple[Ids, Ids, Ids]]:
-    """Batch by batch the scored tokens with the ones before them, and the unit that each belongs to."""
     first = 0
     for batch in held_out.batches:
         ids, scored = batch["input_ids"].numpy(), batch["labels"].numpy()[:, 1:] != IGNORED
@@ -269,7 +268,6 @@ def losses_by_cost(
 
 
 def _by_step(schedule: GrowthSchedule, steps: int, each: Sequence[float], step: int) -> float:
-    """What the first `step` of `steps` add up to, `each` being what a step of every phase is."""
     bounds = schedule.bounds(steps)
     return sum(amount * max(0, min(step, end) - first) for amount, (first, end) in zip(each, bounds, strict=True))
 

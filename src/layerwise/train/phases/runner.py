@@ -163,7 +163,6 @@ class GrowthRunner(TrainerCallback):
 
     @torch.no_grad()
     def _enter(self, phase: Phase, optimizer: Any) -> None:
-        """What is done once: copy, draw anew, scale, forget. Weights that are new have no moments in any case."""
         block = self.stack.block
         sources = {source: [weight.clone() for weight in block(source).parameters()] for _, source in phase.copies}
         for layer, source in phase.copies:

@@ -119,7 +119,6 @@ class StepSchedule:
 def _kept(
     layers: tuple[int, ...], lost: tuple[float, ...], chance: random.Random, needed: tuple[int, ...]
 ) -> tuple[int, ...]:
-    """The layers without those that are lost, each with its own probability; at least one of the `needed` stays."""
     while True:
         kept = tuple(layer for layer, share in zip(layers, lost, strict=True) if chance.random() >= share)
         if not set(needed).isdisjoint(kept):

@@ -93,7 +93,6 @@ class Lamb(torch.optim.Optimizer):
 
 
 def _trust_ratio(parameter: Tensor, update: Tensor) -> Tensor:
-    """|w| / |u|, or 1 where either is 0; a tensor of one number, so that an accelerator is not waited for."""
     norm, of_update = torch.linalg.vector_norm(parameter), torch.linalg.vector_norm(update)
     return torch.where((norm > 0) & (of_update > 0), norm / of_update, 1.0)
 

@@ -43,7 +43,6 @@ from layerwise.train.trial_steps import MakeTrainer, seconds_of_steps
 from layerwise.train.validation import DividedValidation
 
 _TIMED = 4
-"""Steps of a phase that are timed, after one that only warms up."""
 
 
 def training_config(
@@ -196,7 +195,6 @@ class PretrainingTrainer(DividedValidation):
 
 
 def _origin(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> str:
-    """SHA-256 over what the random weights are drawn for: the shape of the model and the vocabulary."""
     content = [SIZES[recipe.size], recipe.variant, recipe.initialisation, sorted(tokenizer.get_vocab().items())]
     return sha256(json.dumps(content).encode()).hexdigest()
 
@@ -217,7 +215,6 @@ def _arguments(recipe: PretrainingRecipe, seed: int, folder: Path, given: dict[s
 
 
 def _timed_steps(seconds: float, phases: Sequence[CurriculumPhase], make: MakeTrainer) -> int:
-    """The steps that fit into the seconds, the same on every process, by a few of each phase."""
     few = [range(phase.first, min(phase.first + 1 + _TIMED, phase.end)) for phase in phases]
     steps = [step for each in few for step in each]
 
