@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import gzip
 import os
 import random
@@ -12,10 +11,6 @@ import pytest
 
 from layerwise import bounded
 from layerwise.bounded import Unreadable, decoded, kind_of, parse_json, read_bytes, unpacked
-
-
-def test_examples_in_docstrings_hold() -> None:
-    assert doctest.testmod(bounded).failed == 0
 
 
 def test_a_file_is_read_up_to_its_bound(tmp_path: Path) -> None:

@@ -203,7 +203,6 @@ _FOLDERS = (
     _inside("train.parquet", b"", "pictures"),
     _inside("train.parquet", b"PAR1" + bytes(99) + b"PAR1", "pictures"),
     _inside("state.json", b"{", "pictures"),
-    _inside("state.json", b"[]", "pictures"),
     _folder(_dataset(label=[0, 1], text=["a", "b"]), "no column of images"),
     _folder(_image_table(_GOOD, None), "no column of labels"),
     _folder(_image_table(_GOOD, [[number] for number in _LABELS]), "label"),
@@ -231,7 +230,6 @@ _VIT: Mapping[str, object] = {"image_processor_type": "ViTImageProcessor", "size
 
 _SETTINGS = (
     _settings(b"{", "preprocessor_config.json"),
-    _settings([], "preprocessor_config.json"),
     _settings(b'{"a":' * 50_000, "preprocessor_config.json"),
     _settings({"image_processor_type": "None"}, "preprocessor_config"),
     _settings({**_VIT, "size": "large"}, "preprocessor_config.json"),

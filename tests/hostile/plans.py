@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hostile.case import Case, Says, words
-from hostile.material import Content, device, empty_folder, loop, nothing, pipe, put, texts
+from hostile.material import Content, empty_folder, loop, nothing, put, texts
 
 NINES = "9" * 5_000
 PLANS: dict[Says, tuple[str, ...]] = {
@@ -86,8 +86,6 @@ SCHEDULES: dict[Says, list[Content]] = {
     "None": [GOOD + "? \n: red\n"],
     "scale": _good("8-11", "8-11, scale: {3: large}", f"8-11, scale: {{3: 1{'0' * 400}}}"),
     "s.yaml is a folder": [empty_folder],
-    "s.yaml is a pipe": [pipe],
-    "s.yaml is a device": [device],
     "no such file": [nothing],
     None: _good("two", "2024-01-01"),
 }

@@ -9,7 +9,7 @@ from pathlib import Path
 from apart import Ended
 from hostile import runs
 from hostile.case import Case, Says
-from hostile.material import Content, device, empty_folder, model_and_texts, pipe, put, sparse
+from hostile.material import Content, device, empty_folder, model_and_texts, pipe, put
 
 SWEEP = ("sweep", "model", "--families", "leave_one_out", "--no-similarity", "--text", "texts", "--run", "run")
 REPORT = ("report", "run")
@@ -46,12 +46,8 @@ HOSTILE = "<script>alert(1)</script> [a](http://b.c) | \x1b[2J \r\n # h"
 
 REPORTED: tuple[tuple[runs.Make, Says], ...] = (
     (runs.manifest(b"\xff\xfe\0\0"), "is not UTF-8 text"),
-    (runs.manifest("[" * 1_000_000), "nested too deeply"),
-    (runs.manifest('{"seed": ' + "9" * 5000 + "}"), "4,300 digits"),
     (runs.manifest(format=99), "unknown ['format']"),
     (runs.replaced("manifest.json", empty_folder), "is a folder, not a file"),
-    (runs.replaced("manifest.json", pipe), "is a pipe, not a file"),
-    (runs.replaced("manifest.json", sparse), "has 3.2 GB"),
     (runs.tables("UPDATE losses SET nll = 'abc'"), (*DAMAGED, 'is "abc" where a number belongs')),
     (runs.tables("ALTER TABLE losses RENAME TO l", ENDLESS), "has no table losses"),
     (runs.tables("DELETE FROM losses; DELETE FROM scores"), "stopped before its first"),
@@ -87,7 +83,6 @@ _NO_IDENTITY = runs.tables("DELETE FROM losses WHERE plan = (SELECT id FROM plan
 
 PAGES: tuple[Case, ...] = (
     Case((*REPORT, "--output", "run"), "could not be written", _file),
-    Case((*REPORT, "--output", "."), "could not be written", _file),
     Case((*REPORT, "--output="), "--output was given an empty text", _file),
     Case((*REPORT, "--output", "file/report.html"), "could not be written", _file),
     Case((*REPORT, "--output", "nowhere/report.html"), "could not be written", _file),
@@ -103,7 +98,6 @@ PAGES: tuple[Case, ...] = (
     Case(("report", "x" * 5000), ("RUN was given", "File name too long"), _file),
     Case(("report", "run", "--format", "csv"), None, _FORMULAS, check=_no_formulas),
     Case((*REPORT, "--format", "csv", "--output", "file/x"), "Cannot use", _file),
-    Case((*REPORT, "--format", "csv", "--output="), "--output was given an empty", _file),
     Case((*REPORT, "--format", "excel"), "there is no format 'excel'", _file),
 )
 

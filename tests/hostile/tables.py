@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from hostile.case import Case
-from hostile.material import Content, device, empty_folder, loop, model, nothing, pipe, put, sparse
+from hostile.material import Content, loop, model, nothing, put
 
 EVALUATE = ("evaluate", "model", "--run", "run", "--suite", "p.jsonl")
 PAIR = {"sentence_good": "the cat sleeps", "sentence_bad": "the cat sleep"}
@@ -74,9 +74,6 @@ HEADER = b"sentence_good,sentence_bad\n"
 _PAIRS = (
     _pairs("p.jsonl", b"", "no row"),
     _pairs("p.jsonl", b"\0" * 99, "line 1"),
-    _pairs("p.jsonl", "{'é'}".encode("latin-1"), "UTF-8"),
-    _pairs("p.jsonl", b'{"a": ' + b"9" * 5_000 + b"}", "line 1", "4,300 digits"),
-    _pairs("p.jsonl", b'{"a": ' + b"[" * 99_999 + b"]" * 99_999 + b"}", "nested too deeply"),
     _pairs("p.jsonl", b"[]\n", "line 1", "list"),
     _pairs("p.jsonl", _line(sentence_good=3), "line 1", "holds 3"),
     _pairs("p.jsonl", _line(sentence_good=["a"] * 9999), "line 1", "holds ['a'"),
@@ -94,10 +91,7 @@ _PAIRS = (
     _pairs("p.tsv", b"sentence_good\tsentence_good\na\tb\n", "twice"),
     _pairs("p.csv", b",\na,b\n", "twice"),
     _pairs("p.csv", b"\xff\xfe\0a", "UTF-8"),
-    _pairs("p.jsonl.gz", b"abc", "p.jsonl.gz"),
     _pairs("p.jsonl.gz", gzip.compress(_line() * 99)[:-9], "p.jsonl.gz"),
-    _pairs("p.jsonl.gz", gzip.compress(_NOISE)[:300] + bytes(700), "p.jsonl.gz"),
-    _pairs("p.jsonl.gz", partial(_bomb, b"a"), "unpacks to more"),
     _pairs("p.csv.gz", partial(_bomb, b"\n"), "unpacks to more"),
     _pairs("p.xlsx", b"PK\5\6" + bytes(18), "p.xlsx"),
     _pairs("p.zip", lambda path: _zip(a__txt=b"abc"), "no .jsonl"),
@@ -112,10 +106,6 @@ _PAIRS = (
         lambda folder: put(model(folder).parent / "p.jsonl", _line(sentence_bad="a b " * 9_999)),
         writes=("run", "run/*"),
     ),
-    _pairs("p.jsonl", empty_folder, "is a folder"),
-    _pairs("p.jsonl", pipe, "is a pipe"),
-    _pairs("p.jsonl", device, "is a device"),
-    _pairs("p.jsonl", sparse, "3.2 GB"),
     _pairs("p.jsonl", loop, "no suite and no file"),
     _pairs("a" * 5_000, nothing, "no suite and no file"),
 )
@@ -160,7 +150,6 @@ _SUITES = (
     _suite("glue", {}, "no GLUE task in data"),
     _suite("glue", _rte(_GLUE_ROW | {"label": "yes"}), "line 1", "'label' holds 'yes'"),
     _suite("glue", _rte(_GLUE_ROW | {"label": 0.5}), "line 1", "'label' holds 0.5"),
-    _suite("glue", _rte(_GLUE_ROW | {"label": [0] * 9_999}), "line 1", "'label' holds [0, "),
     _suite("glue", _rte(_GLUE_ROW | {"label": None}), "line 1", "'label' holds None"),
     _suite("glue", _rte({"sentence1": "a", "sentence2": "b"}), "line 1", "no column 'label'"),
     _suite("glue", _rte(_GLUE_ROW | {"sentence1": 3}), "line 1", "holds 3"),
@@ -173,8 +162,6 @@ _SUITES = (
     _suite("glue", _wsc(span2_text="they"), "line 1", "span2_text"),
     _suite("msgs", {}, "no MSGS task in data"),
     _suite("msgs", _msgs(linguistic_feature_label="yes"), "line 1", "holds 'yes'"),
-    _suite("msgs", _msgs(linguistic_feature_label=[1]), "line 1", "holds [1]"),
-    _suite("msgs", _msgs(surface_feature_label={}), "line 1", "holds {}"),
     _suite("msgs", _msgs(surface_feature_label=0), "line 1", "agree"),
     _suite("msgs", _msgs(condition=1), "line 1", "'condition' holds 1"),
     _suite("msgs", {"a_control/train.jsonl": _rows(_MSGS)}, "no test file"),

@@ -98,7 +98,6 @@ _TEXTS = (
     _text("text.txt.gz", gzip.compress(SCORED.encode() * 99)[:-9], "not a whole gzip file"),
     _text("text.txt.gz", gzip.compress(b"ab") + b"rubbish!", "whole gzip file"),
     _text("text.txt.gz", b"", "is empty"),
-    _text("text.txt.gz", gzip.compress(b""), "is empty"),
     _text("a.txt.gz", gzip.compress(_NOISE)[:500] + bytes(500), "gzip file"),
     _text("text.txt", pipe, ("text.txt is a pipe", "name a file or a folder")),
     _text("text.txt", device, ("text.txt is a device", "name a file or a folder")),
@@ -118,13 +117,10 @@ _TEXTS = (
     _lines(NESTED, ("t.jsonl, line 1", "nested too deeply")),
     _lines(b'{"text": "a\\ud800b"}\n', ("t.jsonl, line 1", "surrogate")),
     _lines(b'{"text": "abc", "id": "\\udc00"}\n', ("line 1", "surrogate")),
-    _lines(b'{"text": "abc", "task": "\\udc00"}', ("line 1", "surrogate")),
     _lines(b'["a"]\n', ("t.jsonl, line 1", "list")),
     _lines(_json(text=3), ("line 1", '"text"')),
-    _lines(_json(text=["a"]), ("line 1", '"text"')),
     _lines(_json(content="a"), "the keys content"),
     _lines(_json(text=SCORED, id=["a"]), ("line 1", "id is ['a']")),
-    _lines(_json(text=SCORED, task={}), ("line 1", "task is {}")),
     _lines(b"".join(_json(text=SCORED, id=n) for n in range(8)), None),
     _lines(_json(text=SCORED, id=7), ("1 window of", "needs at least 8", "--max-length")),
     _lines(_json(text=SCORED, id=7) * 2, "stand for more than one document"),
@@ -152,10 +148,8 @@ _TOKENIZERS = (
     _tokenizer("tok.bin", _pieces(1, 2**31 - 1), "does not fit"),
     _tokenizer("tok.bin", _pieces(1, -5), "does not fit"),
     _tokenizer("t/tokenizer.json", b"{", "no tokenizer could be loaded from t"),
-    _tokenizer("t/tokenizer.json", b"[]", "no tokenizer could be loaded from t"),
     _tokenizer("t/tokenizer.json", _OVERSIZED, "no tokenizer could be"),
     _tokenizer("tok.txt", b"abc", "no tokenizer could be loaded"),
-    _tokenizer("tok.bin", pipe, "tok.bin is a pipe"),
 )
 
 _FORBIDDEN = () if os.geteuid() == 0 else (_text("text.txt", _forbidden, "cannot read text.txt"),)

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from layerwise.errors import ModelError, PlanError
-from layerwise.models import ElcConfig, ElcForMaskedLM
+from layerwise.models import ElcForMaskedLM
 from layerwise.models.elc.wiring import ElcWiring, rewired
 from layerwise.plan import Edge, LayerWeights, Plan
 from layerwise.stack import load
+from models.published import small_config
 from rounding import realigned
 
 MIXING = ("elc", "normalized", "weighted-output", "denseformer")
@@ -21,16 +22,7 @@ IDS = torch.randint(5, 40, (2, 9), generator=torch.Generator().manual_seed(0))
 
 def tiny(variant: str) -> ElcForMaskedLM:
     torch.manual_seed(0)
-    config = ElcConfig(
-        variant=variant,
-        vocab_size=40,
-        hidden_size=16,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=32,
-    )
-    return ElcForMaskedLM(config).eval()
+    return ElcForMaskedLM(small_config(variant)).eval()
 
 
 def logits(model: ElcForMaskedLM) -> Tensor:

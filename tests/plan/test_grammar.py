@@ -7,6 +7,7 @@ import pytest
 from layerwise.errors import PlanError
 from layerwise.plan import SUBLAYERS, Block, Group, Plan, Reduction, Visit, parse, write
 
+INNER = Plan((Visit(0), Group((Plan.of([1]), Plan((Block(Plan.of([2, 3]), 2),))))))
 WRITTEN = {
     "0-31": Plan.of(range(32)),
     "0-13 18-31": Plan.of([*range(14), *range(18, 32)]),
@@ -31,22 +32,7 @@ WRITTEN = {
     "A:7-5.mlp": Plan(tuple(Visit(layer, sublayer="mlp", source="A") for layer in (7, 6, 5))),
     "(a:1|b:1):sum": Plan((Group(tuple(Plan((Visit(1, source=name),)) for name in "ab"), Reduction("sum")),)),
     "[gain:0 sum:0]*2": Plan((Block(Plan((Visit(0, source="gain"), Visit(0, source="sum"))), 2),)),
-    "[[0 (1|[2 3]*2)]*2 4]*3": Plan(
-        (
-            Block(
-                Plan(
-                    (
-                        Block(
-                            Plan((Visit(0), Group((Plan.of([1]), Plan((Block(Plan.of([2, 3]), 2),)))))),
-                            2,
-                        ),
-                        Visit(4),
-                    )
-                ),
-                3,
-            ),
-        )
-    ),
+    "[[0 (1|[2 3]*2)]*2 4]*3": Plan((Block(Plan((Block(INNER, 2), Visit(4))), 3),)),
 }
 
 

@@ -6,7 +6,6 @@ import random
 
 import pytest
 
-from layerwise.errors import PlanError
 from layerwise.plan import Member, Plan
 from layerwise.plan.painters import PAINTERS_SEEDS, painters, published_windows
 
@@ -52,14 +51,6 @@ def test_the_windows_are_those_of_the_published_figures() -> None:
     assert [stop - start for start, stop in published_windows(30)] == list(range(29, 0, -2))
 
 
-def test_one_member_for_each_point_of_the_published_curves() -> None:
-    members = painters(30)
-    keys = [(member.strategy, member.affected, member.draw) for member in members]
-    assert len(set(keys)) == len(keys) == 225
-    assert {member.draw for member in members} == {None, *PAINTERS_SEEDS}
-    assert len(set(PAINTERS_SEEDS)) == 10
-
-
 def test_a_window_of_one_layer_is_written_without_a_group() -> None:
     last = {member.strategy: str(member.plan) for member in painters(32) if member.affected == 1}
     assert last["skip"] == "0-15 17-31"
@@ -79,8 +70,3 @@ def test_other_seeds_and_loops() -> None:
 def test_a_generator_of_seeds_serves_every_window() -> None:
     once: tuple[Member, ...] = painters(8, seeds=(seed for seed in (1, 2)))
     assert once == painters(8, seeds=[1, 2])
-
-
-def test_one_layer_is_too_few() -> None:
-    with pytest.raises(PlanError, match="from 2 to"):
-        painters(1)

@@ -19,6 +19,8 @@ slices:
         layer_range: [6, 12]
 """
 
+FIRST = "model: org/name\n        layer_range: [0, 8]"
+
 
 def edited(old: str, new: str) -> str:
     assert old in ONE
@@ -115,18 +117,8 @@ def test_what_has_no_effect_is_noted() -> None:
         (edited("bfloat16", "int64"), 2, "dtype is one of float32, float16, bfloat16, not int64"),
         (added("out_dtype: float32"), 2, "rounded to bfloat16 and then written as float32"),
         (added("dtype: float16"), 10, "the key 'dtype' stands twice"),
-        (
-            edited(
-                "model: org/name\n        layer_range: [0, 8]", "model: org/name+adapter\n        layer_range: [0, 8]"
-            ),
-            5,
-            "merge the adapter first",
-        ),
-        (
-            edited("model: org/name\n        layer_range: [0, 8]", "model: 12\n        layer_range: [0, 8]"),
-            5,
-            "a model is a text",
-        ),
+        (edited(FIRST, FIRST.replace("name", "name+adapter")), 5, "merge the adapter first"),
+        (edited(FIRST, FIRST.replace("org/name", "12")), 5, "a model is a text"),
         ("slices:\n- sources: [{model: a/b, layer_range: [0, 1]}]\n", 1, "the key merge_method is missing"),
         ("merge_method: passthrough\nslices: []\n", 2, "slices are empty"),
         ("merge_method: passthrough\nslices:\n- sources: [{model: a/b, layer_range: [3, 3]}]\n", 3, "have no layers"),
@@ -210,22 +202,9 @@ def test_what_the_yaml_cannot_say_is_refused(plan: str, models: dict[str | None,
         write_mergekit(plan, models)
 
 
+LOCATIONS = ("org/name", "1e3", "true", "~", "a: b", "#x", '"', "'", "\\", "é/ü", "C:\\x", "name", "1/2", "-", "x/")
+
+
 def test_a_location_is_written_so_that_it_stays_a_text() -> None:
-    for location in (
-        "org/name",
-        "1e3",
-        "true",
-        "~",
-        "a: b",
-        "#x",
-        '"',
-        "'",
-        "\\",
-        "é/ü",
-        "C:\\x",
-        "name",
-        "1/2",
-        "-",
-        "x/",
-    ):
+    for location in LOCATIONS:
         assert read_mergekit(write_mergekit("0", location)).models == {None: location}

@@ -10,7 +10,6 @@ from layerwise.plan.dialects import mergekit, read, read_mergekit, sequential, w
 from plan.dialects.random_sequences import repeated, sequence
 from tier import by_tier
 
-ALL_NIGHT = 100_000
 ONE = {None: "org/name"}
 SEVERAL = {"a": "org/one", "run-2": "/models/two words", "m_3": "three@main"}
 
@@ -38,12 +37,7 @@ def check_all(count: int) -> None:
 
 
 def test_a_plan_is_read_as_it_was_written() -> None:
-    check_all(by_tier(fast=100, nightly=1_000))
-
-
-@pytest.mark.nightly
-def test_a_hundred_thousand_plans_are_read_as_they_were_written() -> None:
-    check_all(ALL_NIGHT)
+    check_all(by_tier(fast=100, nightly=100_000))
 
 
 def test_a_reader_that_is_off_by_one_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import combinations, product
 from math import prod
 from statistics import fmean
@@ -36,28 +37,19 @@ def costs(depth: int) -> st.SearchStrategy[ModelCost]:
 
 
 @pytest.mark.parametrize(
-    ("phase", "share"),
+    ("share_of", "fields", "share"),
     [
-        (Phase("first", 1, (0,)), 1.0),
-        (Phase("middle", 1, (4, 6), embedding=False), 1 / 3),
+        (embedding_share, {"trains": (0,)}, 1),
+        (embedding_share, {"trains": (4, 6), "embedding": False}, 1 / 3),
+        (head_share, {"trains": ()}, 1),
+        (head_share, {"trains": (0,), "embedding": False}, 1),
+        (head_share, {"trains": (), "embedding": False}, 2 / 3),
+        (head_share, {"trains": (0,), "head": False}, 2 / 3),
+        (head_share, {"trains": (), "head": False}, 2 / 3),
     ],
 )
-def test_the_embedding(phase: Phase, share: float) -> None:
-    assert embedding_share(phase) == pytest.approx(share)
-
-
-@pytest.mark.parametrize(
-    ("fields", "share"),
-    [
-        ({"trains": ()}, 1),
-        ({"trains": (0,), "embedding": False}, 1),
-        ({"trains": (), "embedding": False}, 2 / 3),
-        ({"trains": (0,), "head": False}, 2 / 3),
-        ({"trains": (), "head": False}, 2 / 3),
-    ],
-)
-def test_the_head(fields: dict[str, Any], share: float) -> None:
-    assert head_share(Phase("some", 1, **fields)) == pytest.approx(share)
+def test_embedding_and_head(share_of: Callable[[Phase], float], fields: dict[str, Any], share: float) -> None:
+    assert share_of(Phase("some", 1, **fields)) == pytest.approx(share)
 
 
 def test_flops_by_hand() -> None:
@@ -155,20 +147,21 @@ def test_the_published_phases_save_a_fifth_and_not_half() -> None:
     assert 0.75 < by_hand < 0.8
 
 
-def test_costs_of_another_model() -> None:
-    with pytest.raises(PlanError, match="published is for a model of 12 layers, and this one has 3"):
-        share_of_uniform(presets.published(12), ModelCost((1.0,) * 3, 0.0, 0.0))
+RARELY = Phase("rarely", 1, (0,), embedding=False, drop=(0.9999999, 0.9999999))
 
 
-def test_budgets_that_cannot_be_filled() -> None:
-    cost = ModelCost((1.0,) * 12, 0.0, 0.0)
-    with pytest.raises(PlanError, match="a budget is a whole number of steps"):
-        steps_for(presets.published(12), cost, 0)
-    with pytest.raises(PlanError, match=r"phase growth: its share of 0.16 is less than one of 3 steps"):
-        steps_for(presets.published(12), cost, 2)
-    rarely = Phase("rarely", 1, (0,), embedding=False, drop=(0.9999999, 0.9999999))
-    with pytest.raises(PlanError, match="a step of the schedule free costs next to nothing"):
-        steps_for(GrowthSchedule("free", 1, (rarely,)), ModelCost((1.0,), 0.0, 0.0), 100)
+@pytest.mark.parametrize(
+    ("schedule", "depth", "budget", "message"),
+    [
+        (published(12), 3, 100, "published is for a model of 12 layers, and this one has 3"),
+        (published(12), 12, 0, "a budget is a whole number of steps"),
+        (published(12), 12, 2, "phase growth: its share of 0.16 is less than one of 3 steps"),
+        (GrowthSchedule("free", 1, (RARELY,)), 1, 100, "a step of the schedule free costs next to nothing"),
+    ],
+)
+def test_budgets_that_cannot_be_filled(schedule: GrowthSchedule, depth: int, budget: int, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        steps_for(schedule, ModelCost((1.0,) * depth, 0.0, 0.0), budget)
 
 
 @pytest.mark.parametrize(

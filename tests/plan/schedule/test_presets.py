@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -87,19 +88,22 @@ def test_stacking_copies_the_small_model_upwards_in_order(depth: int) -> None:
     assert all((layer - source) % count == 0 and source < count for layer, source in stacked.copies)
 
 
-def test_a_stack_of_one_layer_neither_freezes_nor_grows() -> None:
-    for name in ("freezing", "stacking"):
-        with pytest.raises(PlanError, match="from 2 to"):
-            preset(name, 1)
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: preset("freezing", 1), "from 2 to"),
+        (lambda: preset("stacking", 1), "from 2 to"),
+        (lambda: preset("publised", 12), "there is no schedule 'publised' .* did you mean published"),
+        (lambda: random_freezing(stacking(6), seed=0), "phase shallow: layers grow in"),
+    ],
+)
+def test_what_no_preset_can_be_is_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        make()
 
 
 def test_lisa_in_a_model_of_one_layer() -> None:
     assert lisa(1).phases[0].sample == 1
-
-
-def test_an_unknown_preset() -> None:
-    with pytest.raises(PlanError, match=r"there is no schedule 'publised' .* did you mean published"):
-        preset("publised", 12)
 
 
 @given(made=schedules(growing=False), seed=st.integers(0, 10**6))
@@ -117,11 +121,6 @@ def test_random_freezing_draws_evenly_and_anew_for_each_phase_and_seed() -> None
     assert all(60 < count < 140 for count in counts)
     same = sum(made.phases[1].trains == made.phases[2].trains for made in drawn)
     assert same < 30, "1 in 66 is expected: 9"
-
-
-def test_layers_that_grow_in_cannot_be_drawn() -> None:
-    with pytest.raises(PlanError, match="phase shallow: layers grow in"):
-        random_freezing(stacking(6), seed=0)
 
 
 DEPTHS = st.integers(FEWEST_LAYERS, 200)

@@ -47,9 +47,13 @@ def test_bounds_partition_the_steps(schedule: GrowthSchedule, steps: int) -> Non
         assert abs(end - first - phase.share * steps) < 1 + 1e-6
 
 
-def test_three_thirds_of_a_step_count_that_three_does_not_divide() -> None:
-    thirds = tuple(Phase(name, 1 / 3, (0,)) for name in "abc")
-    assert GrowthSchedule("thirds", 1, thirds).bounds(8) == ((0, 3), (3, 6), (6, 8))
+@pytest.mark.parametrize(
+    ("share", "steps", "bounds"),
+    [(1 / 3, 8, ((0, 3), (3, 6), (6, 8))), (0.3333333, 9, ((0, 3), (3, 6), (6, 9)))],
+)
+def test_thirds_may_be_rounded(share: float, steps: int, bounds: tuple[tuple[int, int], ...]) -> None:
+    thirds = tuple(Phase(name, share, (0,)) for name in "abc")
+    assert GrowthSchedule("thirds", 1, thirds).bounds(steps) == bounds
 
 
 def test_a_phase_without_a_step_is_refused_with_the_steps_that_would_do() -> None:
@@ -212,8 +216,3 @@ NONE: list[tuple[Callable[[], object], str]] = [
 def test_what_is_no_step_no_order_and_no_schedule_is_refused(call: Callable[[], object], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         call()
-
-
-def test_shares_written_in_decimals_may_be_rounded() -> None:
-    thirds = tuple(Phase(name, 0.3333333, (0,)) for name in "abc")
-    assert GrowthSchedule("thirds", 1, thirds).bounds(9) == ((0, 3), (3, 6), (6, 9))

@@ -13,11 +13,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 
 from layerwise.data.demo import python_stdlib, skills
-from layerwise.errors import DataError, RunError
+from layerwise.errors import RunError
 from tools.demo import language_model, windows
 from tools.demo.grading import exact_matches, generated, text_grade
 from tools.demo.model_card import provenance
 
+Shipped = tuple[PreTrainedModel, PreTrainedTokenizerFast]
 SHIPPED = Path(str(files("layerwise") / "models" / "demo"))
 
 
@@ -101,7 +102,7 @@ def test_a_run_is_not_overwritten_and_a_missing_one_not_resumed(tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def shipped() -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+def shipped() -> Shipped:
     return AutoModelForCausalLM.from_pretrained(SHIPPED), AutoTokenizer.from_pretrained(SHIPPED)
 
 
@@ -110,9 +111,7 @@ def test_the_shipped_model_is_small_and_safe() -> None:
     assert {path.suffix for path in SHIPPED.iterdir()} == {".json", ".jsonl", ".md", ".safetensors"}
 
 
-def test_the_shipped_model_is_the_one_the_recipe_describes(
-    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast],
-) -> None:
+def test_the_shipped_model_is_the_one_the_recipe_describes(shipped: Shipped) -> None:
     model, tokenizer = shipped
     recipe = language_model.recipe()
     assert json.loads((SHIPPED / "recipe.json").read_text()) == json.loads(language_model.as_json(recipe))
@@ -123,9 +122,7 @@ def test_the_shipped_model_is_the_one_the_recipe_describes(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", skills.TASKS)
-def test_the_shipped_model_meets_its_published_skills(
-    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast], task: str
-) -> None:
+def test_the_shipped_model_meets_its_published_skills(shipped: Shipped, task: str) -> None:
     """A sample of the very examples that were graded: their share of hits is near the published one."""
     model, tokenizer = shipped
     published = json.loads((SHIPPED / "grades.json").read_text())["skills"][task]
@@ -136,18 +133,14 @@ def test_the_shipped_model_meets_its_published_skills(
         assert (generated(model, tokenizer, example) == example.answer) == match
 
 
-def test_the_shipped_model_does_arithmetic(
-    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast],
-) -> None:
+def test_the_shipped_model_does_arithmetic(shipped: Shipped) -> None:
     model, tokenizer = shipped
     matches = exact_matches(model, tokenizer, skills.examples("arithmetic", "heldout", 200, seed=7))
     assert sum(matches) > 180
 
 
 @pytest.mark.slow
-def test_the_shipped_model_meets_its_published_loss_on_text(
-    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast],
-) -> None:
+def test_the_shipped_model_meets_its_published_loss_on_text(shipped: Shipped) -> None:
     """Other modules than the whole grading, and perhaps another Python: near the published loss, not equal to it."""
     model, tokenizer = shipped
     published = json.loads((SHIPPED / "grades.json").read_text())["text"]
@@ -155,10 +148,3 @@ def test_the_shipped_model_meets_its_published_loss_on_text(
     found = text_grade(model, tokenizer, documents, 256, most_windows=4)
     assert found.nats == pytest.approx(published["prose, windows of 256"]["nats"], abs=0.5)
     assert found.nats < 4.0
-
-
-def test_text_shorter_than_a_window_is_refused(
-    shipped: tuple[PreTrainedModel, PreTrainedTokenizerFast],
-) -> None:
-    with pytest.raises(DataError, match="fills a window of 256"):
-        text_grade(*shipped, [python_stdlib.PythonText("short", "prose", "too short")], 256, most_windows=1)
