@@ -141,25 +141,26 @@ def quiet_transformers() -> Iterator[None]:
     logging.set_verbosity_warning()
 
 
+TINY: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.2,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+
+
 def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForCausalLM:
     """A random Llama whose layers matter: the weights are ten times the default, so that a wrong plan shows."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
-    config = LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=depth,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        initializer_range=0.2,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-    )
+    config = LlamaConfig(vocab_size=vocabulary, num_hidden_layers=depth, **TINY)
     return LlamaForCausalLM(config).eval()
 
 
@@ -169,20 +170,7 @@ def tiny_granite(depth: int = 6, multiplier: float = 0.1) -> GraniteForCausalLM:
     from transformers import GraniteConfig, GraniteForCausalLM
 
     torch.manual_seed(0)
-    config = GraniteConfig(
-        vocab_size=97,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=depth,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=128,
-        initializer_range=0.2,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-        residual_multiplier=multiplier,
-    )
+    config = GraniteConfig(vocab_size=97, num_hidden_layers=depth, residual_multiplier=multiplier, **TINY)
     return GraniteForCausalLM(config).eval()
 
 

@@ -9,22 +9,16 @@ from hostile.material import Content, empty_folder, loop, nothing, put, texts
 
 NINES = "9" * 5_000
 PLANS: dict[Says, tuple[str, ...]] = {
-    "at least one layer": ("",),
-    "at most 5 digits": ("0*999999999", "1000000000000-0"),
     "digits": ("0*" + NINES, NINES, "9" * 19),
     "10000": ("0-1000000000000",),
     "10,000": ("[[[[[[0*99]*99]*99]*99]*99]*99]*99", "(" + "|".join(["0"] * 50_000) + ")", "0 " * 60_000),
     "deeper than 50": ("(" * 10_000 + "0" + ")" * 10_000, "[" * 10_000 + "0" + "]" * 10_000, "(" * 10_000),
-    "٣": ("٣ ४",),
-    "²": ("²",),
     "１": ("１",),
-    "–": ("0–5",),
     r"'\u200b' has no meaning": ("0\u200b1",),
     r"'\u202e' has no meaning": ("0 \u202e1",),
     r"'\x1b' has no meaning": ("0\n\x1b[31m1",),
     r"'\udcff' has no meaning": ("0 \udcff",),
     r"'\x00' has no meaning": ("0\x001",),
-    "gain": ("(0|1):gain=1e999", "(0|1):gain=nan", f"(0|1):gain={NINES}"),
 }
 
 GROW = ("train", "growth", "--text", "texts", "--dry-run", "--max-length", "32", "--schedule")

@@ -73,7 +73,7 @@ def reading(scalars: Tensor, states: Mapping[int, Tensor], variant: str, missing
     exponentials = scalars.exp()
     weights = scalars if variant == "denseformer" or mistake == "no softmax" else exponentials / exponentials.sum()
     present = sum(weights[source] for source in states)
-    share = weights.sum() / present if missing == "renormalise" and mistake != "no renormalising" else 1.0
+    share = weights.sum() / present if missing == "renormalise" else 1.0
     return sum(weights[source] * share * state for source, state in states.items())
 
 

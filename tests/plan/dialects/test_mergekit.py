@@ -134,17 +134,13 @@ def test_what_a_plan_cannot_say_is_refused_with_its_line(text: str, line: int, r
     assert reason in str(refused.value)
 
 
-def test_vocabularies_of_several_models_are_not_put_together() -> None:
-    text = write_mergekit("a:0-3 b:4", {"a": "org/one", "b": "org/two"}) + "tokenizer_source: union\n"
-    with pytest.raises(
-        PlanError, match="write tokenizer_source: base for the tokenizer of the first slice's model, org/one"
-    ):
-        read_mergekit(text)
+UNION = write_mergekit("a:0-3 b:4", {"a": "org/one", "b": "org/two"}) + "tokenizer_source: union\n"
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
+        (UNION, "write tokenizer_source: base for the tokenizer of the first slice's model, org/one"),
         ("", "the text is empty"),
         ("[" * 5_000, "nested too deeply"),
         ("a: &x [*x]\nslices: *x\nmerge_method: passthrough", "a slice is a mapping"),
@@ -153,7 +149,7 @@ def test_vocabularies_of_several_models_are_not_put_together() -> None:
         ("a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nslices: *c\nmerge_method: passthrough", "a slice is a mapping"),
     ],
 )
-def test_hostile_texts_are_refused(text: str, reason: str) -> None:
+def test_unions_and_hostile_texts_are_refused(text: str, reason: str) -> None:
     with pytest.raises(PlanError, match=reason):
         read_mergekit(text)
 

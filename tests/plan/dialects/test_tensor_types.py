@@ -43,22 +43,18 @@ def test_every_layer_gets_its_type_and_no_other(types: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("plan", "words"),
+    ("plan", "depth", "words"),
     [
-        ("0 Q4_0:2 1", "write them as 0-2, some with a type"),
-        ("0 Q4_0:1*2", "leaves the layers in their order"),
-        ("0 Q4_0:1.mlp", "save a GGUF file under the plan"),
-        ("0 (Q4_0:1|2)", "leaves the layers in their order"),
-        ("a:0 Q4_0:1", "leaves the layers in their order"),
-        ("0 Q4_0-noise3:1", "layer 1 has noise in the place of one"),
+        ("0 Q4_0:2 1", None, "write them as 0-2, some with a type"),
+        ("0 Q4_0:1*2", None, "leaves the layers in their order"),
+        ("0 Q4_0:1.mlp", None, "save a GGUF file under the plan"),
+        ("0 (Q4_0:1|2)", None, "leaves the layers in their order"),
+        ("a:0 Q4_0:1", None, "leaves the layers in their order"),
+        ("0 Q4_0-noise3:1", None, "layer 1 has noise in the place of one"),
+        ("0 Q4_0:1", 4, "write them as 0-3"),
     ],
 )
-def test_what_such_a_file_cannot_say_is_refused(plan: str, words: str) -> None:
+def test_what_such_a_file_cannot_say_is_refused(plan: str, depth: int | None, words: str) -> None:
     with pytest.raises(PlanError) as refused:
-        write_tensor_types(plan)
+        write_tensor_types(plan, depth=depth)
     assert words in str(refused.value)
-
-
-def test_a_model_of_another_depth_is_named() -> None:
-    with pytest.raises(PlanError, match="write them as 0-3"):
-        write_tensor_types("0 Q4_0:1", depth=4)

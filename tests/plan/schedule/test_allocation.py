@@ -45,13 +45,9 @@ def spending(importance: list[Importance], levels: int, spend: float) -> Allocat
         return allocation(importance, phases=levels, max_share=spend)
     except PlanError:
         having = sum(not each.is_excluded(MIN_EFFECT) for each in importance)
-        assert spend < (levels + having - 1) / (levels * len(importance)) or _tied(importance)
+        tied = sum(each.value >= largest(importance) for each in importance) > 1  # and so learn throughout
+        assert spend < (levels + having - 1) / (levels * len(importance)) or tied
         return None
-
-
-def _tied(importance: list[Importance]) -> bool:
-    """Whether several layers have the largest effect that is detected, or more, and so learn throughout."""
-    return sum(each.value >= largest(importance) for each in importance) > 1
 
 
 def largest(importance: list[Importance]) -> float:
@@ -138,10 +134,13 @@ def test_an_effect_is_detected_and_excluded_where_a_diagnosis_says_so(each: Impo
     assert VerdictCriterion().margin == MIN_EFFECT
 
 
-def test_a_spend_of_exactly_what_all_of_them_use_lets_all_of_them_learn_throughout() -> None:
+def test_a_spend_of_what_all_of_them_use_or_more_lets_all_of_them_learn_throughout() -> None:
     importance = [STRONG] + 4 * [WEAK] + 10 * [NOTHING]
     found = allocation(importance, phases=5, max_share=5 / 15)  # 5 / 15 * 5 * 15 is rounded to below 25
     assert (found.sharpness, found.spent) == (0.0, 5 / 15)
+    found = allocation([STRONG, WEAK, NOTHING, HARMFUL], max_share=0.9)
+    assert (found.parts, found.sharpness) == ((4, 4, 0, 0), 0.0)
+    assert "0.9 is allowed, and there are no more layers" in explain_allocation(found)
 
 
 def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> None:
@@ -160,12 +159,6 @@ def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> 
         "an effect above 0.01 nats is excluded",
         "the effect lies below 0",
     ]
-
-
-def test_a_spend_that_nothing_is_left_for_is_not_spent() -> None:
-    found = allocation([STRONG, WEAK, NOTHING, HARMFUL], max_share=0.9)
-    assert (found.parts, found.sharpness) == ((4, 4, 0, 0), 0.0)
-    assert "0.9 is allowed, and there are no more layers" in explain_allocation(found)
 
 
 def test_the_explanation_has_every_layer_the_rule_and_the_budget() -> None:

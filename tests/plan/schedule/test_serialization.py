@@ -68,7 +68,6 @@ WRONG: list[tuple[Any, str]] = [
     (written(phase(trains="0,1")), r"phase a: trains: layers are separated by spaces"),
     (written(phase(trains=[0, 1])), r"phase a: trains: layers are written as text"),
     (written(phase(trains=True)), r"phase a: trains: layers are written as text"),
-    (written(phase(trains=None)), r"phase a: trains: layers are written as text"),
     (written(phase(scale=0.9)), r"phase a: scale is written as layers and a factor"),
     (written(phase(scale={"0-1": 0.9, "1": 0.8})), r"phase a: scale names layers once each"),
     (written(phase(copies="2-3")), r"phase a: copies is written as layers and those they copy"),
@@ -136,12 +135,6 @@ def test_what_is_wrong_is_named_with_the_file(tmp_path: Path, text: str, message
 def test_files_that_are_none(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="no such file; a schedule is a YAML file or one of uniform, published"):
         read_schedule(tmp_path / "none.yaml")
-    with pytest.raises(PlanError, match="is a folder, not a file"):
-        read_schedule(tmp_path)
-    binary = tmp_path / "model.yaml"
-    binary.write_bytes(b"\xff\xfe\x00\x80")
-    with pytest.raises(PlanError, match="is not UTF-8 text"):
-        read_schedule(binary)
 
 
 def test_a_path_that_cannot_be_written(tmp_path: Path) -> None:

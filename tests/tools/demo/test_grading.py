@@ -10,8 +10,9 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch.nn import functional
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
+from conftest import tiny_llama
 from layerwise.data.demo.python_stdlib import PythonText
 from layerwise.data.demo.skills import Example
 from layerwise.errors import DataError
@@ -66,20 +67,7 @@ def test_more_examples_than_one_batch_keep_their_order(tokenizer: PreTrainedToke
 @pytest.fixture(scope="module")
 def model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     """Random weights that only ever write letters, so that what they write reads back as the same tokens."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=258,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        max_position_embeddings=64,
-        bos_token_id=0,
-        eos_token_id=0,
-        pad_token_id=1,
-        initializer_range=0.5,
-    )
-    drawn = LlamaForCausalLM(config).eval()
+    drawn = tiny_llama(2, vocabulary=258)
     letters = tokenizer.encode("abcdefghijklmnopqrstuvwxyz", add_special_tokens=False)
     others = [token for token in range(258) if token not in letters]
     drawn.lm_head.weight.data[others] = 0.0
