@@ -164,13 +164,13 @@ def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForC
     return LlamaForCausalLM(config).eval()
 
 
-def tiny_granite(depth: int = 6, multiplier: float = 0.1) -> GraniteForCausalLM:
-    """A random Granite: what its branches return is multiplied by `multiplier` before it is added."""
+def tiny_granite(depth: int) -> GraniteForCausalLM:
+    """A random Granite: what its branches return is multiplied by 0.1 before it is added."""
     import torch
     from transformers import GraniteConfig, GraniteForCausalLM
 
     torch.manual_seed(0)
-    config = GraniteConfig(vocab_size=97, num_hidden_layers=depth, residual_multiplier=multiplier, **TINY)
+    config = GraniteConfig(vocab_size=97, num_hidden_layers=depth, residual_multiplier=0.1, **TINY)
     return GraniteForCausalLM(config).eval()
 
 

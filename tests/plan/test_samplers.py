@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from itertools import combinations, permutations
 
@@ -35,8 +35,8 @@ SEEDS = st.integers(0, 2**32)
 DEPTHS = st.integers(2, 40)
 SHARES = st.floats(0, 0.9)
 
-# Upper 0.1 % point of chi-square with 23 degrees of freedom.
-CHI_SQUARE_23 = 49.73
+# Upper 0.1 % points of chi-square with 9 and 23 degrees of freedom.
+CHI_SQUARE_9, CHI_SQUARE_23 = 27.88, 49.73
 # Four standard errors of a share of 0.2 over 1,000 draws.
 FOUR_ERRORS = 0.051
 
@@ -47,9 +47,6 @@ def chance(seed: int) -> random.Random:
 
 def played(plan: Plan) -> list[int]:
     return [step for stage in plan.stages if not isinstance(stage, Group) for step in Plan((stage,)).order()]
-
-
-# Every draw
 
 
 @given(depth=DEPTHS, reach=st.one_of(st.none(), st.integers(1, 50)), seed=SEEDS)
@@ -107,14 +104,24 @@ def test_repeats_are_dropped_visit_by_visit() -> None:
     assert drawn == {(3, 3, 1), (3, 1), (3, 3), (3,), (1,)}
 
 
-# How often
+SHUFFLED = SeededSampler(Shuffle(), 4, seed=1)
 
 
-def test_every_order_is_equally_likely() -> None:
-    draws = 24 * 200
-    found = Counter(SeededSampler(Shuffle(), 4, seed=1).at(draw).order() for draw in range(draws))
-    assert set(found) == set(permutations(range(4)))
-    assert sum((count - 200) ** 2 / 200 for count in found.values()) < CHI_SQUARE_23
+@pytest.mark.parametrize(
+    ("draw", "outcomes", "bound"),
+    [
+        (lambda number, _: SHUFFLED.at(number).order(), permutations(range(4)), CHI_SQUARE_23),
+        (lambda _, source: layer_subset(5, 2, "random", source), combinations(range(5), 2), CHI_SQUARE_9),
+        (lambda _, source: shuffled_subset((2, 5, 7, 9), source).order(), permutations((2, 5, 7, 9)), CHI_SQUARE_23),
+    ],
+)
+def test_every_outcome_is_equally_likely(
+    draw: Callable[[int, random.Random], tuple[int, ...]], outcomes: Iterable[tuple[int, ...]], bound: float
+) -> None:
+    possible, source = set(outcomes), chance(1)
+    found = Counter(draw(number, source) for number in range(200 * len(possible)))
+    assert set(found) == possible
+    assert sum((count - 200) ** 2 / 200 for count in found.values()) < bound
 
 
 def test_a_skewed_shuffle_would_be_seen() -> None:
@@ -136,9 +143,6 @@ def test_every_node_fails_with_its_share() -> None:
     left = Counter(node for draw in range(1000) for node in {layer // 3 for layer in draws.at(draw).order()})
     # All four fail in 0.16 % of draws, which are drawn again: far below four standard errors.
     assert all(abs(left[node] / 1000 - 0.8) < FOUR_ERRORS for node in range(4))
-
-
-# The index of a draw
 
 
 @given(seed=SEEDS, stream=st.text(max_size=5), index=st.lists(st.integers(0, 10**6), min_size=1, max_size=3))
@@ -178,10 +182,6 @@ def test_draws_stay_what_they_are(sampler: Sampler, plans: tuple[str, str]) -> N
     assert (str(draws.at(0, 0)), str(draws.at(1, 0))) == plans
 
 
-# Upper 0.1 % point of chi-square with 9 degrees of freedom.
-CHI_SQUARE_9 = 27.88
-
-
 @given(data=st.data(), depth=st.integers(1, 60), rule=st.sampled_from(RULES), seed=st.integers(0, 99))
 def test_layers_are_kept_once_and_in_order(data: st.DataObject, depth: int, rule: str, seed: int) -> None:
     count = data.draw(st.integers(1, depth))
@@ -206,21 +206,6 @@ def test_five_of_twelve(rule: str, layers: tuple[int, ...]) -> None:
     assert layer_subset(12, 5, rule, chance(0)) == layers
 
 
-def test_every_subset_is_equally_likely() -> None:
-    source = chance(1)
-    found = Counter(layer_subset(5, 2, "random", source) for _ in range(2000))
-    assert set(found) == set(combinations(range(5), 2))
-    assert sum((count - 200) ** 2 / 200 for count in found.values()) < CHI_SQUARE_9
-
-
-def test_every_order_of_the_kept_is_equally_likely() -> None:
-    source = chance(1)
-    found = Counter(shuffled_subset((2, 5, 7, 9), source).order() for _ in range(4800))
-    assert len(found) == 24
-    assert sum((count - 200) ** 2 / 200 for count in found.values()) < CHI_SQUARE_23
-    assert {tuple(sorted(order)) for order in found} == {(2, 5, 7, 9)}
-
-
 @given(depth=st.integers(1, 40), count=st.integers(1, 40), layout=st.sampled_from(LAYOUTS))
 def test_every_layer_lies_on_one_node(depth: int, count: int, layout: str) -> None:
     count = min(count, depth)
@@ -229,9 +214,6 @@ def test_every_layer_lies_on_one_node(depth: int, count: int, layout: str) -> No
     assert sorted(layer for node in nodes for layer in node) == list(range(depth))
     assert max(map(len, nodes)) - min(map(len, nodes)) <= 1
     assert all(list(node) == sorted(node) for node in nodes)
-
-
-# Refusals
 
 
 NONE = (1, 1.0, -0.1, 7, float("nan"), True, "0.2", None)

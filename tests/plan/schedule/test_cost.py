@@ -33,9 +33,6 @@ def costs(depth: int) -> st.SearchStrategy[ModelCost]:
     return st.builds(ModelCost, st.tuples(*[COSTS] * depth), st.floats(0, 10), st.floats(0, 10))
 
 
-# Before and behind the layers, by hand
-
-
 @pytest.mark.parametrize(
     ("share_of", "fields", "share"),
     [
@@ -57,9 +54,6 @@ def test_flops_by_hand() -> None:
     assert flops_per_token(Phase("all", 1, (0, 1)), cost) == 3 * 42
     # layer 0 forward 10; layer 1 three times 20; embedding forward 4; head forward and input gradient 16
     assert flops_per_token(Phase("top", 1, (1,), embedding=False, head=False), cost) == pytest.approx(10 + 60 + 4 + 16)
-
-
-# Where chance decides: the mean over every draw, counted one by one
 
 
 def counted(running: tuple[int, ...], learns: frozenset[int], embedding: bool, depth: int) -> list[float]:
@@ -94,9 +88,6 @@ def test_dropping_where_the_embedding_learns_is_the_mean_over_all_subsets() -> N
         for layer, share in enumerate(counted(running, frozenset({0, 2}), True, 3)):
             expected[layer] += weight * share
     assert layer_shares(phase, 3) == pytest.approx(expected)
-
-
-# Budgets
 
 
 @given(depth=st.integers(1, 9), data=st.data())

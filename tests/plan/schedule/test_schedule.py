@@ -25,9 +25,6 @@ def one(**fields: Any) -> GrowthSchedule:
     return GrowthSchedule("of two", 6, (Phase(**first), Phase("second", 0.5, ALL)))
 
 
-# Steps
-
-
 @given(shares=st.lists(st.floats(1e-3, 1), min_size=1, max_size=8), steps=st.integers(0, 10**7))
 def test_what_is_apportioned_is_all_there_is_and_each_within_one(shares: list[float], steps: int) -> None:
     counts = apportion(shares, steps)
@@ -63,9 +60,6 @@ def test_a_phase_without_a_step_is_refused_with_the_steps_that_would_do() -> Non
     assert schedule.bounds(100)[0] == (0, 1)
 
 
-# Layers
-
-
 @given(schedule=schedules(), depth=st.integers(1, 12))
 def test_a_schedule_is_for_one_depth(schedule: GrowthSchedule, depth: int) -> None:
     if depth == schedule.depth:
@@ -94,9 +88,6 @@ def test_the_chance_of_being_dropped_rises_in_time_and_in_depth() -> None:
     assert phase.dropped(1.0, depth=6) == pytest.approx((0.125, 0.25, 0.375, 0.5))
 
 
-# Controls
-
-
 @given(schedule=schedules(growing=False), data=st.data())
 def test_an_order_and_its_inverse_give_the_schedule_back(schedule: GrowthSchedule, data: st.DataObject) -> None:
     order = data.draw(st.permutations(range(schedule.depth)))
@@ -114,9 +105,6 @@ def test_layer_l_plays_what_the_order_says() -> None:
     assert schedule.reversed().phases[0].trains == (4, 5)
 
 
-# Warnings
-
-
 def test_new_weights_that_nothing_trains_are_named() -> None:
     never = GrowthSchedule("odd", 6, (Phase("a", 0.5, (0,), redraw=(0, 3, 4)), Phase("b", 0.5, (4,), redraw=(2, 4))))
     warned = never.warnings()
@@ -129,9 +117,6 @@ def test_new_weights_that_nothing_trains_are_named() -> None:
 def test_what_trains_everything_at_the_end_warns_of_nothing(schedule: GrowthSchedule) -> None:
     last = replace(schedule.phases[-1], trains=tuple(range(schedule.depth)), embedding=True, sample=None, every=1)
     assert not GrowthSchedule("whole", schedule.depth, (*schedule.phases[:-1], last)).warnings()
-
-
-# What is refused, with the name of the phase
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
