@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from layerwise.plan.schedule import GrowthSchedule, Phase
@@ -29,7 +31,7 @@ def schedules(
         came = [layer for layer in present if layer not in before] if grows and before else []
         copies = tuple((layer, draw(st.sampled_from(before))) for layer in came)
         phase = drawn_phase(draw, f"phase {number}", weight / sum(weights), present, copies, chance)
-        phases.append(phase if grows and not whole else with_all_present(phase))
+        phases.append(phase if grows and not whole else replace(phase, present=None))
         before = present
     return GrowthSchedule("drawn", depth, tuple(phases))
 
@@ -66,8 +68,3 @@ def drawn_phase(
         every=1 if sample is None else draw(st.integers(1, 50)),
         drop=draw(st.tuples(st.floats(0, 0.9), st.floats(0, 0.9))) if chance else (0.0, 0.0),
     )
-
-
-def with_all_present(phase: Phase) -> Phase:
-    content = {name: getattr(phase, name) for name in Phase.__dataclass_fields__}
-    return Phase(**{**content, "present": None})
