@@ -59,7 +59,6 @@ class Ended:
 
     @property
     def message(self) -> str:
-        """What follows `error: ` on the error stream, to its end."""
         return self.err.partition("error: ")[2].strip()
 
 
@@ -76,7 +75,6 @@ class Watch:
     of: str = ""
 
     def begin(self, log: Path) -> None:
-        """Watch this process, to its end; `log` gets a line for each write."""
         lines = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         count = 0
 
@@ -123,7 +121,6 @@ def _reads(statement: str) -> bool:
 
 @cache
 def _server() -> tuple[ForkServerContext, str]:
-    """The server of this process of tests, which ends with it, and the folder that libraries of Hugging Face keep."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["warm"])
     own = dict(os.environ)
@@ -138,7 +135,6 @@ def _server() -> tuple[ForkServerContext, str]:
 
 
 def forget_datasets() -> None:
-    """Remove what `datasets` kept of earlier processes, which a later one would find in place of a folder."""
     shutil.rmtree(Path(_server()[1], "datasets"), ignore_errors=True)
 
 
@@ -233,7 +229,6 @@ def _ended(process: BaseProcess, streams: Path, killed: str = "") -> Ended:
 
 
 def run_command(*arguments: str | Path, **options: Any) -> Ended:
-    """The command `layerwise ARGUMENTS` in a process of its own; the options are those of `apart`."""
     return apart(_main, *map(str, arguments), **options)
 
 
@@ -284,7 +279,6 @@ def _child(
 
 
 def _resident(process: int | None) -> int:
-    """The resident set of a process in bytes; 0 where it has just ended."""
     try:
         return int(Path(f"/proc/{process}/statm").read_text().split()[1]) * _PAGE
     except (OSError, IndexError):

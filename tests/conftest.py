@@ -77,14 +77,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exempt what the imports have made from garbage collection: a training collects, and would look at all of it."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Exempt what a module's tests have imported and kept, too, once they are through."""
     if nextitem is not None and nextitem.path != item.path:
         gc.collect()
         gc.freeze()
@@ -92,25 +90,21 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest) -> None:
-    """A fixture that several tests share draws the same numbers, whichever of them is first."""
     if fixturedef.scope != "function":
         _seed(f"{request.node.nodeid} {fixturedef.argname}")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """The fixtures of a test draw the same numbers in every run."""
     _seed(item.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_call(item: pytest.Item) -> None:
-    """A test draws the same numbers in every run, whatever ran before it in its process."""
     _seed(item.nodeid)
 
 
 def _seed(name: str) -> None:
-    """Seed the generators that a whole process shares, by a name."""
     import numpy as np
     import torch
 
@@ -123,7 +117,6 @@ def _seed(name: str) -> None:
 
 @pytest.fixture(autouse=True)
 def _threads_as_asked() -> None:
-    """What a test before it may have changed: two threads sum in another order than one, so bits differ."""
     from threads import use_threads
 
     use_threads()
@@ -131,7 +124,6 @@ def _threads_as_asked() -> None:
 
 @pytest.fixture
 def quiet_transformers() -> Iterator[None]:
-    """No bars and no warnings of transformers: many small models are loaded, one after the other."""
     from transformers.utils import logging
 
     logging.disable_progress_bar()
@@ -155,7 +147,6 @@ TINY: dict[str, Any] = {
 
 
 def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForCausalLM:
-    """A random Llama whose layers matter: the weights are ten times the default, so that a wrong plan shows."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -165,7 +156,6 @@ def tiny_llama(depth: int = 6, vocabulary: int = 97, seed: int = 0) -> LlamaForC
 
 
 def tiny_granite(depth: int) -> GraniteForCausalLM:
-    """A random Granite: what its branches return is multiplied by 0.1 before it is added."""
     import torch
     from transformers import GraniteConfig, GraniteForCausalLM
 
@@ -176,38 +166,31 @@ def tiny_granite(depth: int) -> GraniteForCausalLM:
 
 @pytest.fixture
 def llama() -> LlamaForCausalLM:
-    """A fresh six-layer Llama."""
     return tiny_llama()
 
 
 @pytest.fixture
 def ids() -> torch.Tensor:
-    """Token ids (2, 11) for the tiny Llama."""
     import torch
 
     return torch.randint(3, 97, (2, 11), generator=torch.Generator().manual_seed(1))
 
 
 class Flat:
-    """Instead of UMAP, which takes many seconds: takes its options and keeps the first two features."""
-
     def __init__(self, **options: Any) -> None:
         assert options["n_neighbors"] > 0
 
     def fit_transform(self, states: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The points (points, 2) of states (points, features)."""
         return states[:, :2]
 
 
 @pytest.fixture
 def flat(monkeypatch: pytest.MonkeyPatch) -> None:
-    """UMAP is installed, and flat."""
     monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace()))
 
 
 @pytest.fixture
 def graphs(monkeypatch: pytest.MonkeyPatch) -> Iterator[CompileCounterWithBackend]:
-    """Counts the graphs that blocks are compiled to, which run as they are."""
     import torch
     from torch._dynamo.testing import CompileCounterWithBackend
 

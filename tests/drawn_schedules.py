@@ -19,7 +19,6 @@ def some(draw: st.DrawFn, layers: tuple[int, ...], least: int = 0) -> tuple[int,
 def schedules(
     draw: st.DrawFn, *, growing: bool = True, chance: bool = True, depth: int | None = None
 ) -> GrowthSchedule:
-    """A schedule of 1 to 4 phases; with `growing` layers may come in, with `chance` they may be drawn or dropped."""
     depth = draw(st.integers(1, 9)) if depth is None else depth
     weights = draw(st.lists(st.integers(1, 20), min_size=1, max_size=4))
     grows = growing and draw(st.booleans())

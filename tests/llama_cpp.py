@@ -91,8 +91,6 @@ def log_of_opening(path: Path) -> str:
 
 
 class LlamaCpp:
-    """A GGUF file opened by llama.cpp, on `threads` threads of the processor, for texts of up to `positions` tokens."""
-
     def __init__(self, path: Path | str, *, positions: int = 512, threads: int = 1) -> None:
         self._library = _library()
         self._model = self._library.llama_model_load_from_file(
@@ -131,7 +129,6 @@ class LlamaCpp:
         self._library.llama_memory_clear(self._library.llama_get_memory(self._context), True)
 
     def decode(self, tokens: Sequence[int], every: bool = False) -> None:
-        """Compute these tokens behind those so far, with the logits of the last one, or of every one."""
         ids = (ctypes.c_int32 * len(tokens))(*tokens)
         batch = self._library.llama_batch_get_one(ids, len(tokens))
         if every:

@@ -82,13 +82,11 @@ class OtherKernel(TorchDispatchMode):
 
 
 def _key(name: str, operands: list[Tensor], aligned: bool) -> int:
-    """A number that differs where a kernel may sum in another order; the same in every process."""
     seen = [(tuple(each.shape), each.stride(), each.data_ptr() % 64 if aligned else 0) for each in operands]
     return zlib.crc32(repr((name, torch.get_num_threads(), seen)).encode())
 
 
 def _exact(func: Any, args: Any, found: Tensor) -> Tensor:
-    """Which results no kernel rounds: products of one term, and what looks like a sum of small binary fractions."""
     fractions = found.double() * 1024
     exact = (fractions == fractions.round()) | ~found.isfinite()
     if func.overloadpacket in (_aten.mm, _aten.bmm):
@@ -97,7 +95,6 @@ def _exact(func: Any, args: Any, found: Tensor) -> Tensor:
 
 
 def _moved(found: Tensor, key: int) -> Tensor:
-    """The same numbers, each as it is or one further up or down."""
     mixed = (torch.arange(found.numel()) * 2654435761 + key) ^ (key >> 7)
     direction = (((mixed * 1103515245 + 12345) >> 16) % 3 - 1).reshape(found.shape)
     return torch.where(direction == 0, found, found.nextafter(direction.to(found.dtype) * torch.inf))

@@ -28,7 +28,6 @@ def text(path: Path) -> str:
 
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
-    """Every node of a file's syntax: walking takes longer than parsing, and several laws look at all of them."""
     return tuple(ast.walk(tree(path)))
 
 

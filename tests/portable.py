@@ -71,7 +71,6 @@ QUICK_TESTS = (
 
 
 def command(paths: Sequence[str], workers: str) -> list[str]:
-    """The command that runs the fast tests that compute, those below `paths` if any are named."""
     where = [str(TESTS / path) for path in paths] or [str(TESTS)]
     return [
         sys.executable,

@@ -36,7 +36,6 @@ ELSEWHERE = [0.0]
 
 
 def processor_seconds() -> float:
-    """The processor time of this process, of those that it has waited for, and of those of `apart`."""
     own, waited = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return own.ru_utime + own.ru_stime + waited.ru_utime + waited.ru_stime + ELSEWHERE[0]
 
@@ -51,8 +50,6 @@ def file_of(test: str) -> str:
 
 
 class Stopwatch:
-    """A plugin of each process that runs tests: writes the seconds of each phase of a test into its report."""
-
     def __init__(self) -> None:
         self.before = processor_seconds()
 
@@ -60,7 +57,6 @@ class Stopwatch:
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Called after each phase, so the time since the last report is that of this phase."""
         report = yield
         now = processor_seconds()
         report.processor_seconds = now - self.before
@@ -69,25 +65,20 @@ class Stopwatch:
         return report
 
     def pytest_runtest_logstart(self) -> None:
-        """A test begins."""
         self.before = processor_seconds()
 
 
 class Table:
-    """A plugin of the process that hands tests out: adds the seconds up, prints them, and writes them if asked."""
-
     def __init__(self) -> None:
         self.tests: Counter[str] = Counter()
         self.slow: set[str] = set()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """One phase of one test is over. A process that died has not said what it spent."""
         self.tests[report.nodeid] += getattr(report, "processor_seconds", 0.0)
         if getattr(report, "is_slow", False):
             self.slow.add(report.nodeid)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """The seconds of each room, the longest tests, and those that are longer than a fast test should be."""
         if not self.tests:
             return
         rooms: Counter[str] = Counter()
@@ -103,7 +94,6 @@ class Table:
             terminalreporter.write_line(f"{seconds:6.1f} s  {test}{long}")
 
     def pytest_sessionfinish(self) -> None:
-        """Write the seconds of the files that were run."""
         if (asked := os.environ.get(VARIABLE)) and self.tests:
             files: Counter[str] = Counter()
             for test, seconds in self.tests.items():
@@ -115,11 +105,9 @@ class Table:
 
 
 def stored(file: Path = STORED) -> dict[str, float]:
-    """The processor seconds of each test file that takes half a second or more, as an earlier run wrote them."""
     return json.loads(file.read_text()) if file.exists() else {}
 
 
 def sort_longest_first(items: list[pytest.Item]) -> None:
-    """Sort tests by the seconds of their file, longest first; the tests of a file keep their order."""
     seconds = stored()
     items.sort(key=lambda item: -seconds.get(file_of(item.nodeid), 0.0))

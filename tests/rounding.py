@@ -29,5 +29,4 @@ def realigned(model: Model) -> Model:
 
 
 def unit(dtype: torch.dtype) -> float:
-    """The unit of rounding: the largest relative error of one operation whose result is of that dtype."""
     return torch.finfo(dtype).eps / 2

@@ -6,7 +6,6 @@ from layerwise.results.rows import Score
 
 
 def named(row: Score) -> str:
-    """An arm with its seed and fine-tuning, its plan and what it is against; `all` for none of them."""
     model = row.arm or "all"
     if row.seed is not None:
         model += f"/{row.seed}" + ("" if row.other is None else f".{row.other}")

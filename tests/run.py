@@ -38,7 +38,6 @@ def pytest(*options: str) -> int:
 
 
 def failed() -> list[str]:
-    """The ids of the tests that failed in the last run, as pytest's cache has them."""
     file = CACHE / "v/cache/lastfailed"
     return sorted(json.loads(file.read_text())) if file.exists() else []
 

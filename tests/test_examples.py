@@ -68,7 +68,6 @@ def test_an_example_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """As a script with its arguments, in this process: torch and transformers take seconds to import."""
     text = example.read_text()
     for own, less in SHORTER.get(example.stem, {}).items() if shorter else ():
         assert own in text

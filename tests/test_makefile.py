@@ -17,7 +17,6 @@ pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 
 
 def planned(target: str, folder: Path) -> list[str]:
-    """The installations that `make target` would run in a fresh environment, a text each."""
     asked = [*MAKE, "--dry-run", target, f"VENV={folder / 'venv'}"]
     steps = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("echo ")
     return [step for step in steps if "pip install" in step]

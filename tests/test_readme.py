@@ -45,7 +45,6 @@ OTHERS = {
 
 
 def commands(text: str) -> list[str]:
-    """The commands in indented blocks, in those of a terminal, and those that the site runs, without their comments."""
     lines = re.findall(r"^(?:    (?:\$ )?|\$ |```\{command\} |!)(layerwise [^\n]*)$", text, re.MULTILINE)
     return list(dict.fromkeys(re.split(r"\s+#\s", line)[0].strip() for line in lines))
 

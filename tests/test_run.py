@@ -18,7 +18,6 @@ Runs = Callable[[Sequence[Sequence[str]]], list[tuple[str, ...]]]
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
-    """Instead of pytest: the tests that fail, run by run; returns the options of each run."""
     monkeypatch.chdir(tmp_path)
     kept = tmp_path / run.CACHE / "v/cache/lastfailed"
     kept.parent.mkdir(parents=True)

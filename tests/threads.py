@@ -17,7 +17,6 @@ def thread_count() -> int:
 
 
 def use_threads() -> None:
-    """Make torch compute with `thread_count()` threads; MKL then uses no fewer on a machine of fewer cores."""
     torch.set_num_threads(thread_count())
 
 

@@ -12,7 +12,6 @@ ALPHABET = [chr(code) for code in range(32, 127)] + ["\n"]
 
 
 def character_tokenizer(start: bool = True) -> PreTrainedTokenizerFast:
-    """One token a character, behind `<s>`, `</s>` and `<unk>`; with or without a start token."""
     names = ["<unk>", "<s>", "</s>", *ALPHABET]
     encoder = tokenizers.Tokenizer(
         models.BPE(vocab={name: number for number, name in enumerate(names)}, merges=[], unk_token="<unk>")
@@ -28,7 +27,6 @@ def character_tokenizer(start: bool = True) -> PreTrainedTokenizerFast:
 
 
 def word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
-    """One token a word, split at white space, wrapped as in BERT: `[CLS]` ... `[SEP]`, with a mask token."""
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", *words]
     encoder = tokenizers.Tokenizer(
         models.WordLevel(vocab={name: number for number, name in enumerate(names)}, unk_token="[UNK]")
@@ -48,8 +46,6 @@ def word_tokenizer(words: list[str]) -> PreTrainedTokenizerFast:
 
 
 class CharactersWithoutOffsets(PreTrainedTokenizer):
-    """One token a character, in plain Python: the kind of tokenizer that reports no offsets."""
-
     def __init__(self, **settings: Any) -> None:
         self._ids = {name: number for number, name in enumerate(["<s>", *ALPHABET])}
         super().__init__(bos_token="<s>", **settings)

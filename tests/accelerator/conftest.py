@@ -20,7 +20,6 @@ DEVICE = "LAYERWISE_TEST_DEVICE"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark every test of this folder."""
     here = Path(__file__).parent
     for item in items:
         if item.path.is_relative_to(here):
@@ -29,7 +28,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def device() -> torch.device:
-    """The device that the tests compute on."""
     named = os.environ.get(DEVICE, "cuda")
     if named == "cuda" and not torch.cuda.is_available():
         pytest.skip(f"no CUDA device; {DEVICE}=cpu runs these tests on a processor")
@@ -38,14 +36,12 @@ def device() -> torch.device:
 
 @pytest.fixture(params=[torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
 def dtype(request: pytest.FixtureRequest) -> torch.dtype:
-    """The data type of the models."""
     chosen: torch.dtype = request.param
     return chosen
 
 
 @pytest.fixture(autouse=True)
 def _without_tf32() -> Iterator[None]:
-    """Products of float32 with all their digits."""
     before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
     torch.set_float32_matmul_precision("highest")
     torch.backends.cudnn.allow_tf32 = False

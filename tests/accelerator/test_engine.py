@@ -30,7 +30,6 @@ PLANS = ("1-4", "0 3 2 1 4", "0 1*3 3 4", "0 (1|2|3) 4", "(1 3|2 0):sum 4")
 
 
 def built(one: Specimen, device: torch.device, dtype: torch.dtype) -> tuple[nn.Module, dict[str, Tensor]]:
-    """The model of a specimen on the device, and a batch for it."""
     model = specimen.build(one).to(device, dtype)
     batch = {name: value.to(device) for name, value in specimen.inputs(one, model).items()}
     return model, {name: value.to(dtype) if value.is_floating_point() else value for name, value in batch.items()}
@@ -65,7 +64,6 @@ def test_a_plan_gives_what_a_processor_gives(one: Specimen, device: torch.device
 
 
 def ragged_text() -> EvalData:
-    """Three windows of different lengths; the second is scored from its middle on."""
     chance = torch.Generator().manual_seed(3)
     lengths, starts = (12, 9, 4), (1, 5, 1)
     ids = torch.zeros(3, 12, dtype=torch.int64)
@@ -81,7 +79,6 @@ def ragged_text() -> EvalData:
 
 @pytest.mark.parametrize("one", DECODERS, ids=str)
 def test_a_sweep_is_one_plan_at_a_time(one: Specimen, device: torch.device, dtype: torch.dtype) -> None:
-    """And in bfloat16 it is near the sweep in float32, by what rounding leaves of the logits."""
     model, _ = built(one, device, dtype)
     stack = load(model)
     data = ragged_text()

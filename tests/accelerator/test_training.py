@@ -48,7 +48,6 @@ GROWTH = GrowthVariant(SCHEDULE, 6, ModelCost((3.0,) * DEPTH, embedding=0.0, hea
 
 
 def settings_of(dtype: torch.dtype, **more: Any) -> Settings:
-    """Six steps, with a checkpoint after every second one."""
     precision: Any = "float32" if dtype == torch.float32 else "bfloat16"
     return Settings(epochs=2, batch_size=8, evals=3, learning_rate=1e-2, precision=precision, **more)
 
@@ -68,7 +67,6 @@ def trained(made: Recipe, kind: str, device: torch.device, folder: Path) -> Trai
 
 
 def recipes(dtype: torch.dtype) -> dict[str, Recipe]:
-    """Every method, and growth with states that are kept."""
     options = Options(settings_of(dtype))
     made = {name: recipe(name, options, DEPTH) for name in METHODS}
     return {**made, "growth": grown(settings_of(dtype, warmup=0.2), GROWTH)}
@@ -171,5 +169,4 @@ def _weights(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def _distance(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
-    """The norm of the difference of all weights that both have."""
     return math.sqrt(sum(float((one[name].float() - other[name].float()).square().sum()) for name in other))

@@ -53,7 +53,6 @@ def _entries() -> list[Entry]:
 
 
 def _headers() -> list[Header]:
-    """Of three layers: a matrix in Q8_0 of 34 bytes a block, and a vector in F32 that does not fill its last bytes."""
     headers = [Header(b"token_embd.weight", [32, 4], 1, 256)]
     for layer in range(3):
         headers.append(Header(b"blk.%d.attn_q.weight" % layer, [32, 3], 8, 102))
@@ -63,8 +62,6 @@ def _headers() -> list[Header]:
 
 @dataclass
 class Spec:
-    """The parts of a file; what is changed in them makes it a bad one."""
-
     entries: list[Entry] = field(default_factory=_entries)
     headers: list[Header] = field(default_factory=_headers)
     magic: bytes = b"GGUF"
@@ -90,7 +87,6 @@ Draw = random.Random
 
 
 def _large(draw: Draw) -> int:
-    """A number that nothing in so small a file has, of any magnitude."""
     return int(draw.choice([2**64 - 1, 2**63, 2**32, 2 ** draw.randrange(17, 64) + draw.randrange(2**16)]))
 
 
@@ -99,8 +95,6 @@ def _cut(content: bytes, least: int, most: int, draw: Draw) -> bytes:
 
 
 def _entry(change: Callable[[Spec, Draw], Entry]) -> Callable[[Spec, Draw], bytes]:
-    """A file with one more entry, anywhere behind the first."""
-
     def changed(spec: Spec, draw: Draw) -> bytes:
         spec.entries.insert(draw.randrange(1, len(spec.entries) + 1), change(spec, draw))
         return spec.bytes()
@@ -109,8 +103,6 @@ def _entry(change: Callable[[Spec, Draw], Entry]) -> Callable[[Spec, Draw], byte
 
 
 def _set(part: str, **values: Callable[[Draw], object]) -> Callable[[Spec, Draw], bytes]:
-    """A file in which one header, or the whole, has other values."""
-
     def changed(spec: Spec, draw: Draw) -> bytes:
         target = spec if part == "file" else draw.choice(spec.headers)
         for name, value in values.items():
@@ -121,8 +113,6 @@ def _set(part: str, **values: Callable[[Draw], object]) -> Callable[[Spec, Draw]
 
 
 def _setting(key: bytes, *values: Entry) -> Callable[[Spec, Draw], bytes]:
-    """A file in which an entry has one of these values, or is not there."""
-
     def changed(spec: Spec, draw: Draw) -> bytes:
         spec.entries = [each for each in spec.entries if each.key != key]
         if values and (chosen := draw.choice([*values, None])) is not None:
@@ -211,7 +201,6 @@ def bad(seed: int) -> tuple[str, bytes]:
 
 
 def refusals(count: int, folder: Path) -> dict[str, str]:
-    """What each of `count` bad files is refused with, by its number and kind; it imports what reads alone."""
     from layerwise.errors import LayerwiseError
     from layerwise.gguf import GGUFFile, depth_of
 

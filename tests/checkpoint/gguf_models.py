@@ -12,7 +12,6 @@ WIDTH, HEADS, GROUPS, INNER, VOCABULARY, POSITIONS = 64, 4, 2, 96, 128, 256
 
 
 def write_llama(path: Path, depth: int, *, kind: str = "F32", tied: bool = True, seed: int = 0) -> Path:
-    """A Llama whose matrices are stored as `kind`, with weights so large that the order of its layers matters."""
     writer = _writer(path, "llama", depth, VOCABULARY)
     writer.add_tokenizer_model("none")
     draw = np.random.default_rng(seed)
@@ -64,7 +63,6 @@ def _written(writer: Any) -> Any:
 
 
 def _add(writer: Any, name: str, values: Any, kind: str) -> None:
-    """Add a tensor; those of one dimension are stored as they are."""
     import gguf
 
     chosen = gguf.GGMLQuantizationType[kind]

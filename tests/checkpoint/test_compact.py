@@ -93,7 +93,6 @@ def test_several_models_become_one_folder(models: dict[str, Path], tmp_path: Pat
 
 
 def test_a_wrong_visit_in_the_code_is_noticed(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deliberate wrong answer: the code in the folder runs another layer than the plan."""
     record = remote_code.plan_record
 
     def wrong(*task: object) -> dict[str, object]:
@@ -135,7 +134,6 @@ AT_NIGHT = ("mixtral", "falcon", "deepseek_v3", "gptj", "opt", "bloom")
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*OTHERS, *(pytest.param(kind, marks=pytest.mark.nightly) for kind in AT_NIGHT)])
 def test_the_code_runs_the_plan_of_other_kinds(kind: str, tmp_path: Path) -> None:
-    """The proof compares the logits of layerwise and of the code in the folder with the plan's."""
     one = next(one for one in SUPPORTED if one.model_type == kind)
     model = build(one)
     model.save_pretrained(tmp_path / "home")
@@ -207,7 +205,6 @@ def elc(variant: str) -> ElcForMaskedLM:
 
 @pytest.fixture(scope="module")
 def elsewhere(home: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
-    """The folders of the tests below, opened one after another by one process, since it takes seconds to start."""
     root = tmp_path_factory.mktemp("elsewhere")
     save(home, PLAN, root / "llama", compact=True, remote_code=True)
     kinds = {"llama": "AutoModelForCausalLM"}

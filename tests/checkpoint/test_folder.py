@@ -58,7 +58,6 @@ def test_a_draft_of_a_process_that_is_no_more_is_removed(tmp_path: Path) -> None
 
 
 def save_in_pieces(home: Path, folder: Path) -> None:
-    """Every piece of 4 KB that the kernel copies is a write, too."""
     copied = tensor_files._copied_by_kernel
 
     def copied_in_pieces(source: BinaryIO, begin: int, target: BinaryIO, size: int) -> int | None:

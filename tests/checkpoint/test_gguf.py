@@ -41,7 +41,6 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 
 
 def mapped(kind: str, blocks: int, folder: Path) -> dict[str, str | None]:
-    """From each tensor of a checkpoint to its name in a GGUF of so many blocks."""
     names = gguf.get_tensor_name_map(getattr(gguf.MODEL_ARCH, ARCHITECTURES[kind]), blocks)
     return {name: names.get_name(name, try_suffixes=(".weight", ".bias")) for name in load_file(folder / WEIGHTS)}
 

@@ -24,7 +24,6 @@ TOKENS = torch.arange(40, 64)[None]
 
 
 def folder_of(stack: Stack, plan: str, folder: Path, *, trained: str = "") -> Path:
-    """The model under a plan as a folder, its parameters whose names match `trained` moved by a seeded draw."""
     draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for name, parameter in stack.model.named_parameters():
@@ -125,7 +124,6 @@ def test_types_that_the_package_gguf_does_not_write_are_refused(
 
 
 def test_metadata_that_cannot_be_undone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What does not come out again as the parameter, such as a power of it, is not written."""
     from layerwise.stack.streaming.gguf_weights import GGUFWeight
 
     file = write_llama(tmp_path / "a.gguf", 3)

@@ -119,7 +119,6 @@ def test_types_of_tensors_are_those_of_the_package_gguf() -> None:
 
 
 def is_a_sentence(message: str) -> bool:
-    """One line that ends with what to do: a fault, a semicolon, an advice."""
     return (
         "\n" not in message
         and len(message) < 500
@@ -179,7 +178,6 @@ def test_500_bad_files_take_little_memory_and_time(tmp_path: Path) -> None:
 
 
 def test_a_good_file_is_not_among_the_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deliberate wrong answer of the count."""
     monkeypatch.setitem(KINDS, "no magic", lambda spec, draw: spec.bytes())
     assert len(refusals(2, tmp_path)) == 1
 

@@ -73,7 +73,6 @@ def f32(key: str, value: float) -> Entry:
 
 
 def spec(architecture: str = "llama", *entries: Entry, depth: int = DEPTH, between: Sequence[Header] = ()) -> Spec:
-    """A file of so many layers, with more entries; the size of a layer's vector is its number and 5."""
     layers = [
         header
         for layer in range(depth)
@@ -305,7 +304,6 @@ def test_plans_that_keep_every_kind_in_its_slot_are_written(tmp_path: Path, made
 
 
 def log_of_llama_cpp(folder: Path, architecture: str, depth: int, window: int = 64) -> str:
-    """What llama.cpp writes of a model that has all of its settings, and too few tensors."""
     pytest.importorskip("xllamacpp", reason="needs llama.cpp: pip install xllamacpp")
     needed = (u32(f"{architecture}.{name}", number) for name, number in NEEDED.items())
     real = (f32(f"{architecture}.{name}", 1.0) for name in ("logit_scale", *(f"attention.{each}" for each in EPSILONS)))
@@ -440,7 +438,6 @@ def test_only_a_gguf_file_becomes_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stored", ["F32", "F16", "Q8_0"])
 def test_the_matrices_of_a_layer_at_a_type_are_those_of_the_package_gguf(stored: str, tmp_path: Path) -> None:
-    """Byte for byte, some rows at a time; all other tensors are those of their layers, and so are norms."""
     source = write_llama(tmp_path / "in.gguf", 3, kind=stored)
     plan = Plan.parse("0 Q4_0:2 Q8_0:1 MXFP4:1 2")
     with patch.object(gguf_tensors, "NUMBERS", 3 * 64):
@@ -462,7 +459,6 @@ def test_the_matrices_of_a_layer_at_a_type_are_those_of_the_package_gguf(stored:
 
 
 def test_a_file_at_types_is_the_plan_that_was_measured(tmp_path: Path) -> None:
-    """The model of the file has the losses of the plan, to the bit: its weights are the same numbers."""
     source = write_llama(tmp_path / "in.gguf", 4, kind="F32")
     plan = "0 Q4_0:1 Q5_1:3 2"
     save(source, plan, tmp_path / "out.gguf")
@@ -493,7 +489,6 @@ def test_what_cannot_be_at_a_type_is_refused_by_its_name(
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")  # the numbers are any bytes
 def test_rows_that_are_no_whole_blocks_are_written_in_f16(tmp_path: Path) -> None:
-    """As llama.cpp stores them, whatever it is asked for."""
     made = spec(depth=2)
     headers = [*made.headers, Header(b"blk.1.ffn_down.weight", [48, 4], 0, 4 * 48 * 4)]
     _, after = written(tmp_path, replace(made, headers=headers), "0 Q4_0:1")

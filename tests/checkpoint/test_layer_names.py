@@ -36,7 +36,6 @@ def test_of_two_stacks_the_one_that_is_named() -> None:
 
 
 def test_layers_beyond_the_configuration_are_left_out() -> None:
-    """DeepSeek-V3 stores a layer more, for predicting further tokens."""
     stored = [f"model.layers.{layer}.w" for layer in range(5)]
     prefix, depth = stack_prefix(layer_groups(stored), [4], None)
     assert depth == 4

@@ -39,8 +39,6 @@ Losses = np.ndarray[Any, np.dtype[np.float64]]
 
 @dataclass
 class Pair:
-    """A model by both implementations, and how far they are apart in the trained order, in nats a token."""
-
     path: Path
     stack: Stack
     tokens: list[int]
@@ -72,7 +70,6 @@ def apart(one: Losses, other: Losses) -> float:
 
 
 def plans(count: int) -> Iterator[Plan]:
-    """Random sequences of layers, from half as long as the model to half as long again."""
     draw = random.Random(11)
     for _ in range(count):
         yield Plan.of(draw.randrange(DEPTH) for _ in range(draw.randint(DEPTH // 2, DEPTH * 3 // 2)))
@@ -104,7 +101,6 @@ def test_llama_cpp_computes_the_plan_and_no_other(pair: Pair, tmp_path: Path) ->
 
 
 def test_llama_cpp_computes_layers_at_types(pair: Pair, tmp_path: Path) -> None:
-    """And computes something else where another layer has the type: Q4_0 alone is ten times as far."""
     if not next(iter(GGUFFile.open(pair.path).tensors.values())).type.name.startswith("Q"):
         pytest.skip("where nothing is quantised llama.cpp rounds no activations, and there is no bar")
     draw = random.Random(7)

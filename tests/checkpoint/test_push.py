@@ -17,8 +17,6 @@ from layerwise.errors import CheckpointError
 
 @dataclass
 class FakeHub:
-    """The calls that are made of `huggingface_hub.HfApi`; `files` are those of repositories that are there."""
-
     files: dict[str, set[str]] = field(default_factory=dict)
     fault: Exception | None = None
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -50,7 +48,6 @@ class FakeHub:
 
 @pytest.fixture(autouse=True)
 def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
-    """A hub that is reached, with one repository that holds a model and an empty one."""
     made = FakeHub({"org/full": {"config.json"}, "org/empty": set()})
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.HfApi", lambda: made)

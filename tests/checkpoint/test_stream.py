@@ -30,7 +30,6 @@ KINDS = ("llama", "mixtral", "vit", "bert", "gemma3_text")
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The configuration computed in this process: one of its own takes longer than a test."""
     monkeypatch.setattr(stream, "without_torch", visit_config)
 
 
@@ -116,7 +115,6 @@ def test_tied_weights_are_written_once(tmp_path: Path, opened: Callable[[str], A
 
 @pytest.fixture
 def quantised(home: Path, tmp_path: Path) -> Path:
-    """A folder as quantisers write it: bytes and scales in the place of weights, some layers as they were."""
     folder = tmp_path / "quantised"
     folder.mkdir()
     tensors = {}
@@ -177,7 +175,6 @@ def test_what_no_checkpoint_can_say_is_refused(
 def test_a_wrong_layer_is_noticed_by_logits_and_a_missing_one_by_keys(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The deliberate wrong answers: layers in another order, and a tensor less."""
     planned = stream.planned_tensors
     monkeypatch.setattr(
         stream, "planned_tensors", lambda models, names, plan: planned(models, names, Plan.parse("1 0 2"))
@@ -208,7 +205,6 @@ def test_what_cannot_be_taken_apart_is_built_in_memory(home: Path, tmp_path: Pat
 def test_a_position_that_settings_do_not_say_is_refused_by_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every layer of DiffLlama scales its attention by a number made of its position."""
     monkeypatch.setattr(stream, "PROVED_SIZE", 0)
     build(next(one for one in SUPPORTED if one.model_type == "diffllama")).save_pretrained(tmp_path / "home")
     with pytest.raises(UnsupportedModel, match=r"in slot 1, .*lambda_init would be"):

@@ -36,7 +36,6 @@ DTYPES = (
 
 
 def every_dtype(folder: Path) -> Path:
-    """A file with two tensors of every dtype, and one without numbers."""
     tensors = {
         f"{letter}.{number}": torch.arange(16, dtype=torch.uint8).view(dtype).clone()
         for number, dtype in enumerate(DTYPES)

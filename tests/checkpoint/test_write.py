@@ -141,7 +141,6 @@ def test_attention_scaled_by_position_is_refused_in_every_precision(tmp_path: Pa
 
 
 def test_weights_of_several_dtypes_are_compared_as_they_are_held(tmp_path: Path) -> None:
-    """Norms in float32 among weights in bfloat16: what is loaded in one dtype is held in both again."""
     model = build(next(one for one in SUPPORTED if one.model_type == "gpt2")).bfloat16()
     for module in model.modules():
         if isinstance(module, nn.LayerNorm):
@@ -158,7 +157,6 @@ def test_weights_of_several_dtypes_are_compared_as_they_are_held(tmp_path: Path)
     ],
 )
 def test_what_the_written_model_cannot_do_is_refused_in_a_sentence(kind: str, reason: str, tmp_path: Path) -> None:
-    """A list of the configuration that no plan re-orders; a cache without a layer that counts tokens."""
     model = build(next(one for one in SUPPORTED if one.model_type == kind))
     with pytest.raises(UnsupportedModel, match=f"{reason}.*in place with stack.under"):
         save(load(model), Plan.parse("0 2 4"), tmp_path / "m")

@@ -13,7 +13,6 @@ from layerwise.cli.app import main
 
 
 def layerwise(*arguments: str | Path) -> Ended:
-    """Run the command line in this process; an exception that would be a traceback comes up as it is."""
     out, err = io.StringIO(), io.StringIO()
     code = 0
     with patch.object(sys, "argv", ["layerwise", *map(str, arguments)]), redirect_stdout(out), redirect_stderr(err):
@@ -25,7 +24,6 @@ def layerwise(*arguments: str | Path) -> Ended:
 
 
 def refused(*arguments: str | Path) -> str:
-    """The message of a command that must end with code 2, one `error:`, nothing on the output, and no traceback."""
     ended = layerwise(*arguments)
     assert ended.code == 2, ended
     assert ended.out == ""

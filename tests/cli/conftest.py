@@ -22,14 +22,12 @@ PROSE = "\n".join(
 
 
 def save_llama(folder: Path, depth: int = DEPTH) -> Path:
-    """A model folder as a user would have it: configuration, safetensors, tokenizer."""
     tiny_llama(depth, vocabulary=3 + len(ALPHABET)).save_pretrained(folder)
     character_tokenizer().save_pretrained(folder)
     return folder
 
 
 def save_texts(folder: Path, count: int = 10, characters: int = 150) -> Path:
-    """A folder of `count` text files."""
     folder.mkdir()
     for number in range(count):
         (folder / f"{number}.txt").write_text(PROSE[number * characters : (number + 1) * characters])
@@ -38,7 +36,6 @@ def save_texts(folder: Path, count: int = 10, characters: int = 150) -> Path:
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model folder that no test changes."""
     folder = save_llama(tmp_path_factory.mktemp("models") / "tiny")
     assert AutoConfig.from_pretrained(folder).num_hidden_layers == DEPTH
     return folder
@@ -46,19 +43,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def own_model(tmp_path: Path) -> Path:
-    """A model folder for a test to spoil."""
     return save_llama(tmp_path / "model")
 
 
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Ten short texts."""
     return save_texts(tmp_path_factory.mktemp("corpora") / "texts")
 
 
 @pytest.fixture(autouse=True)
 def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No colours and a terminal of 80 columns, whatever the machine that runs the tests has."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "GITHUB_ACTIONS", "PY_COLORS"):

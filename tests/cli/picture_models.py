@@ -13,7 +13,6 @@ CLASSES = ("circle", "square")
 
 
 def tiny_vit(classes: int = 10, depth: int = DEPTH, seed: int = 0, spread: float = 0.2) -> ViTForImageClassification:
-    """A vision transformer for grey images of 8 x 8 pixels, random but for the `spread` of its weights."""
     torch.manual_seed(seed)
     config = ViTConfig(
         image_size=8,
@@ -30,13 +29,11 @@ def tiny_vit(classes: int = 10, depth: int = DEPTH, seed: int = 0, spread: float
 
 
 def save_vit(folder: Path, classes: int = 10, depth: int = DEPTH, seed: int = 0) -> Path:
-    """A folder of that model."""
     tiny_vit(classes, depth, seed).save_pretrained(folder)
     return folder
 
 
 def save_images(folder: Path, count: int = 40) -> Path:
-    """Two folders of `count` grey images each, every one different."""
     pixels = torch.randint(0, 256, (2, count, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     for name, images in zip(CLASSES, pixels, strict=True):
         (folder / name).mkdir(parents=True)

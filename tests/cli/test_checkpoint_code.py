@@ -35,7 +35,6 @@ MAP = {name: f"homemade.{name}" for name in AUTOMATIC} | {"AutoTokenizer": ["hom
 
 
 def bring_code(folder: Path, file: str, **settings: object) -> Path:
-    """Let `file` in a folder name code of the folder for every automatic class."""
     path = folder / file
     known = json.loads(path.read_text()) if path.is_file() else {}
     path.write_text(json.dumps(known | {"auto_map": MAP} | settings))
@@ -70,7 +69,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _nobody_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Answer `y` to every question; none may be asked, and the code must not have run."""
     questions: list[str] = []
     monkeypatch.setattr("builtins.input", lambda question="": questions.append(question) or "y")
     monkeypatch.chdir(tmp_path)

@@ -134,7 +134,6 @@ def test_values_that_cannot_be_are_refused_before_anything_is_loaded(arguments: 
 
 
 def test_what_needs_no_torch_does_not_wait_for_it() -> None:
-    """Help, plans and options that can be refused at once do not import what takes seconds."""
     script = f"""
 import sys
 from layerwise.cli.app import main

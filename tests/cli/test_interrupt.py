@@ -25,7 +25,6 @@ ARGUMENTS = ("--families", "leave_one_out", "--max-length", "20", "--batch-token
 
 @pytest.fixture(autouse=True)
 def listening() -> Iterator[None]:
-    """Ctrl-C is heard: a test run that was started in the background inherits an ignored one, and hands it on."""
     with own_interrupt():
         signal.signal(signal.SIGINT, signal.default_int_handler)
         yield
@@ -33,13 +32,11 @@ def listening() -> Iterator[None]:
 
 @pytest.fixture
 def command(model: Path, texts: Path, tmp_path: Path) -> tuple[str | Path, ...]:
-    """A sweep in small pieces."""
     return ("sweep", model, "--text", texts, "--run", tmp_path / "run", *ARGUMENTS)
 
 
 @pytest.fixture(scope="module")
 def whole(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Loss]:
-    """The rows of that sweep when nobody interrupts it."""
     folder = tmp_path_factory.mktemp("whole") / "run"
     assert layerwise("sweep", model, "--text", texts, "--run", folder, *ARGUMENTS).code == 0
     return rows(folder)
@@ -54,7 +51,6 @@ def rows(folder: Path) -> list[Loss]:
 def test_whenever_a_sweep_is_stopped_it_can_be_reported(
     command: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
-    """A stop before the first row leaves nothing to tell; one row later the model as trained is there."""
     left = calls
     add = Store.add_losses
 
@@ -83,7 +79,6 @@ def test_whenever_a_sweep_is_stopped_it_can_be_reported(
 
 
 def interrupt_at_the_second_batch(*arguments: str) -> None:
-    """The command, to which Ctrl-C comes once a batch of rows is there."""
     add, calls = Store.add_losses, []
 
     def struck(store: Store, rows: list[Loss]) -> None:
@@ -97,7 +92,6 @@ def interrupt_at_the_second_batch(*arguments: str) -> None:
 
 
 def interrupt_while_loading(*arguments: str) -> None:
-    """The command, to which Ctrl-C comes when it says that it is loading."""
     write = sys.stderr.write
 
     def struck(text: str) -> int:
@@ -136,7 +130,6 @@ def test_ctrl_c_before_there_is_a_run(command: tuple[str | Path, ...], tmp_path:
 def test_ctrl_c_while_saving(
     command: tuple[str | Path, ...], whole: list[Loss], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """The signal arrives inside a transaction, after some of its rows: the transaction is undone as one."""
     chance = random.Random(seed)
     strike = chance.randrange(1, len(whole))
     add = Store._add_loss
@@ -162,7 +155,6 @@ def test_ctrl_c_while_saving(
 
 @contextmanager
 def own_interrupt() -> Iterator[None]:
-    """Gives Python's own handler back afterwards: a stopped command ignores further signals."""
     handler = signal.getsignal(signal.SIGINT)
     try:
         yield

@@ -26,13 +26,11 @@ FEW = ("--families", "leave_one_out", "--no-similarity")
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A run folder that does not exist yet."""
     return tmp_path / "run"
 
 
 @pytest.fixture(scope="module")
 def once(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of that sweep, for tests to copy."""
     run = tmp_path_factory.mktemp("runs") / "once"
     assert layerwise("sweep", model, "--text", texts, "--run", run, *FEW).code == 0
     return run
@@ -40,14 +38,11 @@ def once(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture
 def swept(once: Path, folder: Path) -> Path:
-    """The run folder with that sweep in it."""
     return Path(shutil.copytree(once, folder))
 
 
 @pytest.fixture
 def sweep(model: Path, texts: Path, folder: Path) -> Callable[..., str]:
-    """Refuse a sweep of the tiny model on the ten texts, but for what a test changes; no run folder comes of it."""
-
     def run(*more: str | Path, model: Path | str = model, text: Path | str = texts) -> str:
         message = refused("sweep", model, "--text", text, "--run", folder, *FEW, *more)
         assert not folder.exists()
@@ -116,7 +111,6 @@ def test_fewer_tokens_than_a_window(sweep: Callable[..., str]) -> None:
 
 @pytest.mark.parametrize("verb", ["sweep", "diagnose"])
 def test_text_that_gives_no_interval_is_refused_before_it_is_measured(verb: str, model: Path, tmp_path: Path) -> None:
-    """Two tokens once gave a ranking of the strategies, and code 0."""
     (tmp_path / "text.txt").write_text("a short text, of one window alone. " * 3)
     message = refused(verb, model, "--text", tmp_path / "text.txt", "--run", tmp_path / "run")
     assert "the text makes 1 window of 105 scored tokens" in message
@@ -223,7 +217,6 @@ def test_the_folder_of_another_run_keeps_its_rows(
 def test_the_same_command_on_another_number_of_threads_finds_its_run_and_is_refused(
     model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A run that was given no folder is named and found by what is measured, however that is computed."""
     monkeypatch.chdir(tmp_path)
     arguments = ("sweep", model, "--text", texts, *FEW, "--quiet")
     assert layerwise(*arguments).code == 0
@@ -267,7 +260,6 @@ def test_a_folder_that_is_no_run(form: str, tmp_path: Path) -> None:
 def test_a_full_disk_keeps_what_was_written(
     model: Path, texts: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The database is refused more pages in the middle of the sweep, as by a disk that is full."""
     connect = database.connect_for_writing
 
     def small(path: Path) -> sqlite3.Connection:

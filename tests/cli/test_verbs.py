@@ -22,7 +22,6 @@ FEW = ("--families", "leave_one_out", "--no-similarity")
 
 @pytest.fixture(scope="module")
 def swept(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run folder with one sweep in it, of leave-one-out and one plan of its own."""
     folder = tmp_path_factory.mktemp("runs") / "swept"
     ended = layerwise("sweep", model, "--text", texts, "--run", folder, "--plan", "0 (1|2) 3", *FEW)
     assert ended.code == 0, ended.err
@@ -169,7 +168,6 @@ def test_report_as_markdown_writes_no_page(swept: Path) -> None:
 
 
 def test_report_of_a_run_that_was_stopped_reckons_on_what_all_plans_have(swept: Path, tmp_path: Path) -> None:
-    """Rows of one plan on one window are taken out, and everything that was derived."""
     half = tmp_path / "half"
     half.mkdir()
     half.joinpath("manifest.json").write_bytes(swept.joinpath("manifest.json").read_bytes())

@@ -63,8 +63,6 @@ PARALLEL: naive.Sketch = (("group", "gain", 0.5, (1,), (2, ("block", 2, 3, 0))),
 
 @dataclass(frozen=True)
 class Subject:
-    """A specimen built and loaded, with a batch for it."""
-
     specimen: Specimen
     model: nn.Module
     stack: Stack
@@ -72,7 +70,6 @@ class Subject:
 
 
 def subject(one: Specimen) -> Subject:
-    """Build the specimen and load it as a user would, with nothing said about where its layers are."""
     model = specimen.build(one)
     return Subject(one, model, load(model), specimen.inputs(one, model))
 
@@ -87,7 +84,6 @@ def main_output(output: Any) -> Tensor:
 
 @torch.inference_mode()
 def check_identity(subject: Subject) -> None:
-    """The engine found the layers, and the identity plan is the model itself."""
     model, stack, batch = subject.model, subject.stack, subject.batch
     assert (stack.path, stack.depth) == (subject.specimen.layers, DEPTH)
     pointers = [parameter.data_ptr() for parameter in model.parameters()]
@@ -106,7 +102,6 @@ def check_identity(subject: Subject) -> None:
 
 @torch.inference_mode()
 def check_plans(subject: Subject) -> None:
-    """Every sketch and a random one agree with the naive loop; the naive outputs of different sketches differ."""
     model, stack, batch = subject.model, subject.stack, subject.batch
     # The last three keep a layer of every kind: a hybrid's cache needs an attention layer to count tokens.
     drawn = (*naive.draw(zlib.crc32(subject.specimen.model_type.encode()), DEPTH), 0, 1, 4)
@@ -127,7 +122,6 @@ def check_plans(subject: Subject) -> None:
 
 
 def _allowed(subject: Subject, sketches: Mapping[str, naive.Sketch]) -> dict[str, naive.Sketch]:
-    """The sketches, of a model whose layers read others those that it runs, once it has refused all others."""
     reads = subject.specimen.reads
     for sketch in sketches.values():
         plan = plan_of(sketch)
@@ -147,7 +141,6 @@ def _allowed(subject: Subject, sketches: Mapping[str, naive.Sketch]) -> dict[str
 
 @torch.inference_mode()
 def check_recording(subject: Subject) -> None:
-    """`output_hidden_states=True` gives one state a visit under a plan, and again one a layer afterwards."""
     model = subject.model
     batch = naive.uncached(model, subject.batch)
     for sketch in (SEQUENCE, PARALLEL):
@@ -161,7 +154,6 @@ def check_recording(subject: Subject) -> None:
 
 @torch.inference_mode()
 def check_longest(subject: Subject) -> None:
-    """A text of the longest length runs, and the length is not given away: one more is beyond the model or its word."""
     longest = longest_input(subject.model)
     assert longest is not None
     subject.model(**_text_of(longest))
@@ -177,7 +169,6 @@ def _text_of(length: int) -> dict[str, Tensor]:
 
 @torch.inference_mode()
 def check_decoding(subject: Subject) -> dict[Way, Answer]:
-    """Cached decoding under a sequence and under groups equals recomputation; `n/a` if it does not without a plan."""
     ways = [way for way in WAYS if subject.specimen.kind == "decoder" and _decodes_alike(subject, way)]
     for each in (SEQUENCE, PARALLEL) if ways else ():
         sketch = naive.behind(each, subject.specimen.reads)
@@ -191,7 +182,6 @@ def check_decoding(subject: Subject) -> dict[Way, Answer]:
 
 
 def _check_against_surgery(subject: Subject) -> None:
-    """A plan in place decodes what a separate model decodes that was built with its layers in that order."""
     rebuilt = naive.surgery(subject.model, subject.specimen.layers, SEQUENCE)
     if rebuilt is not None:
         with subject.stack.under(plan_of(SEQUENCE)):
@@ -226,7 +216,6 @@ def check_halves(subject: Subject) -> Halves:
 
 
 def _check_halves_are_refused(subject: Subject, captured: Capture) -> None:
-    """A model that cannot be split runs no half, neither step by step nor in place, and says so with its name."""
     reason = f"{subject.specimen.model_class} cannot be split into attn and mlp"
     plan = Plan.parse("0 1 2.attn 3.mlp") if subject.specimen.reads else HALVES
     with pytest.raises(UnsupportedModel, match=reason):
@@ -236,7 +225,6 @@ def _check_halves_are_refused(subject: Subject, captured: Capture) -> None:
 
 
 def _check_halves_of_a_layer(stack: Stack, captured: Capture, layer: int) -> Halves:
-    """Whether a layer is its halves in turn or side by side; the mlp half acts on every token alone."""
     state = stack.run(Plan.of(range(layer)), captured) if layer else captured.state
     whole = stack.apply(layer, state, captured)
     attn, mlp = (stack.apply(layer, state, captured, part) for part in SUBLAYERS)
@@ -256,13 +244,11 @@ Text = tuple[Tensor, Tensor]
 
 
 def decode(subject: Subject, way: Way, model: nn.Module | None = None) -> Text:
-    """The tokens that decoding with a cache appends, and their logits `(steps, batch, vocabulary)`."""
     kind = {"cache_implementation": "static"} if way == "static" else {}
     return _generate(model or subject.model, subject.batch, way, use_cache=True, **kind)
 
 
 def recompute(subject: Subject, way: Way) -> Text:
-    """The same without a cache: every token from the whole text before it."""
     return _generate(subject.model, subject.batch, way, use_cache=False)
 
 
@@ -282,7 +268,6 @@ def _generate(model: nn.Module, batch: Mapping[str, Tensor], way: Way, **options
 
 
 def _decodes_alike(subject: Subject, way: Way) -> bool:
-    """Whether the untouched model itself decodes the same with this cache and without."""
     try:
         cached, recomputed = decode(subject, way), recompute(subject, way)
     except (AttributeError, IndexError, NotImplementedError, RuntimeError, TypeError, ValueError):

@@ -45,7 +45,6 @@ def _item_text(item: Any) -> str:
 
 
 def draw(seed: int, depth: int) -> Sketch:
-    """A random sketch: layers in any order, at times repeated, grouped or nested."""
     chance = random.Random(seed)
 
     def item(level: int) -> Any:
@@ -64,7 +63,6 @@ def draw(seed: int, depth: int) -> Sketch:
 
 
 def layers_of(sketch: Sketch) -> Iterator[tuple[int, bool]]:
-    """The layers in the order in which they run, and whether each is in a group."""
     for item in sketch:
         match item:
             case int():
@@ -76,7 +74,6 @@ def layers_of(sketch: Sketch) -> Iterator[tuple[int, bool]]:
 
 
 def breaks(sketch: Sketch, reads: Mapping[int, int]) -> bool:
-    """Whether a layer runs before the one that it `reads`, or one that is read in a group."""
     seen: set[int] = set()
     for layer, grouped in layers_of(sketch):
         if reads.get(layer, layer) not in {*seen, layer} or (grouped and layer in reads.values()):
@@ -107,8 +104,6 @@ def behind(sketch: Sketch, reads: Mapping[int, int]) -> Sketch:
 
 
 class NaiveLoop:
-    """A model whose blocks at `path` are called one by one, on one batch and without a cache."""
-
     def __init__(self, model: nn.Module, path: str, batch: Mapping[str, Tensor]) -> None:
         self._model = model
         self._blocks = list(model.get_submodule(path))
@@ -125,7 +120,6 @@ class NaiveLoop:
             hook.remove()
 
     def output(self, sketch: Sketch) -> Any:
-        """What the model returns when its blocks run as `sketch` says."""
         final = self._run(sketch, self._calls[0][0][0])
         hand_back = self._blocks[-1].register_forward_hook(
             lambda _module, _args, out: type(out)((final, *out[1:])) if isinstance(out, tuple | list) else final
@@ -153,7 +147,6 @@ class NaiveLoop:
 
 
 def uncached(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any]:
-    """The batch with the cache switched off, for models that would make one: a second call must not find the first."""
     names = inspect.signature(model.forward).parameters
     takes_cache = "use_cache" in names or ("kwargs" in names and model.can_generate())
     return {**batch, "use_cache": False} if takes_cache else dict(batch)
@@ -204,7 +197,6 @@ def _reconfigure(config: Any, order: Sequence[int], depth: int) -> None:
 
 
 def _computed(config: Any, name: str) -> bool:
-    """Whether a per-layer list that is not the same for every layer follows from other settings."""
     return _is_property(config, name) and len(set(getattr(config, name))) > 1
 
 

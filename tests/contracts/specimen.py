@@ -79,8 +79,6 @@ class Specimen:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A model type whose layers cannot be re-planned, and words of the reason that the engine must give."""
-
     specimen: Specimen
     reason: str
 
@@ -98,7 +96,6 @@ def specimen(kind: Kind, type: str, *, layers: str = "", **row: Any) -> Specimen
 
 
 def build(one: Specimen) -> nn.Module:
-    """The tiny model: evaluation mode, float32, the same weights on every call."""
     settings = {**_BASES[one.kind], **one.config}
     config = transformers.CONFIG_MAPPING[one.model_type](
         **{name: value for name, value in settings.items() if value != OMIT}
@@ -112,7 +109,6 @@ def build(one: Specimen) -> nn.Module:
 
 
 def inputs(one: Specimen, model: nn.Module, batch: int = 2, length: int = 12) -> dict[str, Tensor]:
-    """A random batch for the model: token ids and their mask, or pixels, or a waveform; the same on every call."""
     generator = torch.Generator().manual_seed(len(one.model_type) + length)
     name = model.main_input_name
     if name == "input_ids":
@@ -122,7 +118,6 @@ def inputs(one: Specimen, model: nn.Module, batch: int = 2, length: int = 12) ->
 
 
 def padded(batch: Mapping[str, Tensor], pad: int = 3) -> dict[str, Tensor]:
-    """The batch with the first `pad` tokens of its first text replaced by padding, as decoders want it: on the left."""
     ids, mask = batch["input_ids"].clone(), batch["attention_mask"].clone()
     ids[0, :pad] = PAD
     mask[0, :pad] = 0

@@ -82,7 +82,6 @@ Finding = tuple[Specimen, dict[Way, Answer], Halves]
 
 
 def table(answers: Iterable[Finding]) -> str:
-    """The page, from every supported type with its answers about decoding and about halves."""
     found = list(answers)
     split = sum(halves != "no" for _, _, halves in found)
     lines = [_INTRODUCTION.format(version=transformers.__version__, count=len(found), split=split)]
@@ -124,7 +123,6 @@ def _constraints(one: Specimen, halves: Halves) -> list[str]:
 
 
 def _both_kinds(one: Specimen) -> bool:
-    """Whether some layer cannot be all that a plan in place keeps, because its kind is not the only one."""
     model = specimen.build(one)
     try:
         for layer in range(specimen.DEPTH):
@@ -148,7 +146,6 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def measure(one: Specimen) -> Finding:
-    """Hold one type to every law; raises `AssertionError` if it breaks one."""
     subject = checks.subject(one)
     checks.check_identity(subject)
     checks.check_plans(subject)

@@ -25,7 +25,6 @@ FAST = frozenset(("llama", "bert", "audio-spectrogram-transformer"))
 
 @every_type(fast=FAST, slow=EVERY_TAG - FAST)
 def test_every_promise_is_kept(one: Specimen) -> None:
-    """The model is built and loaded once; a failure's traceback names the promise."""
     subject = checks.subject(one)
     checks.check_identity(subject)
     checks.check_plans(subject)
@@ -79,7 +78,6 @@ def test_the_zoo_is_sorted_and_names_each_type_once() -> None:
 
 def test_every_tag_is_kept_by_a_representative() -> None:
     def covered(types: Collection[str]) -> set[tuple[str, str]]:
-        """Each kind with each of its tags, and with none."""
         return {(one.kind, tag) for one in SUPPORTED if one.model_type in types for tag in ("", *one.tags)}
 
     assert covered(EVERY_TAG) == covered({one.model_type for one in SUPPORTED})
@@ -93,7 +91,6 @@ def test_the_table_names_the_zoo_and_nothing_else() -> None:
 
 
 def test_the_checks_notice_exchanged_layers() -> None:
-    """A stack that quietly exchanges two layers breaks both promises about outputs."""
     honest = checks.subject(named("bert"))
     other = specimen.build(honest.specimen)
     layers = other.get_submodule(honest.stack.path)
@@ -114,7 +111,6 @@ def test_the_decoding_check_notices_a_stale_cache_slot(monkeypatch: pytest.Monke
 
 
 def test_the_decoding_check_notices_a_stale_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan that leaves the configuration in the order of the layers mistakes full for sliding attention."""
     subject = checks.subject(named("gemma2"))
     monkeypatch.setattr(in_place, "visit_order", lambda *_: nullcontext())
     with pytest.raises((AssertionError, IndexError, ModelError)):
@@ -126,7 +122,6 @@ FORGETTING = {"step by step": (stack, "only", lambda *_: nullcontext()), "in pla
 
 @pytest.mark.parametrize("way", FORGETTING)
 def test_the_check_of_halves_notices_a_whole_layer_instead_of_them(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An executor that forgets to silence the other branch, step by step or in place."""
     subject = checks.subject(named("llama"))
     monkeypatch.setattr(*FORGETTING[way])
     with pytest.raises(AssertionError):
@@ -134,7 +129,6 @@ def test_the_check_of_halves_notices_a_whole_layer_instead_of_them(way: str, mon
 
 
 def test_the_recording_check_notices_visits_without_the_hooks_of_their_layer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Visits with hooks of their own record no hidden states: the model installs its hooks on its layers."""
     subject = checks.subject(named("llama"))
     shared = in_place.clone
 

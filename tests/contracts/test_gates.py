@@ -43,8 +43,6 @@ OTHERWISE = pytest.mark.xfail(reason="the model's own gradient is another functi
 
 
 class InDouble(TorchFunctionMode):
-    """Within the context whatever asks for float32 gets float64."""
-
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         function = torch.Tensor.double if function is torch.Tensor.float else function
         named = {name: _wider(value) for name, value in (kwargs or {}).items()}
@@ -68,7 +66,6 @@ def _in_double() -> Iterator[None]:
 
 @contextmanager
 def gated(stack: Stack, branches: Branches | None, subject: str, alpha: float) -> Iterator[None]:
-    """Within the context the gate of a layer or of a branch stands at `alpha`: a product in the model's own pass."""
     layer, _, part = subject.partition(".")
     block = stack.block(int(layer))
 
@@ -92,7 +89,6 @@ def gated(stack: Stack, branches: Branches | None, subject: str, alpha: float) -
 
 @torch.no_grad()
 def losses_at(stack: Stack, batch: LabelledBatch, branches: Branches | None, subject: str, alpha: float) -> Tensor:
-    """The summed cross-entropy of every item, (batch,), from one pass of the model itself with one gate at `alpha`."""
     with gated(stack, branches, subject, alpha):
         output = main_tensor(stack.model(**batch.inputs))
     each = nn.functional.cross_entropy(output.flatten(0, -2), batch.targets.flatten(), reduction="none")
@@ -100,7 +96,6 @@ def losses_at(stack: Stack, batch: LabelledBatch, branches: Branches | None, sub
 
 
 def subject(one: Specimen) -> tuple[Stack, LabelledBatch, Branches | None]:
-    """The model in double precision, a batch with drawn targets, and its branches where it has them."""
     model: Any = specimen.build(one).double()
     model.set_experts_implementation("eager")  # the fast kernels are not for double precision
     inputs = {
@@ -139,8 +134,6 @@ def test_every_gate_is_the_derivative(one: Specimen) -> None:
 
 
 def test_the_check_notices_an_output_that_was_written_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deliberate wrong answer: the outputs of branches are kept as the block goes on with them."""
-
     @contextmanager
     def keeping(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
         def hook(branch: nn.Module, args: Any, output: Any) -> Any:
@@ -158,7 +151,6 @@ def test_the_check_notices_an_output_that_was_written_on(monkeypatch: pytest.Mon
 
 
 def test_the_check_notices_a_multiplier_that_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another wrong answer: a branch is read without the residual multiplier that follows it (Granite's)."""
     granite = replace(named("granite"), config={"residual_multiplier": 0.1})
     honest = module._note_gate
 

@@ -58,14 +58,11 @@ HALVES = pytest.mark.parametrize(
 
 @dataclass(frozen=True)
 class Twins:
-    """One model in half precision, and the same weights in float32; a batch for each."""
-
     half: nn.Module
     whole: nn.Module
     batches: tuple[dict[str, Tensor], dict[str, Tensor]]
 
     def each(self, decide: Callable[[nn.Module, dict[str, Tensor]], Any]) -> tuple[Any, Any]:
-        """What is decided about the two, or the reason for which it is refused."""
         found = []
         for model, batch in zip((self.half, self.whole), self.batches, strict=True):
             try:
@@ -125,7 +122,6 @@ def _computing_once(in_float32: Any) -> Any:
 
 
 def loaded(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Any, ...]:
-    """The stack is found, inspected and split: what was found out about it."""
     stack = load(model)
     before = [(id(tensor), tensor.clone()) for tensor in (*model.parameters(), *model.buffers())]
     stack.inspect(**batch)
@@ -141,7 +137,6 @@ def loaded(model: nn.Module, batch: dict[str, Tensor]) -> tuple[Any, ...]:
 
 
 def verified(model: nn.Module, batch: dict[str, Tensor]) -> list[tuple[str, bool | None]]:
-    """What the laws say of a plan with a group, and with a half where there are any."""
     stack = load(model)
     inputs = {name: value for name, value in batch.items() if name != "attention_mask"}
     try:
@@ -153,7 +148,6 @@ def verified(model: nn.Module, batch: dict[str, Tensor]) -> list[tuple[str, bool
 
 
 def saved(model: nn.Module, batch: dict[str, Tensor]) -> str:
-    """A shorter plan is written and accepted."""
     with tempfile.TemporaryDirectory() as folder:
         return save(load(model), SHORTER, f"{folder}/model", inputs=batch).plan
 
@@ -163,13 +157,11 @@ def _without_numbers(reason: str) -> str:
 
 
 def _scaled_by_position(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-    """What the block adds grows by a percent with every position."""
     before, after = read_state(args, kwargs), returned_state(output)
     return with_returned_state(output, before + (after - before) * (1 + OFF * module.layer_num))
 
 
 def _bent(module: nn.Module, args: Any, kwargs: Any, output: Any) -> Any:
-    """What the block adds bends by about a percent where it is large."""
     before, after = read_state(args, kwargs), returned_state(output)
     added = after - before
     return with_returned_state(output, before + added * (1 + OFF * torch.tanh(added.abs())))

@@ -45,7 +45,6 @@ def text() -> EvalData:
 
 @pytest.mark.parametrize("model_type", ["gemma4_text", "gemma3n_text"])
 def test_a_sweep_shares_states_and_not_the_keys_and_values_of_other_plans(model_type: str) -> None:
-    """Every plan of the sweep, whose graph shares what begins alike, is the plan by itself."""
     stack = load(specimen.build(named(model_type)))
     data, plans = text(), [*map(Plan.parse, PLANS)]
     rows = sweep(stack, plans, data)
@@ -124,7 +123,6 @@ def test_changed_weights_of_a_layer_that_writes_change_what_is_read(stack: Stack
 @pytest.mark.slow
 @pytest.mark.parametrize("model_type", ["gemma4_text", "gemma3n_text"])
 def test_checkpoints_are_written_where_the_configuration_can_say_the_plan(model_type: str, tmp_path: Path) -> None:
-    """What is written is loaded by transformers and has the logits of the plan; from files or from memory."""
     one = named(model_type)
     model: Any = specimen.build(one)
     model.save_pretrained(tmp_path / "model")
@@ -162,7 +160,6 @@ def test_states_of_several_streams_have_batch_and_tokens_first() -> None:
 
 
 def test_one_layer_run_many_times_is_a_plan_over_one() -> None:
-    """What the refusal of ALBERT says: its single layer under that plan is the model, to the bit."""
     settings: dict[str, Any] = {
         "vocab_size": 80,
         "embedding_size": 16,

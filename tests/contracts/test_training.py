@@ -57,8 +57,6 @@ _ZERO_BY_NATURE = ("key.bias", "k_proj.bias")
 
 
 class Watched(PlanTrainer):
-    """Keeps, for every pass, its plan, its loss, and every gradient."""
-
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.passes: list[tuple[Plan, float, dict[str, Tensor | None]]] = []
@@ -140,7 +138,6 @@ def _own_gradients(one: Specimen) -> dict[str, Tensor | None]:
 
 
 def _outside(gradients: dict[str, Tensor | None], one: Specimen) -> set[str]:
-    """The weights with a gradient that are no layer's: embeddings, norms, heads."""
     found = (name for name, gradient in gradients.items() if gradient is not None and gradient.any())
     return {name for name in found if _layer_of(name, one.layers) is None}
 
@@ -152,7 +149,6 @@ def test_the_types_are_of_every_kind() -> None:
 
 
 def _running(plan: Plan) -> set[int]:
-    """The layers whose update counts, by the text of the plan."""
     layers = set(range(DEPTH))
     silent = {int(part.split(")")[0].strip("(")) for part in str(plan).split() if SILENT in part}
     return (layers & set(plan.order())) - silent

@@ -14,14 +14,11 @@ Writer = Callable[[Random, str, int], str]
 
 
 def sentence(random: Random, origin: str, number: int) -> str:
-    """A sentence of 7 to 13 words that stands nowhere else."""
     long = f" and then {random.choice(VERBS)} the {random.choice(NOUNS)} again" * (number % 2)
     return f"The {random.choice(NOUNS)} {random.choice(VERBS)} a {random.choice(NOUNS)} of {origin}{number}{long}."
 
 
 def _utterances(speakers: tuple[str, ...], empty: int = 0) -> Writer:
-    """A line an utterance; with an empty one after every so many."""
-
     def written(random: Random, origin: str, count: int) -> str:
         lines = []
         for number in range(count):
@@ -33,7 +30,6 @@ def _utterances(speakers: tuple[str, ...], empty: int = 0) -> Writer:
 
 
 def _articles(random: Random, origin: str, count: int) -> str:
-    """Headings between equals signs, under each a paragraph of one sentence, an empty line, and one of up to five."""
     articles, number = [], 0
     while number < count:
         size = min(count - number, random.randint(2, 6))
@@ -44,7 +40,6 @@ def _articles(random: Random, origin: str, count: int) -> str:
 
 
 def _books(random: Random, origin: str, count: int) -> str:
-    """Two books under starred titles, of hard-wrapped paragraphs of five sentences between empty lines."""
     found = [sentence(random, origin, number) for number in range(count)]
     paragraphs = [textwrap.fill(" ".join(found[start : start + 5]), 72) for start in range(0, count, 5)]
     half = len(paragraphs) // 2
@@ -71,7 +66,6 @@ FOLDERS = {
 
 
 def write(folder: Path, year: str = "2024", *, train: int = 240, held_out: int = 60) -> dict[str, Path]:
-    """The folders of a year by split, with files of so many sentences."""
     found = {}
     for split, name in FOLDERS[year].items():
         found[split] = folder / name

@@ -34,7 +34,6 @@ _COLUMNS = {
 
 
 def example(name: str, number: int) -> dict[str, Any]:
-    """One row of a task, with the columns that the pipeline's files have."""
     label = number % 26 / 5 if name == "stsb" else number % (3 if name.startswith("mnli") else 2)
     if name == "wsc":
         text = f"{number} saw Pete, and Mark told him that he was late."
@@ -44,7 +43,6 @@ def example(name: str, number: int) -> dict[str, Any]:
 
 
 def names(name: str, year: str) -> tuple[str, str]:
-    """The training and the validation file of a task in a year's distribution."""
     if year == "2024":
         return f"{name.removesuffix('-mm')}.train.jsonl", f"{name}.valid.jsonl"
     parts = {"mnli": "validation_matched", "mnli-mm": "validation_mismatched"}
@@ -53,7 +51,6 @@ def names(name: str, year: str) -> tuple[str, str]:
 
 
 def write(folder: Path, name: str, year: str = "2024", *, train: int = 40, valid: int = 10) -> Path:
-    """The two files of a task; training examples count from 0, those of the validation from 100 (mismatched: 200)."""
     first, second = names(name, year)
     start = 200 if name == "mnli-mm" else 100
     lines(folder / first, [example(name, number) for number in range(train)])
@@ -62,14 +59,12 @@ def write(folder: Path, name: str, year: str = "2024", *, train: int = 40, valid
 
 
 def lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """A file of one object a line, packed where its name ends in `.gz`."""
     path.parent.mkdir(parents=True, exist_ok=True)
     content = "".join(json.dumps(row) + "\n" for row in rows).encode()
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
 def hub(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> Path:
-    """The files of a task as the hub distributes them, with a test split without labels; returns their folder."""
     place = folder / name.removesuffix("-mm")
     part = {"mnli": "_matched", "mnli-mm": "_mismatched"}.get(name, "")
     start = 200 if part == "_mismatched" else 100
@@ -81,7 +76,6 @@ def hub(folder: Path, name: str, *, train: int = 40, valid: int = 10) -> Path:
 
 
 def parquet_file(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    """Rows with the types of the hub: scores of 32 bits, labels of 64."""
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = pandas.DataFrame(rows)
     whole["label"] = whole["label"].astype("float32" if whole["label"].dtype.kind == "f" else "int64")

@@ -101,7 +101,6 @@ def test_nothing_to_batch_is_refused() -> None:
 @given(st.integers(3, 30), st.integers(1, 8), st.booleans())
 @settings(deadline=None)
 def test_a_beginning_keeps_the_targets_that_it_still_holds(length: int, scored: int, fills_in: bool) -> None:
-    """Those of the whole window, up to where the beginning ends; the special token at the end stays."""
     ids = (1, *window(0, length).ids, 2)
     whole = Window("d", "text", 0, ids, 1, 1 + length)
     whole = tokens.masked(whole, length) if fills_in else whole

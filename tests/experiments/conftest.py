@@ -14,5 +14,4 @@ __all__ = ["model", "own_model", "plain_terminal", "texts"]
 
 @pytest.fixture(scope="session")
 def vit(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of a vision transformer that no test changes."""
     return save_vit(tmp_path_factory.mktemp("models") / "vit")

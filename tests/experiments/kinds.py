@@ -83,7 +83,6 @@ PLANTED: Mapping[str, Any] = {
 
 
 def plant(setattr: Callable[[Any, str, Any], None] = setattr) -> None:
-    """Put `PLANTED` in the place of clocks, by `setattr`."""
     for name, value in PLANTED.items():
         module, _, path = name.partition(":")
         *owners, attribute = path.split(".")
@@ -94,12 +93,10 @@ def plant(setattr: Callable[[Any, str, Any], None] = setattr) -> None:
 
 
 def stack(depth: int = 4) -> Stack:
-    """A tiny model that reads characters."""
     return load(tiny_llama(depth, vocabulary=3 + len(ALPHABET), seed=2), tokenizer=character_tokenizer())
 
 
 def corpus(count: int, words: str = "text number") -> Corpus:
-    """So many short documents."""
     return Corpus("texts", tuple(Document(f"{number}", f"{words} {number} of {count}") for number in range(count)))
 
 
@@ -112,7 +109,6 @@ def _search(run: Path) -> None:
 
 
 def _read(run: Path) -> tuple[Path, Path]:
-    """The folders of a model and of texts beside a run."""
     model, texts = run.parent / "model", run.parent / "texts"
     if not texts.exists():
         save_llama(model)
@@ -228,14 +224,12 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
 
 
 def carry_out(verb: str, run: Path) -> None:
-    """Carry out the small run of a verb, or resume it, on planted times that stay planted in this process."""
     sys.modules["umap"] = SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace())  # type: ignore[assignment]
     plant()
     KINDS[verb](run)
 
 
 def rows(run: Path) -> list[object]:
-    """All that the run holds but what its processes took; a row about the run itself is left out."""
     with Run.open(run) as opened:
         scores = [row for row in opened.store.scores() if row.measure != "run"]
         timeless = [row for row in scores if not any(word in row.metric for word in TIMED)]

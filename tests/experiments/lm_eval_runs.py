@@ -37,7 +37,6 @@ def manifest_of(stack: Stack) -> Manifest:
 
 
 def write_theirs(stack: Stack, plan: Plan, tasks: Path, limit: int, folder: Path, bootstrap: int = 0) -> None:
-    """Write what lm-eval says of the model under a plan, with its samples."""
     import lm_eval
     import torch.utils.collect_env
     from lm_eval.loggers import EvaluationTracker
@@ -68,7 +67,6 @@ def write_theirs(stack: Stack, plan: Plan, tasks: Path, limit: int, folder: Path
 
 
 def judge(stack: Stack, plans: Sequence[Plan], tasks: Path, limit: int) -> list[Any]:
-    """What a sweep says of the model under every plan."""
     requests = build_requests(stack, find_benchmarks(NAMES, tasks), batch_tokens=512, limit=limit)
     rows: list[Loss] = []
     assert requests.likelihoods is not None

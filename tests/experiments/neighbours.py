@@ -10,8 +10,6 @@ from layerwise.experiments.sweep import cluster, run
 
 
 class Neighbours:
-    """Stands in for `layerwise.swarm.cluster.tasks.RayTasks`; carries pieces out from the last to the first."""
-
     opened: int = 0
     carried_out: list[Any]
 
@@ -31,7 +29,6 @@ class Neighbours:
 
 
 def copied(value: Any) -> Any:
-    """What arrives elsewhere. Fails for anything but plain values."""
     if isinstance(value, Mapping):
         assert all(isinstance(key, str) for key in value)
         return {key: copied(each) for key, each in value.items()}

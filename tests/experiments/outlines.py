@@ -12,13 +12,11 @@ from layerwise.experiments.robustness.config import RobustTraining
 
 
 def outline_of(config: Experiment, inputs: Inputs | None = None) -> Outline:
-    """The outline of an experiment; nothing is computed behind it."""
     outline = next(config.begin(Silent(), inputs or Inputs()))
     assert isinstance(outline, Outline)
     return outline
 
 
 def tiny_training(model: Path, run: Path, method: str, **options: Any) -> RobustTraining:
-    """A training by one method on twenty digits, for one epoch."""
     shared: dict[str, Any] = {"images": "digits", "limit": 20, "epochs": 1.0, "batch_size": 10, **options}
     return RobustTraining(methods=(method,), model=str(model), run=run, **shared)

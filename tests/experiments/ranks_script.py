@@ -14,12 +14,10 @@ from layerwise.experiments.sweep.config import Sweep
 
 
 def training_of(folder: Path, run: Path) -> RobustTraining:
-    """Two methods with two seeds, and the surveys of their four models."""
     return tiny_training(folder / "vit", run, "layershuffle", seeds=2)
 
 
 def perform_all(root: Path) -> None:
-    """The training, and a sweep, which is refused."""
     perform(training_of(root, root / "training"), Silent())
     try:
         perform(Sweep(model=str(root / "model"), text=root / "texts", run=root / "sweep"), Silent())

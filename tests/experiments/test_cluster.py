@@ -36,7 +36,6 @@ from tiny_tokenizers import ALPHABET, character_tokenizer
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """What was set by what is tested is set back."""
     before = torch.get_num_threads()
     yield
     assert torch.get_num_threads() == before
@@ -50,13 +49,11 @@ def neighbours(monkeypatch: pytest.MonkeyPatch) -> type[Neighbours]:
 
 
 def rows(folder: Path, *, timed: tuple[str, ...] = ("run",)) -> tuple[list[Loss], list[Score]]:
-    """The rows of a run, without those that are about its time."""
     with Run.open(folder) as run:
         return list(run.store.losses()), [score for score in run.store.scores() if score.measure not in timed]
 
 
 def both(config: Experiment, folder: Path, **changes: Any) -> tuple[Path, Path]:
-    """The run of an experiment in this process, and that of two neighbours."""
     alone, spread = folder / "alone", folder / "spread"
     with_one_thread(replace(config, run=alone))
     perform(replace(config, run=spread, ray="local", workers=2, **changes), Silent())  # type: ignore[call-arg]

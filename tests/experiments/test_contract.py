@@ -38,7 +38,6 @@ EXAMPLES = [
 
 @pytest.fixture
 def read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Configuration]:
-    """Reads a command, without carrying it out; of what an example names only files that are looked for are there."""
     monkeypatch.chdir(tmp_path)
     Path("my_pairs.jsonl").touch()
     Path("mergekit.yml").write_text("0-3")

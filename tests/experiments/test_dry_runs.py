@@ -60,7 +60,6 @@ SAID = {
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of models and texts."""
     folder = tmp_path_factory.mktemp("inputs")
     save_llama(folder / "llama")
     save_texts(folder / "texts")

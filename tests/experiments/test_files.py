@@ -159,7 +159,6 @@ NEEDS = {"text": Path("texts"), "data": Path("data"), "glue": Path("glue"), "ima
 
 
 def test_every_recipe_says_what_the_documents_say() -> None:
-    """A stage without its lines in the table fails, and so does a line without its stage."""
     stages = {}
     for name in RECIPES:
         file = ExperimentFile.read(name)

@@ -58,7 +58,6 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def benchmark(location: Path, task: Task, settings: FineTuningConfig, seed: int, **options: Any) -> list[Score]:
-    """The rows of one fine-tuning of the model at `location`."""
     return rows_of(*fine_tuned(FineTunedModel("bert", 0, location), task, settings, seed, **options))
 
 
@@ -156,7 +155,6 @@ def test_the_test_set_is_not_used_to_select(bert: Path) -> None:
 
 
 def test_the_epoch_that_selected_best_answers_the_test(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Asked the selection set in place of the test set, the model has the score that it was kept for."""
     coin = planted(random_labels=True)
     encode, encoded = fine_tuning._encoded, []
     monkeypatch.setattr(fine_tuning, "_encoded", lambda *given: encoded.append(encode(*given)) or encoded[-1])
@@ -179,7 +177,6 @@ def test_patience_ends_the_teaching(bert: Path) -> None:
 
 @pytest.fixture
 def taught(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, int]]:
-    """Instead of fine-tuning: every example is given label 1; the list says which model was taught what."""
     found: list[tuple[str, str, int]] = []
 
     def all_ones(location: Path, task: Task, settings: FineTuningConfig, seed: int, **_: Any) -> FineTuningResult:

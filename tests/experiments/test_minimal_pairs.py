@@ -35,8 +35,6 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 class Openings:
-    """Models that count how often they are opened."""
-
     def __init__(self) -> None:
         self.count = 0
 

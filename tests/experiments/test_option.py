@@ -31,8 +31,6 @@ from layerwise.swarm.cluster.connection import check_address
 
 @dataclass(frozen=True, kw_only=True)
 class Small:
-    """A configuration with an option of every type."""
-
     model: str = option(help="A model.", positional=True, is_location=True)
     count: int | None = option(None, "A count.", least=1, most=9)
     share: float = option(0.5, "A share.", least=0)
@@ -110,7 +108,6 @@ def test_every_option_of_every_verb_has_help_and_an_unambiguous_flag(verb: str) 
 
 
 def unchecked(kind: type, name: str, value: object) -> object:
-    """A configuration whose option `name` is `value`, and that has not checked it; what must be given is anything."""
     config, hints = object.__new__(kind), get_type_hints(kind)
     anything = {str: "a", Path: Path("a"), tuple: ("a",)}
     for other, (each, _) in options_of(kind).items():
@@ -123,7 +120,6 @@ def unchecked(kind: type, name: str, value: object) -> object:
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_bound_of_every_option_is_kept(verb: str) -> None:
-    """A value at a bound is taken, and the next one is refused by the flag of the option."""
     kind = configuration(verb)
     for name, (_, each) in options_of(kind).items():
         hint = str(get_type_hints(kind)[name])

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.slow
 
 
 def untimed(scores: list[Score]) -> list[Score]:
-    """The rows that do not depend on how fast a machine is."""
     words = ("second", "time", "saving", "measured", "bytes", "data_wait")
     return [
         row
@@ -33,8 +32,6 @@ def untimed(scores: list[Score]) -> list[Score]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which two processes have performed everything of the script."""
-
     def make(root: Path) -> None:
         save_llama(root / "model")
         save_vit(root / "vit")

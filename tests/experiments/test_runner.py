@@ -22,8 +22,6 @@ from layerwise.results.rows import Score
 
 
 class Recorder:
-    """A reporter that keeps what it receives."""
-
     def __init__(self) -> None:
         self.logs: list[str] = []
         self.results: list[str] = []
@@ -40,8 +38,6 @@ class Recorder:
 
 @dataclass(frozen=True, kw_only=True)
 class Counting(Experiment):
-    """An experiment of so many steps, each of which stores a score; it can stop before a step, or refuse the last."""
-
     VERB: ClassVar = "counting"
 
     steps: int = option(3, "Steps.", least=1)

@@ -83,7 +83,6 @@ def test_layers_that_were_trained_with_more_are_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two models of one arm and base."""
     home = tmp_path_factory.mktemp("trained")
     one, two = (save_vit(home / str(seed), seed, "arm") for seed in (0, 1))
     return one, two

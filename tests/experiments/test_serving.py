@@ -30,7 +30,6 @@ def words(process: int) -> str:
 
 @pytest.fixture
 def temporary() -> Iterator[Path]:
-    """A folder with a short name: those of Ray's sockets have 107 characters at most."""
     with tempfile.TemporaryDirectory(prefix="t", dir="/tmp") as folder:
         yield Path(folder)
 

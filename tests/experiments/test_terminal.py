@@ -52,7 +52,6 @@ def test_the_bar_is_seen_in_a_terminal_unless_quiet(
 
 
 def test_the_bar_goes_when_its_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What follows says so in words; a full bar with no time left would look stuck."""
     monkeypatch.setattr(terminal, "errors", Console(file=io.StringIO(), width=80, force_terminal=True))
     with terminal.Terminal() as reporter:
         reporter.progress("sweep", 0.99, 1.0)
@@ -63,7 +62,6 @@ def test_the_bar_goes_when_its_work_is_done(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("has_widgets", [True, False])
 def test_a_notebook_draws_a_bar_where_it_has_widgets(monkeypatch: pytest.MonkeyPatch, has_widgets: bool) -> None:
-    """Without them rich warns at every change of the bar, which hides what is printed."""
     drawn: list[float] = []
     monkeypatch.setattr(terminal, "errors", Console(file=io.StringIO(), force_jupyter=True))
     monkeypatch.setattr(terminal, "find_spec", lambda name: object() if has_widgets else None)

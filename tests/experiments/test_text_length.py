@@ -48,8 +48,6 @@ class Read:
 def test_what_is_chosen_fits_and_leaves_little(
     fixed: float, a_token: float, short: float, budget: float, least: int, most: int
 ) -> None:
-    """Some of the work does not grow with the text, and some only up to a thousand tokens."""
-
     def takes(tokens: int) -> float:
         return fixed + a_token * (tokens + short * min(tokens, 1_000))
 
@@ -88,8 +86,6 @@ CORPUS = Corpus.of([f"once there was text number {n} and it went on for a while 
 
 
 def timed(stack: Stack, a_token: float, fixed: float = 0.0) -> TimedText:
-    """A text of which reading takes so many passes: a token takes a second in one (`pace`)."""
-
     def cost(data: EvalData) -> CostEstimate:
         return CostEstimate(0, 0, 1, round(1e6 * (fixed + a_token * data.tokens)), 10**9)
 
@@ -114,7 +110,6 @@ def test_the_text_of_a_demo_is_read_whole_whatever_the_clock_says(stack: Stack) 
 
 @pytest.mark.parametrize("fixed", [0.0, 40.0])
 def test_minutes_choose_tokens_at_the_pace(stack: Stack, clock: Callable[[float], None], fixed: float) -> None:
-    """Loading took 20 seconds."""
     clock(20.0)
     own = choose(stack, timed(stack, 0.1, fixed), minutes=2.0)
     taken = 20 + fixed + 0.1 * own.data.tokens
@@ -141,7 +136,6 @@ def test_minutes_in_which_nothing_can_be_concluded_are_refused(stack: Stack, clo
 def test_as_many_windows_are_read_as_can_show_one_effect_among_all(
     stack: Stack, clock: Callable[[float], None], compared: int, units: int
 ) -> None:
-    """With n windows no p of a sign flip is below 2^(1 - n), and Holm's correction multiplies the least."""
     of = replace(timed(stack, 1e3), compared=compared)
     assert of.least_units == units
     least = compared * 2.0 ** (1 - units)
@@ -178,7 +172,6 @@ def test_tokens_that_are_given_are_not_measured(count: int) -> None:
 def test_the_same_command_reads_the_same_text_again(
     own_model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the clock says then; by the folder, by the command alone, and by `layerwise run FOLDER`."""
     monkeypatch.chdir(tmp_path)
     every = cutting(Sweep(model="demo"), layerwise.load(own_model), read_corpus(texts), 0)(None, None).tokens
     monkeypatch.setattr(module, "is_within", lambda *_: False)

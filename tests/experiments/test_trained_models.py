@@ -22,7 +22,6 @@ from layerwise.results.training_record import LogEntry, TrainingRecord
 
 
 def two_models(folder: Path) -> dict[str, Path]:
-    """What an experiment leaves."""
     return {f"shuffled/{seed}": folder / f"seed-{seed}" / "model" for seed in (0, 1)}
 
 
@@ -31,7 +30,6 @@ TWO = Outline(Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ()
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
-    """A hub that is reached, with a token."""
     made = FakeHub()
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
     monkeypatch.setattr("huggingface_hub.HfApi", lambda: made)
@@ -39,7 +37,6 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
 
 
 def model(folder: Path) -> Path:
-    """A folder as a training leaves it."""
     folder.mkdir(parents=True)
     for name in ("config.json", "model.safetensors"):
         (folder / name).write_text(name)

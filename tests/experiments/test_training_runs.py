@@ -23,7 +23,6 @@ from layerwise.stack import load
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
-    """A run as a training on a folder of images leaves it, with other options than the usual: two models of an arm."""
     home = tmp_path_factory.mktemp("trained")
     model, run = save_vit(home / "vit", classes=2), home / "run"
     training = RobustTraining(
@@ -45,7 +44,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
 
 
 def digest_of(config: Merging | Robustness) -> str:
-    """The examples that are reported, as the manifest names them."""
     return outline_of(config).manifest.corpus_hash
 
 

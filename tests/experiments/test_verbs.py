@@ -59,7 +59,6 @@ def test_a_result_draws_the_figures_of_its_report(result: layerwise.Result) -> N
 def test_names_paths_and_texts_stand_for_what_they_lead_to(
     result: layerwise.Result, model: Path, texts: Path, tmp_path: Path, form: Callable[[Path], str | Path]
 ) -> None:
-    """A path may be a text, and a tuple a list. The folder of such a run can be run again."""
     again = layerwise.sweep(
         form(model),
         form(texts),

@@ -30,7 +30,6 @@ PLANS = (
 
 
 def losses() -> dict[str, dict[str, float]]:
-    """NLL in nats, summed over 16 held-out questions, by plan and task."""
     documents = [
         Document(f"{task}/{number}", example.text, task, len(example.prompt))
         for task in skills.TASKS

@@ -22,7 +22,6 @@ MOST_BYTES = 3_000_000  # of all files together, which are read in a review and 
 
 @cache
 def rendered(kind: str) -> dict[str, str]:
-    """The outputs of a kind, rendered once."""
     return outputs.rendered(kind)
 
 

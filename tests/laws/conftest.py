@@ -9,6 +9,5 @@ from package_sources import trees
 
 @pytest.fixture(scope="session", autouse=True)
 def _parsed(request: pytest.FixtureRequest) -> None:
-    """Parse the package where a law reads its sources; it takes seconds, which would be those of the first of them."""
     if any(item.path.stem in ("test_names", "test_architecture") for item in request.session.items):
         trees()

@@ -19,7 +19,6 @@ ANY_GAIN = st.floats(allow_nan=False, allow_infinity=False)
 def plans(
     gains: st.SearchStrategy[float] = SMALL_GAINS, most_steps: int = 60, depth: int = DEPTH
 ) -> st.SearchStrategy[Plan]:
-    """Plans of at most `most_steps` steps."""
     merges = st.one_of(
         st.sampled_from([Reduction("mean"), Reduction("sum")]), st.builds(Reduction, st.just("gain"), gains)
     )

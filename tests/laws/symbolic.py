@@ -15,8 +15,6 @@ INPUT = 0
 
 
 class Computations:
-    """The distinct computations seen so far: a layer of a model, or half of it, on a state; merges of states."""
-
     def __init__(self) -> None:
         self.numbers: dict[tuple[object, ...], int] = {("input",): INPUT}
         self.chains = {INPUT: 0}
@@ -29,7 +27,6 @@ class Computations:
         return self._number(("merge", rule, base, ends), max(self.chains[end] for end in ends))
 
     def applications(self) -> int:
-        """How many distinct layer evaluations there are."""
         return sum(key[0] == "apply" for key in self.numbers)
 
     def _number(self, key: tuple[object, ...], chain: int) -> int:
@@ -39,7 +36,6 @@ class Computations:
 
 
 def run_tree(plan: Plan, state: int, seen: Computations) -> int:
-    """What a plan computes, by its definition in words."""
     for stage in plan.stages:
         for _ in range(stage.times):
             match stage:
@@ -54,7 +50,6 @@ def run_tree(plan: Plan, state: int, seen: Computations) -> int:
 
 
 def run_steps(steps: Iterable[Step], state: int, seen: Computations) -> int:
-    """What a flat list of steps computes, by the contract of `Step`; every group that opens must close."""
     frames: list[tuple[int, list[int]]] = []
     for step in steps:
         frames += [(state, []) for _ in range(step.opens)]
@@ -70,7 +65,6 @@ def run_steps(steps: Iterable[Step], state: int, seen: Computations) -> int:
 
 
 def distinct_evaluations(plans: Iterable[Plan]) -> int:
-    """The layer evaluations that all these plans need together if each distinct one is computed once."""
     seen = Computations()
     for plan in plans:
         run_steps(plan.steps(), INPUT, seen)

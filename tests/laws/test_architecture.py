@@ -61,7 +61,6 @@ def room_of(path: Path) -> str:
 
 
 def statements(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Every statement, those inside of others too; far fewer than the nodes of a tree."""
     for each in body:
         yield each
         for name in ("body", "orelse", "finalbody", "handlers", "cases"):
@@ -116,7 +115,6 @@ def test_an_upward_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def crowded(package: Path) -> list[str]:
-    """The folders with more Python files than a reader keeps in view."""
     folders = {path.parent for path in package.rglob("*.py")}
     return sorted(str(each.relative_to(package)) for each in folders if len([*each.glob("*.py")]) > MOST_FILES)
 
@@ -149,7 +147,6 @@ LIGHT = {
 
 
 def heavy_imports(light: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """What a new process imports that it should not, each as `room imports module`."""
     code = (
         f"import sys\nfor room, heavy in {dict(light)!r}.items():\n    __import__(room)\n"
         "    for name in heavy:\n        if name in sys.modules: print(room, 'imports', name)"
@@ -166,7 +163,6 @@ def test_a_heavy_import_would_be_seen() -> None:
 
 
 def test_plans_and_schedules_are_standard_library_only() -> None:
-    """Only the forms of other tools are YAML, and `import layerwise.plan` does not import them."""
     allowed = sys.stdlib_module_names | {"layerwise"}
     light = [path for path in FILES if room_of(path) == "plan"]
     for path in light:
@@ -175,7 +171,6 @@ def test_plans_and_schedules_are_standard_library_only() -> None:
 
 
 def of_run_folders(path: Path) -> list[str]:
-    """What a file imports of the run folder: everything in `results` but the rows, their names and units."""
     pure = (
         "layerwise.results.rows",
         "layerwise.results.selection",
@@ -209,7 +204,6 @@ def test_no_pickle_anywhere() -> None:
 
 
 def careless_loads(source: Iterable[ast.AST]) -> list[str]:
-    """The calls of `torch.load` that would read more than tensors."""
     calls = [node for node in source if isinstance(node, ast.Call)]
     named = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "load"]
     loads = [call for call in named if ast.unparse(call.func) == "torch.load"]

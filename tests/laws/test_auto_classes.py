@@ -24,12 +24,10 @@ LOOKUPS = ("getattr", "vars", "dir", "import_module", "__import__")
 
 
 def name_of(node: ast.AST) -> str:
-    """The last name of `a`, `a.b` or `a().b`; nothing of other expressions."""
     return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
 
 
 def is_use(node: ast.AST) -> bool:
-    """Whether a node uses an automatic class, or a class of transformers by a name that is computed."""
     if isinstance(node, ast.ImportFrom):
         names = {alias.name for alias in node.names}
         if (node.module or "").startswith(PACKAGES[1:]):
@@ -50,7 +48,6 @@ def is_use(node: ast.AST) -> bool:
 
 
 def uses(syntax: Iterable[ast.AST]) -> list[str]:
-    """The uses among the nodes, each with its line."""
     return [f"{getattr(node, 'lineno', 0)}: {ast.unparse(node)}" for node in syntax if is_use(node)]
 
 
@@ -96,7 +93,6 @@ def test_what_else_is_read_is_no_use() -> None:
 
 
 def unflagged(tree: ast.AST) -> list[str]:
-    """The calls that load, and do not say whether the code of a checkpoint may run."""
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
     loading = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in LOADERS)
     return [ast.unparse(call) for call in loading if "trust_remote_code" not in {key.arg for key in call.keywords}]

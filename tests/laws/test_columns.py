@@ -27,7 +27,6 @@ ALLOWED = (
 
 
 def is_column(node: ast.AST) -> bool:
-    """Whether an expression is the column of a row, or its text in another case or form: `row.metric.lower()`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         return is_column(node.func.value)
     if isinstance(node, ast.BoolOp):
@@ -36,7 +35,6 @@ def is_column(node: ast.AST) -> bool:
 
 
 def taken_apart(source: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
-    """The line and the text of each call that takes a column apart, by a method of texts or by `re`."""
     for node in source:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             own = node.func.attr in TAKES_APART and is_column(node.func.value)

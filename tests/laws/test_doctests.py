@@ -16,12 +16,10 @@ PACKAGE = Path(layerwise.__file__).parent
 
 
 def written(source: str) -> int:
-    """The number of examples in a source, those left out that say so with `+SKIP`."""
     return sum(line.strip().startswith(">>> ") and "+SKIP" not in line for line in source.splitlines())
 
 
 def wrongs(module: ModuleType, source: str) -> list[str]:
-    """What is wrong with the examples of a module: each that fails, and a count that tells of some that did not run."""
     said = io.StringIO()
     runner = doctest.DocTestRunner(verbose=False)
     for test in doctest.DocTestFinder().find(module, module.__name__):

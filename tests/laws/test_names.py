@@ -60,7 +60,6 @@ def test_no_public_class_stands_in_two_files() -> None:
 
 
 def identifiers(path: Path) -> Iterator[str]:
-    """Every name that a file defines: of functions, classes, parameters and variables."""
     for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name

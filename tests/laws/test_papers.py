@@ -25,7 +25,6 @@ def test_every_item_of_a_paper_has_one_row(page: str) -> None:
 
 @pytest.mark.parametrize("page", ITEMS)
 def test_every_item_that_is_built_has_a_command_that_was_run(page: str) -> None:
-    """The table `Run here` names, for each command, the items that it ran and what it printed."""
     letter, _ = ITEMS[page]
     described, *closing = re.split(r"^## (?:What is not here|What has its own issue)$", _text(page), flags=re.MULTILINE)
     described, table = described.split("\n## Run here\n")
@@ -43,7 +42,6 @@ def test_every_item_that_is_built_has_a_command_that_was_run(page: str) -> None:
 
 
 def _numbers(items: str, letter: str) -> set[int]:
-    """`P1, P3 to P5` as 1, 3, 4, 5."""
     found = set()
     for first, last in re.findall(rf"{letter}(\d+)(?: to {letter}(\d+))?", items):
         found.update(range(int(first), int(last or first) + 1))

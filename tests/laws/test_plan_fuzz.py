@@ -115,7 +115,6 @@ def plan_or_refusal(text: str) -> Plan | PlanError:
 
 
 def outcomes(count: int, seed: int) -> Counter[str]:
-    """Read `count` strings; any exception but `PlanError` ends the test with the string in its message."""
     chance = random.Random(seed)
     found: Counter[str] = Counter()
     for _ in range(count):

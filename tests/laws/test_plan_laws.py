@@ -76,8 +76,6 @@ def test_check_accepts_exactly_the_sources_that_are_there(plan: Plan, known: set
 
 
 class LinearModel:
-    """Every layer and half of every model multiplies by its own random matrix; the log has every (x_j, d_j)."""
-
     def __init__(self) -> None:
         chance = random.Random(0)
         self.weights = {

@@ -12,7 +12,6 @@ Layer = int | tuple[int, str | float]
 
 
 def by_layer(rows: Iterable[Score], metric: str, **columns: Any) -> dict[Layer | None, Score]:
-    """The rows of a metric on the whole text, by layer, or by layer and half; without `against` no nulls."""
     own = Rows(rows).where(metric=metric, **{"task": "all", "against": None, **columns})
     return {_key(row): row for row in own}
 

@@ -26,11 +26,8 @@ _MIXES = frozenset(
 
 
 class Narrow(Tensor):
-    """A tensor of the pretended device."""
-
     @property
     def device(self) -> torch.device:  # type: ignore[override]
-        """Where it says that it is."""
         return DEVICE
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
@@ -39,13 +36,11 @@ class Narrow(Tensor):
 
 @contextmanager
 def pretended() -> Iterator[torch.device]:
-    """Within the context there is a device without float64; hands it out."""
     with _Pretended():
         yield DEVICE
 
 
 def moved(model: nn.Module) -> nn.Module:
-    """The model with its parameters and buffers on the pretended device, in place."""
     for module in model.modules():
         for name, parameter in module._parameters.items():
             if parameter is not None:
@@ -58,8 +53,6 @@ def moved(model: nn.Module) -> nn.Module:
 
 
 class _Pretended(TorchFunctionMode):
-    """Sees every call of torch before torch does."""
-
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
@@ -93,7 +86,6 @@ class _Pretended(TorchFunctionMode):
 
 
 def _leaves(values: Iterable[Any]) -> Iterator[Any]:
-    """What is in the arguments of a call, lists and tuples opened."""
     for value in values:
         if isinstance(value, list | tuple):
             yield from _leaves(value)
@@ -120,13 +112,10 @@ def _narrowed(value: Any) -> Any:
 
 
 def _narrowing(hook: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
-    """The hook, told of its gradient as a tensor of the device: torch makes gradients without asking anyone."""
     return lambda gradient: hook(_narrowed(gradient))
 
 
 def _after_narrowing(hook: Callable[[Tensor], Any]) -> Callable[[Tensor], Any]:
-    """The same for a hook that reads the gradient from the parameter."""
-
     def read(parameter: Tensor) -> None:
         parameter.grad = _narrowed(parameter.grad)
         hook(parameter)

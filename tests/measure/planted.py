@@ -15,8 +15,6 @@ from layerwise.stack import Stack
 
 
 class _Block(nn.Module):
-    """The matrices of one layer, under the names they were planted by."""
-
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         super().__init__()
         for name, weight in weights.items():
@@ -27,7 +25,6 @@ class _Block(nn.Module):
 
 
 def planted_stack(weights: Mapping[str, Tensor], dtype: torch.dtype = torch.float32) -> Stack:
-    """A stack whose layer l holds `weights[name][l]` as its parameter `name`."""
     depth = len(next(iter(weights.values())))
     blocks = nn.ModuleList(
         _Block({name: every[layer].to(dtype) for name, every in weights.items()}) for layer in range(depth)
@@ -36,17 +33,14 @@ def planted_stack(weights: Mapping[str, Tensor], dtype: torch.dtype = torch.floa
 
 
 def stack_of_layers(layers: list[dict[str, Tensor]]) -> Stack:
-    """A stack whose layers hold the weights they are given, alike or not."""
     return Stack(nn.ModuleDict({"blocks": nn.ModuleList(_Block(weights) for weights in layers)}), "blocks")
 
 
 def noise(depth: int, rows: int, columns: int, seed: int = 0) -> Tensor:
-    """Independent layers: standard normal entries, (depth, rows, columns)."""
     return torch.randn(depth, rows, columns, generator=torch.Generator().manual_seed(seed))
 
 
 def autoregressive(depth: int, rows: int, columns: int, rho: float, seed: int = 0) -> Tensor:
-    """AR(1) over depth: every entry correlates with the same one in the next layer by `rho`, with variance 1."""
     fresh = noise(depth, rows, columns, seed)
     layers = [fresh[0]]
     for new in fresh[1:]:
@@ -55,14 +49,12 @@ def autoregressive(depth: int, rows: int, columns: int, rho: float, seed: int = 
 
 
 def drifting(depth: int, rows: int, columns: int, seed: int = 0) -> Tensor:
-    """A smooth stack: a straight line from one matrix to another, with a little noise."""
     first, last, shake = noise(3, rows, columns, seed)
     share = torch.linspace(0, 1, depth)[:, None, None]
     return (1 - share) * first + share * last + 0.01 * noise(depth, rows, columns, seed + 1) * shake.std()
 
 
 def alternating(depth: int, rows: int, columns: int, amplitude: float = 0.5, seed: int = 0) -> Tensor:
-    """A stack of period 2: noise plus a matrix whose sign changes with every layer."""
     sign = 1.0 - 2.0 * (torch.arange(depth) % 2)
     common = noise(1, rows, columns, seed + 1)
     return noise(depth, rows, columns, seed) + amplitude * sign[:, None, None] * common

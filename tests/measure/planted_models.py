@@ -31,7 +31,6 @@ SHARPNESS = 4.0
 def planted(
     *, identity: Collection[int] = (), copies: Collection[int] = (), depth: int = 6, seed: int = 0
 ) -> LlamaForCausalLM:
-    """A random Llama whose layers in `identity` add nothing, and whose layers in `copies` equal the layer before."""
     model = tiny_llama(depth=depth, seed=seed)
     with torch.no_grad():
         model.lm_head.weight *= SHARPNESS
@@ -43,7 +42,6 @@ def planted(
 
 
 def silence(model: LlamaForCausalLM, layer: int) -> None:
-    """Make a layer the identity: both branches end in zeros."""
     with torch.no_grad():
         model.model.layers[layer].self_attn.o_proj.weight.zero_()
         model.model.layers[layer].mlp.down_proj.weight.zero_()
@@ -52,7 +50,6 @@ def silence(model: LlamaForCausalLM, layer: int) -> None:
 def with_harm(
     layer: int, *, depth: int = 6, seed: int = 0, windows: int = 32, length: int = 16
 ) -> tuple[Stack, EvalData]:
-    """A stack whose `layer` is noise, and text written by the same model without that layer."""
     model = planted(identity=[layer], depth=depth, seed=seed)
     reading = own_text(load(model), windows=windows, length=length, seed=seed)
     noise = tiny_llama(depth=depth, seed=seed + 1000).model.layers[layer]
@@ -62,18 +59,15 @@ def with_harm(
 
 @cache
 def idle_stack() -> Stack:
-    """A stack of six layers whose layer `IDLE` adds nothing."""
     return load(planted(identity=[IDLE]))
 
 
 @cache
 def idle_text() -> EvalData:
-    """What that stack would write."""
     return own_text(idle_stack())
 
 
 def own_text(stack: Stack, *, windows: int = 32, length: int = 16, seed: int = 0, per_document: int = 1) -> EvalData:
-    """`windows` windows of `length` tokens drawn from the model's own predictions, `per_document` to a document."""
     generator = torch.Generator().manual_seed(seed + 7)
     ids = torch.randint(3, 97, (windows, 1), generator=generator)
     with torch.no_grad():

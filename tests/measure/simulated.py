@@ -37,11 +37,9 @@ class SimulatedModel:
         self.evaluated = 0
 
     def draw(self, changes: NDArray[np.float64]) -> None:
-        """Give every layer and document its own effect, (layers, documents) in nats per token."""
         self._changes = changes * np.array(list(self.lengths.values()))
 
     def blur(self, layer: int, noise: float, seed: int = 0) -> None:
-        """Give the documents' effects of one layer more noise, as that of a layer that acts on few of them."""
         tokens = np.array(list(self.lengths.values()))
         self._changes[layer] += np.random.default_rng([seed, 3]).normal(0.0, noise, tokens.size) * tokens
 
@@ -54,7 +52,6 @@ class SimulatedModel:
         return str(Plan.identity(self.depth))
 
     def measure(self, layers: Collection[int], pieces: Collection[Piece]) -> list[Loss]:
-        """The losses of the model itself and without each of `layers`, on some documents."""
         baseline, keys = self.baseline, skip_keys(self.depth)
         evaluations = self.depth + sum(self.depth - layer - 1 for layer in layers)
         rows = []
@@ -69,5 +66,4 @@ class SimulatedModel:
         return rows
 
     def whole(self) -> list[Loss]:
-        """Every layer on every document."""
         return self.measure(range(self.depth), self.lengths)

@@ -69,7 +69,6 @@ def logits(
 
 
 def reading(scalars: Tensor, states: Mapping[int, Tensor], variant: str, missing: str, mistake: str) -> Tensor:
-    """What a reader takes of the states that are there; all its weights together stay what they were, or each does."""
     exponentials = scalars.exp()
     weights = scalars if variant == "denseformer" or mistake == "no softmax" else exponentials / exponentials.sum()
     present = sum(weights[source] for source in states)
@@ -80,7 +79,6 @@ def reading(scalars: Tensor, states: Mapping[int, Tensor], variant: str, missing
 def attention(
     tensors: Mapping[str, Tensor], name: str, states: Tensor, positions: Tensor, real: Tensor, heads: int, mistake: str
 ) -> Tensor:
-    """The attention half, head by head, with every pair of tokens' own row of the position table."""
     length, _, width = states.shape
     each = width // heads
     weight, bias = tensors[name + "in_proj_qk.weight"], tensors[name + "in_proj_qk.bias"]
@@ -109,7 +107,6 @@ def attention(
 
 
 def feed_forward(tensors: Mapping[str, Tensor], name: str, states: Tensor) -> Tensor:
-    """The gated half, with the tanh approximation of GELU written out."""
     up = norm(states) @ tensors[name + "1.weight"].T
     value, gate = up[..., : up.shape[-1] // 2], up[..., up.shape[-1] // 2 :]
     smooth = gate * (1 + torch.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3))) / 2
@@ -117,13 +114,11 @@ def feed_forward(tensors: Mapping[str, Tensor], name: str, states: Tensor) -> Te
 
 
 def norm(states: Tensor) -> Tensor:
-    """Mean 0 and variance 1 in each row."""
     centred = states - states.mean(dim=-1, keepdim=True)
     return centred / (centred.pow(2).mean(dim=-1, keepdim=True) + EPS).sqrt()
 
 
 def row(distance: int) -> int:
-    """The row of the table of 63 for a distance: 16 near ones to each side, then 15 that grow logarithmically."""
     size = abs(distance)
     if size > 16:
         size = 16 + math.ceil(math.log(size / 16) / math.log(511 / 16) * 15)
@@ -135,7 +130,6 @@ def depth(tensors: Mapping[str, Tensor]) -> int:
 
 
 def small_config(variant: str, **changes: object) -> ElcConfig:
-    """Three narrow layers with the published buckets."""
     settings = {
         "vocab_size": 61,
         "hidden_size": 32,
@@ -151,7 +145,6 @@ def small_config(variant: str, **changes: object) -> ElcConfig:
 
 
 def randomise(model: torch.nn.Module, seed: int = 0) -> None:
-    """Give every parameter a value that matters: biases and scales too, which begin as 0 and 1."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -159,14 +152,12 @@ def randomise(model: torch.nn.Module, seed: int = 0) -> None:
 
 
 def random_model(variant: str, **changes: object) -> ElcForMaskedLM:
-    """A model of `small_config` in float64 and evaluation mode, with random parameters throughout."""
     model = ElcForMaskedLM(small_config(variant, **changes)).double().eval()
     randomise(model)
     return model
 
 
 def as_published(model: ElcForMaskedLM) -> dict[str, Tensor]:
-    """The parameters of a model of ours, themselves, under the names of the published files."""
     names = {
         "attention.query_key": "attention.in_proj_qk",
         "attention.value": "attention.in_proj_v",
@@ -192,7 +183,6 @@ def as_published(model: ElcForMaskedLM) -> dict[str, Tensor]:
 
 
 def padded_batch(length: int, vocabulary: int = 61) -> tuple[Tensor, Tensor]:
-    """Token ids (3, length) and the mask of what is real: a whole row, and rows padded on either side."""
     ids = torch.randint(5, vocabulary, (3, length), generator=torch.Generator().manual_seed(length))
     real = torch.ones(3, length, dtype=torch.long)
     real[1, length // 3 :] = 0

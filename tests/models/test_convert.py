@@ -28,7 +28,6 @@ BUCKETS = "transformer.layers.1.attention.position_indices"
 
 @cache
 def indices() -> Tensor:
-    """The rows of the table of relative positions for 512 positions, as published checkpoints store them."""
     return torch.tensor([[row(i - j) for j in range(512)] for i in range(512)])
 
 
@@ -99,8 +98,6 @@ def test_the_table_may_be_left_out_and_the_padding_is_the_tokenizers() -> None:
 
 
 def test_the_command_runs_what_the_library_exports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One conversion, at `layerwise.models.convert_elc`, and what it refuses the command refuses."""
-
     def refusing(*_: object, **__: object) -> None:
         raise CheckpointError("asked the exported one")
 

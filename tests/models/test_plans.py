@@ -94,7 +94,6 @@ def test_a_study_leaves_out_what_the_layers_cannot_run_and_says_so() -> None:
 
 
 def test_families_of_which_nothing_is_left_are_refused() -> None:
-    """A sweep would report on the model as trained alone."""
     stack = load(random_model("elc"))
     members = Sweep(model="elc", families=("painters",)).members(stack.depth)
     parallel = [member for member in members if "|" in str(member.plan) or member.family == "identity"]

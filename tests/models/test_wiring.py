@@ -103,7 +103,6 @@ def test_new_weights_change_nothing_yet(plan: str) -> None:
 
 @pytest.mark.parametrize("training", [False, True])
 def test_new_weights_can_learn(training: bool) -> None:
-    """Of every state that is read, though its weight is 0 and whether or not the model is in training."""
     model = rewired(tiny("ltg")).train(training)
     model(input_ids=IDS, labels=IDS).loss.backward()
     scalars = {name: each.grad for name, each in model.named_parameters() if name.endswith(".scalars")}

@@ -33,7 +33,6 @@ def test_the_matrix_gives_the_wiring_back(wiring: LayerWeights) -> None:
 
 @given(wiring=wirings())
 def test_what_is_live_is_what_a_runner_that_drops_as_told_holds(wiring: LayerWeights) -> None:
-    """Run it: hold what is made, let go after the last reader, and every read must find its source."""
     last = wiring.last_readers()
     assert len(last) == wiring.depth + 1
     held: set[int] = set()

@@ -51,8 +51,6 @@ def test_steps_say_where_groups_open_and_branches_close() -> None:
 
 
 class Numbered:
-    """What numpy's whole numbers are to Python: not an int, but usable as one."""
-
     def __index__(self) -> int:
         return 3
 

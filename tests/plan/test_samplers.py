@@ -177,7 +177,6 @@ def test_other_seeds_streams_and_indices_draw_otherwise() -> None:
     ids=str,
 )
 def test_draws_stay_what_they_are(sampler: Sampler, plans: tuple[str, str]) -> None:
-    """A training that is carried on by a later version must draw what it would have drawn."""
     draws = SeededSampler(sampler, 12, seed=7, stream="training")
     assert (str(draws.at(0, 0)), str(draws.at(1, 0))) == plans
 

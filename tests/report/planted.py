@@ -23,27 +23,22 @@ DIAGNOSIS, ROBUSTNESS, LANGUAGE, PRETRAINING, GROWTH = (
 
 
 def of(*rows: Score) -> ReportData:
-    """A run of these rows alone."""
     return ReportData({}, (), rows)
 
 
 def only(data: ReportData, *measures: str) -> ReportData:
-    """The same run with these measures alone."""
     return replace(data, plans=(), scores=tuple(row for row in data.scores if row.measure in measures))
 
 
 def without(data: ReportData, *measures: str) -> ReportData:
-    """The same run with some measures never taken."""
     return replace(data, scores=tuple(row for row in data.scores if row.measure not in measures))
 
 
 def without_intervals(data: ReportData) -> ReportData:
-    """The same run with bare numbers."""
     bare = (replace(score, low=None, high=None, p=None, p_adjusted=None, mde=None) for score in data.scores)
     return replace(data, scores=tuple(bare))
 
 
 def row(measure: str, metric: str, value: float, half: float | None = None, **more: object) -> Score:
-    """A score with an interval of `half` to either side; `more` are its other columns."""
     bounds = () if half is None else (value - half, value + half)
     return replace(Score(measure, metric, value, *bounds), **more)  # type: ignore[arg-type]

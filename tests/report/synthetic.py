@@ -30,7 +30,6 @@ def run(
     seed: int = 0,
     tasks: tuple[str, ...] = tuple(TASKS),
 ) -> ReportData:
-    """A whole run: effects on every task, similarity, benchmarks, run figures and a manifest."""
     draw = random.Random(seed)
     records = plan_records(depth, families)
     scores = [
@@ -47,7 +46,6 @@ def run(
 
 @cache
 def plan_records(depth: int, families: tuple[str, ...]) -> tuple[PlanRecord, ...]:
-    """The records of the real families, one for each family and plan."""
     found: dict[tuple[str, str], PlanRecord] = {}
     for name in families:
         for member in FAMILIES[name](depth):
@@ -73,7 +71,6 @@ def _once(records: tuple[PlanRecord, ...]) -> tuple[PlanRecord, ...]:
 
 
 def true_effect(record: PlanRecord, depth: int, task: str) -> float:
-    """The planted effect in nats per token, before noise."""
     if record.plan == str(Plan.identity(depth)):
         return 0.0
     if record.family in {"leave_one_out", "swap_adjacent"}:

@@ -7,13 +7,11 @@ from layerwise.report.kind import Kind, Pivot, Tabled
 
 
 def tables(kind: Kind, data: ReportData, title: str) -> dict[str, tuple[tuple[str, ...], ...]]:
-    """The head and the lines of the tables of the part with this title or name, each by its own title."""
     parts = [part for section in kind.sections for part in section.of(kind).parts_of(data)]
     (part,) = (each for each in parts if isinstance(each, Pivot | Tabled) and title in (each.title, each.name))
     return {name: (table.head, *table.body) for name, table in part.tables(data)}
 
 
 def table(kind: Kind, data: ReportData, title: str) -> tuple[tuple[str, ...], ...]:
-    """The head and the lines of the one table with this title or name."""
     ((_, lines),) = tables(kind, data, title).items()
     return lines

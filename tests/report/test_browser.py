@@ -37,7 +37,6 @@ pytestmark = [
 
 
 def browse(page: Path, *arguments: str) -> tuple[str, list[str]]:
-    """What a headless browser prints for a page, and what its console said."""
     command = [
         str(BROWSER),
         "--headless=new",
@@ -64,7 +63,6 @@ def answer(dom: str, name: str) -> dict[str, Any]:
 
 
 def distinct_rows(png: bytes) -> int:
-    """How many different rows of pixels a PNG has: a blank page has one."""
     width, height = struct.unpack(">II", png[16:24])
     body, at = b"", 8
     while at < len(png):
@@ -78,7 +76,6 @@ def distinct_rows(png: bytes) -> int:
 
 
 def in_plots(dom: str) -> dict[str, str]:
-    """What a browser drew into the slot of each figure."""
     _, *parts = re.split(r'<div class="plot[ "][^>]*data-figure="([^"]+)"', dom)
     return dict(zip(parts[::2], parts[1::2], strict=True))
 
@@ -118,7 +115,6 @@ DRAWN: dict[str, dict[str, int]] = {
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The page of every kind of run with the self-check in it, in one folder."""
     folder = tmp_path_factory.mktemp("pages")
     for kind, page in PAGES.items():
         inner = page().replace("</body>", f"<script>{SELFCHECK.read_text()}</script></body>")
@@ -127,7 +123,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def framed(folder: Path, width: int, height: int, use: str = "") -> dict[str, dict[str, Any]]:
-    """What the self-check of every page says in a frame so wide, all of them beside one another in one browser."""
     frames = "".join(
         f'<iframe id="{kind}" src="{kind}.html{use}" width="{width}" height="{height}"></iframe>' for kind in PAGES
     )

@@ -34,7 +34,6 @@ BUNDLE = files("layerwise.report").joinpath(PLOTLY).read_text(encoding="utf-8")
 
 
 def figures(data: ReportData) -> list[dict[str, Any]]:
-    """Every distinct figure of a page, as the page has it."""
     pictures = [picture for chapter in written(data) for picture in chapter.pictures]
     texts = dict.fromkeys(json.dumps(figure.payload()) for picture in pictures for figure in picture.variants.values())
     return [json.loads(text) for text in texts]
@@ -79,7 +78,6 @@ def test_files_are_those_that_were_published_and_name_their_version_and_licence(
 
 
 def test_plotly_for_python_checks_figures_for_the_same_plotly_js() -> None:
-    """The tests have it check every figure, by the schema of the plotly.js that it brings."""
     whole = files(plotly).joinpath("package_data/plotly.min.js").read_text(encoding="utf-8")
     assert f"* plotly.js v{SOURCE['version']}\n" in whole[:200]
 

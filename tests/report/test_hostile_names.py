@@ -26,8 +26,6 @@ KINDS = ("sweep-planted", "robustness-planted", "diagnosis-planted", "pretrainin
 
 
 def spoilt(data: ReportData, hostile: str) -> ReportData:
-    """The run with every name that a user chooses followed by markup, and more that no command would make."""
-
     def named(row: Score) -> Score:
         own: dict[str, Any] = {}
         if row.task != "all" and not data.rows.axis("arm"):
@@ -55,7 +53,6 @@ def spoilt(data: ReportData, hostile: str) -> ReportData:
 
 
 def texts(value: object, key: str = "") -> Iterator[str]:
-    """Every text of a figure that may be shown."""
     if isinstance(value, str) and key not in GROUPS:
         yield value
     elif isinstance(value, Mapping):

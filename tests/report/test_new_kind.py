@@ -22,7 +22,6 @@ ROWS = (
 
 
 def block(name: str) -> str:
-    """The file of the guide that a comment names."""
     match = re.search(rf"<!-- {re.escape(name)} -->\n```\w+\n(.*?)```", GUIDE, re.DOTALL)
     assert match is not None
     return match[1]
@@ -30,7 +29,6 @@ def block(name: str) -> str:
 
 @pytest.fixture
 def kind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
-    """The kind of the guide, among the others."""
     namespace: dict[str, Any] = {"__name__": "energy"}
     exec(compile(block("energy.py"), "energy.py", "exec"), namespace)
     (tmp_path / "kinds").mkdir()

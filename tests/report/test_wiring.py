@@ -26,7 +26,6 @@ PLANS = [
 
 
 def cells(drawing: str) -> Iterator[tuple[int, int, str, float]]:
-    """Row, column, colour and opacity of every unit cell that is painted."""
     for path in ElementTree.fromstring(drawing).iter("path"):
         opacity = float(path.get("opacity", "1"))
         for column, top, height in re.findall(r"M(\d+) (\d+)h1v(\d+)h-1z", path.get("d", "")):

@@ -232,8 +232,6 @@ def results(change: Callable[[Any], object]) -> Damage:
 
 
 def line(text: str) -> Damage:
-    """The second line of the samples is replaced."""
-
     def damage(folder: Path) -> None:
         lines = (folder / SAMPLES).read_text().splitlines()
         (folder / SAMPLES).write_text("\n".join([lines[0], text, *lines[2:]]) + "\n")

@@ -55,7 +55,6 @@ def folder(tmp_path: Path) -> Path:
 
 
 def whole(row: Any) -> dict[str, Any]:
-    """A row as it is exported: a score with what its nats mean for the perplexity."""
     if not isinstance(row, Score):
         return asdict(row)
     change = 100 * math.expm1(row.value) if row.metric == "delta_nll" else None
@@ -119,7 +118,6 @@ STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "＝", "＠")
 
 
 def test_no_text_of_a_csv_is_a_formula(tmp_path: Path) -> None:
-    """A spreadsheet reads a cell that begins with such a sign as a formula; numbers stay numbers."""
     losses = [Loss(f"{sign}1+1", f"{sign}t", f"{sign}cmd|' /C calc'!A0", 0, -1.5, 10, 4) for sign in STARTS]
     scores = [Score("effect", "m", -0.5, -1.0, 1e-9, claim=f"{sign}x", task="t") for sign in STARTS]
     with Run.create(tmp_path / "run", MANIFEST) as run:

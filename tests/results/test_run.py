@@ -27,7 +27,6 @@ PLANS, DOCUMENTS, WINDOWS = 40, 25, 3
 
 
 def write_rows(folder: Path) -> None:
-    """Computes what is not there: a row of each window for every plan and document; notes each that it has stored."""
     with Run.resume_or_create(folder, MANIFEST) as run, (folder / "computed.log").open("a") as log:
         for document in range(DOCUMENTS):
             windows = range(WINDOWS)

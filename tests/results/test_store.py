@@ -75,7 +75,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Make a folder read-only, for root too, whom permissions do not stop; skip where that cannot be done."""
     if os.geteuid():
         folder.chmod(0o555)
         yield
@@ -332,7 +331,6 @@ def test_the_database_of_another_program_is_left_as_it_is(tmp_path: Path, attemp
 
 
 def without_strict_tables(path: Path) -> None:
-    """A run with a row of each kind, in tables that take anything, as they were made before they were strict."""
     loose = database.SCHEMA.replace("WITHOUT ROWID, STRICT", "WITHOUT ROWID").replace(" STRICT", "")
     with closing(sqlite3.connect(path)) as made:
         made.executescript(loose)

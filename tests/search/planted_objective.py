@@ -20,8 +20,6 @@ DAMAGE = {"Q8_0": 0.002, "Q5_1": 0.02, "Q5_0": 0.03, "Q4_1": 0.06, "Q4_0": 0.1}
 
 
 class PlantedObjective:
-    """Losses of `documents` documents of 100 tokens in three rungs; `noise` is the spread between documents."""
-
     def __init__(
         self, depth: int, *, coupling: float, noise: float = 0.0, seed: int = 0, documents: int = 64, text: int = 0
     ) -> None:

@@ -19,7 +19,6 @@ def planted_search(
     windows: int = 96,
     length: int = 16,
 ) -> tuple[Stack, EvalData]:
-    """A random Llama whose layers in `identity` add nothing and whose layers in `harmful` are noise, added later."""
     model = planted(identity=[*identity, *harmful], depth=depth, seed=seed)
     text = own_text(load(model), windows=windows, length=length, seed=seed)
     noise = tiny_llama(depth=depth, seed=seed + 1000)

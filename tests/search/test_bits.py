@@ -34,7 +34,6 @@ BITS = {None: 32.0, "Q4_0": 4.5, "Q4_1": 5.0, "Q5_0": 5.5, "Q5_1": 6.0, "Q8_0": 
 
 
 def price(plan: Plan) -> float:
-    """A hundred bytes for embedding and head, and one bit for a bit; a layer that runs twice is stored once."""
     return 100 + sum(BITS[source] for _, source in {(step.layer, step.source) for step in plan.steps()})
 
 
@@ -86,7 +85,6 @@ def test_a_layer_that_is_better_left_out_is_left_out_also_where_the_limit_is_kep
 @given(allocations())
 @settings(max_examples=30)
 def test_an_allocation_loses_at_most_one_change_more_than_the_best_of_all(found: Allocations) -> None:
-    """The bound of greedy by rise for a byte (Sinha and Zoltners 1979), tried on all allocations."""
     options = [choices(found.space, layer) for layer in range(found.space.depth)]
     plans = (Plan(tuple(each for each in own if each is not None)) for own in product(*options) if any(own))
     best = min(predicted(found, plan) for plan in plans if found.space.allows(plan))
@@ -146,7 +144,6 @@ def test_a_fragile_layer_keeps_its_bits_and_a_layer_that_does_nothing_loses_them
 
 
 def test_what_is_reached_is_never_worse_on_the_text_of_the_search_than_any_rule() -> None:
-    """Layers that act in pairs, documents that disagree: the rules take part in the first round."""
     for seed in range(by_tier(fast=3, nightly=30)):
         objective = PlantedObjective(8, coupling=0.8, noise=0.3, seed=seed, documents=32)
         own = space(8, 7.0, ("bits", "drop") if seed % 2 else ("bits",))
@@ -207,7 +204,6 @@ def test_a_limit_below_the_fewest_bits_is_refused_and_left_out_layers_reach_it()
 @pytest.mark.simulated
 @pytest.mark.nightly
 def test_the_number_of_a_search_holds_another_text_in_90_of_100() -> None:
-    """100 searches on planted objectives: the interval for another text, of the text that chose nothing."""
     held, whole = 0, Plan.identity(8)
     for seed in range(100):
         searched, reported, fresh = (

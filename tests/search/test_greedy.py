@@ -45,7 +45,6 @@ def test_layers_that_do_nothing_or_harm_are_those_that_go() -> None:
 
 @pytest.mark.simulated
 def test_the_best_set_of_coupled_layers_is_the_exhaustive_optimum() -> None:
-    """Single effects and pair effects of a third of their size; 16 layers, of which 4 go."""
     seeds = by_tier(fast=3, nightly=20)
     right = 0
     for seed in range(seeds):

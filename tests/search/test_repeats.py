@@ -27,8 +27,6 @@ NOISE = 0.05
 
 
 class Repeats:
-    """Documents of 100 tokens, in rungs; a plan costs what `costs` says, and what its documents disagree about."""
-
     def __init__(self, costs: Callable[[Plan], float], seed: int, text: int, rungs: Sequence[int]) -> None:
         self.costs, self.seed, self.text = costs, seed, text
         self.parts = np.split(np.arange(DOCUMENTS), rungs)
@@ -58,7 +56,6 @@ def scanned(costs: Callable[[Plan], float], seed: int) -> tuple[Plan, Repeats]:
 
 
 def gains(costs: Callable[[Plan], float], seed: int) -> Mapping[Plan, float]:
-    """The plan that is shown to help on fresh text, with the upper end of its interval; empty for none."""
     chosen, _ = scanned(costs, seed)
     if chosen == WHOLE:
         return {}
@@ -81,8 +78,6 @@ def test_a_scan_in_which_nothing_helps_claims_a_repeat_in_at_most_5_of_100(costs
 
 
 def test_a_repeat_that_helps_is_named() -> None:
-    """With a gain that a text of this size tells from zero with a power of 80 %, in at least 75 of 100."""
-
     def costs(plan: Plan) -> float:
         return -2.9 * NOISE / DOCUMENTS**0.5 if plan == HELPS else 0.1
 

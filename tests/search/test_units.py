@@ -80,7 +80,6 @@ def test_the_bytes_of_a_gguf_file_are_those_of_the_file_that_is_written(plan: st
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 def test_milliseconds_add_up_to_the_pass(stack: Stack, phase: Phase, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock that only the modules advance: each by its own time, whenever it runs."""
     now = [0.0]
     monkeypatch.setattr(pass_time, "time", SimpleNamespace(perf_counter=lambda: now[0]))
 
@@ -128,7 +127,6 @@ def test_the_sets_of_a_score_are_as_large_as_the_limit_asks(stack: Stack, readin
 
 
 def losses(effect: dict[str, float], documents: int = 40, seed: int = 0) -> list[Loss]:
-    """Documents of 50 tokens; the loss of each plan is that of the document, its effect, and noise of .05."""
     draw = np.random.default_rng(seed)
     hard = draw.normal(3, 0.5, documents)
     return [

@@ -61,7 +61,6 @@ def vit(seed: int = 0) -> PreTrainedModel:
 
 
 def bart() -> BartForConditionalGeneration:
-    """An encoder and a decoder of three layers each."""
     torch.manual_seed(0)
     sides = {
         f"{side}_{name}": value
@@ -74,7 +73,6 @@ def bart() -> BartForConditionalGeneration:
 
 
 def gemma(seed: int = 0) -> PreTrainedModel:
-    """Sliding and full layers in turn: masks and rotary embeddings depend on the layer."""
     torch.manual_seed(seed)
     config = Gemma3TextConfig(
         vocab_size=97,
@@ -105,17 +103,14 @@ MAKERS: Mapping[str, tuple[Callable[[int], PreTrainedModel], dict[str, Tensor]]]
 
 @cache
 def sources(kind: str) -> dict[str, Stack]:
-    """Three models of a kind, by name; their weights are no inference tensors, whoever asks for them first."""
     with torch.inference_mode(False):
         return {name: load(MAKERS[kind][0](seed).eval()) for seed, name in enumerate(NAMES)}
 
 
 def stack_of(kind: str) -> Stack:
-    """A model of the kind: no test changes it."""
     return sources(kind)["a"]
 
 
 @cache
 def merged_stack(kind: str) -> Stack:
-    """A Stack whose layers are those of all three."""
     return Stack.with_sources(sources(kind))

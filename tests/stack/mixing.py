@@ -15,8 +15,6 @@ WIDTH = 16
 
 
 class MixingLayer(nn.Module):
-    """`tanh(W x)` and a mean over tokens, where x is what the layer reads from the record; nothing goes around it."""
-
     def __init__(self, number: int, missing: Missing) -> None:
         super().__init__()
         self.number = number
@@ -45,8 +43,6 @@ class MixingEncoder(nn.Module):
 
 
 class MixingModel(nn.Module):
-    """Embedding, encoder and head; `inputs()` makes a batch for it."""
-
     main_input_name = "input_ids"
 
     def __init__(self, depth: int = 5, missing: Missing = "renormalise", mixes_output: bool = False) -> None:

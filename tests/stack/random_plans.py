@@ -12,7 +12,6 @@ LONGEST = 48
 
 
 def plans(depth: int, stages: int = 3, sources: Sequence[str | None] = (None,)) -> st.SearchStrategy[Plan]:
-    """Plans over `depth` layers of `sources` with `stages` stages or fewer at each of three levels, `LONGEST` steps."""
     times = st.integers(1, 2)
     merge = st.one_of(
         st.just(Reduction("mean")),

@@ -45,7 +45,6 @@ def test_a_llama_has_attention_and_an_mlp(llama: LlamaForCausalLM, ids: torch.Te
 
 
 def test_behind_a_norm_of_its_own_the_branch_ends_at_that_norm(ids: torch.Tensor) -> None:
-    """Half the output of Gemma 2's attention is normalised away: only what comes behind is a volume knob."""
     model = Gemma2ForCausalLM(Gemma2Config(**SMALL, num_key_value_heads=2, head_dim=8)).eval()
     paths = branches_of(load(model), ids)
     assert set(map(tuple, (pair.values() for pair in paths))) == {
@@ -87,7 +86,6 @@ def test_an_idle_layer_takes_the_pair_of_the_others(ids: torch.Tensor, idle: tup
 
 
 def test_what_an_edit_keeps_or_gives_is_not_written_on(ids: torch.Tensor) -> None:
-    """Falcon adds its attention onto the very tensor that its MLP returned."""
     torch.manual_seed(8)
     size = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "initializer_range": 0.2}
     model = FalconForCausalLM(FalconConfig(vocab_size=97, bos_token_id=1, eos_token_id=2, **size)).eval()

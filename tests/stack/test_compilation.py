@@ -40,7 +40,6 @@ def tiny_bert() -> PreTrainedModel:
 
 
 def tiny_gemma() -> PreTrainedModel:
-    """A decoder whose layers read windows, or everything: masks differ, and what is computed does not."""
     torch.manual_seed(0)
     types = ["sliding_attention", "full_attention"] * (DEPTH // 2)
     sizes = {name: SHAPE[name] for name in ("vocab_size", "hidden_size", "num_hidden_layers", "intermediate_size")}
@@ -72,7 +71,6 @@ def blocks_of(stack: Stack) -> list[nn.Module]:
 
 
 def learned(model: PreTrainedModel, batch: dict[str, Tensor]) -> Tensor:
-    """The loss and all gradients of a pass in training, end to end."""
     model.train().zero_grad()
     loss = model(**batch).loss
     loss.backward()

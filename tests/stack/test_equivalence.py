@@ -25,7 +25,6 @@ ALL_CHECKS = list(HealthCheck)
 
 
 def by_hand(kind: str, plan: Plan) -> Tensor:
-    """A plan of plain visits, as a model that was really put together from copied layers."""
     make, inputs = MAKERS[kind]
     shell, path = make(0).eval(), stack_of(kind).path
     layers = [
@@ -88,7 +87,6 @@ def test_in_place_equals_step_by_step_equals_the_graph(kind: str, data: st.DataO
 
 @pytest.mark.parametrize("kind", MAKERS)
 def test_the_models_of_a_kind_differ(kind: str) -> None:
-    """Else a layer that is taken from the wrong one would not be seen."""
     inputs = MAKERS[kind][1]
     with torch.inference_mode():
         one, other = (each.model(**inputs).logits for each in (sources(kind)["a"], sources(kind)["b"]))

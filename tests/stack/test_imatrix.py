@@ -31,7 +31,6 @@ def write(path: Path, sums: dict[str, Any], counts: dict[str, Any], dtype: type 
 
 
 def test_a_layer_has_the_mean_squares_of_all_inputs_of_its_matrices(tmp_path: Path) -> None:
-    """Of experts each has its own tokens; one that saw none adds nothing. What is no layer is left out."""
     path = write(
         tmp_path / "imatrix.gguf",
         {

@@ -63,8 +63,6 @@ def test_a_hub_name_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class NoNetwork:
-    """A client of the hub whose every request fails, as without a network; it counts them."""
-
     def __init__(self) -> None:
         self.asked = 0
 

@@ -27,7 +27,6 @@ KINDS = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1")
 
 
 def kinds_of(architecture: str) -> tuple[str, ...]:
-    """The types in which a model is tried: one in the fast tier, another for each architecture, and all else."""
     number = CAUSAL.index(architecture) % len(KINDS)
     return KINDS if TIER == "nightly" else KINDS[number : number + 1]
 
@@ -75,7 +74,6 @@ def test_a_head_that_is_not_the_embedding_is_read(tmp_path: Path) -> None:
 
 
 def _bytes(module: torch.nn.Module) -> int:
-    """Of the parameters in memory."""
     return sum(each.nbytes for each in module.parameters() if not each.is_meta)
 
 
@@ -86,7 +84,6 @@ def _with_type(number: int, size: int) -> Spec:
 
 
 def _larger() -> Spec:
-    """A file that asks for a larger model than it holds."""
     spec = Spec()
     for name in (b"embedding_length", b"feed_forward_length", b"attention.head_count", b"vocab_size"):
         spec.entries.append(Entry(b"llama." + name, U32, struct.pack("<I", 2**16)))

@@ -22,8 +22,6 @@ IDS = torch.randint(0, 11, (2, 5), generator=torch.Generator().manual_seed(0))
 
 
 class Frozen(nn.Module):
-    """A block whose weight is a buffer: nothing in it can be trained."""
-
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("weight", torch.randn(4, 4))
@@ -33,8 +31,6 @@ class Frozen(nn.Module):
 
 
 class FrozenModel(nn.Module):
-    """A model of text without a single parameter; its input is one that layerwise makes up."""
-
     main_input_name = "input_ids"
 
     def __init__(self) -> None:
@@ -104,7 +100,6 @@ def _resident() -> int:
 
 
 def free_every_other() -> None:
-    """Hold small blocks and free every other one: nothing but whole pages in between can go back."""
     held = [b"x" * 50_000 for _ in range(2_000)]  # `bytes` would take pages that nobody has written to
     before = _resident()
     del held[1:-1:2]  # the last one stays: what is behind all others goes back by itself
@@ -115,6 +110,5 @@ def free_every_other() -> None:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="memory goes back by glibc's malloc_trim")
 def test_freed_memory_goes_back_to_the_system() -> None:
-    """In a process where nothing else takes memory meanwhile, as what earlier tests left running may."""
     ended = apart(free_every_other)
     assert ended.code == 0, ended.err

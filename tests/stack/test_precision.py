@@ -34,7 +34,6 @@ def half() -> LlamaForCausalLM:
 
 
 def held(model: nn.Module) -> list[tuple[int, Tensor]]:
-    """Every tensor that the modules hold, by identity, with its values."""
     return [
         (id(tensor), tensor.detach().clone())
         for module in model.modules()
@@ -101,7 +100,6 @@ def test_what_fails_in_a_block_leaves_the_model_as_it_was(
 
 
 def test_gradients_on_their_way_are_not_lost(half: LlamaForCausalLM) -> None:
-    """The parameters themselves are not touched: a graph that was made before ends at the same ones."""
     loss = half(IDS, labels=IDS).loss
     with torch.no_grad(), widened(half, "model.layers"):
         half(IDS)
@@ -141,8 +139,6 @@ def test_layers_of_other_models_are_widened_too() -> None:
 
 
 class HalfOnly(nn.Linear):
-    """Stands for a kernel that is there for half precision alone."""
-
     def forward(self, x: Tensor) -> Tensor:
         if x.dtype not in HALF:
             raise RuntimeError("only fp16 and bf16 are supported")

@@ -40,7 +40,6 @@ def weights_of(stack: Stack, layer: int, source: str | None = None) -> dict[str,
 
 @pytest.mark.parametrize(("architecture", "kind"), EVERY if TIER == "nightly" else FAST)
 def test_a_layer_at_a_type_has_the_weights_of_a_file_of_that_type(architecture: str, kind: str, tmp_path: Path) -> None:
-    """The file is written by the package gguf, and read by transformers."""
     exact = load(write_causal(tmp_path / "exact.gguf", architecture, "F32"))
     stored = load(write_causal(tmp_path / "stored.gguf", architecture, kind))
     for layer in range(exact.depth):
@@ -74,7 +73,6 @@ def test_noise_has_the_norm_of_the_error_matrix_by_matrix_and_a_seed() -> None:
 
 
 def test_a_matrix_whose_rows_are_no_whole_blocks_is_rounded_to_f16() -> None:
-    """As llama.cpp stores it; the other matrices of the layer are at the type."""
     stack = stack_of("gemma")
     own, changed = (weights_of(stack, 1, source) for source in (None, "Q4_0"))
     ragged = [name for name, each in own.items() if each.ndim == 2 and each.shape[1] % 32]

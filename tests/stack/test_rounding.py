@@ -14,7 +14,6 @@ NAN, INF = math.nan, math.inf
 
 
 def residual_stack(width: int, visits: int, dtype: torch.dtype, off: float = 0.0) -> Tensor:
-    """Eight states after `visits` layers of a product, a bend and a product; the middle layer adds `off` too much."""
     generator = torch.Generator().manual_seed(width)
     state = torch.randn(8, width, generator=generator).to(dtype)
     for visit in range(visits):

@@ -77,7 +77,6 @@ def test_afterwards_the_model_is_as_it_was(kind: str, single_pass: bool) -> None
 
 
 def state_of(model: nn.Module) -> list[object]:
-    """What a plan in place could leave behind: modules, parameters, hooks, indices, configuration."""
     modules = dict(model.named_modules())
     hooks = {
         name: {kind: list(found) for kind, found in vars(module).items() if kind.endswith("_hooks")}
@@ -98,8 +97,6 @@ def state_of(model: nn.Module) -> list[object]:
 
 
 class Stubborn(nn.Module):
-    """A model whose forward walks a list of its own, which no plan in place can reach."""
-
     def __init__(self) -> None:
         super().__init__()
         self.blocks = nn.ModuleList(Residual() for _ in range(3))
@@ -114,7 +111,6 @@ class Stubborn(nn.Module):
 @pytest.mark.parametrize("single_pass", [True, False])
 @pytest.mark.parametrize("text", ["2 0 1", "0 2 1", "1 0", "0 (1|2)"])
 def test_a_model_that_does_not_walk_its_list_is_found_out(text: str, single_pass: bool) -> None:
-    """Also where it runs as many blocks as the plan has, and those very blocks, in an order of its own."""
     model = Stubborn()
     stack = Stack(model, "blocks")
     with pytest.raises(ModelError, match=r"ran \d visits of a plan of"), torch.inference_mode():  # noqa: SIM117

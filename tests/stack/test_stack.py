@@ -104,8 +104,6 @@ def test_plans_do_not_nest_and_captures_wait() -> None:
 
 
 class Mixer(nn.Module):
-    """A model of nobody's library: its blocks stand in a list, and want a scale besides the state."""
-
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(3)

@@ -93,8 +93,6 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
 
 
 class Adapter(nn.Module):
-    """A linear map and what an adapter of rank 1 adds to it, in the manner of LoRA."""
-
     def __init__(self, base: nn.Linear) -> None:
         super().__init__()
         self.base = base
@@ -176,7 +174,6 @@ def test_copies_of_the_configuration_are_those_of_the_model(stack: Stack) -> Non
 
 
 def test_an_encoder_decoders_cache_is_as_deep_as_the_plan() -> None:
-    """It is built from a copy of the configuration, which must read as the original does."""
     model = bart()
     stack = Stack(model, "model.decoder.layers")
     asked = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "num_beams": 1}
@@ -193,7 +190,6 @@ HOOKED = ("0 (1|2 3) 4 5", "0 (1 2|3):sum 4", "[(1|3)*2 1]*2 5", "3 1")
 @pytest.mark.parametrize("single_pass", [True, False])
 @pytest.mark.parametrize("text", HOOKED)
 def test_hooks_see_in_place_what_they_see_step_by_step(stack: Stack, text: str, single_pass: bool) -> None:
-    """At the seams of groups too: a layer's own input and output, before what the plan makes of them."""
     plan = Plan.parse(text)
     seen: list[tuple[str, torch.Tensor]] = []
     for layer in (1, 3):
@@ -232,7 +228,6 @@ def test_a_forward_replaced_inside_is_refused(stack: Stack) -> None:
 
 
 def test_a_forward_that_was_replaced_before_is_run_at_the_position_of_the_visit(stack: Stack) -> None:
-    """As accelerate replaces it: by a call that holds the module itself."""
     expected = {}
     plan = Plan.parse("5 0*2 (1|2)")
     ask = {"max_new_tokens": 4, "do_sample": False, "min_new_tokens": 4}

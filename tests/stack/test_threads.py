@@ -27,7 +27,6 @@ BATCHES = [torch.randint(3, 97, (1, 5), generator=torch.Generator().manual_seed(
 
 @pytest.fixture(autouse=True)
 def switching_often() -> Iterator[None]:
-    """Threads change places a thousand times as often as they do by themselves."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
     yield
@@ -35,12 +34,10 @@ def switching_often() -> Iterator[None]:
 
 
 def alike(found: Tensor, right: Tensor) -> bool:
-    """Up to rounding: a thread may have another number of cores to sum with. Groups that are mixed up are far off."""
     return torch.allclose(found, right, rtol=1e-4, atol=1e-4)
 
 
 def in_threads(count: int, work: Callable[[int], object]) -> list[object]:
-    """What `work` returns for the number of each of `count` threads that begin together, or the error it raised."""
     together = threading.Barrier(count)
 
     def one(number: int) -> object:

@@ -27,7 +27,6 @@ follow = passes.follow
 
 @pytest.fixture(autouse=True)
 def _few_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Laws about decoding are asked of a few tokens: a wrong slot shows itself in the second."""
     monkeypatch.setattr(import_module("layerwise.stack.verify"), "NEW_TOKENS", 3)
 
 

@@ -91,14 +91,12 @@ def whole(folder: Path) -> Stack:
     scope="module", params=[*ELSEWHERE, *(pytest.param(name, marks=pytest.mark.slow) for name in QUANTISED)]
 )
 def stack(request: pytest.FixtureRequest, folder: Path) -> Stack:
-    """The model with its weights stored in one of the ways."""
     if request.param in ELSEWHERE:
         return load(folder, **ELSEWHERE[request.param])
     return load(quantised(folder, request.param))
 
 
 def references(stack: Stack, whole: Stack) -> list[Stack]:
-    """The models that compute the same bits: none in memory has the numbers of a quantised one."""
     return [stack] if quantisation_of(stack.model) else [stack, whole]
 
 
@@ -109,7 +107,6 @@ def hooks(stack: Stack) -> list[Any]:
 
 @torch.no_grad()
 def inside(stack: Stack, plan: str) -> Tensor:
-    """What a plan gives in place, which is what it gives step by step."""
     captured = stack.capture(input_ids=IDS)
     stepwise = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
     with stack.under(plan):

@@ -45,7 +45,6 @@ Tokens = tuple[int, ...]
 
 @cache
 def decoder() -> Stack:
-    """Five layers of a random decoder, each of which matters."""
     return load(build(named("llama")))
 
 
@@ -57,7 +56,6 @@ def prompt(number: int) -> Tokens:
 
 @cache
 def undisturbed(ids: Tokens, new: int, plan: str = f"0-{DEPTH - 1}") -> Tokens:
-    """The tokens that the whole model adds to these in one process, under a plan."""
     stack, given = decoder(), torch.tensor([ids])
     mask = torch.ones_like(given)  # a padding token that the model wrote itself is a token like any other
     with stack.under(plan), torch.inference_mode():
@@ -84,8 +82,6 @@ def drawn_schedule(seed: int, deaths: int, returns: bool, kinds: Sequence[Kind])
 
 @dataclass(frozen=True)
 class Trial:
-    """One schedule of faults, and the rules of the swarm that meets it."""
-
     seed: int
     schedule: Schedule
     on_loss: OnLoss = "keep"
@@ -96,7 +92,6 @@ class Trial:
 
     @classmethod
     def drawn(cls, seed: int) -> Trial:
-        """The trial of a seed: no fault or several; in every third one a node or two return something else."""
         chance = random.Random(f"honesty/{seed}")
         kinds: list[Kind] = [kind for kind in KINDS if chance.random() < 0.25]
         wrong = chance.choice((0, 0, 0, 0, 1, 2))
@@ -124,20 +119,17 @@ class Trial:
         )
 
     def run(self) -> tuple[Swarm, tuple[Ended, ...]]:
-        """The swarm afterwards, and how three requests ended, two at a time."""
         swarm = gather(decoder(), len(NODES), 2, settings=self.settings, schedule=self.schedule)
         with swarm:
             return swarm, answer_all(swarm, [prompt(number) for number in range(3)], Decoding(self.new), STREAMS)
 
     @property
     def bound(self) -> float:
-        """The most seconds of a token in any schedule: every node fails as often as it may."""
         load = Load(STREAMS, DEPTH, 3, len(prompt(2)), self.new, 0.01 + SLOW, 0.01)
         return slowest_token(load, self.settings, MOST_FAILURES * len(NODES))
 
 
 def violations(trial: Trial) -> list[str]:
-    """The laws that a trial breaks, in words."""
     swarm, ended = trial.run()
     dead = {fault.node for fault in trial.schedule.faults if fault.kind in DEADLY}
     alive = frozenset(chain.from_iterable(swarm.members[node].layers for node in set(NODES) - dead))
@@ -156,7 +148,6 @@ def violations(trial: Trial) -> list[str]:
 
 
 def lies(answer: Answer, ids: Tokens, may_lack: set[int], trial: Trial) -> Iterator[str]:
-    """Of one answer: tokens that are wrong, what its spans do not name, and what they name without cause."""
     spans, tokens, right = answer.spans, answer.tokens, undisturbed(ids, trial.new)
     if len(tokens) != trial.new and tokens[-1:] != (EOS,):
         yield f"has {len(tokens)} tokens of {trial.new}"

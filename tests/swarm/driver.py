@@ -34,7 +34,6 @@ _NUMBERS = count()
 
 
 def prompts(count: int, length: int = 9, seed: int = 1) -> tuple[Tensor, Tensor]:
-    """Random prompts of up to `length` tokens, padded on the left, and their mask."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.randint(EOS + 1, VOCABULARY, (count, length), generator=generator)
     lengths = torch.randint(3, length + 1, (count,), generator=generator)
@@ -72,7 +71,6 @@ def decoded(
 
 
 def from_bytes(stack: Stack, nodes: int, replicas: int = 1, schedule: Schedule | None = None, **settings: Any) -> Swarm:
-    """A swarm on the double whose nodes built their blocks from messages, as on other machines."""
     supply = Supply(stack, Plan.identity(stack.depth), [f"node-{number}" for number in range(nodes)], replicas)
     transport = LocalTransport({name: Node(name) for name in supply.placement}, schedule or Schedule())
     swarm = Swarm(stack, transport, supply, SwarmSettings(spot_share=0.0, **settings), loop_factory=VirtualLoop)
@@ -86,7 +84,6 @@ def llama() -> Stack:
 
 
 def passes_of(stack: Stack, ids: Tensor, length: int) -> list[Pass]:
-    """The pass of the first `length` tokens and one of each token that follows, for layers 1 and 2."""
     reading = CachedDecoding(stack, prepared(stack, ids[:, :length], options()))
     made = []
     for index, end in enumerate(range(length, ids.shape[1] + 1)):
@@ -98,7 +95,6 @@ def passes_of(stack: Stack, ids: Tensor, length: int) -> list[Pass]:
 
 
 def inspected(model: nn.Module, ids: Tensor) -> Stack:
-    """A Stack over a model, ready to run on a swarm."""
     stack = load(model)
     stack.inspect(input_ids=ids)
     return stack

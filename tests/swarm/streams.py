@@ -42,15 +42,12 @@ def slowest_token(load: Load, settings: SwarmSettings, losses: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How one request ended: the answer or the reason of its refusal, and the seconds of each of its tokens."""
-
     seconds: tuple[float, ...]
     answer: Answer | None
     refusal: str = ""
 
 
 def answer_all(swarm: Swarm, prompts: Sequence[Sequence[int]], decoding: Decoding, streams: int) -> tuple[Ended, ...]:
-    """Answer every prompt, `streams` at a time; the results are in the order of the prompts."""
     ended: dict[int, Ended] = {}
     left = iter(enumerate(prompts))
 

@@ -48,7 +48,6 @@ def stack() -> Stack:
 
 @pytest.fixture(scope="module")
 def texts(stack: Stack) -> list[list[Pass]]:
-    """Of three texts of unlike lengths the passes of their prompts, and of two tokens more."""
     ids = torch.randint(EOS + 1, VOCABULARY, (len(LENGTHS), 9), generator=torch.Generator().manual_seed(0))
     return [passes_of(stack, each[None, : length + 2], length) for each, length in zip(ids, LENGTHS, strict=True)]
 
@@ -58,7 +57,6 @@ def _hop(text: int, given: Pass) -> Hop:
 
 
 def _node(stack: Stack, texts: Sequence[Sequence[Pass]]) -> Node:
-    """A node that has read the prompts."""
     node = local_node("node", stack, [RemoteLayer(1), RemoteLayer(2)])
     for number, passes in enumerate(texts):
         assert isinstance(node.handle(_hop(number, passes[0])), Reply)
@@ -71,7 +69,6 @@ def _states(responses: Sequence[Response]) -> list[Tensor]:
 
 
 def test_a_batch_arrives_where_each_hop_arrives_alone(stack: Stack, texts: list[list[Pass]]) -> None:
-    """It is tried at first, on copies. Caches and what a hop leaves are the same."""
     alone, together = _node(stack, texts), _node(stack, texts)
     blocks = [alone._held[RemoteLayer(1)].block, together._held[RemoteLayer(1)].block]
     assert blocks[0] is blocks[1]
@@ -132,8 +129,6 @@ def test_what_runs_together_is_one_token_of_different_requests(texts: list[list[
 
 
 class _Kept:
-    """Calls that are answered when they are told to be."""
-
     def __init__(self) -> None:
         self.calls: list[tuple[list[int], asyncio.Future[Sequence[Response]]]] = []
 
@@ -157,8 +152,6 @@ async def _settled() -> None:
 
 
 def test_what_gathers_while_a_node_is_at_work_is_sent_together(texts: list[list[Pass]]) -> None:
-    """Prompts go alone, in their turn; a check at once; what was left before it was sent, not at all."""
-
     async def main() -> None:
         kept = _Kept()
         queue = HopQueue("node", kept.call, count())
@@ -208,7 +201,6 @@ def test_a_call_that_nobody_waits_for_makes_way_and_one_that_fails_is_an_answer(
 def test_passes_are_finished_together_if_that_is_the_same(
     stack: Stack, agrees: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first ones are tried, the second ones are finished at once; never, where it is not the same."""
     finish, rows = stack.finish_pass, list[int]()
 
     def counted(state: Tensor, inputs: Any) -> Any:
@@ -240,7 +232,6 @@ def test_passes_are_finished_together_if_that_is_the_same(
 
 
 def test_a_pass_without_a_cache_is_finished_alone(stack: Stack) -> None:
-    """A prompt of one token, where nothing is kept, beside a token of another text: both have logits."""
     ids, _ = prompts(1)
     with torch.inference_mode():
         bare = stack.capture_pass({"input_ids": ids[:, :1], "use_cache": False})

@@ -31,7 +31,6 @@ NODES = tuple(f"node-{number}" for number in range(4))
 def answered(
     faults: Sequence[Fault], streams: int = 8, replicas: int = 2, after: float = 0.0, **settings: object
 ) -> tuple[Swarm, tuple[Ended, ...]]:
-    """All prompts answered at once with settings that are the default otherwise, and some time to spare."""
     schedule = Schedule(tuple(faults), 0.001, 0.002)
     swarm = gather(decoder(), 4, replicas, settings=SwarmSettings(**settings), schedule=schedule)  # type: ignore[arg-type]
     with swarm:
@@ -60,7 +59,6 @@ def test_a_machine_that_stands_still_for_seconds_loses_no_layer(seed: int) -> No
 
 
 def test_a_node_that_is_always_slow_is_waited_for() -> None:
-    """Each of its hops takes four times the deadline, and nobody else has its layers."""
     swarm, ended = answered([Fault("node-1", "slow", 0.2, 20.0, seconds=2.0)], streams=2, replicas=1)
     check_whole(ended)
     assert events(swarm, ["late"])
@@ -68,7 +66,6 @@ def test_a_node_that_is_always_slow_is_waited_for() -> None:
 
 
 def test_a_silent_node_is_left_for_a_replica_and_does_not_begin_what_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the hops that waited there it runs those of the call that it had begun."""
     ran = Counter[str]()
     handle = Node.handle_all
 
@@ -88,7 +85,6 @@ def test_a_silent_node_is_left_for_a_replica_and_does_not_begin_what_was_left(mo
 
 @pytest.mark.parametrize("kind", ["die", "pause"])
 def test_a_replay_is_one_hop_of_all_tokens_and_runs_alone(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hops of one token run together; what takes over does in one hop what took its predecessor many."""
     tokens, together = Counter[tuple[int, int]](), Counter[int]()
     call = LocalTransport.call
 
@@ -131,7 +127,6 @@ def test_lateness_is_that_of_a_request_and_no_state_of_the_node() -> None:
 
 
 def test_an_answer_that_was_lost_is_asked_for_again() -> None:
-    """Nobody else has the layers; the node has answered what was sent later, so the hop before is lost."""
     swarm, ended = answered([Fault("node-1", "lost", 0.2, 0.9)], streams=2, replicas=1)
     check_whole(ended)
     assert max(max(each.seconds) for each in ended) < 5.0
@@ -149,7 +144,6 @@ def test_a_process_that_hangs_is_missed_after_its_patience_and_replaced() -> Non
 
 
 def test_a_process_that_was_started_again_is_sent_its_layers_again() -> None:
-    """Nobody else holds them, and the nodes that are left are not balanced yet."""
     settings = SwarmSettings(health_seconds=0.5, balance_after=1e9)
     with gather(decoder(), 4, 1, settings=settings, schedule=Schedule()) as swarm:
         answer_all(swarm, PROMPTS[:1], Decoding(2), 1)
@@ -192,7 +186,6 @@ def test_a_node_that_works_for_requests_that_were_cut_off_is_not_silent(
 
 
 def test_a_request_that_is_cancelled_leaves_nothing_on_any_node() -> None:
-    """Also on nodes that it has left, that were late, or that compared an answer."""
     faults = (Fault("node-0", "pause", 0.05, 5.0), Fault("node-3", "die", 0.08, 1.0))
     swarm = gather(decoder(), 4, 2, settings=SwarmSettings(spot_share=1.0), schedule=Schedule(faults, 0.001, 0.002))
     with swarm:

@@ -45,7 +45,6 @@ def test_a_schedule_is_the_same_for_the_same_seed() -> None:
 
 
 def test_a_swarm_that_does_not_replay_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes forget at once what a replay has left, and say that they know it."""
     trial = Trial(0, Schedule((Fault("node-0", "die", 0.015),)), health_seconds=3.0)
     assert not violations(trial)
     handle = Node.handle_all
@@ -80,7 +79,6 @@ def test_an_answer_that_names_the_wrong_layers_is_caught(
 
 @pytest.mark.slow
 def test_a_swarm_that_waits_too_long_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token of a model whose nodes all stand still for half as long again as the bound."""
     bound = Trial.drawn(0).bound
     monkeypatch.setattr(Trial, "bound", bound)
     monkeypatch.setattr(Latencies, "patience", lambda self, *_: 2 * bound)

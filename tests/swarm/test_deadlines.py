@@ -54,7 +54,6 @@ def test_a_long_prompt_has_its_own_deadline() -> None:
 
 
 def test_a_node_that_has_become_slow_is_given_more_time() -> None:
-    """It answers all the same, late; of two hundred answers three make the quantile."""
     latencies = recorded([0.1] * WINDOW)
     late = 0
     for _ in range(20):
@@ -65,7 +64,6 @@ def test_a_node_that_has_become_slow_is_given_more_time() -> None:
 
 
 def test_no_answer_makes_a_deadline_longer_than_thirty_seconds_or_ten_medians() -> None:
-    """After an hour without an answer it was 7,200 s."""
     silent, others = recorded([0.1] * WINDOW + [3600.0] * 3), recorded([0.1] * WINDOW)
     assert silent.deadline() == 30.0
     assert silent.deadline(1, others) == 1.0, "ten times the median of the others"
@@ -82,7 +80,6 @@ def test_patience_grows_with_the_work_and_with_nothing_else() -> None:
 
 
 def test_few_honest_hops_are_late() -> None:
-    """Log-normal times, 0.5 in their logarithm: fewer than one in a thousand is late."""
     chance = random.Random(0)
     latencies, late = recorded([chance.lognormvariate(0, 0.5) for _ in range(WINDOW)]), 0
     for _ in range(5000):

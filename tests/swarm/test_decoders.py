@@ -33,7 +33,6 @@ EVERY_DECODER = every_type(
 
 
 def test_layers_that_read_keys_and_values_of_others_are_refused() -> None:
-    """With nothing left open, which the warnings of a loop or a socket would tell."""
     ids, _ = prompts(1)
     with pytest.raises(UnsupportedModel, match=r"^cannot capture a pass of Gemma4ForCausalLM: its layers read what"):
         gather(inspected(specimen.build(named("gemma4_text")), ids), 5, 1, schedule=Schedule())
@@ -42,7 +41,6 @@ def test_layers_that_read_keys_and_values_of_others_are_refused() -> None:
 
 @pytest.mark.parametrize("name", sorted(UNLIKE))
 def test_texts_that_are_read_otherwise_in_two_passes_are_refused(name: str) -> None:
-    """One keeps what it has read in its blocks; of the other a token changes how those before it are read."""
     ids, _ = prompts(1)
     with pytest.raises(UnsupportedModel, match=r"^\w+ reads a text otherwise in one pass than in two with"):
         gather(inspected(specimen.build(named(name)), ids), 5, 1, schedule=Schedule())
@@ -50,7 +48,6 @@ def test_texts_that_are_read_otherwise_in_two_passes_are_refused(name: str) -> N
 
 @EVERY_DECODER
 def test_requests_at_once_write_what_each_writes_alone(one: Specimen) -> None:
-    """Texts of unlike lengths, whose hops the nodes run together where they can."""
     model = specimen.build(one)
     ids, mask = prompts(6)
     stack = inspected(model, ids[:2])
@@ -85,7 +82,6 @@ def test_tokens_are_those_of_one_process(one: Specimen) -> None:
 
 @EVERY_DECODER
 def test_a_lost_layer_leaves_the_plan_without_it(one: Specimen) -> None:
-    """`recompute` writes what the plan without the layer writes from there on."""
     model = specimen.build(one)
     ids, _ = prompts(1)
     stack = inspected(model, ids)

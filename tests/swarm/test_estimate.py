@@ -30,7 +30,6 @@ def test_what_was_measured_is_given_as_it_was_and_anything_else_is_unknown() -> 
 
 
 def stored(folder: Path, *, scores: bool = True) -> dict[str, float]:
-    """Store the run of a sweep with two tasks, and return the cost of each plan over both of them."""
     members = [*leave_one_out(DEPTH), *random_subsets(DEPTH, 20)]
     costs = {str(member.plan): 0.1 * (number + 1) for number, member in enumerate(members)}
     with Run.create(folder, MANIFEST) as run:

@@ -41,7 +41,6 @@ def stack() -> Stack:
 
 @pytest.fixture(scope="module")
 def passes(stack: Stack) -> list[Pass]:
-    """Three passes of a request: six tokens, then one and one."""
     return passes_of(stack, prompts(1, 8)[0], 6)
 
 
@@ -100,7 +99,6 @@ def test_a_pass_that_was_left_out_is_noticed(node: Node, passes: list[Pass]) -> 
 def test_caches_have_a_bound_in_bytes_and_a_lease(
     stack: Stack, passes: list[Pass], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The request that has waited longest is forgotten; nothing is left of what was released."""
     one = Node("node")
     one.handle(load_message(stack, [1, 2]))
     one.handle(_hop(1, passes[0], fresh=True))

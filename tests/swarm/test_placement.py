@@ -72,7 +72,6 @@ def test_nodes_hold_runs_of_consecutive_layers() -> None:
 def test_a_node_without_a_neighbor_counts_as_half_as_much_again(
     beside: list[int], apart: list[int], chosen: str
 ) -> None:
-    """Layer 1 goes to the node that then holds least, times 1.5 where neither layer 0 nor 2 is held."""
     held = {"beside": beside, "apart": apart}
     live = {name: tuple(map(RemoteLayer, own)) for name, own in held.items()}
     assert assign_missing([RemoteLayer(1)], live, 1) == {chosen: (RemoteLayer(1),)}

@@ -23,7 +23,6 @@ Extra = Mapping[tuple[str, RemoteVisit], float]
 
 
 def seconds_of(run: Sequence[tuple[RemoteVisit, Offer]], extra: Extra) -> float:
-    """What it takes to run visits on these nodes, added up visit by visit."""
     total, before = 0.0, None
     for visit, offer in run:
         if offer is not before:
@@ -39,7 +38,6 @@ def seconds_of_legs(legs: Sequence[Leg], offers: Sequence[Offer], extra: Extra) 
 
 
 def brute_force(visits: Sequence[RemoteVisit], offers: Sequence[Offer], extra: Extra) -> float | None:
-    """The fewest seconds over every choice of nodes."""
     choices = [[(visit, each) for each in offers if visit.layer in each.layers] for visit in visits]
     return min((seconds_of(run, extra) for run in itertools.product(*choices)), default=None)
 

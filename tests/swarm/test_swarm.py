@@ -147,7 +147,6 @@ def test_what_nodes_held_that_stay_away_others_take_up(demo: Stack) -> None:
 
 
 def test_a_lost_layer_is_replaced_by_that_of_another_model(demo: Stack) -> None:
-    """The other model is the same one, so that the tokens do not change; the plan says whose layers ran."""
     both = Stack.with_sources({"model": demo, "r0": demo})
     schedule = Schedule((Fault("node-1", "die", 0.05),))
     settings = SwarmSettings(replacements=("r0",))
@@ -192,7 +191,6 @@ def test_a_history_that_is_too_long_begins_again_with_the_tokens(demo: Stack) ->
 def test_a_router_whose_layers_are_on_the_disk_sends_them_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has its embedding, norm and head, and one layer at a time; answers need none."""
     monkeypatch.setattr("layerwise.swarm.supply.MESSAGE_BYTES", 1)
     tiny_llama().save_pretrained(tmp_path)
     whole, streamed = load(tmp_path), load(tmp_path, resident_layers=1)
@@ -206,7 +204,6 @@ def test_a_router_whose_layers_are_on_the_disk_sends_them_one_by_one(
 
 
 def test_a_node_that_lacks_one_of_its_layers_is_sent_them_again(demo: Stack) -> None:
-    """As where its process ended between two of the messages that it was to have them from."""
     with from_bytes(demo, nodes=2) as swarm:
         assert swarm.generate(IDS, max_new_tokens=1).is_whole
         node = swarm._transport.members["node-0"]  # type: ignore[attr-defined]
@@ -235,7 +232,6 @@ def test_layers_that_read_all_earlier_states_are_refused_before_any_node_is_star
 
 
 def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks find it well each time; a request goes on without it all the same."""
     calls = LocalTransport.call
 
     async def refusing(self: LocalTransport, node: str, messages: Sequence[Message]) -> Sequence[Response]:

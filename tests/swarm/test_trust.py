@@ -32,7 +32,6 @@ def _quarantined(swarm: Swarm) -> list[str]:
 
 
 def _requests_until_found(swarm: Swarm, seed: int) -> int | None:
-    """After how many requests a node is quarantined; `None` if none is after `REQUESTS`."""
     texts, _ = prompts(REQUESTS, seed=seed)
     for number, ids in enumerate(texts, start=1):
         swarm.generate(ids, max_new_tokens=4, do_sample=False)
@@ -73,7 +72,6 @@ def test_the_text_is_right_when_a_wrong_node_was_found() -> None:
 
 
 def test_tokens_that_passed_through_a_node_which_is_quarantined_later_are_named() -> None:
-    """Noise begins when the first hops have been compared; an answer that has ended is named by the event."""
     stack, (ids, _) = llama(), prompts(1)
     schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.05) for number in range(2)))
     with gather(stack, 4, 2, schedule=schedule, settings=SwarmSettings(spot_share=0.05)) as swarm:
@@ -90,7 +88,6 @@ def test_tokens_that_passed_through_a_node_which_is_quarantined_later_are_named(
 
 
 def test_two_that_are_broken_alike_do_not_prove_each_other_right() -> None:
-    """Both replicas return zeros and so agree; the router's own layers decide."""
     stack, (ids, _) = llama(), prompts(1)
     schedule = Schedule(tuple(Fault(f"node-{number}", "wrong", 0.0, wrongness="zeros") for number in (1, 3)))
     settings = SwarmSettings(spot_share=1.0, quorum=Quorum(layers=1))
@@ -142,7 +139,6 @@ def test_where_every_hop_is_compared_the_first_answer_is_right(wrongness: str, r
 
 @pytest.mark.slow
 def test_a_node_without_a_replica_is_held_against_the_routers_own_layers() -> None:
-    """Nobody else holds its layers, and it begins to return zeros when its first hops have been compared."""
     schedule = Schedule((Fault("node-1", "wrong", 0.25, wrongness="zeros"),))
     texts, _ = prompts(40)
     with gather(llama(), 2, 1, schedule=schedule, settings=SwarmSettings(quorum=Quorum(layers=1))) as swarm:
@@ -195,8 +191,6 @@ def test_rounding_is_tolerated_and_little_else() -> None:
 
 
 class Recorded:
-    """The calls of a swarm whose nodes give these answers when they are asked again."""
-
     def __init__(self, again: Mapping[str, torch.Tensor]) -> None:
         self.members = NodeRecords(lambda: 0.0)
         self.again = again

@@ -110,7 +110,6 @@ def test_an_object_cannot_be_sent() -> None:
 
 
 def test_layers_that_are_called_alike_share_one_call() -> None:
-    """Sliding and full attention take turns in many models; each of the two calls is written once."""
     state = normal(1, 3, 8)
     one, other = _calls(state)[:2]
     arguments = encode([one, other, one, other], range(4))

@@ -66,7 +66,6 @@ SAMPLERS: dict[str, Sampler] = {
 
 
 def eventful(depth: int) -> GrowthSchedule:
-    """Every field of a phase, in four phases of equal length."""
     every = tuple(range(depth))
     return GrowthSchedule(
         "eventful",
@@ -86,8 +85,6 @@ class Stopped(Exception):
 
 @dataclass
 class Noted:
-    """What one part of a training did, pass by pass; `rests`, by step, the weights that it left to the bit."""
-
     losses: list[float] = field(default_factory=list)
     plans: list[str] = field(default_factory=list)
     read: list[Any] = field(default_factory=list)
@@ -96,7 +93,6 @@ class Noted:
 
 @contextmanager
 def watched(noted: Noted, stop: int | None = None, *, sharded: bool = False) -> Iterator[None]:
-    """Within the context trainings note what they do, and end without warning before the step `stop`."""
     own, step_end = MeasuredTrainer.training_step, MeasuredTrainer._maybe_log_save_evaluate
     drawn, begin = ReproducibleDataset.__getitems__, MeasuredTrainer.train
     before: dict[str, Tensor] = {}
@@ -145,7 +141,6 @@ def opened(make: Callable[..., Any], **options: Any) -> Base:
 
 
 def method(name: str, ranks: Any = "shared", **changes: Any) -> Recipe:
-    """The recipe of a method, or one that draws by a sampler of this file."""
     settings = replace(SETTINGS, augmentation="crop", **changes)
     if name in SAMPLERS:
         return Recipe(name, settings, SAMPLERS[name], Shuffle(), ranks=ranks)
@@ -232,7 +227,6 @@ def sharding_on_processors() -> Iterator[None]:
 
 
 def carry_out(folder: Path, kind: str, stop: int | None = None, *, ends: bool = False, sharded: bool = False) -> Noted:
-    """Train in `folder`, and write what every pass did; what stops is taken up again, unless somebody else will."""
     given = {"fsdp": True, "fsdp_config": {"version": 2}} if sharded else {}
     noted = Noted()
     for until in (stop,) if ends or stop is None else (stop, None):

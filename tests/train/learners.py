@@ -16,7 +16,6 @@ WORDS = [f"w{number}" for number in range(20)]
 
 
 def tiny_bert(folder: Path, words: list[str] = WORDS, seed: int = 0, **changes: Any) -> Path:
-    """A random masked-language model with its tokenizer, saved as an ordinary folder."""
     torch.manual_seed(seed)
     tokenizer = word_tokenizer(words)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
@@ -28,7 +27,6 @@ def tiny_bert(folder: Path, words: list[str] = WORDS, seed: int = 0, **changes: 
 
 
 def planted(count: int = 240, *, random_labels: bool = False, metric: str = "mcc", seed: int = 0) -> Task:
-    """Texts of six words whose label is whether the first word of all is in them; or a coin's."""
     random = Random(seed)
     rows: dict[str, Labelled] = {}
     while len(rows) < count:

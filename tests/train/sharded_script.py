@@ -30,7 +30,6 @@ PASSES = 4
 
 
 def compare_training(sampler: str) -> None:
-    """Four passes under drawn plans, with a step of gradient descent after each."""
     rank = distributed.get_rank()
     splits = tiny_digits()
     whole, sharded = load(tiny_vit(DEPTH)), load(tiny_vit(DEPTH))
@@ -83,7 +82,6 @@ def stepped(model: Any, own: Lamb, step: int) -> None:
 
 
 def compare_lamb() -> None:
-    """LAMB moves the shards as the whole: some steps of either, then more of the shards with a restored optimiser."""
     torch.manual_seed(0)
     whole = nn.Sequential(nn.Linear(7, 5), nn.LayerNorm(5), nn.Linear(5, 3))
     sharded: Any = copy.deepcopy(whole)

@@ -59,14 +59,12 @@ def test_what_it_does_not_take_is_a_sentence(given: dict[str, Any], part: str) -
 
 @pytest.fixture
 def cores(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine of sixteen cores that starts processes as copies."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(16), raising=False)
     monkeypatch.setattr(multiprocessing, "get_start_method", lambda: "fork")
 
 
 @pytest.fixture
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The type of the device is that of an accelerator, unless a processor is asked for."""
     there = lambda cpu: SimpleNamespace(device=SimpleNamespace(type="cpu" if cpu else "cuda"))  # noqa: E731
     monkeypatch.setattr(arguments, "PartialState", there)
 

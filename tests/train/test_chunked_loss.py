@@ -55,8 +55,6 @@ def test_it_is_the_loss_of_the_model(make: Any, rows: int, monkeypatch: pytest.M
 
 
 class Held(PlanTrainer):
-    """Notes how many numbers the largest output of the model has."""
-
     largest = 0
 
     def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:

@@ -64,8 +64,6 @@ Straight = Callable[[str], tuple[Path, Noted, TrainingRecord]]
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> Straight:
-    """A training of each kind without a stop: its folder, what it did, and its record."""
-
     @cache
     def made(kind: str) -> tuple[Path, Noted, TrainingRecord]:
         folder = tmp_path_factory.mktemp("straight")
@@ -81,14 +79,12 @@ def record_in(folder: Path) -> TrainingRecord:
 
 
 def untimed(record: TrainingRecord) -> tuple[TrainingRecord, set[str]]:
-    """The record without what a clock or the machine says, and the names of its figures."""
     exact = {"flops", "parameters", "tokens", "learning_weights", "gradient_norm", "gradient_norm_most"}
     kept = {name: value for name, value in record.figures.items() if name in exact}
     return replace(record, seconds=0, figures=kept), set(record.figures)
 
 
 def behind(noted: Noted, step: int, steps: int) -> tuple[list[float], list[str], dict[str, list[str]]]:
-    """What a training of so many `steps` did from `step` on."""
     passes = len(noted.losses) * step // steps
     plans = noted.plans[len(noted.plans) * step // steps :]
     return noted.losses[passes:], plans, {name: each for name, each in noted.rests.items() if int(name) >= step}
@@ -136,7 +132,6 @@ def test_stopped_and_resumed_it_is_the_one_without_a_stop(
 
 @pytest.mark.parametrize("kind", first_fast(["growth", "pretraining"]))
 def test_a_torn_checkpoint_is_passed_over(kind: str, straight: Straight, tmp_path: Path) -> None:
-    """In growth the phase began behind the checkpoint that is left, and begins again."""
     folder, whole, record = straight(kind)
     noted, last = Noted(), 8 if kind == "growth" else 4
     with watched(Noted(), last + 1), pytest.raises(Stopped):
@@ -208,7 +203,6 @@ def train_apart(folder: Path, kind: str) -> None:
 def test_killed_without_warning_it_ends_with_the_same_weights(
     kind: str, write: str, straight: Straight, tmp_path: Path
 ) -> None:
-    """In place of the first file of a checkpoint; in growth inside a phase whose states are kept."""
     folder, _, record = straight(kind)
     killed = tmp_path / "killed"
     ended = apart(train_apart, killed, kind, watch=Watch(killed, 0, of=write))
@@ -317,7 +311,6 @@ SHARED_OUT = {"layershuffle": 3, "growth": 11, "pretraining": 3, "heal full": 3}
 
 
 def trainings(family: str) -> dict[str, dict[str, Any]]:
-    """All that two processes train of a family, by the folder. accelerate shards whatever follows what is sharded."""
     found: dict[str, dict[str, Any]] = {}
     for kind in FAMILIES[family]:
         found[kind] = {"kind": kind}
@@ -333,8 +326,6 @@ def trainings(family: str) -> dict[str, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The folder of a training as two processes held it; one start of both trains a family."""
-
     def begin(root: Path, family: str) -> None:
         every = trainings(family)
         for name in every:
@@ -350,12 +341,10 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def means(folder: Path) -> list[float]:
-    """Each process reports the loss of its half of the batch, scaled so that the mean is that of the whole."""
     return [sum(pair) / 2 for pair in zip(*(noted_in(folder, rank).losses for rank in (0, 1)), strict=True)]
 
 
 def compare(folder: Path, other: Path) -> None:
-    """The same steps, counts and losses, and weights that are near, by their records and their models."""
     one, two = record_in(other), record_in(folder)
     exact = [(each.steps, each.best_step, each.examples, each.figures.get("tokens")) for each in (one, two)]
     assert exact[0] == exact[1]
@@ -375,7 +364,6 @@ ALIKE = [
 
 @pytest.mark.parametrize("kind", ALIKE)
 def test_two_processes_train_as_one_does(kind: str, two: Callable[[str], Path], straight: Straight) -> None:
-    """The same plans without a word between them, the same losses, one model; what rests rests on both."""
     folder, alone, _ = straight(kind)
     both = [noted_in(two(kind), rank) for rank in (0, 1)]
     assert means(two(kind)) == pytest.approx(alone.losses, rel=1e-3)

@@ -80,8 +80,6 @@ def test_the_trainer_turns_the_epochs() -> None:
 
 
 class _Texts(Examples):
-    """Text number i has 1 + i mod 10 words."""
-
     def __init__(self, count: int) -> None:
         self.count = count
 

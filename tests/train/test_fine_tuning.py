@@ -32,7 +32,6 @@ pytestmark = pytest.mark.usefixtures("quiet_transformers")
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A masked-language model with dropout, as BERT has it."""
     dropout = {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}
     return tiny_bert(tmp_path_factory.mktemp("bert"), num_hidden_layers=DEPTH, **dropout)
 
@@ -81,7 +80,6 @@ def test_a_skip_plan_answers_as_the_pruned_checkpoint_does(
 
 
 def test_the_plan_is_active_in_training_and_in_the_test(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The layers that a plan leaves out are never called, nor those twice that it does not repeat."""
     calls: list[int] = []
     own = fine_tuning._with_head
 
@@ -135,7 +133,6 @@ def test_a_head_that_learns_alone_changes_no_bit_of_the_body(
 
 
 def test_a_pooler_is_the_head_s_only_where_the_checkpoint_has_none(bert: Path, tmp_path: Path) -> None:
-    """The published frozen BERT has a pooler, and learns a classifier alone (appendix A.9)."""
     found = {}
     AutoModelForSequenceClassification.from_pretrained(bert).bert.save_pretrained(tmp_path)
     for location in (bert, tmp_path):
@@ -171,7 +168,6 @@ def test_settings_that_teach_nothing_are_refused(settings: dict[str, Any], messa
 
 
 def _scored(count: int = 160) -> Task:
-    """Texts whose score is the share of their words that are the first one, times five."""
     rows = [
         Labelled(
             " ".join(WORDS[0] if at < number % 6 else WORDS[1 + (number * 7 + at) % 19] for at in range(5)),

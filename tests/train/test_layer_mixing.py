@@ -70,7 +70,6 @@ def inputs_of(model: PreTrainedModel) -> dict[str, Tensor]:
 
 
 def drawn(stack: Stack, options: LayerMixingOptions, seed: int = 5) -> LayerMixing:
-    """A wiring with weights drawn at random; layer 0 reads the embedding alone."""
     found = layer_mixing.attach(stack, options)
     torch.manual_seed(seed)
     with torch.no_grad():
@@ -80,7 +79,6 @@ def drawn(stack: Stack, options: LayerMixingOptions, seed: int = 5) -> LayerMixi
 
 
 def blocks_by_hand(stack: Stack, inputs: dict[str, Tensor]) -> tuple[Tensor, Callable[[int, Tensor], Tensor], Any]:
-    """The embedding, each block as a plain function, and the head: captured before anything is attached."""
     captured = stack.capture(**inputs)
     plain = [type(stack.block(layer)).forward for layer in range(stack.depth)]
 
@@ -101,7 +99,6 @@ def by_hand(
     embedding: Tensor,
     block: Callable[[int, Tensor], Tensor],
 ) -> Tensor:
-    """The state that `order` arrives at: the formula, with what is missing spread or inherited."""
     states = {0: embedding}
     depth = len(alpha[0]) - 1
 

@@ -32,7 +32,6 @@ FEATURES = 5
 
 
 def _told(stack: Stack, options: PositionOptions) -> PositionEncoding:
-    """An encoding with every tensor drawn at random, norms and biases too."""
     torch.manual_seed(8)
     encoding = position.attach_encoding(stack, options)
     with torch.no_grad():
@@ -175,7 +174,6 @@ def _logits(asked: PositionPrediction, state: Tensor, layer: int, reads: str) ->
 
 
 def _nats(logits: Tensor, position: int) -> Tensor:
-    """-log softmax(logits)[position], averaged over the batch."""
     return (logits.exp().sum(1).log() - logits[:, position]).mean()
 
 

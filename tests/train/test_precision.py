@@ -18,7 +18,6 @@ from layerwise.train.recipe import Recipe, Settings
 
 @pytest.fixture
 def accelerator(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An accelerator with instructions for bfloat16."""
     monkeypatch.setattr(precision, "has_bfloat16", lambda device: device != "cpu")
 
 

@@ -106,8 +106,6 @@ def test_a_method_reads_the_options_that_it_registered(option: str) -> None:
 
 
 def test_a_new_method_is_one_registration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A method and a variant that were unknown are recipes, and their record names the variant."""
-
     @dataclass(frozen=True, slots=True)
     class Noise(Variant):
         NAME: ClassVar[str] = "noise"

@@ -23,7 +23,6 @@ SETTINGS = Settings(epochs=6, batch_size=8, evals=2, learning_rate=1e-2, gradien
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A clock on which every step takes a minute."""
     found = SimpleNamespace(now=0.0)
     monkeypatch.setattr("layerwise.train.measured.time", SimpleNamespace(monotonic=lambda: found.now))
     own = PlanTrainer.training_step

@@ -40,8 +40,6 @@ def vit_with_dropout() -> PreTrainedModel:
 
 
 class Watched(PlanTrainer):
-    """Notes the plan and the loss of every training pass, and the plan of every validation batch."""
-
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.losses: list[float] = []
@@ -193,7 +191,6 @@ def test_a_gradient_that_is_not_finite_stops_before_the_weights(
 
 
 def scaled(trainer: PlanTrainer, scale: float) -> torch.amp.GradScaler:
-    """Give the Trainer the scaler that it has on an accelerator in float16; a CPU in float32 needs none."""
     trainer.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=scale)
     return trainer.accelerator.scaler
 
@@ -225,8 +222,6 @@ def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_plan(planted: str
     model, splits = tiny_vit(), tiny_digits()
 
     class Poison(TrainerCallback):
-        """Plants a NaN before the third step."""
-
         def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == 2 and planted == "weight":
                 model.vit.layers[1].mlp.fc1.weight.data[0, 0] = float("nan")

@@ -54,7 +54,6 @@ def _base(make: Callable[[], PreTrainedModel] = tiny_vit) -> Base:
 
 
 def test_a_base_that_is_one_file_has_no_preprocessing_to_copy(tmp_path: Path) -> None:
-    """A GGUF: its model is trained to the end, and written without."""
     file = tmp_path / "model.gguf"
     file.write_bytes(b"GGUF")
     chosen = recipe("layershuffle", Options(replace(SETTINGS, epochs=1 / 3, evals=1)), DEPTH)
@@ -66,7 +65,6 @@ def test_a_base_that_is_one_file_has_no_preprocessing_to_copy(tmp_path: Path) ->
 
 
 def test_a_training_that_was_killed_before_its_model_was_written_takes_no_further_step(tmp_path: Path) -> None:
-    """The last step, and its checkpoint, lie within an epoch of three."""
     chosen, noted = recipe("layershuffle", Options(replace(SETTINGS, epochs=4 / 3, evals=1)), DEPTH), Noted()
 
     def run() -> TrainingRecord:
@@ -95,7 +93,6 @@ def test_what_a_training_is_names_its_base_its_data_its_recipe_and_its_seed() ->
 def test_the_model_is_that_of_the_best_checkpoint(
     make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The validation loss is planted, so that the best checkpoint is neither the first nor the last."""
     kept: dict[int, dict[str, Tensor]] = {}
 
     class Planted(training.PlanTrainer):
@@ -255,7 +252,6 @@ def test_trained_models_are_found_by_arm_and_seed(tmp_path: Path) -> None:
 
 
 def test_sharding_without_an_accelerator_is_refused_and_not_passed_over() -> None:
-    """accelerate 1.15 shards over accelerators, and without one trains whole copies without a word."""
     stack = load(tiny_vit(DEPTH))
     given = with_units({"fsdp": True}, [stack.block(0)])
     assert given == {"fsdp": True, "fsdp_config": {"transformer_layer_cls_to_wrap": ["ViTLayer"]}}

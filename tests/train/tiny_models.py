@@ -42,7 +42,6 @@ IN_ORDER = Fixed()
 
 
 def tiny_vit(depth: int = 3, dropout: float = 0.0, seed: int = 0) -> ViT:
-    """A vision transformer for digits whose layers matter."""
     torch.manual_seed(seed)
     config = ViTConfig(
         hidden_size=WIDTH,
@@ -61,7 +60,6 @@ def tiny_vit(depth: int = 3, dropout: float = 0.0, seed: int = 0) -> ViT:
 
 
 def tiny_llama(depth: int = 3, seed: int = 0) -> LlamaForCausalLM:
-    """A decoder whose layers matter."""
     torch.manual_seed(seed)
     config = LlamaConfig(
         vocab_size=VOCABULARY,
@@ -81,12 +79,10 @@ def tiny_llama(depth: int = 3, seed: int = 0) -> LlamaForCausalLM:
 
 
 def tied_llama() -> LlamaForCausalLM:
-    """`tiny_llama` with a head that is its embedding."""
     return LlamaForCausalLM(LlamaConfig(**{**tiny_llama().config.to_dict(), "tie_word_embeddings": True}))
 
 
 def tiny_digits(augmentation: str = "none", train: int = 24, validation: int = 20) -> Splits:
-    """The first digits of each split."""
     whole = _all_digits(augmentation)
     return replace(
         whole,
@@ -102,14 +98,12 @@ def _all_digits(augmentation: str) -> Splits:
 
 
 def tiny_text(train: int = 24, validation: int = 8, longest: int = 6, shortest: int = 6) -> Splits:
-    """Random words; all of them are scored. Text number i has the length `shortest` + i, begun anew at `longest`."""
     sizes = enumerate((train, validation, validation))
     parts = (_Words(count, range(shortest, longest + 1), seed) for seed, count in sizes)
     return Splits("words", "digest of the words", *parts)
 
 
 def forward_by_hand(model: PreTrainedModel, batch: dict[str, Tensor], order: Sequence[int]) -> Tensor:
-    """The loss, in nats, of `batch` with the blocks run in `order`."""
     labels = batch["labels"]
     if isinstance(model, ViT):
         state = model.vit.embeddings(batch["pixel_values"])
@@ -133,7 +127,6 @@ def same_weights(one: dict[str, Tensor], other: dict[str, Tensor]) -> bool:
 
 
 def rooted(model: nn.Module, when: Callable[[], bool] = lambda: True) -> nn.Module:
-    """The model with the root of 0 in its loss `when` it is trained: a finite value, whose gradient is not a number."""
     weight = next(parameter for parameter in model.parameters() if parameter.requires_grad)
 
     def hook(module: nn.Module, args: Any, output: Any) -> None:
@@ -145,7 +138,6 @@ def rooted(model: nn.Module, when: Callable[[], bool] = lambda: True) -> nn.Modu
 
 
 def arguments(folder: Path, **options: Any) -> TrainingArguments:
-    """The arguments of a Trainer that is quiet, on the processor, and as exact as it can be."""
     defaults: dict[str, Any] = {
         "output_dir": str(folder),
         "max_steps": 4,
@@ -184,15 +176,12 @@ class _Words(Examples):
 
 
 class FirstStep(TrainerCallback):
-    """What the first step of a Trainer is made of: its batches, the losses of its passes, and its gradients."""
-
     def __init__(self) -> None:
         self.batches: list[dict[str, Tensor]] = []
         self.losses: list[float] = []
         self.gradients: dict[str, Tensor | None] = {}
 
     def of(self, trainer: MeasuredTrainer) -> FirstStep:
-        """Train, and keep it."""
         own = trainer.training_step
 
         def training_step(model: Any, inputs: Any, *rest: Any) -> Tensor:

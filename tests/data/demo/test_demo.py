@@ -20,7 +20,6 @@ from tiny_tokenizers import character_tokenizer
 
 
 def _solved(example: Example) -> str:
-    """The right answer, found without the generator: Python evaluates, sorts, slices and matches."""
     word, *rest = example.prompt.removesuffix(" =").split(" ")
     if word == "calc":
         terms = re.findall(r"[+-]?\d+", rest[0])
@@ -57,7 +56,6 @@ def test_lists_of_questions_never_meet_and_are_decided_by_their_seeds(task: str)
 
 
 def test_what_was_shipped_is_frozen() -> None:
-    """The published figures hold for these questions, and the shipped model was trained on `train`."""
     assert [examples(task, "heldout", 1)[0].text for task in skills.TASKS] == [
         "calc 72+4+5+3-3 = 76 81 84 81\n",
         "reverse s q t m = m t q s\n",

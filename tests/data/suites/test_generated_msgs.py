@@ -32,7 +32,6 @@ ADJECTIVES = "large|small|new|young|poor|strong|quiet|famous|nice|clever|modern|
 
 
 def _main_verb(text: str) -> bool:
-    """Without the grammar: a relative clause ends where a second verb begins, else it reaches to the end."""
     verb = r"(?:was \w+ing|\w+ed|met|paid|taught|slept|left|cried)"
     noun = r"(?:the|a|this|every) \w+"
     on_subject = re.search(rf"{noun} who {verb} {noun} ({verb})", text.lower())
@@ -43,7 +42,6 @@ def _main_verb(text: str) -> bool:
 
 
 def _linguistic(feature: str, text: str) -> bool:
-    """The linguistic feature found by an independent rule."""
     if feature == "main_verb":
         return _main_verb(text)
     if feature == "control_raising":
@@ -82,7 +80,6 @@ def test_the_texts_are_the_same_on_every_day() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_labels_are_what_the_definitions_say(name: str) -> None:
-    """So an oracle of structure scores 1 on an ambiguous task, and an oracle of the surface -1."""
     task = _task(name)
     linguistic, surface = features_of(name)
     assert name in (f"control {linguistic or surface}", f"ambiguous {linguistic}_{surface}")
@@ -118,7 +115,6 @@ def test_the_words_that_carry_a_feature_are_new_in_the_test_set(feature: str) ->
 
 @pytest.mark.parametrize("linguistic", LINGUISTIC)
 def test_a_bag_of_words_learns_the_word_and_no_structure(linguistic: str) -> None:
-    """No length and no article tells the labels of structure apart, where the test set has other words."""
     sizes = Sizes(1000, 2, 500)
     structure, both = mixed_signals([f"control {linguistic}", f"ambiguous {linguistic}_lexical_content_the"], sizes)
     scores = []

@@ -45,7 +45,6 @@ def test_the_pairs_are_the_same_on_every_day() -> None:
 
 
 def test_the_good_sentence_is_the_grammatical_one() -> None:
-    """An independent reading of a few rules, word by word."""
     number = {noun: index for pair in WORDS["noun"] for index, noun in enumerate(pair.split("/"))}
     for pair in PARADIGMS["copula_across_attractor"][:100]:
         said = words(pair.good)

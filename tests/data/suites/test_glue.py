@@ -61,7 +61,6 @@ def test_the_hub_s_files_hold_what_the_files_of_babylm_do(name: str, tmp_path: P
 
 
 def _same(name: str, tmp_path: Path) -> None:
-    """The published files in `tmp_path` and BabyLM's hold the same examples."""
     (task,) = read_tasks(tmp_path / "published", [name])
     (other,) = read_tasks(write(tmp_path / "babylm", name), [name])
     assert (task.sets, task.labels, task.metrics) == (other.sets, other.labels, other.metrics)

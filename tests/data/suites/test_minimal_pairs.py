@@ -100,7 +100,6 @@ def test_ewok_compares_a_target_with_itself_under_the_other_context(tmp_path: Pa
 
 
 def locked(content: bytes, password: bytes) -> bytes:
-    """A zip archive with one file under PKWARE's old cipher, which Python reads and does not write."""
     plain = io.BytesIO()
     with zipfile.ZipFile(plain, "w") as archive:
         archive.writestr("ewok/spatial.jsonl", content)

@@ -199,7 +199,6 @@ def test_the_digest_sees_every_field_and_not_the_name() -> None:
 
 
 def test_the_digest_is_the_documented_hash() -> None:
-    """A golden value: run folders of the past refer to it."""
     digest = Corpus("any", (Document("a", "text"),)).digest
     assert digest == "56f39cbc0a85cdbf9260aa1e1164ba9ad2e3ad832a91b71fc87a7a3717e9074b"
 

@@ -84,7 +84,6 @@ def test_a_share_is_drawn_within_every_file_and_the_rest_is_trained_on(ending: s
 
 
 def tasks(**counts: int) -> Corpus:
-    """As many documents of each task as said, every one with another text."""
     each = [Document(f"{task}/{n}", f"{task} number {n}", task) for task, count in counts.items() for n in range(count)]
     return Corpus("notes", tuple(each))
 

@@ -27,7 +27,6 @@ PAR, TABULATOR = TOKENIZER.convert_tokens_to_ids([PARAGRAPH, TAB])
 
 
 def encoded(lengths_of_sentences: list[list[int]]) -> Encoded:
-    """Documents whose sentences have these lengths; ids count up."""
     rows, last = [], 0
     for number, lengths in enumerate(lengths_of_sentences):
         ids = np.arange(last, last + sum(lengths), dtype=np.int32)
@@ -37,7 +36,6 @@ def encoded(lengths_of_sentences: list[list[int]]) -> Encoded:
 
 
 def ids_of(text: Encoded) -> list[int]:
-    """The ids of all documents one after another."""
     return [token for ids in text.rows["ids"] for token in ids]
 
 
@@ -104,7 +102,6 @@ def test_the_size_of_a_batch_changes_nothing(size: int) -> None:
 
 
 def as_gpt2() -> PreTrainedTokenizerFast:
-    """No space is put before a text, and special tokens are found in it."""
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     core.decoder = decoders.ByteLevel()

@@ -24,7 +24,6 @@ def documents(count: int, name: str = "text") -> tuple[Document, ...]:
 
 
 def splits(given: tuple[Document, ...], length: int = 9) -> Splits:
-    """Splits of which every part is of the same documents."""
     return splits_of(TOKENIZER, "notes", dict.fromkeys(SPLITS, given), length=length)
 
 

@@ -32,7 +32,6 @@ SEGMENTS, LONG = cut(TEXT, 48), cut(TEXT, 96)
 
 
 def drawn(ids: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """What is shown of one segment and asked about it."""
     random = np.random.default_rng(seed).random((1, MASKING.numbers(len(ids))))
     shown, asked = MASKING.draw(ids[None], np.array([len(ids)]), random)
     return shown[0], asked[0]
@@ -43,7 +42,6 @@ seeds = st.integers(0, 2**32)
 
 
 def reference(ids: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """The masking of one segment, step by step as the module describes it."""
     shown, asked = ids.copy(), np.full_like(ids, IGNORED)
     candidates = np.isin(ids, MASKING.ordinary)
     count = int(candidates.sum())
@@ -63,7 +61,6 @@ def reference(ids: np.ndarray, random: np.random.Generator) -> tuple[np.ndarray,
 
 
 def statistics(ids: np.ndarray, shown: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """Numbers (rows, statistics) of each masked row: where it is masked, in runs of which lengths, and shown how."""
     masked = asked != IGNORED
     fates = [
         masked & (shown == MASKING.mask),

@@ -30,7 +30,6 @@ DOCUMENTS = 24
 
 @pytest.fixture
 def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Documents in two files, which count as settled at once."""
     monkeypatch.setattr(cache_folder, "SETTLED", -(10**12))
     folder = tmp_path / "texts"
     folder.mkdir()
@@ -41,8 +40,6 @@ def text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 class Reader:
-    """Opens the text at `path` by the cache in `folder`, and counts how often it was read and learned from."""
-
     def __init__(self, path: Path, folder: Path) -> None:
         self.path, self.cache = path, TokenCache(folder)
         self.read = self.learned = 0
@@ -62,7 +59,6 @@ class Reader:
         return self.cache.open(source, tokenizer or Vocabulary(learn, {"size": size}))
 
     def plain(self, tokenizer: PreTrainedTokenizerBase) -> PretrainingText:
-        """The text without a cache."""
         return pretraining_text(tokenizer, "texts", division(read_corpus(self.path), seed=0).parts)
 
 
@@ -98,7 +94,6 @@ def rewritten(file: Path, old: str, new: str) -> None:
 
 
 def rewritten_unseen(file: Path) -> None:
-    """Another text of the same size, under the time of the one before."""
     before = file.stat()
     rewritten(file, "cat", "rat")
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))

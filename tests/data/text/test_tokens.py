@@ -95,7 +95,6 @@ def test_masked_windows_are_wrapped_and_only_the_text_is_scored() -> None:
 
 
 def test_only_what_is_masked_counts_as_scored() -> None:
-    """A limit of scored tokens, too: of a masked language model's text most is read and not scored."""
     texts = corpus(*["the cat sat " * 20] * 10)
     whole = windows(texts, WORDS, 62, objective="masked_token")
     assert all(window.scored == len(window.masked or ()) > 0 for window in whole)
@@ -107,7 +106,6 @@ def test_only_what_is_masked_counts_as_scored() -> None:
 
 
 def test_a_limit_of_masked_tokens_is_reached_in_a_long_document() -> None:
-    """What is tokenised of it is bounded, and most of that is not scored."""
     (long,) = corpus("the cat sat on the mat " * 4000).documents
     some = windows(Corpus("test", (long,)), WORDS, 30, 300, objective="masked_token")
     assert 280 < sum(window.scored for window in some) <= 300

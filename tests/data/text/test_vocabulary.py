@@ -31,7 +31,6 @@ PAIRS = train_bytepair(TEXTS, 300)
 
 
 def ids(tokenizer: PreTrainedTokenizerFast, text: str) -> list[int]:
-    """The ids of a text in which nothing is a special token."""
     found: list[int] = tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
     return found
 

@@ -6,14 +6,12 @@ from layerwise.data.vision.image_examples import augmented
 
 
 def spot(side: int) -> torch.Tensor:
-    """An image with one bright pixel right of the middle."""
     pixels = torch.zeros(3, side, side, dtype=torch.uint8)
     pixels[:, side // 2, side // 2 + 1] = 200
     return pixels
 
 
 def shifts(name: str, side: int) -> set[tuple[int, int]]:
-    """Where the bright pixel goes in many draws, counted from where it was."""
     torch.manual_seed(0)
     found = set()
     for _ in range(400):

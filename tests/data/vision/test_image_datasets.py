@@ -34,7 +34,6 @@ def png(seed: int) -> bytes:
 
 
 def table(rows: int, seed: int, label: Any = None, **columns: list[Any]) -> datasets.Dataset:
-    """`rows` images of noise under two classes, in turn."""
     label = label or datasets.ClassLabel(names=["cat", "dog"])
     named = isinstance(label, datasets.ClassLabel)
     values = [row % 2 if named else ("tulip", "rose")[row % 2] for row in range(rows)]
@@ -45,8 +44,6 @@ def table(rows: int, seed: int, label: Any = None, **columns: list[Any]) -> data
 
 
 def served(monkeypatch: pytest.MonkeyPatch, found: Any) -> None:
-    """The hub answers with `found`."""
-
     def load(name: str) -> Any:
         if isinstance(found, Exception):
             raise found

@@ -53,7 +53,6 @@ def noise(generator: numpy.random.Generator) -> bytes:
 
 @pytest.fixture
 def image_set(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Images of noise in one of the layouts: their labels can be known by heart and in no other way."""
     generator = numpy.random.default_rng(0)
     parts = LAYOUTS[request.param]
     content = {
@@ -99,7 +98,6 @@ def labels_of(examples: Examples) -> list[int]:
 
 
 def memorised(splits: Splits) -> float:
-    """The accuracy of a model that knows every training image by heart, and nothing else."""
     known = dict(content_of(splits.train))
     reported = content_of(splits.test)
     return sum(known.get(image, 0) == label for image, label in reported) / len(reported)
@@ -192,8 +190,6 @@ def test_samples_of_uneven_classes_and_of_texts() -> None:
 
 
 class Bare(Examples):
-    """Examples without a label for each, as texts are."""
-
     def __init__(self, count: int) -> None:
         self.count = count
 
@@ -202,15 +198,12 @@ class Bare(Examples):
 
 
 class Labelled(Bare):
-    """Examples that are nothing but their labels."""
-
     def __init__(self, labels: Sequence[int]) -> None:
         super().__init__(len(labels))
         self.labels: Tensor = torch.tensor(labels)
 
 
 def set_of(counts: dict[str, list[int]]) -> ImageSet:
-    """A set of images that are never read, so many of each class in each split."""
     parts = {
         split: tuple(
             ImageSource(f"{split}/{label}/{number}", label, lambda: b"")

@@ -20,7 +20,6 @@ SMALL = Preprocessing(4, 4)
 
 
 def draw(file: Path, value: int) -> None:
-    """An image of one grey; all of them have files of one size."""
     file.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(numpy.full((6, 5, 3), value, dtype=numpy.uint8)).save(file.with_suffix(".ppm"), "ppm")
 
@@ -35,7 +34,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Ten dark and ten bright images."""
     for number in range(10):
         draw(tmp_path / "set" / "dark" / f"{number}", number)
         draw(tmp_path / "set" / "bright" / f"{number}", 200 + number)
@@ -44,7 +42,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The contents that were decoded."""
     seen: list[bytes] = []
     real = image_reading.decoded
 
@@ -57,7 +54,6 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 
 def greys(splits: Splits) -> list[list[int]]:
-    """The images of each split, by their grey."""
     parts = (splits.train, splits.validation, splits.test)
     found = [[round(float(each["pixel_values"].mean()) * 127.5 + 127.5) for each in part] for part in parts]
     assert [[int(each["labels"]) for each in part] for part in parts] == [
@@ -68,7 +64,6 @@ def greys(splits: Splits) -> list[list[int]]:
 
 @pytest.fixture(params=["kept", "streamed"])
 def streamed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether the set is too large to be kept decoded."""
     if request.param == "streamed":
         monkeypatch.setattr(images, "MOST_PIXELS_KEPT", 0)
     return bool(request.param == "streamed")

@@ -20,7 +20,6 @@ SMALL = Preprocessing(8, 8)
 
 
 def draw(folder: Path, count: int, seed: int, suffix: str = ".png") -> None:
-    """`count` images of noise, each another one."""
     folder.mkdir(parents=True)
     generator = numpy.random.default_rng(seed)
     for number in range(count):
@@ -30,7 +29,6 @@ def draw(folder: Path, count: int, seed: int, suffix: str = ".png") -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Twenty cats and thirty dogs, not yet split."""
     draw(tmp_path / "pets" / "cat", 20, seed=1)
     draw(tmp_path / "pets" / "dog", 30, seed=2, suffix=".JPEG")
     return tmp_path / "pets"
@@ -38,7 +36,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def split_folder(tmp_path: Path) -> Path:
-    """The same animals in train/, val/ and test/."""
     for index, (split, count) in enumerate((("train", 6), ("val", 2), ("test", 3))):
         draw(tmp_path / "pets" / split / "cat", count, seed=2 * index)
         draw(tmp_path / "pets" / split / "dog", count, seed=2 * index + 1)
@@ -106,7 +103,6 @@ def test_a_limit_is_spread_over_the_classes(folder: Path) -> None:
 
 
 def damage(folder: Path) -> dict[str, str]:
-    """Three files that cannot be read, and why."""
     whole = (folder / "cat" / "03.png").read_bytes()
     (folder / "cat" / "03.png").write_bytes(whole[: len(whole) // 2])
     (folder / "dog" / "05.JPEG").write_text("not an image")
@@ -162,7 +158,6 @@ def test_digits_come_by_name() -> None:
 
 
 def change(folder: Path, what: str) -> Path:
-    """The path that is read of `folder` after a change of it."""
     match what:
         case "no train":
             shutil.rmtree(folder / "train")

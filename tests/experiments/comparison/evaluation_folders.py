@@ -43,7 +43,6 @@ LESS = ("perplexity", "word_perplexity", "bits_per_byte")
 
 
 def samples_of(values: Mapping[str, Items], task: str = "task", filtered: str = "none") -> list[dict[str, Any]]:
-    """A sample for every document, with the values of every metric."""
     lines = []
     for number in range(len(next(iter(values.values())))):
         document, prompt = {"question": f"{task} {number}?"}, f"Question: {task} {number}?"
@@ -68,8 +67,6 @@ def samples_of(values: Mapping[str, Items], task: str = "task", filtered: str = 
 
 
 class Evaluation:
-    """An evaluation to be written: `tasks` has the values of the documents by task and metric."""
-
     def __init__(self, tasks: Mapping[str, Mapping[str, Items]], model: str = "base") -> None:
         self.samples = {task: samples_of(values, task) for task, values in tasks.items()}
         self.results: dict[str, Any] = {
@@ -122,7 +119,6 @@ class Evaluation:
 
 
 def accuracies(both: int, gained: int, lost: int, documents: int) -> tuple[list[int], list[int]]:
-    """Documents that both, the second alone, and the first alone have right: the values of the first and the second."""
     first = [1] * both + [0] * gained + [1] * lost
     second = [1] * both + [1] * gained + [0] * lost
     return [each + [0] * (documents - len(each)) for each in (first, second)]  # type: ignore[return-value]

@@ -21,7 +21,6 @@ MODELS = ("small", "medium")
 
 
 def write_run(folder: Path, data: ReportData, model: str) -> Path:
-    """A run folder that holds the rows of `data`."""
     manifest = Manifest(
         f"org/{model}", None, f"w-{model}", "float32", "cpu", "held out", "c1", 48, 9000, 256, ("painters",), (), 0
     )

@@ -151,7 +151,6 @@ def test_one_evaluation_is_no_comparison(sides: tuple[Path, Path]) -> None:
 
 @pytest.mark.slow
 def test_neither_torch_nor_a_second_is_spent_on_imports(sides: tuple[Path, Path], tmp_path: Path) -> None:
-    """Seconds of the processor, since those of the clock are the machine's; most are numpy's and scipy's."""
     code = (
         "import sys, time\nfrom layerwise.cli.app import main\n"
         "import layerwise.experiments.evaluations, layerwise.experiments.summary\n"

@@ -30,7 +30,6 @@ LIMIT = 9
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The folders of lm-eval by the name of the plan, and the run of ours."""
     root, stack = tmp_path_factory.mktemp("evaluations"), tiny_stack()
     (root / "tasks").mkdir()
     write_tasks(root / "tasks")

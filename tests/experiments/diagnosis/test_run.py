@@ -50,7 +50,6 @@ MEASURES = {
 
 @pytest.fixture(scope="module", autouse=True)
 def quickly() -> Iterator[None]:
-    """The two longest parts with little to do; what they measure is tested where they are."""
     recipe = RecoveryRecipe(steps=2, every=1, batch_tokens=64, evaluation_tokens=64)
     little = {"recipe": recipe, "treatments": ("noise_50/layer",)}
     own = module.recovery
@@ -74,12 +73,10 @@ def reading(stack: Stack) -> EvalData:
 
 
 def diagnosis(**options: Any) -> Diagnosis:
-    """The configuration with these options; the model is handed in."""
     return Diagnosis(model="planted", **options)
 
 
 def outline(steps: Steps) -> Outline:
-    """What is known before anything is computed."""
     first = next(steps)
     assert isinstance(first, Outline)
     return first
@@ -88,7 +85,6 @@ def outline(steps: Steps) -> Outline:
 def carried_out(
     folder: Path, stack: Stack, text: EvalData, config: Diagnosis, reporter: Silent | None = None
 ) -> tuple[list[Score], dict[str, list[str]]]:
-    """The scores and the notes of a diagnosis in `folder`."""
     reporter = reporter or Silent()
     steps = diagnosis_of(config, stack, ChosenText(text, {}), reporter)
     with Run.resume_or_create(folder, outline(steps).manifest) as run:
@@ -101,7 +97,6 @@ def carried_out(
 
 @pytest.fixture(scope="module")
 def whole(stack: Stack, reading: EvalData, tmp_path_factory: pytest.TempPathFactory) -> list[Score]:
-    """Everything, asked of a tiny model once."""
     return carried_out(tmp_path_factory.mktemp("whole") / "run", stack, reading, diagnosis())[0]
 
 
@@ -140,7 +135,6 @@ BARE = {"predictability", "part"}
 
 @pytest.mark.slow
 def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_path: Path) -> None:
-    """A budget of 64 tokens, and windows of 39: once a single window, which has no interval."""
     reading = own_text(stack, windows=16, length=40, per_document=16)
     parts = ("proxies", "predictability", "ablation", "manipulation", "redundancy")
     asked = diagnosis(curve_tokens=64, parts=parts)
@@ -252,7 +246,6 @@ def test_every_part_has_what_carries_it_out() -> None:
 
 
 def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: EvalData) -> None:
-    """The variants of the ablation are as many as it measures losses of, besides the model as trained."""
     known = outline(diagnosis_of(diagnosis(parts=("ablation", "recovery")), stack, ChosenText(reading, {}), Silent()))
     losses = ablation_losses(stack, reading)
     counted = len({row.plan for row in losses}) - 1

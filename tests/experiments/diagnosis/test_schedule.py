@@ -26,7 +26,6 @@ VERDICTS = [
 
 
 def save_run(folder: Path, settings: tuple[str, ...] = DIAGNOSIS, rows: Sequence[Score] = ()) -> Path:
-    """The folder of a run with these rows."""
     manifest = Manifest("my-model", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, settings, (), 7)
     with Run.create(folder, manifest) as run:
         for measure in {row.measure for row in rows}:
@@ -36,13 +35,11 @@ def save_run(folder: Path, settings: tuple[str, ...] = DIAGNOSIS, rows: Sequence
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """A finished diagnosis of a model of four layers."""
     return save_run(tmp_path / "run", rows=VERDICTS)
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Where a schedule goes."""
     return tmp_path / "growth.yaml"
 
 

@@ -38,7 +38,6 @@ DEPTH, LARGE = 6, 64
 
 
 def text() -> EvalData:
-    """Batches of 64, 16, 6 and 2 tokens: half of them are small, and most tokens are in the largest."""
     lengths = [16] * 5 + [6, 2]
     cut = [Window(f"d{n}", "text", 0, tuple(range(1, 1 + size)), 1, size) for n, size in enumerate(lengths)]
     data = EvalData("planted", "0", 16, "next_token", batches(cut, LARGE, 0))
@@ -106,8 +105,6 @@ def test_what_a_slow_processor_does_in_time_is_not_timed(stack: Stack) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected(Experiment):
-    """An experiment of 100 steps that are stored together."""
-
     VERB: ClassVar = "expected"
 
     def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:

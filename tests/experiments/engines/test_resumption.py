@@ -44,7 +44,6 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @cache
 def whole(verb: str, folders: Path) -> tuple[list[object], tuple[str, ...]]:
-    """The rows of a run that nothing disturbed, and what it wrote."""
     run = folders / verb / "run"
     run.parent.mkdir(exist_ok=True)
     ended = apart(carry_out, verb, run, watch=Watch(run))
@@ -53,7 +52,6 @@ def whole(verb: str, folders: Path) -> tuple[list[object], tuple[str, ...]]:
 
 
 def sessions(run: Path, copy: Path) -> dict[tuple[object, ...], int]:
-    """Which process wrote each loss, read from a copy, so that the test does not repair what the kill left."""
     shutil.rmtree(copy, ignore_errors=True)
     if not (run / "run.sqlite").exists():
         return {}

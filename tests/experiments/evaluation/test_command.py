@@ -31,7 +31,6 @@ from row_names import named
 
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three paradigms in place of all."""
     monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
 
 
@@ -247,7 +246,6 @@ def test_defaults_in_the_help_are_those_of_the_code() -> None:
 
 @pytest.fixture
 def right(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, FineTuningConfig, str | None]]:
-    """Instead of fine-tuning: the model as trained answers right, under a plan the first answer is wrong."""
     calls: list[tuple[str, FineTuningConfig, str | None]] = []
 
     def answered(

@@ -27,13 +27,11 @@ DEPTH = 3
 
 @pytest.fixture(autouse=True)
 def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two paradigms of two phenomena in place of all."""
     kept = {name: generated_pairs.PARADIGMS[name] for name in ("singular_subject_verb", "article_noun")}
     monkeypatch.setattr(generated_pairs, "PARADIGMS", kept)
 
 
 def save_elc(folder: Path, variant: str = "elc") -> Path:
-    """Save an ELC-BERT with random weights and a tokenizer of the pairs."""
     tokenizer = train_wordpiece([pair.good for pair in pairs_of_our_own().pairs])
     torch.manual_seed(0)
     config = ElcConfig(

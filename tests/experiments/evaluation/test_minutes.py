@@ -28,7 +28,6 @@ sizes = st.lists(st.integers(1, 40), min_size=1, max_size=6)
 
 
 def suite(counts: Sequence[int], name: str = "p") -> PairSet:
-    """Paradigms of so many pairs."""
     pairs = [MinimalPair("a", "b", f"{name}{at}", "", "") for at, count in enumerate(counts) for _ in range(count)]
     return PairSet(name, name, tuple(pairs))
 
@@ -45,8 +44,6 @@ def test_the_limit_is_the_largest_that_fits(counts: list[int], pairs: float) -> 
 
 
 class Clock:
-    """Seconds that pass when a model is opened and pairs are scored, and at no other time."""
-
     def __init__(self, opening: float, each: float) -> None:
         self.now, self.opening, self.each = 0.0, opening, each
         self.scored: list[set[str]] = []
@@ -104,7 +101,6 @@ def test_half_of_a_distance_from_chance_takes_four_times_the_pairs() -> None:
 def test_the_same_command_scores_the_same_pairs_again(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the machine has become slower since; another number of minutes is another choice."""
     monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 2)))
     choices = iter([3, 2, 5])
     monkeypatch.setattr("layerwise.experiments.evaluation.run.chosen_limit", lambda *_, **__: (next(choices), "chosen"))

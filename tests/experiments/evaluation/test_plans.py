@@ -39,7 +39,6 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 @pytest.fixture
 def taught(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str | None, int]]:
-    """Instead of fine-tuning: the model as trained is right, a plan is wrong on as many examples as it has layers."""
     found: list[tuple[str, str, str | None, int]] = []
 
     def known(
@@ -91,7 +90,6 @@ def test_rows_carry_their_plan_and_the_plans_their_strategy(tmp_path: Path, run:
 
 
 def test_the_model_as_trained_is_fine_tuned_once(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    """The published grid has the trained order among its plans, where a window has one layer."""
     _evaluate(_models(tmp_path), [EASY], run)
     plans = [plan for _, _, plan, _ in taught]
     assert len(plans) == len(set(plans)) == len({member.plan for member in PLANS})

@@ -11,17 +11,14 @@ from experiments.growth.tiny_inputs import save_checkpoint, save_config, save_do
 
 @pytest.fixture(scope="session")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with forty documents."""
     return save_documents(tmp_path_factory.mktemp("texts"))
 
 
 @pytest.fixture(scope="session")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the configuration of a model of four layers."""
     return save_config(tmp_path_factory.mktemp("models") / "small")
 
 
 @pytest.fixture(scope="session")
 def checkpoint(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with weights of that model, and a tokenizer."""
     return save_checkpoint(tmp_path_factory.mktemp("models") / "trained", config, texts)

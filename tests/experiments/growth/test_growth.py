@@ -28,7 +28,6 @@ LONGER = (*SHORT[:1], "60", *SHORT[2:])
 
 
 def growth(model: Path, text: Path, run: Path, *options: object) -> Ended:
-    """Run `train growth`, which must not fail."""
     ended = layerwise("train", "growth", "--model", model, "--text", text, "--run", run, *map(str, options))
     assert ended.code == 0, ended.err
     return ended
@@ -171,7 +170,6 @@ def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_pat
 
 
 def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: Path) -> None:
-    """Layers 1 and 3 matter by planted verdicts, and they alone learn."""
     run = _diagnosis(tmp_path / "diagnosis", (0.0, 0.4, 0.0, 0.4))
     options = ("--schedule", "importance", "--importance", run, "--no-baseline", *SHORT)
     growth(config, texts, tmp_path / "run", *options)
@@ -243,7 +241,6 @@ def test_a_model_a_schedule_and_a_text_that_do_not_fit_are_refused(
 
 
 def _diagnosis(folder: Path, effects: tuple[float, ...]) -> Path:
-    """A run as a diagnosis leaves it, with the verdicts on these effects and nothing else."""
     manifest = Manifest("m", None, "w", "float32", "cpu", "c", "d", 1, 1, 8, ("ablation", "curve_tokens:1"), (), 0)
     rows = [
         Score("verdict", "matters" if value else "no_effect", value, value - 0.005, value + 0.005, layer=layer)

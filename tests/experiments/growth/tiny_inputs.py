@@ -15,14 +15,12 @@ SHORT = ("--steps", "8", "--batch-size", "4", "--max-length", "16", "--set", "ev
 
 
 def save_documents(folder: Path) -> Path:
-    """Forty documents of twenty lines and more, in one file of `folder`."""
     documents = ["\n".join(WORDS[(n + k) % 4] for k in range(20 + n)) for n in range(40)]
     (folder / "words.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
     return folder
 
 
 def save_config(folder: Path, *, tied: bool = False) -> Path:
-    """The configuration of a Llama of four layers, without weights and without a tokenizer."""
     config = LlamaConfig(
         vocab_size=280,
         hidden_size=16,
@@ -38,14 +36,12 @@ def save_config(folder: Path, *, tied: bool = False) -> Path:
 
 
 def save_checkpoint(folder: Path, config: Path, texts: Path) -> Path:
-    """Weights for a configuration, and a tokenizer beside them."""
     AutoModelForCausalLM.from_config(LlamaConfig.from_pretrained(config)).save_pretrained(folder)
     train_bytepair([(texts / "words.txt").read_text()], 280).save_pretrained(folder)
     return folder
 
 
 def record(folder: Path, arm: str, seed: int = 0) -> TrainingRecord:
-    """The record of a finished training."""
     found = TrainingRecord.read(folder / arm / f"seed-{seed}" / "model")
     assert found is not None
     return found

@@ -90,14 +90,12 @@ def test_a_study_is_not_for_several_processes(config: Path, texts: Path, monkeyp
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Layer 2 matters most, layer 0 not at all; few held-out windows."""
     effects = (0.0, 0.1, 0.4, 0.2)
     found = tuple(Importance(effect, effect - 0.001, effect + 0.001) for effect in effects)
     monkeypatch.setattr(study_run, "measured_importance", lambda *args, **options: found)
 
 
 def study(model: Path, text: Path, run: Path, *options: object) -> Ended:
-    """Run `train growth-study`, which must not fail."""
     given = ("--model", model, "--text", text, "--run", run, *SHORT[2:], *map(str, options))
     ended = layerwise("train", "growth-study", *given)
     assert ended.code == 0, ended.err
@@ -105,7 +103,6 @@ def study(model: Path, text: Path, run: Path, *options: object) -> Ended:
 
 
 def swept(seeds: int) -> tuple[object, ...]:
-    """Options of a study that tries two learning rates and one warm-up with as many seeds as it trains its arms."""
     rates = ("--learning-rates", "1e-3,4e-3", "--set", "warmups=0.05", "--set", f"sweep_seeds={seeds}")
     return (*rates, "--seeds", seeds)
 
@@ -148,7 +145,6 @@ def _check_rows(rows: list[Score]) -> None:
 
 
 def _check_budgets(folder: Path) -> None:
-    """Every arm's operations are within 1 % of uniform's with the same seed."""
     for seed in (0, 1):
         whole = record(folder, "uniform", seed).figures["flops"]
         spent = {arm: record(folder, arm, seed).figures["flops"] / whole for arm in ARMS}
@@ -173,7 +169,6 @@ def test_a_trained_model_is_taken_to_a_new_domain_without_stacking(
 
 @pytest.mark.slow
 def test_a_study_without_importance_goes_on_without_its_controls(config: Path, texts: Path, tmp_path: Path) -> None:
-    """After a step or two of training no layer has an effect of a tenth of a nat that could be detected."""
     folder = tmp_path / "study"
     arms = ("--arms", "importance,permuted,ramp")
     ended = study(config, texts, folder, "--steps", 8, "--learning-rates", "1e-6", "--seeds", 1, *arms)

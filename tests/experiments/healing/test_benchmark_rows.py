@@ -21,7 +21,6 @@ ARMS = tuple(HealingArm(name, HealingOptions(), name) for name in ("lora", "whol
 
 
 def answered(right: int, first: int = 0) -> Survey:
-    """The first `right` questions from `first` on are answered right, all others wrong."""
     hits = np.zeros(QUESTIONS)
     hits[first : first + right] = 1.0
     return Survey(6, {"quiz": Predictions(hits, None, np.zeros_like(hits), np.ones_like(hits))})

@@ -24,7 +24,6 @@ ONE_RATE = ("--learning-rates", "1e-3")
 
 
 def heal(model: Path, plan: str, run: Path, *options: str | Path) -> Ended:
-    """What the command says that heals a model, with one learning rate, into a run."""
     ended = layerwise("heal", model, "--plan", plan, *ONE_RATE, "--run", run, *options)
     assert ended.code == 0, ended.err
     return ended
@@ -38,7 +37,6 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.fixture(scope="module")
 def healed(inputs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
-    """A run of adapters and of a tail, with controls and windows, and what the command said."""
     model, texts = inputs
     folder = tmp_path_factory.mktemp("runs") / "run"
     ended = heal(model, "0 2-3", folder, "--text", texts, *SHORT, "--compare", "tail-labels", "--windows", "1")

@@ -17,8 +17,6 @@ def test_the_crossing_of_a_line_is_where_it_crosses(at: float) -> None:
 
 
 class PlantedLosses:
-    """Nats a token by model, 2 unless they are planted; differences have an interval of so much on both sides."""
-
     def __init__(self, losses: dict[str, float], reach: float | None = None) -> None:
         self.losses, self.reach = losses, reach
 

@@ -24,7 +24,6 @@ SHARES = FeatureShares((0.5, 0.3), (0.1, 0.3), (0.2, 0.2), (0.1, 0.1), 0.004)
 
 @pytest.fixture
 def tuned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Instead of fine-tuning and attributing: the names of the tasks that were taught."""
     found: list[str] = []
 
     def taught(location: Path, task: Any, *_: Any, inspect_model: Any, **__: Any) -> FineTuningResult:

@@ -21,7 +21,6 @@ from tier import by_tier
 
 
 def models(measure: str, task: str, metric: str, **arms: list[float]) -> list[Score]:
-    """Rows of models: the seeds' values of each arm, and the arm's own row, which is not to be counted."""
     names = {arm: arm.replace("_", "-") for arm in arms}
     rows = [
         Score(measure, metric, value, task=task, arm=names[arm], seed=seed)
@@ -126,7 +125,6 @@ BIASES = bias_arms((0, 0.5, 1, 2, 4))
 
 
 def biased(effect: dict[float, float], seeds: int = 3, noise: float = 0.004, run: int = 0) -> list[Score]:
-    """Held-out losses of every arm and seed: the seed's own, the bias's own, and noise."""
     chance = np.random.default_rng(run)
     shared = 3 + 0.05 * chance.standard_normal(seeds)
     return [
@@ -153,7 +151,6 @@ def test_every_arm_has_its_bias_and_its_mean() -> None:
 
 @pytest.mark.simulated
 def test_a_slope_a_peak_and_nothing() -> None:
-    """Of 200 grids of three seeds: what was planted is found in 95 of 100, what was not in at most 7."""
     runs = by_tier(fast=60, nightly=200)
     truths = {
         "slope": {bias: 0.01 * bias for bias in BIASES.values()},
@@ -174,7 +171,6 @@ def test_a_slope_a_peak_and_nothing() -> None:
 
 
 def on_shares(gain: dict[float, float]) -> list[Score]:
-    """Losses that fall with the text, and less without layer weights by `gain` of each share."""
     rows = []
     for share, gap in gain.items():
         for seed, own in enumerate((3.0, 3.1, 3.3)):

@@ -34,7 +34,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def few_examples() -> Iterator[None]:
-    """One pair of each of three paradigms, and a handful of mixed signals."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arms, "PAIRS_EACH", 1)
         patch.setattr(arms, "SIZES", Sizes(16, 8, 8))
@@ -133,7 +132,6 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
 
 
 def test_overwrite_discards_the_models_that_were_made_from_others(texts: Path, tmp_path: Path) -> None:
-    """A copy with layer weights of a model that is discarded is not one of the model that takes its place."""
     config = LayerWeightsStudy(text=texts, steps=2, batch_size=8, device="cpu")
     outline = outline_of(config)
     for folder in (tmp_path / REWIRED / "ltg-0", tmp_path / "ltg" / "seed-0"):

@@ -16,7 +16,6 @@ from layerwise.data.vision.digits import digits
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Two models of one arm, as a training on digits would have left them."""
     home, data = tmp_path_factory.mktemp("trained"), digits().digest
     one, two = (save_vit(home / str(seed), seed, "arm", data=data) for seed in (0, 1))
     return one, two

@@ -60,7 +60,6 @@ def test_a_node_that_reads_is_worth_replacing() -> None:
 
 
 def test_models_that_lose_alike_have_no_spread_however_much_their_nodes_differ() -> None:
-    """The nodes of a model are no models: two that are equal are as uncertain as the examples of one."""
     merged = Stack.with_sources({name: classifier([Idle(), Reader(), Idle(), Idle()]) for name in "ab"})
     found = {
         (row.part, row.condition, row.metric): row

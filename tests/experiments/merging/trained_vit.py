@@ -11,7 +11,6 @@ from layerwise.results.training_record import TrainingRecord
 def save_vit(
     folder: Path, seed: int, arm: str | None, *, base: str = "base", data: str = "", depth: int = DEPTH
 ) -> Path:
-    """A model of digits with random weights; with an `arm` also the record of a trained one."""
     tiny_vit(depth=depth, seed=seed, spread=0.3).save_pretrained(folder)
     if arm is not None:
         recipe = {"variant": "plain"}

@@ -31,7 +31,6 @@ SHORT = ("--steps", "3", "--batch-size", "8", "--set", "evals=1", "--device", "c
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Thirty documents in one file, of which the last holds no word."""
     folder = tmp_path_factory.mktemp("texts")
     documents = ["\n".join(WORDS[(n + k) % 4] for k in range(30 + n)) for n in range(30)]
     (folder / "words.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
@@ -40,7 +39,6 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def few_pairs(tmp_path_factory: pytest.TempPathFactory) -> object:
-    """One pair of each of three paradigms in place of a hundred of all."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "PAIRS", 1)
         patch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
@@ -104,7 +102,6 @@ def test_choices_are_those_of_the_package() -> None:
 
 @pytest.fixture(scope="module")
 def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path, Ended]:
-    """BabyLM as it is distributed, and a training on it."""
     root = tmp_path_factory.mktemp("babylm")
     folders = babylm.write(root, "2023", train=120, held_out=40)
     texts = ("--text", folders["train"], "--validation", folders["dev"], "--test", folders["test"])

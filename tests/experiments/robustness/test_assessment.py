@@ -44,7 +44,6 @@ pytestmark = pytest.mark.usefixtures("flat")
 
 @pytest.fixture(autouse=True)
 def few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is seen at every position is seen in two batches."""
     monkeypatch.setattr(worth_by_position, "UNITS", 2)
     monkeypatch.setattr(embedding, "BATCHES", 2)
     monkeypatch.setattr(attention_by_position, "BATCHES", 2)
@@ -57,8 +56,6 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 class Shelf:
-    """Models by the names of their folders, and which of them were opened."""
-
     def __init__(self) -> None:
         self.opened: list[str] = []
 
@@ -79,8 +76,6 @@ Ask = Callable[..., bool]
 
 @pytest.fixture
 def ask(run: Run, shelf: Shelf, tmp_path: Path) -> Ask:
-    """Assess models called by their labels, `arm/seed`, on the digits."""
-
     def asked(
         *labels: str,
         grid: EvaluationGrid = QUESTIONS,
@@ -169,7 +164,6 @@ def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: 
 
 
 def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
-    """What was surveyed is not surveyed again."""
     asked = ("baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1")
     assert ask(*asked)
     assert {*shelf.opened} == {each.replace("/", "-") for each in asked}
@@ -242,7 +236,6 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
 
 @pytest.mark.slow
 def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
-    """Of every kind one, and those that merging has written stay."""
     run.store.replace_scores("contrast", [Score("contrast", "loss", 0.1, claim="merging")])
     ask(*(f"{arm}/{seed}" for arm in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
     found = {(row.claim, row.task, row.metric): row for row in scores(run, "contrast")}

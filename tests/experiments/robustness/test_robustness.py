@@ -34,7 +34,6 @@ pytestmark = pytest.mark.usefixtures("flat")
 
 @pytest.fixture(scope="module")
 def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of three methods, two of which add to the model."""
     folder = tmp_path_factory.mktemp("runs") / "trained"
     methods = "layershuffle-predict,layershuffle-position"
     ended = layerwise("train", "robust", methods, "--model", vit, *DIGITS, *ONCE, "10", "--seeds", "2", "--run", folder)
@@ -44,7 +43,6 @@ def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def one(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
-    """A run about one model, which tests copy or read, and what the command said."""
     folder = tmp_path_factory.mktemp("one") / "run"
     with pytest.MonkeyPatch.context() as patched:
         patched.setitem(sys.modules, "umap", SimpleNamespace(UMAP=Flat, __spec__=SimpleNamespace()))
@@ -62,7 +60,6 @@ def stamps(folder: Path) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_a_run_is_asked_as_a_whole(trained: Path) -> None:
-    """Every question has its rows, and asking again computes nothing and says the same."""
     ended = layerwise("robustness", trained, *FEW)
     assert ended.code == 0, ended.err
     assert "Loading weights" not in ended.err
@@ -112,7 +109,6 @@ def test_a_trained_model_alone_goes_by_its_method(trained: Path, tmp_path: Path)
 
 @pytest.mark.slow
 def test_fresh_does_not_answer_for_another_model(one: tuple[Path, Ended], tmp_path: Path) -> None:
-    """The surveys of the model that was asked before lie in the same folder."""
     other, run = save_vit(tmp_path / "vit", depth=4), shutil.copytree(one[0], tmp_path / "run")
     before = stamps(run)
     assert "--overwrite" in refused("robustness", other, *DIGITS, *FEW, "--run", run)
@@ -157,7 +153,6 @@ def test_a_run_of_language_models(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run of `robustness demo-vit` on few images, for one epoch, of few methods."""
     monkeypatch.setattr(training, "DEFAULTS_BY_MODEL", {"demo-vit": Settings(epochs=1, batch_size=20)})
     monkeypatch.setattr(training, "COMPARED", ("baseline",))
     monkeypatch.setattr(training, "REDUCED", (3,))
@@ -201,7 +196,6 @@ def test_what_a_run_cannot_be_asked(trained: Path, tmp_path: Path) -> None:
 def test_a_model_that_reads_something_else_or_is_nowhere(
     vit: Path, model: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What other data is refused, and in which words: `test_splits`."""
     assert "takes images: give --images" in refused("robustness", vit, "--text", texts)
     assert "a text is needed: --text" in refused("robustness", model)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)

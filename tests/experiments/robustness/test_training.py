@@ -29,7 +29,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
-    """A run of two seeds of two methods, and what the command said."""
     folder = tmp_path_factory.mktemp("runs") / "run"
     ended = layerwise("train", "robust", "layershuffle", "--model", vit, *DIGITS, "--seeds", "2", "--run", folder)
     assert ended.code == 0, ended.err
@@ -37,7 +36,6 @@ def trained(vit: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
 
 
 def stamps(folder: Path) -> dict[str, int]:
-    """When each weight file, pedigree and survey was written."""
     found = [*folder.glob("*/seed-*/model/*"), *folder.glob("*/seed-*/survey-*.npz")]
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in found}
 
@@ -147,7 +145,6 @@ def test_settings_that_no_training_can_have(vit: Path, tmp_path: Path, option: s
 
 
 def trained_on(images: Path, folder: Path) -> tuple[str | Path, ...]:
-    """The command that trains a baseline on images, into a run in a folder."""
     short = ("--epochs", "1", "--seeds", "1", "--batch-size", "10")
     return ("train", "robust", "baseline", "--images", images, "--run", folder / "run", *short)
 
@@ -178,7 +175,6 @@ def test_images_that_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_model_without_data_is_refused(vit: Path, model: Path) -> None:
-    """What other data is refused, and in which words: `test_splits`."""
     assert "images are needed: --images" in refused("train", "robust", "baseline", "--model", vit)
     assert "a text is needed: --text" in refused("train", "robust", "baseline", "--model", model)
 

@@ -22,16 +22,12 @@ Losses = Callable[[str, float, int], float]
 
 @dataclass(frozen=True)
 class Entry:
-    """A validation of a planted training."""
-
     loss: float
     kind: str = "validation"
 
 
 @dataclass(frozen=True)
 class PlantedTrainings:
-    """Trainings whose losses are planted by arm, rate and batch; `tried` has every one that was asked for."""
-
     losses: Losses
     tried: list[RecipeTraining]
     trainings: tuple[RecipeTraining, ...] = ()
@@ -62,7 +58,6 @@ def tune(
 
 
 def bowl(rate: float, batch: int) -> Losses:
-    """The least loss at a rate and a batch."""
     return lambda arm, own, size: 1.0 + abs(own - rate) / rate + 0.1 * (size != batch)
 
 
@@ -116,8 +111,6 @@ def test_one_rate_alone_is_not_swept() -> None:
 
 @dataclass(frozen=True)
 class PlantedSplits:
-    """Splits by what they select on."""
-
     name: str = "images"
     origin: str = ""
     selects_on_reported: bool = False
@@ -146,5 +139,4 @@ def test_options_that_say_the_same_are_refused() -> None:
 
 
 def test_a_record_of_a_training_is_what_is_read() -> None:
-    """What is planted here has the field that is read of a real record."""
     assert "history" in TrainingRecord.__dataclass_fields__

@@ -54,7 +54,6 @@ def corpus() -> Corpus:
 
 @pytest.fixture(scope="module")
 def whole(stack: Stack, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run of a search that nothing disturbed."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     result = layerwise.search(stack, corpus, Budget(layers=3), run=folder, **SMALL)
     return result.folder
@@ -103,7 +102,6 @@ def test_the_controls_stand_beside_the_chosen_plan(whole: Path) -> None:
 def test_a_second_corpus_and_milliseconds_are_reported(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The times are made up: what a layer takes on a busy machine decides nothing here."""
     calls: list[int] = []
 
     def timed(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> tuple[PriceTable, dict[Plan, float]]:

@@ -34,7 +34,6 @@ CORPUS = Corpus("texts", tuple(Document(f"{number}", "sphinx of black quartz " *
 
 
 def free(monkeypatch: pytest.MonkeyPatch, stack: Stack, tokens: float) -> None:
-    """Let the machine have room for so many tokens of the sweep below, and for the logits."""
     fixed = batch_size._LOGIT_BYTES * batch_size.CHUNK
     room = (tokens * bytes_of_token(stack, [Plan.identity(4)], 24) + fixed) / SHARE
     monkeypatch.setattr(batch_size, "free_memory", lambda device: int(room) + 1)

@@ -49,7 +49,6 @@ def manifest(stack: Stack) -> Manifest:
 
 @pytest.fixture
 def theirs(stack: Stack, tasks: Path, tmp_path: Path) -> dict[str, Any]:
-    """The file that lm-eval writes of the model in place."""
     write_theirs(stack, PLAN, tasks, LIMIT, tmp_path / "theirs", bootstrap=1000)
     (file,) = (tmp_path / "theirs").rglob("results_*.json")
     content: dict[str, Any] = json.loads(file.read_text())
@@ -113,7 +112,6 @@ def test_git_says_nothing_outside_a_repository(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """lm-eval's own way to the commit lets git complain, and that under every plan."""
     monkeypatch.chdir(tmp_path)
     file = write_harness_results(tmp_path, PLAN, results, manifest, datetime(2026, 7, 1), 1.0)
     assert json.loads(file.read_text())["git_hash"] is None

@@ -68,7 +68,6 @@ def corpus() -> Corpus:
 
 @pytest.fixture
 def calls(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Counter[str]:
-    """How often each part is computed, and each layer run by the sweep."""
     counted: Counter[str] = Counter()
 
     def counting(name: str, work: Any) -> Any:
@@ -90,14 +89,12 @@ def prepared(stack: Stack, corpus: Corpus, config: Sweep = SWEEP) -> SweepUnit:
 
 
 def measure(stack: Stack, corpus: Corpus, folder: Path, config: Sweep = SWEEP) -> list[str]:
-    """Measure what is missing in the run folder; returns what was said."""
     reporter = Recorder()
     carry_out(prepared(stack, corpus, config), folder, reporter)
     return reporter.logs
 
 
 def carry_out(unit: SweepUnit, folder: Path, reporter: Silent | None = None) -> None:
-    """Measure what is missing in the run folder; raises what the sweep refuses once the rest is measured."""
     with Run.resume_or_create(folder, unit.manifest) as run:
         refusal = unit.carry_out(UnitSession(folder, reporter or Silent(), run))
     if refusal is not None:
@@ -112,7 +109,6 @@ def everything(folder: Path) -> tuple[list[object], ...]:
 
 @pytest.fixture(scope="module")
 def whole(stack: Stack, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run of a sweep that nothing disturbed."""
     folder = tmp_path_factory.mktemp("runs") / "whole"
     measure(stack, corpus, folder)
     return folder
@@ -205,7 +201,6 @@ def test_a_model_that_is_not_finite_is_said_at_once(corpus: Corpus, tmp_path: Pa
 
 @pytest.fixture
 def benchmark(tmp_path: Path) -> Iterator[Sweep]:
-    """A sweep with a benchmark whose questions lie in a local file."""
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     questions = tmp_path / "questions.jsonl"
     rows = [{"question": f"{n}+1=", "choices": [str(n), str(n + 1), "none"], "gold": 1} for n in range(6)]
@@ -320,7 +315,6 @@ def test_the_folder_has_a_name_that_every_disk_takes(stack: Stack, corpus: Corpu
 
 
 def test_of_few_tokens_a_skill_may_not_be_read() -> None:
-    """The corpus has answers to sort; the few tokens that are read are prose."""
     prose = Document("prose", "the cat saw the dog. " * 4, task="prose")
     asked = Document("sort", "sort: cab = abc", task="sort", answer_start=12)
     stack = load(tiny_llama(3, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())

@@ -25,7 +25,6 @@ SHORT = ("--context", "6", "--rounds", str(LEAST_ROUNDS))
 
 @pytest.fixture(scope="module")
 def clock() -> Iterator[list[int]]:
-    """A clock that says how many layers a pass runs; every reading is noted."""
     readings: list[int] = []
 
     def seconds(self: TimedPass) -> float:
@@ -41,21 +40,18 @@ def clock() -> Iterator[list[int]]:
 
 @pytest.fixture
 def steps(clock: list[int]) -> list[int]:
-    """What that clock reads in a test."""
     clock.clear()
     return clock
 
 
 @pytest.fixture(scope="module")
 def command(model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[str | Path, ...]:
-    """Three plans, timed into a run that several tests look at."""
     run = tmp_path_factory.mktemp("runs") / "run"
     return ("time", model, *PLANS, "--plan", "0 1 3", *SHORT, "--run", run)
 
 
 @pytest.fixture(scope="module")
 def timed(command: tuple[str | Path, ...], clock: list[int]) -> tuple[Path, Ended]:
-    """That run, and what the command said."""
     ended = layerwise(*command)
     assert ended.code == 0, ended.err
     return Path(command[-1]), ended

@@ -12,13 +12,11 @@ TOKENS, WIDTH = 200, 32
 
 
 def cosines(states: Numbers) -> Numbers:
-    """The mean cosines of all pairs of states, (states, states)."""
     units = states / np.linalg.norm(states, axis=2, keepdims=True)
     return np.asarray(np.einsum("tiw,tjw->ij", units, units) / len(states))
 
 
 def zoned(draw: np.random.Generator, sizes: Sequence[int], share: float = 0.7, noise: float = 1.0) -> Numbers:
-    """States of a zone are one vector with noise of about the same size; the vectors of zones have a part in common."""
     common = draw.standard_normal((TOKENS, 1, WIDTH))
     zones = []
     for size in sizes:
@@ -29,13 +27,11 @@ def zoned(draw: np.random.Generator, sizes: Sequence[int], share: float = 0.7, n
 
 
 def walked(draw: np.random.Generator, states: int, growth: float = 0.0, uneven: float = 0.0) -> Numbers:
-    """A random walk, whose steps may grow by the layer, and differ by chance."""
     sizes = np.exp(growth * np.arange(states) + uneven * draw.standard_normal(states))
     return np.asarray(np.cumsum(sizes[None, :, None] * draw.standard_normal((TOKENS, states, WIDTH)), axis=1))
 
 
 def redrawn(draw: np.random.Generator, states: int, kept: float) -> Numbers:
-    """Every state keeps a share of the one before: the similarity decays with the distance, everywhere alike."""
     found = [draw.standard_normal((TOKENS, WIDTH))]
     for _ in range(states - 1):
         found.append(kept * found[-1] + np.sqrt(1 - kept**2) * draw.standard_normal((TOKENS, WIDTH)))
@@ -43,7 +39,6 @@ def redrawn(draw: np.random.Generator, states: int, kept: float) -> Numbers:
 
 
 def untrained(draw: np.random.Generator, states: int) -> Numbers:
-    """The residual stream of random layers, each reading the normalised state."""
     state, found = draw.standard_normal((TOKENS, WIDTH)), []
     for _ in range(states):
         first = draw.standard_normal((WIDTH, 4 * WIDTH)) / np.sqrt(WIDTH)

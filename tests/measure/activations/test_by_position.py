@@ -105,7 +105,6 @@ def test_norms_are_those_of_a_vit_written_out() -> None:
 
 
 def test_padding_is_no_token() -> None:
-    """Of texts of 3 to 12 tokens in one batch the norms are those of every text alone, token by token."""
     stack = load(tiny_llama(DEPTH))
     lengths = (3, 5, 12)
     texts = [torch.randint(3, 97, (length,), generator=torch.Generator().manual_seed(length)) for length in lengths]
@@ -119,7 +118,6 @@ def test_padding_is_no_token() -> None:
 
 
 def test_what_is_added_is_what_reaches_the_stream(granite: Stack) -> None:
-    """Granite multiplies the output of a branch by a residual multiplier before it adds it."""
     expected: dict[tuple[int, int, str], list[float]] = defaultdict(list)
     with torch.inference_mode():
         captured = granite.capture(input_ids=IDS)
@@ -209,7 +207,6 @@ def test_attention_spread_evenly_is_that_of_its_null() -> None:
 
 
 def test_of_a_text_only_what_is_seen_counts() -> None:
-    """A causal mask, and a text whose last token is padding."""
     weights = torch.ones(1, 1, 4, 4).tril()
     weights = weights / weights.sum(dim=-1, keepdim=True)
     sums = attention_sums(weights, {"attention_mask": torch.tensor([[1, 1, 1, 0]])})
@@ -238,8 +235,6 @@ PROBED = 4
 
 
 class Raising(nn.Module):
-    """A layer that raises one more feature than were raised before it: how many are tells where it stands."""
-
     def forward(self, state: Tensor) -> Tensor:
         raised = (state[:, 0, CLASSES:] > 1.0).sum(dim=1)
         state = state.clone()

@@ -83,7 +83,6 @@ def test_one_layer_alone_and_a_share_of_the_points(monkeypatch: pytest.MonkeyPat
 
 
 def test_neighbours_share_what_the_states_depend_on() -> None:
-    """States that depend on the position alone, then on the layer alone, and on neither."""
     draw = np.random.default_rng(0)
     noise = draw.standard_normal((3, 5, 20, 8)).astype(np.float32)
     by_position, by_layer = noise.copy() * 0.01, noise.copy() * 0.01

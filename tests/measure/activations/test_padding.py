@@ -21,7 +21,6 @@ def test_without_a_mask_for_each_token_all_count(inputs: dict[str, torch.Tensor]
 
 
 def test_a_long_mean_in_half_precision_is_summed_in_float32() -> None:
-    """In bfloat16 a sum of ones would stop at 256."""
     state = torch.ones(1, 4096, 1, dtype=torch.bfloat16)
     mean = token_mean(state, torch.ones(1, 4096, dtype=torch.bool))
     assert mean.dtype == torch.bfloat16

@@ -83,7 +83,6 @@ def test_documents_of_two_tasks_that_are_called_alike_are_two(stack: Stack, text
 
 
 def _unrolled(plan: Plan) -> tuple:  # type: ignore[type-arg]
-    """The stages of a plan one by one, repeats and blocks written out."""
     from layerwise.plan.plan import Block
 
     stages = []
@@ -116,7 +115,6 @@ def test_rows_carry_intervals_over_documents_and_few_states_have_no_zones(stack:
 
 
 def planted(states: np.ndarray, documents: int = 20) -> PlanStates:  # type: ignore[type-arg]
-    """The sums of states (tokens, states, width) whose tokens are dealt out to documents."""
     units = states / np.linalg.norm(states, axis=2, keepdims=True)
     each = np.einsum("tiw,tjw->tij", units, units).reshape(documents, TOKENS // documents, *2 * [states.shape[1]])
     variance = states.var(axis=2).reshape(documents, -1, states.shape[1]).sum(axis=1)

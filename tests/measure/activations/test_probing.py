@@ -17,7 +17,6 @@ UNITS, WIDTH, GROUPS = 400, 24, 80
 
 
 def planted(strength: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Gaussian states, of which one direction carries the label; units in groups of five that share a label."""
     chance = np.random.default_rng(seed)
     groups = np.arange(UNITS) % GROUPS
     labels = chance.permutation(np.arange(GROUPS) % 2 == 0)[groups]
@@ -31,7 +30,6 @@ def accuracy(states: np.ndarray, labels: np.ndarray, groups: np.ndarray, folds: 
 
 
 def test_a_planted_direction_is_read_as_well_as_it_can_be() -> None:
-    """Two normal clouds 2 apart: nobody is right in more than 84 % of the cases."""
     states, labels, groups, folds = planted(1.0)
     assert accuracy(states, labels, groups, folds) == pytest.approx(0.84, abs=0.06)
     assert accuracy(*planted(6.0)) == 1.0
@@ -47,7 +45,6 @@ def test_nothing_is_read_from_noise_and_from_shuffled_labels() -> None:
 
 
 def test_a_word_is_not_known_by_heart() -> None:
-    """States that say nothing but which word it is give no label of a word that was not learned from."""
     _, labels, groups, folds = planted(0.0)
     assert accuracy(np.eye(GROUPS)[groups], labels, groups, folds) <= 0.55
     assert accuracy(np.eye(GROUPS)[groups], labels, groups, np.arange(UNITS) // GROUPS) == 1.0

@@ -88,7 +88,6 @@ def test_equals_a_loop_over_tokens() -> None:
 
 
 def test_a_planted_sink_makes_the_zone_and_its_removal_unmakes_it() -> None:
-    """Independent layers but for two sinks, which are the same huge vector everywhere."""
     states = [random(seed, 4, 10, 32) for seed in range(5)]
     for state in states[1:-1]:
         state[:, 0] = state[:, 5] = 0.0
@@ -141,7 +140,6 @@ def test_a_single_document_has_no_null() -> None:
 
 
 def by_window(documents: list[str]) -> dict[tuple[str, str], Score]:
-    """Measure a window of independent states of each of `documents`."""
     sums = SimilaritySums()
     for number, name in enumerate(documents):
         sums.add([random(9 * number + layer, 1, 12, 4) + 1 for layer in range(3)], padded(12), [name])
@@ -149,8 +147,6 @@ def by_window(documents: list[str]) -> dict[tuple[str, str], Score]:
 
 
 def test_of_few_documents_the_windows_are_the_units() -> None:
-    """One document in twelve windows has the interval that twelve documents have."""
-
     one, many = by_window(["d"] * 12), by_window([f"d{number}" for number in range(12)])
     for metric in ("cosine", "angular", "cosine_no_sink"):
         score, other = one[metric, "0,1"], many[metric, "0,1"]

@@ -15,7 +15,6 @@ MIDDLE = middle_states(DEPTH)
 
 
 def planted(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 9) -> Cosines:
-    """The same cosines in every document, of 1 token and more."""
     tokens = np.arange(1.0, documents + 1)
     other = np.broadcast_to(elsewhere, cosine.shape)
     return Cosines(tokens[:, None, None] * cosine, tokens[:, None, None] * other, tokens)
@@ -81,7 +80,6 @@ def test_the_sums_hand_on_cosines_by_document_and_the_null() -> None:
 
 
 def test_the_spread_of_the_null_is_that_of_a_mean_over_pairs() -> None:
-    """Each document counts twice in the null, as the one and as the other of a pair; the jackknife knows."""
     draw = torch.Generator().manual_seed(1)
     documents = 12
     centre = torch.randn(documents, 1, 4, generator=draw)

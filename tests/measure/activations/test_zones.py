@@ -28,7 +28,6 @@ SHALLOW = 12
 
 
 def runs_of(states: int) -> int:
-    """Deep stacks take longer, and are run less often."""
     return by_tier(fast=1, nightly=100 if states <= SHALLOW else 15)
 
 

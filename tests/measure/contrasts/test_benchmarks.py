@@ -62,7 +62,6 @@ def answers(rows: Rows) -> Answers:
 
 @pytest.fixture(scope="module")
 def scores(rows: Rows) -> Shares:
-    """(plan, benchmark) to the normalised score."""
     share: Shares = {}
     for name, given in rows.items():
         for plan in PLANS:
@@ -97,7 +96,6 @@ def at(scores: Shares, strategy: str, size: int, name: str) -> float:
 
 
 def fall(scores: Shares, strategy: str, name: str) -> float:
-    """The slope of the line from the model as trained, fitted by numpy, for each tenth of the depth."""
     lost = [1 - at(scores, strategy, size, name) for size in WINDOWS]
     (slope,) = np.linalg.lstsq(np.array(WINDOWS, dtype=float)[:, None], np.array(lost), rcond=None)[0]
     return float(slope) * DEPTH / 10
@@ -186,7 +184,6 @@ def test_a_plan_that_did_not_answer_everything_is_left_out(rows: Rows) -> None:
 
 
 def test_what_is_hard_for_every_plan_cancels() -> None:
-    """Two plans that err on the same documents differ by nothing, however few documents there are."""
     draw = np.random.default_rng(0)
     right = (draw.random(40) < 0.7).astype(float)
     same = Answers((WHOLE, "0"), {"arc": np.stack([right, right])}, {"arc": "acc"}, {"arc": 0.25})

@@ -26,7 +26,6 @@ TOKENS = 10
 
 
 def members(depth: int, seeds: int = 2) -> tuple[Member, ...]:
-    """The model as trained, and both families."""
     return (
         Member(Plan.identity(depth), "identity", "identity", 0),
         *families.bits(depth, TYPES),
@@ -35,7 +34,6 @@ def members(depth: int, seeds: int = 2) -> tuple[Member, ...]:
 
 
 def losses(nll: Mapping[str, np.ndarray]) -> list[Loss]:
-    """A row for each plan and document, of TOKENS tokens each."""
     return [
         Loss(plan, "text", f"d{number}", 0, float(TOKENS * value), TOKENS, 0)
         for plan, values in nll.items()
@@ -78,7 +76,6 @@ def test_each_contrast_is_the_difference_that_it_says(depth: int, units: int, se
 
 
 def _apart(values: list[float]) -> list[float]:
-    """Each less the mean of the others."""
     return [one - np.mean([*values[:at], *values[at + 1 :]]) for at, one in enumerate(values)]
 
 
@@ -106,7 +103,6 @@ LAYERS, UNITS, SPREAD = 30, 40, 0.02
 
 
 def named(seed: int, fragile: float, layer: int) -> set[int]:
-    """The layers that are shown to need more than the mean of the others."""
     chance = np.random.default_rng(seed)
     base, costs = 3 + chance.normal(0, 0.5, UNITS), np.full(LAYERS, 0.004)
     costs[layer] += fragile
@@ -124,14 +120,12 @@ def _shown(row: Score) -> bool:
 
 
 def test_a_layer_is_named_among_however_many_layers_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The flips grow with what is compared, so that the smallest p survives the correction."""
     monkeypatch.setattr("layerwise.measure.contrasts.bits.FLIPS", 1)
     assert 7 in named(0, 0.05, 7)
 
 
 @pytest.mark.simulated
 def test_a_fragile_layer_is_named_and_no_layer_where_all_are_alike() -> None:
-    """In at least 95 of 100."""
     count = by_tier(fast=3, nightly=100)
     found = [named(seed, 0.02, seed % LAYERS) for seed in range(count)]
     assert sum(seed % LAYERS in own for seed, own in enumerate(found)) >= 0.95 * count
@@ -159,7 +153,6 @@ def with_fragile(layer: int, seed: int) -> Rows:
 
 @pytest.mark.simulated
 def test_a_fragile_layer_of_a_model_is_named() -> None:
-    """In at least 95 of 100 random models, beside the first layer, whose errors all others carry on."""
     pytest.importorskip("gguf", reason="needs layerwise[gguf]")
     count = by_tier(fast=1, nightly=100)
     found = [{row.layer for row in with_fragile(seed % 6, seed) if _shown(row)} for seed in range(1, count + 1)]

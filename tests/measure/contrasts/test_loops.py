@@ -20,7 +20,6 @@ WIDTHS = range(3, 30, 2)
 
 @pytest.fixture(scope="module")
 def both() -> Strategies:
-    """Loops and gains of which none is better than another: what differs is noise of each document."""
     records = plan_records((*families.looped(8), *families.gain_sweep(8)))
     plans = tuple(sorted({str(Plan.identity(8)), *(record.plan for record in records)}))
     draw = np.random.default_rng(5)

@@ -49,7 +49,6 @@ def test_what_is_left_runs_in_the_orders_of_random(seed: int, batch: int, layout
 
 
 def test_what_is_left_in_its_order_is_set_apart() -> None:
-    """Of six layers on three nodes two are left, which every second draw has in order."""
     stack = turning(6)
     result = survey(
         stack, SPLITS.test, SPLITS.collate, EvaluationGrid(orders=1, draws=32, kept=(), layers=False, nodes=(3,))
@@ -60,7 +59,6 @@ def test_what_is_left_in_its_order_is_set_apart() -> None:
 
 
 def rows_of(scores: list[Score], metric: str, against: str | None = None) -> dict[tuple[object, ...], Score]:
-    """By the number of nodes, the layout, how many are lost, and the order."""
     own = (row for row in scores if (row.metric, row.against) == (metric, against))
     return {(row.other, row.part, row.amount, row.condition): row for row in own}
 

@@ -54,14 +54,12 @@ def found(losses: list[Loss], members: tuple[Member, ...]) -> Found:
 
 
 def _named(score: Score) -> str:
-    """A metric with the columns that it is of."""
     columns = (score.metric, score.condition, score.against, None if score.amount is None else f"{score.amount:g}")
     return " ".join(part for part in columns if part is not None)
 
 
 @pytest.fixture(scope="module")
 def costs(losses: list[Loss], members: tuple[Member, ...]) -> Costs:
-    """(family, strategy, window) to nats per token above the model as trained, the mean over draws."""
     nll, tokens = dict.fromkeys({row.plan for row in losses}, 0.0), dict.fromkeys({row.plan for row in losses}, 0)
     for row in losses:
         nll[row.plan] += row.nll

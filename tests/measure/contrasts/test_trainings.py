@@ -31,7 +31,6 @@ def test_seeds_alone_give_student_s_interval() -> None:
 
 
 def test_units_alone_give_that_of_a_mean_over_units() -> None:
-    """Seeds that are one and the same: only other images could have given something else."""
     values = np.random.default_rng(0).normal(size=20)
     pulls = np.tile((values - values.mean()) / 20, (2, 1))
     row = over_trainings([values.mean()] * 2, pulls, 20).row("trained_order", "cost")
@@ -40,7 +39,6 @@ def test_units_alone_give_that_of_a_mean_over_units() -> None:
 
 
 def test_seeds_and_units_add_up_and_so_does_the_resolution() -> None:
-    """Half the width is sqrt(t1^2 v + t2^2 w); c4 of 2 and of 15 degrees of freedom is 0.8862 and 0.9835."""
     effects, pulls = np.array([0.1, 0.2, 0.6]), np.random.default_rng(1).normal(size=(3, 16)) / 16
     pulls -= pulls.mean(axis=1, keepdims=True)
     found = over_trainings(effects, pulls, 16)
@@ -99,7 +97,6 @@ def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None
 
 @pytest.mark.parametrize(("right", "is_there"), [((3, 7), False), ((4, 6), True)])
 def test_a_seed_without_skill_has_no_share_to_lose(right: tuple[int, int], is_there: bool) -> None:
-    """Of 20 examples 3 right are chance and 4 are five points above it; the mean of the seeds is the same."""
     of_seeds = [outcome(np.arange(20.0) < count) for count in right]
     tasks = ("sequential", "kept 3 even sequential", "kept 2 even sequential")
     one = {seed: Survey(4, dict.fromkeys(tasks, each)) for seed, each in enumerate(of_seeds)}
@@ -157,7 +154,6 @@ def test_one_effect_has_the_error_of_a_mean_and_few_units_have_none() -> None:
 
 
 def test_the_shares_of_a_set_are_of_its_own_arms() -> None:
-    """Predicted layers cost half by themselves; random errors a little more than that."""
     costs = [4.0, *[0.5] * 4, 2.0, *[0.3] * 4]
     part = Part(np.outer(costs, np.ones(8)), np.ones(8), documents=8, tokens=80)
     rows = accumulation(ArmEffects((), lambda keys: part, 0), {"set:4": range(4)})

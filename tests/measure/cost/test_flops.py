@@ -88,7 +88,6 @@ def test_a_model_of_unknown_input_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_hand_made_schedules_have_the_shares_of_the_field() -> None:
-    """1, 2/3 and 1/3, on the cost of a real model."""
     cost = model_cost(load(tiny_llama()), 6)
     phase = Phase("middle", 0.5, (1,), embedding=False, head=False)
     assert layer_shares(phase, 3) == pytest.approx((1 / 3, 1, 2 / 3))
@@ -127,7 +126,6 @@ MIXTURES: dict[str, tuple[dict[str, Any], int]] = {
 
 @cache
 def mixture(name: str) -> Stack:
-    """The tiny model of a type; tests that change it ask for one of their own with `mixture.__wrapped__`."""
     torch.manual_seed(0)
     settings = {
         "vocab_size": WORDS,
@@ -169,7 +167,6 @@ def test_by_default_a_mixture_is_counted_whole(name: str) -> None:
 def test_a_training_step_of_grouped_products_costs_three_passes(
     fallback: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A product for each of the two gradients; counted where the weights and what they act on both learn."""
     monkeypatch.setattr(moe, "_can_use_grouped_mm", lambda *_, **__: not fallback)
     rows, weights = torch.randn(10, 4, requires_grad=True), torch.randn(3, 4, 8, requires_grad=True)
     ends = torch.tensor([2, 2, 10], dtype=torch.int32)
@@ -191,7 +188,6 @@ def cost_of(model_type: str) -> tuple[float, ...]:
 
 @pytest.mark.parametrize(("model_type", "inner"), [("bert", 48), ("gpt2", 4 * specimen.WIDTH)])
 def test_a_layer_of_a_dense_transformer(model_type: str, inner: int) -> None:
-    """Of GPT-2 the matrices are transposed."""
     width = specimen.WIDTH
     expected = 2 * 4 * width**2 + 2 * 2 * LENGTH * width + 2 * 2 * width * inner
     assert cost_of(model_type) == (expected,) * specimen.DEPTH
@@ -252,7 +248,6 @@ def test_a_kernel_is_counted_by_its_formula(run: Any, operations: int) -> None:
 
 
 def test_in_inference_mode_the_count_is_the_same() -> None:
-    """Operations then arrive whole, and are counted by their parts."""
     with torch.inference_mode(), Count() as count:
         torch.einsum("ij,jk->ik", torch.ones(3, 4), torch.ones(4, 5)) @ torch.ones(5, 2)
     assert (count.operations, count.unknown) == (2 * 3 * 4 * 5 + 2 * 3 * 5 * 2, [])
@@ -267,7 +262,6 @@ def test_a_kernel_without_a_formula_is_noted() -> None:
 
 @torch.library.custom_op("layerwise_tests::mixed", mutates_args=())
 def mixed(left: Tensor, right: Tensor) -> Tensor:
-    """A kernel of somebody else's."""
     return left @ right
 
 
@@ -280,7 +274,6 @@ def test_a_model_with_a_kernel_without_a_formula_is_refused(monkeypatch: pytest.
 
 
 def out_of_sight(experts: Any, hidden: Tensor, chosen: Tensor, shares: Tensor) -> Tensor:
-    """Experts of a kernel that torch does not see: from addresses, as Triton's are run."""
     weights = experts.down_proj.permute(1, 2, 0)
     return hidden * float(weights.data_ptr() > 0)
 

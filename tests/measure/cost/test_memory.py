@@ -38,7 +38,6 @@ def test_views_and_what_was_there_before_count_nothing() -> None:
     ("variant", "states"), [("ltg", 2), ("elc", DEPTH + 1), ("zero", DEPTH + 1), ("denseformer", DEPTH + 1)]
 )
 def test_layers_that_read_all_before_them_keep_all_states(variant: str, states: int) -> None:
-    """A plain layer has its input and its output; one that mixes, all outputs and the embedding."""
     model = ElcForMaskedLM(
         ElcConfig(
             vocab_size=64,
@@ -65,7 +64,6 @@ def test_layers_that_read_all_before_them_keep_all_states(variant: str, states: 
 
 
 def test_an_accelerator_says_its_own_peak(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The peak is forgotten, the pass is run, and what is read then is of the pass."""
     called: list[str] = []
     for name in ("synchronize", "reset_peak_memory_stats"):
         monkeypatch.setattr(torch.cuda, name, lambda name=name: called.append(name))

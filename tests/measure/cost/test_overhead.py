@@ -13,8 +13,6 @@ INPUTS = {"states": torch.ones(4, 8), "labels": torch.zeros(4)}
 
 
 class Pupil(nn.Module):
-    """As many linear maps as told, each followed by a square, whose input autograd keeps."""
-
     def __init__(self, layers: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(layers))
@@ -26,7 +24,6 @@ class Pupil(nn.Module):
 
 
 def test_bytes_kept_are_those_of_the_activations() -> None:
-    """Each layer keeps its input (for the map) and the map's output (for the square): twice 4 x 8 floats."""
     inputs_kept = INPUTS["states"].untyped_storage().nbytes()
     assert kept_bytes(Pupil(1), INPUTS) == 2 * inputs_kept
     assert kept_bytes(Pupil(3), INPUTS) == 6 * inputs_kept

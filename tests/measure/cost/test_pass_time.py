@@ -57,7 +57,6 @@ def test_two_rows_for_each_plan(phase: Phase) -> None:
 
 
 def test_ratios_are_paired_within_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that slows down all the while changes every time, and no ratio."""
     passes = itertools.count()
 
     def seconds(self: TimedPass) -> float:
@@ -71,7 +70,6 @@ def test_ratios_are_paired_within_rounds(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_in_turns_no_order_repeats_and_no_two_follow_one_another_always() -> None:
-    """A rotation gives each the same predecessor in every round."""
     seen: list[str] = []
 
     def noted(name: str, number: int) -> tuple[str, int]:
@@ -105,8 +103,6 @@ def test_nothing_is_left_behind() -> None:
 
 
 class Recorder:
-    """In the place of `torch.cuda`: a graph that notes what happens, and refuses to record where it is told to."""
-
     def __init__(self, refusal: str = "") -> None:
         self.events: list[str] = []
         self.refusal = refusal
@@ -154,7 +150,6 @@ def test_what_no_graph_can_hold_is_refused_with_what_to_write(monkeypatch: pytes
 @pytest.mark.parametrize("plan", ["0-5", "0 (1|2)*2 5", "0 0 3-5"])
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_token_behind_a_cache_of_fixed_length_is_the_same_token(plan: str, batch: int) -> None:
-    """What is replayed on a device computes what is timed elsewhere; and there is room for every pass."""
     stack = load(tiny_llama())
     ids = torch.randint(3, 97, (batch, 12), generator=torch.Generator().manual_seed(0))
     with evaluating(stack.model), torch.inference_mode(), stack.under(plan):

@@ -27,8 +27,6 @@ TEXTS = [
 
 
 class Reader(nn.Module):
-    """A classifier that reads nothing but some words: its logit 1 is the cube of their summed first dimension."""
-
     def __init__(self, *words: str) -> None:
         super().__init__()
         tokenizer = word_tokenizer(WORDS)
@@ -56,7 +54,6 @@ def test_the_words_that_decide_have_all_of_it() -> None:
 
 
 def test_a_polynomial_is_integrated_exactly() -> None:
-    """Of f = x1 * x2 between 0 and (1, 2) each variable has half of f."""
     found = integrated_gradients(lambda x: x[:, :, 0].prod(1), torch.tensor([[[1.0], [2.0]]]), torch.zeros(1, 2, 1), 2)
     assert found.tokens.tolist() == [pytest.approx([1.0, 1.0])]
     assert found.gaps.item() == pytest.approx(0, abs=1e-6)

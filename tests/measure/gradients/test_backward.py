@@ -26,7 +26,6 @@ STEP = 0.02
 
 
 def gated_losses(gate: Gate, alpha: float) -> Tensor:
-    """Every window's loss when a gate stands at `alpha`: built, not differentiated."""
     layer, part = gate
     with torch.no_grad(), ExitStack() as gates:
         if part:

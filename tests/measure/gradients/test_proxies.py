@@ -71,7 +71,6 @@ def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
 
 
 def outside(scores: list[Score]) -> set[Any]:
-    """The gates that lie outside their bands of no effect."""
     gates, bands = (by_layer(scores, "gate_gradient", against=against) for against in (None, "no_effect"))
     assert bands.keys() == gates.keys()
     assert len(gates) == 18
@@ -99,7 +98,6 @@ def test_what_no_gradient_tells_on_average_the_sensitivity_tells_by_window() -> 
 
 
 def test_the_sensitivity_is_the_mean_size_of_the_slopes_of_windows() -> None:
-    """By hand, one window at a time: |dL/dalpha| of a layer that is turned by alpha."""
     slopes = []
     few = EvalData("few", "1", idle_text().length, "next_token", idle_text().batches[:1])
     (batch,) = few.batches
@@ -132,7 +130,6 @@ def test_a_layer_that_is_too_loud_is_found() -> None:
 
 
 def test_the_gate_gradient_is_the_first_order_effect_of_a_harmful_layer() -> None:
-    """Noise that is turned down to a little: its skip is a small step, which the gradient foretells."""
     stack, reading = with_harm(3)
     with torch.no_grad():
         for name, weight in stack.model.model.layers[3].named_parameters():

@@ -35,7 +35,6 @@ DEPTH = 6
 
 @pytest.fixture(scope="module")
 def idle() -> Measured:
-    """A stack whose layer 3 adds nothing, on text of its own."""
     stack = load(planted(identity=[3], depth=DEPTH))
     reading = own_text(stack, windows=24, length=12)
     return stack, reading, ablation(stack, reading)
@@ -71,7 +70,6 @@ def test_every_intervention_has_its_rows_and_its_null(idle: Measured) -> None:
 
 
 def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: Measured) -> None:
-    """Skipping `2.attn` is the plan `0 1 2.mlp 3-5`."""
     stack, reading, _ = idle
     losses = {(row.plan, row.document): row.nll for row in ablation_losses(stack, reading)}
     with torch.inference_mode():
@@ -86,7 +84,6 @@ def test_the_halves_of_a_layer_are_silenced_one_at_a_time(idle: Measured) -> Non
 
 @pytest.mark.parametrize("part", first_fast(["attn", None]))
 def test_a_mean_is_taken_over_the_half_of_the_text_that_is_not_judged(idle: Measured, part: Sublayer | None) -> None:
-    """By hand: a document's loss with layer 2 held at its mean over the documents of the other half."""
     stack, reading, _ = idle
     key = "2=mean_ablate" + (f".{part}" if part else "")
     losses = {(row.plan, row.document): row.nll for row in ablation_losses(stack, reading)}
@@ -107,7 +104,6 @@ def test_a_mean_is_taken_over_the_half_of_the_text_that_is_not_judged(idle: Meas
 
 
 def _added(stack: Stack, batch: AnyBatch, part: Sublayer | None) -> torch.Tensor:
-    """What layer 2, or its attention, adds to every token."""
     captured = stack.capture(**batch.inputs)
     before = stack.run(Plan.identity(2), captured)
     return stack.apply(2, before, captured, part) - before

@@ -25,7 +25,6 @@ STACK = turning(4)
 
 
 def by_hand(logits: Numbers, label: int) -> tuple[bool, bool, float]:
-    """First choice, among the first five, nats: one label, one row of logits."""
     better = int((logits > logits[label]).sum())
     return better == 0, better < 5, float(np.log(np.exp(logits - logits[label]).sum()))
 
@@ -48,7 +47,6 @@ def test_images_against_numpy(seed: int, count: int, classes: int) -> None:
 
 
 def test_texts_against_numpy() -> None:
-    """The logits at a position are about the next token; what is ignored counts for nothing."""
     chance = torch.Generator().manual_seed(0)
     logits = torch.randn(3, 5, 11, generator=chance)
     labels = torch.randint(0, 11, (3, 5), generator=chance)
@@ -128,7 +126,6 @@ def test_every_batch_runs_under_its_own_plan() -> None:
 
 
 def walked(state: Tensor, plan: Plan) -> Tensor:
-    """The planted classifier, written out."""
     with torch.inference_mode():
         for layer in plan.order():
             weight = dict(STACK.block(layer).named_parameters())["weight"]

@@ -80,7 +80,6 @@ def find(rows: list[Score], **columns: Any) -> Score:
 
 @pytest.mark.simulated
 def test_a_planted_edge_and_its_phenomenon_are_found_and_no_other() -> None:
-    """The bar: found (Holm .05) in at least 90 of 100, anything false in at most 5 of 100."""
     runs = by_tier(fast=3, nightly=100)
     cuts = [edge.name(DEPTH) for edge in PlantedModel(0.0).wiring if edge.reader > 1]
     for effect, wanted in ((1.5, {(PLANTED[0].name(DEPTH), PLANTED[1])}), (0.0, set())):

@@ -37,7 +37,6 @@ def skip(layer: int) -> Intervention:
 
 
 def counted_calls(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[object]]:
-    """The layers that are applied from now on, and the losses that are taken."""
     applied: list[int] = []
     judged: list[object] = []
     apply, losses = stack.apply, intervention.window_losses
@@ -83,7 +82,6 @@ def test_an_intervention_prepares_once_and_sees_the_clean_states(stack: Stack, r
 def test_layers_that_are_changed_together_equal_the_plan_without_them(
     stack: Stack, reading: EvalData, most_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the clean states wait on the disk; and what begins alike is computed once."""
     monkeypatch.setattr(intervention, "MOST_BYTES", most_bytes)
     applied, _ = counted_calls(stack, monkeypatch)
     chosen = [skip(1), JointIntervention("both", (skip(1), skip(4))), skip(4)]

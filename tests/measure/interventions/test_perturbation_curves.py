@@ -160,7 +160,6 @@ def test_the_set_costs_little_one_by_one_and_has_two_layers_at_least() -> None:
 
 
 def test_joint_and_single_losses_make_the_rows_of_the_claim(stack: Stack, reading: EvalData) -> None:
-    """A set of one layer costs together what it costs by itself, to rounding: both sides move it alike."""
     rows: list[Loss] = []
     before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
     perturbation_curves(stack, reading, sizes=(0.1, 1.0), alphas=(), layers=SET, cache=ResultCache(sink=rows.extend))

@@ -30,7 +30,6 @@ STACK = planted_stack({"mlp": noise(5, 24, 16), "attn": 3 * noise(5, 8, 8, seed=
 
 
 def halved(stack: Stack, layer: int) -> Mapping[str, Tensor]:
-    """A prediction that is half the layer: 0.5 away."""
     return {name: weight / 2 for name, weight in matrices(stack, layer).items()}
 
 
@@ -53,7 +52,6 @@ def test_the_size_is_the_size(strategy: Strategy) -> None:
 
 
 def test_each_layer_is_widened_once_on_the_way_and_three_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every point of every layer is looked for, then computed; the predictions are kept as they were made."""
     read: list[int] = []
     widened: list[weakref.ref[Tensor]] = []
 

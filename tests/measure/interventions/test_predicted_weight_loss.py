@@ -33,7 +33,6 @@ def scores(stack: Stack, reading: EvalData) -> list[Score]:
 
 
 def value(scores: list[Score], against: str | None = None, **columns: Any) -> float:
-    """The value of the one row of a layer, or of a set."""
     (found,) = Rows(scores).where(metric="predicted_weight_loss", against=against, **columns)
     return found.value
 

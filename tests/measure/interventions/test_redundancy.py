@@ -46,8 +46,6 @@ def test_what_is_known_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 class Undoing(torch.nn.Module):
-    """A layer that undoes large states."""
-
     def __init__(self, block: torch.nn.Module) -> None:
         super().__init__()
         self.block = block
@@ -59,7 +57,6 @@ class Undoing(torch.nn.Module):
 
 @pytest.mark.parametrize("undone", [True, False])
 def test_a_set_whose_loss_is_not_finite_costs_itself_alone(undone: bool) -> None:
-    """Layer 4 undoes what layer 3 adds, a state so large that the head overflows without it."""
     model = planted(identity=[3, 4])
     with torch.no_grad():
         model.model.layers[3].mlp.down_proj.weight.copy_(torch.full((32, 64), 1e30))

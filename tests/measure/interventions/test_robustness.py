@@ -83,7 +83,6 @@ def test_one_seed_has_wilson_s_interval_over_images() -> None:
 
 
 def test_texts_have_intervals_over_windows() -> None:
-    """Tokens of one window err together: eighty tokens in eight windows are eight."""
     hits, scored, nats = [9, 2, 8, 1] * 2, [10] * 8, [1.0, 30.0, 2.0, 31.0] * 2
     alone = {"llama": {0: Survey(4, {"random": outcome(hits, nats, scored)})}}
     found = rows_of(alone, "nll")
@@ -97,7 +96,6 @@ def test_texts_have_intervals_over_windows() -> None:
 
 
 def test_the_interval_of_a_share_ends_at_nothing_and_all_and_that_of_a_difference_at_both_ends() -> None:
-    """Eight windows of which one errs: Student's interval reaches beyond what a share can be."""
     hits = [10] * 7 + [1]
     row = one(
         rows_of({"llama": {0: Survey(4, {"random": outcome(hits, scored=[10] * 8)})}}), "llama", "random", "accuracy"
@@ -111,7 +109,6 @@ def test_the_interval_of_a_share_ends_at_nothing_and_all_and_that_of_a_differenc
 
 
 def test_of_few_windows_the_value_has_no_interval() -> None:
-    """Nor does the loss of one example end a survey of minutes."""
     for count in (1, 7):
         hits, nats = [9, 2, 8, 1, 4, 4, 4][:count], [3.0] * count
         rows = rows_of({"llama": {0: Survey(4, {"random": outcome(hits, nats, [10] * count)})}}, "nll")
@@ -142,7 +139,6 @@ def test_differences_are_paired_by_seed_and_by_image() -> None:
 
 
 def test_a_pair_on_the_same_images_is_closer_than_two_shares() -> None:
-    """Three images of forty apart in the same direction: the paired interval knows that the others agree."""
     one, other = outcome([1] * 20 + [0] * 20), outcome([1] * 17 + [0] * 23)
     value, low, high = paired([(one, other)], "hits")
     gaps = np.array([0] * 17 + [1] * 3 + [0] * 20)
@@ -220,7 +216,6 @@ def test_original_orders_are_added_up_over_seeds() -> None:
 
 
 def test_every_condition_of_a_survey_has_columns_of_its_own() -> None:
-    """Of six layers on two to five nodes: no two conditions have the same columns, and layers are layers."""
     named = conditions_by_name(6)
     columns = [tuple(sorted(condition.columns(6).items())) for condition in named.values()]
     assert len(set(columns)) == len(named) > 100

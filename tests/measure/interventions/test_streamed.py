@@ -23,7 +23,6 @@ DEPTH = 12
 
 @pytest.fixture(scope="module")
 def stacks(tmp_path_factory: pytest.TempPathFactory) -> tuple[Stack, Stack]:
-    """The model in memory, and with at most three layers in memory."""
     folder: Path = tmp_path_factory.mktemp("deep")
     tiny_llama(DEPTH).save_pretrained(folder)
     return load(folder), load(folder, resident_layers=3)
@@ -34,7 +33,6 @@ def in_order(rows: list[Loss]) -> list[Loss]:
 
 
 def readings(stack: Stack) -> Counter[int]:
-    """Counts from here on how often each layer is read."""
     stack.resident.count()
     files, counted = stack.resident._files, Counter[int]()
     plain = type(files).read

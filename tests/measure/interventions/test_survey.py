@@ -58,7 +58,6 @@ def test_a_model_of_one_layer_survives_nothing() -> None:
 
 @given(seed=st.integers(0, 99), batch=st.integers(0, 99), count=st.integers(2, 5))
 def test_the_kept_layers_are_the_same_in_both_orders(seed: int, batch: int, count: int) -> None:
-    """So that what order costs is not mixed up with which layers are left."""
     in_order, random_order = (Condition(count, "random", each).plan(6, seed, batch).order() for each in (True, False))
     assert in_order == tuple(sorted(random_order))
 

@@ -111,7 +111,6 @@ def test_a_half_finished_batch_gives_only_the_missing_windows() -> None:
 
 @pytest.mark.parametrize("kept", [1, 2, 4])
 def test_a_sweep_that_is_stopped_has_measured_the_model_itself(kept: int) -> None:
-    """Whenever it stops after its first row, what it has can be compared with the model as trained."""
     rows: list[Loss] = []
 
     def sink(fresh: Sequence[Loss]) -> None:

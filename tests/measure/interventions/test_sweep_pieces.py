@@ -43,8 +43,6 @@ def text(count: int, tokens: int = 12) -> EvalData:
 
 @dataclass
 class Divided:
-    """Computes pieces in this process from the last to the first; the work is divided among `count`."""
-
     stack: Stack
     data: EvalData
     count: int

@@ -40,7 +40,6 @@ def test_worth_is_the_loss_without_the_layer_at_its_position() -> None:
 
 
 def test_the_head_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Proving it takes passes of its own, and 3 orders of 3 layers on 8 batches make 96 losses."""
     looked_for: list[Stack] = []
     monkeypatch.setattr(module, "find_head", looked_for.append)
     worth_by_position(turning(3), SPLITS.test, SPLITS.collate)

@@ -102,7 +102,6 @@ metric_list:
 
 
 def write_tasks(folder: Path, documents: int = 10, seed: int = 0) -> tuple[str, ...]:
-    """Write the five benchmarks and their questions into `folder`; returns their names."""
     draw = random.Random(seed)
 
     def word(most: int) -> str:
@@ -131,14 +130,12 @@ def write_tasks(folder: Path, documents: int = 10, seed: int = 0) -> tuple[str, 
 
 
 def write_task(folder: Path, name: str, kind: str, rest: str, questions: Path | None = None) -> None:
-    """Write the file of a benchmark into `folder`, where its questions are if they are nowhere else."""
     questions = questions or folder / "questions.jsonl"
     head = HEAD.format(name=name, kind=kind, questions=questions, cache=folder / "cache")
     (folder / f"{name}.yaml").write_text(head + rest)
 
 
 def write_whole_texts(folder: Path) -> str:
-    """Add the benchmark of whole texts to a folder that `write_tasks` has filled; returns its name."""
     write_task(folder, "texts_tiny", *WHOLE_TEXTS)
     return "texts_tiny"
 
@@ -152,7 +149,6 @@ def asked(
     folder: Path | None = None,
     seed: int = 0,
 ) -> list[Score]:
-    """What lm-eval finds under every plan."""
     loaded = names if isinstance(names, Benchmarks) else find_benchmarks(names, folder, seed=seed)
     requests = build_requests(stack, loaded, batch_tokens=512, limit=limit, seed=seed)
     rows = [] if requests.likelihoods is None else sweep(stack, plans, requests.likelihoods)

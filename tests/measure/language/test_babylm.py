@@ -31,7 +31,6 @@ def paradigm(suite: str, name: str, value: float, documents: int, arm: str = "m"
 
 
 def whole(arm: str, seed: int, blimp: float, glue: float, msgs: float) -> list[Score]:
-    """Rows of every file of every part; those of other metrics and of fine-tunings are not to be counted."""
     rows = [paradigm("blimp", name, blimp, 1000, arm, seed) for name in OF]
     rows += [paradigm("supplement", name, blimp, 80, arm, seed) for name in SUPPLEMENT]
     for name, metric in GLUE.items():

@@ -74,7 +74,6 @@ def answers(requests: BenchmarkRequests, swept: tuple[list[Loss], CostMeter]) ->
 
 @pytest.fixture(scope="module")
 def theirs(folder: Path) -> Any:
-    """The benchmarks as lm-eval loads them, with what `simple_evaluate` sets before it asks."""
     from lm_eval.tasks import TaskManager
 
     with room.quietly():
@@ -86,7 +85,6 @@ def theirs(folder: Path) -> Any:
 
 
 def one_at_a_time(stack: Stack, loaded: Any, plan: Plan) -> Mapping[str, Any]:
-    """What lm-eval finds on the model that runs the plan in place."""
     import lm_eval
     from lm_eval.models.huggingface import HFLM
 
@@ -99,7 +97,6 @@ def one_at_a_time(stack: Stack, loaded: Any, plan: Plan) -> Mapping[str, Any]:
 
 
 def answers_of(samples: list[Mapping[str, Any]]) -> dict[int, list[Any]]:
-    """The first answer to every request, by document."""
     return {sample["doc_id"]: [answer[0] for answer in sample["resps"]] for sample in samples}
 
 
@@ -140,7 +137,6 @@ def test_all_plans_at_once_answer_as_lm_eval_does_one_at_a_time(
 
 
 def assert_alike(ours: list[Any], theirs: list[Any]) -> None:
-    """RequestLikelihoods within the bar and as greedy, texts the same."""
     assert len(ours) == len(theirs)
     for mine, wanted in zip(ours, theirs, strict=True):
         if isinstance(wanted, tuple | list):

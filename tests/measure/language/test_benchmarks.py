@@ -81,7 +81,6 @@ def stack(tokenizer: PreTrainedTokenizerFast) -> Stack:
 
 @pytest.fixture(scope="module")
 def first_letters(stack: Stack, tokenizer: PreTrainedTokenizerFast) -> list[str]:
-    """What the model writes first under each of the questions, so that some answers can be right."""
     with torch.no_grad():
         ids = [tokenizer(f"{number}+1=", return_tensors="pt")["input_ids"] for number in range(12)]
         return [tokenizer.decode(int(stack.model(each).logits[0, -1].argmax())) for each in ids]
@@ -119,7 +118,6 @@ def values(scores: list[Score], plan: Plan) -> dict[tuple[str, str], float]:
 
 
 def built(stack: Stack, plan: Plan) -> LlamaForCausalLM:
-    """A model with deep copies of the layers in the order of the plan: nothing of the engine in it."""
     config = copy.deepcopy(stack.model.config)
     config.num_hidden_layers = len(plan.order())
     model = LlamaForCausalLM(config).eval()
@@ -205,7 +203,6 @@ def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_
     write_task(tmp_path, "drawn", "multiple_choice", rest, folder / "questions.jsonl")
 
     def seen(seed: int, luck: int) -> list[list[int]]:
-        """The texts that the model was asked about, whatever the caller drew before."""
         random.seed(luck)
         np.random.seed(luck)
         torch.manual_seed(luck)
@@ -252,7 +249,6 @@ def test_nothing_of_the_caller_is_changed(
 
 
 def test_broken_logits_name_the_plan(stack: Stack, folder: Path) -> None:
-    """Where something is written; what is asked by likelihood is refused by the sweep."""
     damaged, written = load(copy.deepcopy(stack.model), tokenizer=stack.tokenizer), ["tiny_writing"]
     with torch.no_grad():
         damaged.model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
@@ -294,7 +290,6 @@ def test_benchmarks_are_found_where_lm_eval_keeps_them_and_nothing_else_is_index
 
 @pytest.mark.slow
 def test_an_unknown_benchmark_gets_near_matches(folder: Path) -> None:
-    """Slow, because the near matches are sought among all of lm-eval's files."""
     with pytest.raises(MeasureError, match=r"unknown benchmark 'helaswag'; did you mean hellaswag"):
         find_benchmarks(["tiny_choice", "helaswag"], folder)
 

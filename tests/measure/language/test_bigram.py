@@ -16,7 +16,6 @@ VOCABULARY = 8
 
 
 def chain(length: int, seed: int, stay: float = 0.9) -> list[int]:
-    """Tokens that are followed by the next number with probability `stay`, and else by any."""
     draw = np.random.default_rng(seed)
     ids = [0]
     for _ in range(length - 1):

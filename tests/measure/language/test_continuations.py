@@ -29,7 +29,6 @@ def stack() -> Stack:
 
 
 def recomputed(plan: Plan, prompt: str) -> list[int]:
-    """Greedy decoding that runs the whole text again for every token, with the reference executor."""
     ids = stack().tokenizer(prompt, return_tensors="pt")["input_ids"]
     written: list[int] = []
     while len(written) < NEW and 2 not in written:

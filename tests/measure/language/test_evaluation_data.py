@@ -35,7 +35,6 @@ PAD, MASK = 0, 99
 
 
 def reading(*documents: list[int], fills_in: bool = False, answers: int = 0) -> EvalData:
-    """Documents of windows with so many scored tokens each, and one-token answers of a task of their own."""
     cut = [
         Window(f"d{number}", "text", index, tuple(range(3, 4 + scored)), 1, 1 + scored)
         for number, lengths in enumerate(documents)
@@ -61,7 +60,6 @@ def test_a_sample_keeps_its_budget_and_gives_an_interval(documents: list[list[in
 
 
 def test_a_budget_of_one_window_is_spent_on_the_beginnings_of_many() -> None:
-    """What a diagnosis asks of a book: 600 tokens are no longer one window of 512."""
     whole = reading([511] * 40)
     some = sample(whole, 600, 0)
     assert some.units == len(some.windows) == 8
@@ -88,7 +86,6 @@ def test_of_masked_windows_only_what_is_filled_in_is_counted() -> None:
 
 @pytest.mark.slow
 def test_a_masked_language_model_is_told_by_the_tokens_that_it_is_scored_on() -> None:
-    """1,944 tokens were once stated of a text of which 297 were scored, and bounded by --tokens."""
     tokenizer = word_tokenizer(["b", "c"])
     torch.manual_seed(0)
     config = BertConfig(

@@ -40,8 +40,6 @@ def test_tokens_in_any_order_have_the_logits_of_the_plan_in_place() -> None:
 
 
 class Neighbourly(nn.Module):
-    """A head that adds to every token what the one before it says."""
-
     def __init__(self, own: nn.Module) -> None:
         super().__init__()
         self.own = own

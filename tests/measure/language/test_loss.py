@@ -20,7 +20,6 @@ PLAN = Plan.parse("0 (1|2 3) 5")
 
 
 def ragged_batch() -> Batch:
-    """Three windows of different lengths; the second is scored from its middle on."""
     generator = torch.Generator().manual_seed(5)
     lengths, starts = (12, 9, 4), (1, 5, 1)
     ids = torch.zeros(3, 12, dtype=torch.int64)

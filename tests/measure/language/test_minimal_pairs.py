@@ -33,7 +33,6 @@ WORDS = ["cat", "cats", "dog", "runs", "run"]
 
 
 def knowing(liking: dict[str, float], words: list[str] = WORDS) -> tuple[BertForMaskedLM, SentenceScorer]:
-    """A model that knows words alone: whatever is around, its logits are those of `liking`, else 0."""
     tokenizer = word_tokenizer(words)
     model = BertForMaskedLM(
         BertConfig(
@@ -127,7 +126,6 @@ def test_one_paradigm_has_wilsons_interval() -> None:
 
 
 def test_the_stratified_interval_is_that_of_a_sum_of_independent_shares() -> None:
-    """With many pairs it agrees with the normal interval of an average of binomials, not of one pool."""
     strata = [ParadigmResult("a", "a", 300, 0, 700), ParadigmResult("b", "b", 950, 0, 50)]
     low, high = interval(strata)
     error = np.sqrt(0.3 * 0.7 / 1000 + 0.95 * 0.05 / 1000) / 2

@@ -70,7 +70,6 @@ def model_of(kind: str, vocabulary: int) -> nn.Module:
 
 
 def slowly(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, temperature: float = 1.0) -> float:
-    """The formula taken literally: one forward pass of the whole model for each masked token."""
     ids = torch.tensor([tokenizer(text)["input_ids"]])
     added = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
     total = 0.0
@@ -100,7 +99,6 @@ def test_equal_to_masking_one_token_after_the_other(kind: str, temperature: floa
 
 
 def test_a_tokenizer_without_special_tokens_loses_no_word() -> None:
-    """The published scorer drops the first and the last token of such a tokenizer."""
     tokenizer = character_tokenizer()
     tokenizer.add_special_tokens({"mask_token": "<mask>"})
     model = model_of("bert", len(tokenizer))
@@ -176,8 +174,6 @@ def test_what_is_too_long_is_refused_by_number_or_left_out() -> None:
 
 
 class WholeSequenceHead(nn.Module):
-    """A head whose logits at a position need the states at all of them."""
-
     def forward(self, states: torch.Tensor) -> torch.Tensor:
         return states - states.mean(dim=1, keepdim=True)
 

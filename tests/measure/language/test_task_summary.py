@@ -67,7 +67,6 @@ def test_a_task_without_an_interval_leaves_none_over_all() -> None:
 
 
 def test_intervals_of_means_and_medians_cover_the_truth() -> None:
-    """Scores drawn about their truths, whose means and medians are known."""
     truths, error = np.array([0.2, 0.5, 0.55, 0.6, 0.9]), 0.04
     random = np.random.default_rng(0)
     held = {"mean": 0, "median": 0}

@@ -36,7 +36,6 @@ SEEDS = 2
 
 
 def study(stack: Stack = STACK, **changed: object) -> Study:
-    """The rows of a small measurement, and what it handed to its sink, run by run."""
     handed: list[list[Score]] = []
     asked: dict[str, object] = {"layers": LAYERS, "treatments": TREATMENTS, "recipe": RECIPE, "seeds": SEEDS, **changed}
     asked.setdefault("cache", RecoveryCache(sink=lambda rows: handed.append(list(rows))))
@@ -49,13 +48,11 @@ def measured() -> Study:
 
 
 def one(rows: Sequence[Score], treatment: str, metric: str) -> Score:
-    """The row of layer 1."""
     (found,) = [row for row in about(rows, 1, treatment) if (row.metric, row.against) == (metric, None)]
     return found
 
 
 def about(rows: Sequence[Score], layer: int | None, treatment: str) -> list[Score]:
-    """The rows of a layer after a damage, and what was trained."""
     return [row for row in rows if (row.layer, f"{row.condition}/{row.arm}") == (layer, treatment)]
 
 
@@ -72,7 +69,6 @@ def test_a_damage_of_nothing_is_recovered_at_once_with_no_area(scope: str) -> No
 
 
 def test_a_step_at_a_layer_is_a_step_of_the_model_whose_other_layers_stand_still() -> None:
-    """The cached states before the layer give the very losses that a whole pass gives."""
     tuning = RecoveryTraining(STACK, READING, RECIPE, 0)
     still = replace(RECIPE, model_rate=0.0, layer_rate=0.0)
     frozen = RecoveryTraining(STACK, READING, still, 0)
@@ -93,7 +89,6 @@ def test_recovery_and_evaluation_share_no_document() -> None:
 
 
 def test_training_lowers_the_loss_on_other_documents() -> None:
-    """The model wrote the text, so a damaged layer has something to come back to."""
     recipe = replace(RECIPE, steps=24, every=8, layer_rate=5e-3)
     tuning = RecoveryTraining(STACK, READING, recipe, 0)
     weights = displaced(layer_weights(STACK, 5), noise_direction(layer_weights(STACK, 5), (1,)), 2.0)
@@ -114,7 +109,6 @@ def test_layers_of_equal_damage_start_equal_where_they_are_judged() -> None:
 
 
 def test_a_layer_without_damage_has_nothing_to_recover_from(measured: Study) -> None:
-    """Layer 3 ends in zeros, which have no spread: half a standard deviation of it is no noise at all."""
     rows, handed = measured
     mine = about(rows, 3, "noise_50/layer")
     assert [(row.metric, row.value) for row in mine] == [("initial_damage", 0.0)]

@@ -16,7 +16,6 @@ from tier import by_tier
 
 
 def curve(run: int, noise: float = 0.03, notes: int = 60) -> NDArray[np.float64]:
-    """A loss that falls from 9 to 4 nats, with noise of its own in each note."""
     steps = np.arange(notes)
     return np.asarray(4 + 5 * np.exp(-steps / 8) + noise * np.random.default_rng(run).standard_normal(notes))
 
@@ -43,7 +42,6 @@ def test_a_loss_that_is_not_finite_is_a_spike() -> None:
 @pytest.mark.simulated
 @pytest.mark.parametrize("noise", [0.01, 0.03, 0.1])
 def test_a_training_that_only_falls_has_no_spike(noise: float) -> None:
-    """Of 1,000 trainings at most 3 of 100, where 1 of 100 is meant: the scale is an estimate."""
     runs = by_tier(fast=100, nightly=1_000)
     assert sum((spikes(curve(run, noise)) or (0,))[0] > 0 for run in range(runs)) <= 0.03 * runs
 

@@ -25,7 +25,6 @@ def rows(measure: str, metric: str, values: Iterable[float], **columns: Any) -> 
 
 
 def table(scores: Iterable[Score]) -> dict[str | None, Score]:
-    """The rows of skipping against every other score."""
     return Rows(scores).where(metric="spearman", arm="skip").along("against")
 
 
@@ -58,7 +57,6 @@ def test_a_score_agrees_with_itself_and_disagrees_with_its_opposite() -> None:
 
 
 def test_the_band_is_that_of_all_orders() -> None:
-    """Five layers have 120 orders, all of which can be tried."""
     orders = np.array(list(itertools.permutations(range(5))), dtype=float)
     exact = np.abs(rank_correlations(np.tile(np.arange(5.0), (120, 1)), orders))
     band = table(agreement(rows("ablation", "skip", range(5))))["random_score"].high
@@ -78,7 +76,6 @@ def test_p_counts_the_orders_that_agree_as_strongly_by_whole_numbers() -> None:
 
 
 def test_the_interval_holds_the_correlation_of_the_process() -> None:
-    """Two noisy views of one ranking: the interval covers what many more layers would show."""
     covered = 0
     for study in range(60):
         draw = np.random.default_rng([2, study])

@@ -21,7 +21,6 @@ BASE, SAME, WORSE, NOISE = "0-3", "0-3 (again)", "0-2", "3-0"
 
 
 def losses(task: str = "prose", documents: int = 30, windows: int = 2, seed: int = 0) -> list[Loss]:
-    """Four plans: the baseline, its double, one that costs 0.2 nats a token, one with noise about zero."""
     generator = np.random.default_rng(seed)
     rows = []
     for document in range(documents):
@@ -37,7 +36,6 @@ def losses(task: str = "prose", documents: int = 30, windows: int = 2, seed: int
 
 
 def answers(right: dict[str, list[bool]], windows: int = 1) -> list[Loss]:
-    """One answer of 4 tokens a window, right or with one token wrong."""
     return [
         Loss(plan, "sums", f"d{number // windows:02}", number % windows, 1.0 if good else 3.0, 4, 4 if good else 3)
         for plan, goods in right.items()
@@ -178,7 +176,6 @@ def test_few_answers_keep_their_values_alone() -> None:
 
 
 def test_many_plans_can_still_be_told_apart_from_none() -> None:
-    """With a fixed number of flips, Holm over 400 plans could never reach 5 %."""
     generator = np.random.default_rng(11)
     rows = [
         Loss(f"{plan:03}", "t", f"d{document:02}", 0, 100.0 + float(extra) + (30.0 if plan == 7 else 0.0), 100, 0)

@@ -151,7 +151,6 @@ def test_the_pretended_device_refuses_what_the_real_one_does() -> None:
 
 
 def test_no_other_module_widens_a_tensor_by_itself() -> None:
-    """`.double()` is written in `float64.py`, and where what is widened was made on the CPU a line before."""
     import layerwise
 
     home = Path(layerwise.__file__).parent

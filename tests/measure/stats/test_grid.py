@@ -14,7 +14,6 @@ from layerwise.results.rows import Loss
 
 
 def losses(documents: int = 9, windows: int = 2) -> list[Loss]:
-    """Two plans on two tasks; every number says which cell it is from."""
     return [
         Loss(plan, task, f"d{document}", window, 100.0 * index + 10 * document + window, 5 + window, window)
         for index, plan in enumerate(("0-1", "1-0"))

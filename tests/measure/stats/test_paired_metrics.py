@@ -87,7 +87,6 @@ Drawn = Callable[[np.random.Generator], tuple[object, object]]
 
 
 def accuracy(draw: np.random.Generator) -> tuple[object, object]:
-    """Half of the documents hard and half easy, as in lm-eval's issue 3831; the second model is .05 better."""
     chance = np.repeat([0.45, 0.85], 100)
     ease = draw.random((2, 200))
     return ease[0] < chance, np.where(draw.random(200) < 0.6, ease[0], ease[1]) < chance + 0.05
@@ -104,7 +103,6 @@ def normalised(draw: np.random.Generator) -> tuple[object, object]:
 
 
 def answer_f1(draw: np.random.Generator) -> tuple[object, object]:
-    """F1 of each answer: often 0, often 1, and something between."""
     share = draw.beta(0.4, 0.3, (3, 100))
     return np.where(share[0] > 0.9, 1, share[0]), np.clip(0.7 * share[0] + 0.3 * share[1] + 0.02, 0, 1)
 
@@ -116,7 +114,6 @@ def corpus_f1(draw: np.random.Generator) -> tuple[object, object]:
 
 
 def bits_per_byte(draw: np.random.Generator) -> tuple[object, object]:
-    """Documents of log-normal length, as those of wikitext are; what the second loses differs by document."""
     size = np.ceil(draw.lognormal(9, 0.6, 62))
     rate = draw.normal(0.6, 0.1, 62)
     changed = rate + draw.normal(0.01, 0.02, 62)
@@ -133,7 +130,6 @@ WORLDS: dict[str, tuple[Drawn, object, float]] = {
 
 
 def truth(world: str) -> float:
-    """The true difference: known, or that of many documents drawn at once."""
     drawn, aggregation, known = WORLDS[world]
     if not math.isnan(known):
         return known
@@ -167,7 +163,6 @@ def test_intervals_cover(world: str) -> None:
     ],
 )
 def test_decisions_at_their_bars(value: float, p: float, decision: str) -> None:
-    """Of two comparisons an interval at 97.5 % reaches 2.24 standard errors, .0021 here: .0079 is the bar."""
     own, estimate = pair([1], [1]), Estimate(value, 0.0, 0.0, 0.0021 / 2.2414, 1e9)
     assert own.decision(estimate, p, 0.01, 2) == decision
     mirrored = {"worse": "better", "better": "worse"}.get(decision, decision)
@@ -227,7 +222,6 @@ def test_too_few_documents_have_a_difference_and_nothing_else() -> None:
 
 
 def test_a_loss_is_worse_where_it_is_greater() -> None:
-    """A perplexity is compared as its logarithm, of which less is better whatever is said of the metric."""
     draw = np.random.default_rng(0)
     first = draw.normal(-3, 1, 200)
     own = replace(pair(first, first - 0.2 + draw.normal(0, 0.01, 200), LOG), metric="perplexity")

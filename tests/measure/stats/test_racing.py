@@ -25,7 +25,6 @@ from tier import by_tier, first_fast
 
 
 def thirty_layers(seed: int, documents: int = 1600) -> SimulatedModel:
-    """30 layers as real ones are: a few worth much, most worth a little, two worth nothing, one better left out."""
     effects = np.random.default_rng([seed, 7]).lognormal(mean=-2.5, sigma=1.0, size=30) + 0.02
     effects[[11, 17]] = 0.0
     effects[14] = -0.06
@@ -33,7 +32,6 @@ def thirty_layers(seed: int, documents: int = 1600) -> SimulatedModel:
 
 
 def looks(model: SimulatedModel, **settings: Any) -> list[tuple[tuple[int, ...], Sequence[Piece]]]:
-    """Race the layers of a model, and return the layers and the pieces of text of every look."""
     asked: list[tuple[tuple[int, ...], Sequence[Piece]]] = []
 
     def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
@@ -71,7 +69,6 @@ def test_what_it_says_it_spent_is_what_was_asked_for() -> None:
 
 
 def drawn(kind: str, documents: int, seed: int) -> SimulatedModel:
-    """Twelve layers, most worth something, two nothing, one harmful: documents differ normally, heavily or rarely."""
     generator = np.random.default_rng([seed, 5])
     effects = generator.lognormal(-2.5, 1.0, size=12) + 0.02
     effects[[3, 7]] = 0.0
@@ -146,13 +143,11 @@ def test_a_decision_leaves_more_of_the_error_rate_for_the_same_decision() -> Non
 
 
 def standardised(documents: int, spread: float) -> np.ndarray:
-    """Numbers of mean 0 and of this standard deviation, without any chance."""
     values = np.linspace(-1.0, 1.0, documents)
     return values / values.std(ddof=1) * spread
 
 
 def test_no_layer_may_go_before_rare_documents_are_seen() -> None:
-    """What 4 % of the documents need is not seen in the first 32: nothing is settled for good by then."""
     model = SimulatedModel([0.0] * 4, documents=640, noise=0.0001)
     result = race(model.measure, skip_keys(model.depth), model.lengths)
     assert {end.decision for end in result.finishes.values()} == {"no_effect"}
@@ -188,7 +183,6 @@ def test_no_piece_of_text_is_read_twice_but_to_confirm() -> None:
 
 
 def test_every_look_has_every_task() -> None:
-    """Short answers outnumber prose ten to one; an interval without prose would settle its layers wrongly."""
     model = SimulatedModel([0.1] * 4, documents=220, noise=0.01)
     model.lengths = {
         ("prose" if int(document) < 20 else "answers", document, WHOLE): tokens
@@ -199,7 +193,6 @@ def test_every_look_has_every_task() -> None:
 
 
 def mixed(noises: tuple[float, float], sizes: tuple[int, int], seed: int) -> tuple[SimulatedModel, dict[Piece, int]]:
-    """Twelve layers on prose of 16 tokens and answers of 4; half of the layers are worth nothing, half much."""
     model = SimulatedModel([0.5] * 6 + [0.0] * 6, documents=sum(sizes))
     tasks = ["prose"] * sizes[0] + ["answers"] * sizes[1]
     lengths = {(task, f"{n:04d}", WHOLE): 16 if task == "prose" else 4 for n, task in enumerate(tasks)}
@@ -265,7 +258,6 @@ def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(
 
 
 def test_what_is_not_seen_is_told_with_its_limit() -> None:
-    """Little text and much noise decides nothing, and says how great an effect it would have seen."""
     model = SimulatedModel([0.05] * 4, documents=40, noise=1.0)
     found = [row for row in rows(race(model.measure, skip_keys(model.depth), model.lengths)) if row.layer is not None]
     assert {row.metric for row in found} == {"unresolved"}

@@ -22,7 +22,6 @@ def test_it_is_spearman() -> None:
 
 
 def test_what_the_third_explains_is_gone() -> None:
-    """Both follow the damage and nothing else: raw they correlate, given the damage they do not."""
     draw = np.random.default_rng(1)
     damage = np.arange(30.0)
     left, right = damage + draw.normal(size=30), damage + draw.normal(size=30)
@@ -41,7 +40,6 @@ def test_what_the_third_does_not_explain_is_left() -> None:
 
 
 def _partial(left: np.ndarray, right: np.ndarray, held: np.ndarray) -> float:
-    """The textbook formula from three Spearman correlations."""
     a, b, c = (stats.spearmanr(x, y).statistic for x, y in ((left, right), (left, held), (right, held)))
     return float((a - b * c) / np.sqrt((1 - b**2) * (1 - c**2)))
 
@@ -72,7 +70,6 @@ def test_where_there_is_no_correlation() -> None:
 
 
 def test_the_null_is_that_of_all_orders() -> None:
-    """Five layers have 120 orders: the share that correlate as strongly, and the middle 95 % of them."""
     left, right = np.arange(5.0), np.array([1.0, 0.0, 2.0, 3.0, 4.0])
     every = np.array([stats.spearmanr(left, each).statistic for each in itertools.permutations(range(5))])
     found = rank_correlation(left, right, shuffles=20_000)

@@ -13,7 +13,6 @@ from tier import by_tier
 
 
 def rows(count: int, columns: int, seed: int = 0) -> Tensor:
-    """Standard normal entries with a mean."""
     generator = torch.Generator().manual_seed(seed)
     return 1 + torch.randn(count, columns, generator=generator, dtype=torch.float64)
 

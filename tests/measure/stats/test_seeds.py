@@ -52,7 +52,6 @@ def test_student_s_interval_of_seeds_ends_where_the_metric_does() -> None:
 
 
 def test_seeds_that_agree_are_as_uncertain_as_their_examples() -> None:
-    """Both got 16 of the same 48 images right: another 48 would give another share."""
     own = stats.binomtest(16, 48).proportion_ci(0.95, method="wilson")
     bounds = [(own.low, own.high)] * 2
     assert over_seeds([16 / 48] * 2, "accuracy", bounds) == pytest.approx((own.low, own.high))

@@ -91,7 +91,6 @@ def test_the_interval_of_a_median_is_scipys(count: int, level: float) -> None:
 
 
 def test_the_freedom_of_a_sum_is_satterthwaites() -> None:
-    """Welch's test is the sum of two; of one term the freedom is its own."""
     one, other = np.random.default_rng(1).normal(size=10), np.random.default_rng(2).normal(0, 3, size=7)
     variances, freedoms = np.array([stats.sem(one) ** 2, stats.sem(other) ** 2]), np.array([9, 6])
     found = satterthwaite(variances.sum(), (variances**2 / freedoms).sum())
@@ -213,7 +212,6 @@ def test_wilson_is_scipys(successes: int, trials: int) -> None:
 
 
 def test_paired_proportions_by_hand_and_never_without_a_width() -> None:
-    """Bonett and Price: one question is added to each count, so 9 and 3 of 60 are 10 and 4 of 62."""
     found = paired_proportions([9, 0], [3, 0], 60)
     up, down = 10 / 62, 4 / 62
     reach = 1.959964 * math.sqrt((up + down - (up - down) ** 2) / 62)

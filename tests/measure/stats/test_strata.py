@@ -23,7 +23,6 @@ from layerwise.search.confirm import against_arms, losses_above, winners_curse
 
 
 def losses(changes: dict[str, list[float]], tokens: dict[str, int]) -> list[Loss]:
-    """A plan `p` that changes the loss of every document by so many nats a token, and its baseline `b`."""
     rows = []
     for task, per_token in changes.items():
         for number, change in enumerate(per_token):
@@ -162,7 +161,6 @@ def test_the_error_of_a_mix_is_that_of_its_strata_by_hand() -> None:
 
 
 def test_signs_are_flipped_against_the_error_of_the_mix() -> None:
-    """All 64 flips of two strata of three units, each with its own t statistic."""
     values, strata = np.array([5.0, 5.5, 4.0, -3.0, -3.5, -2.5]), np.array([0, 0, 0, 1, 1, 1])
 
     def t(flipped: Numbers) -> float:

@@ -27,14 +27,12 @@ def judged(model: SimulatedModel, seed: int = 0) -> dict[int, Score]:
 
 
 def mildly_useful(seed: int) -> SimulatedModel:
-    """Every layer worth a little: effects of the size of their own standard errors, where the minimum misleads."""
     effects = np.random.default_rng([seed, 1]).uniform(0.0, 0.01, size=DEPTH)
     return SimulatedModel(effects.tolist(), seed=seed)
 
 
 @pytest.mark.parametrize("depth", [2, 12])
 def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int) -> None:
-    """Bonferroni in closed form: all L intervals hold together at 95 % where each holds at 1 - 0.05 / L."""
     model = SimulatedModel([0.01 * layer for layer in range(depth)], documents=24)
     model.lengths = dict.fromkeys(model.lengths, 10)
     draws = np.random.default_rng(depth).normal(0.02, 0.05, (depth, 24))
@@ -133,7 +131,6 @@ def test_the_four_words() -> None:
 
 
 def test_no_effect_is_told_with_what_was_excluded() -> None:
-    """An identity layer is known to be one: the limit is the end of its interval, whatever the margin."""
     scores = judged(SimulatedModel([0.0, 0.0, 0.5, 0.5], documents=160, noise=0.002))
     for layer in (0, 1):
         assert scores[layer].metric == "no_effect"
@@ -149,7 +146,6 @@ def test_too_little_text_says_how_to_get_enough() -> None:
 
 
 def test_few_documents_are_judged_but_never_harmful() -> None:
-    """With 10 documents each half has too few for an interval, so nothing can be confirmed."""
     model = SimulatedModel([-0.5, 0.5, 0.5, 0.5], documents=10, noise=0.01)
     assert Counter(score.metric for score in judged(model).values()) == {"unresolved": 1, "matters": 3}
 

@@ -16,13 +16,11 @@ VERDICTS = ("smooth", "no_lag_structure", "oscillating", "unresolved")
 
 
 def row(scores: list[Score], metric: str, lag: int = 1, part: str | None = None, against: str | None = None) -> Score:
-    """The one row of that metric."""
     (found,) = Rows(scores).where(metric=metric, amount=lag, part=part, against=against)
     return found
 
 
 def said(scores: list[Score]) -> str:
-    """The verdict on all tensor types."""
     (found,) = [s.metric for s in scores if s.metric in VERDICTS and s.part is None]
     return found
 

@@ -17,7 +17,6 @@ from measure.planted import noise, planted_stack, stack_of_layers
 
 
 def row(scores: list[Score], metric: str, layer: int = 0, part: str | None = "w", against: str | None = None) -> Score:
-    """The one row of that metric."""
     (found,) = Rows(scores).where(metric=metric, layer=layer, part=part, against=against)
     return found
 

@@ -29,7 +29,6 @@ DEPTH = 8
 
 
 def softmaxed(raw: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Raw scalars (..., readers, sources) to weights: a softmax over the sources that each reader reads."""
     readers, sources = raw.shape[-2:]
     read = np.arange(sources)[None, :] <= np.arange(readers)[:, None]
     exponents = np.where(read, np.exp(raw), 0.0)
@@ -37,7 +36,6 @@ def softmaxed(raw: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def biased() -> NDArray[np.float64]:
-    """The raw scalars of the paper's start: one for the previous layer."""
     raw = np.zeros((DEPTH, DEPTH + 1))
     raw[np.arange(DEPTH), np.arange(DEPTH)] = 1.0
     return raw
@@ -88,7 +86,6 @@ def test_a_shared_start_alone_is_not_seed_agreement() -> None:
 
 
 def test_seeds_that_never_moved_agree_on_nothing() -> None:
-    """Rounding to single precision is the same in every seed, so it would correlate perfectly."""
     start = softmaxed(biased() + 0.3 * noise(np.random.default_rng(5), 1)[0])
     rounded = np.repeat(start.astype(np.float32)[None], 3, axis=0)
     found = seed_agreement(rounded, initial=start, draws=200)
@@ -105,7 +102,6 @@ def test_weights_of_any_sign_are_compared_by_difference() -> None:
 
 
 def grouped(strength: float, depth: int = 12) -> NDArray[np.float64]:
-    """Weights of three seeds whose readers prefer sources of their own group by `strength`."""
     random = np.random.default_rng(8)
     signs = np.array([1.0 if label == "surface" else -1.0 if label else 0.0 for label in posited_groups(depth)])
     same = signs[:, None] * np.concatenate([[1.0], signs])[None, :]
@@ -121,7 +117,6 @@ def test_a_planted_grouping_beats_shuffled_labels() -> None:
 
 
 def test_near_sources_alone_are_no_grouping() -> None:
-    """The trap: weights that decay with distance favour any contiguous groups."""
     distance = np.arange(12)[:, None] - np.arange(13)[None, :]
     weights = softmaxed(np.broadcast_to(-0.5 * np.abs(distance), (3, 12, 13)) + 0.2 * noise_of(12))
     labels = posited_groups(12)
@@ -204,7 +199,6 @@ SHALLOW = 6
 
 
 def drawn(pull: float, noise: float, seeds: int, run: int) -> NDArray[np.float64]:
-    """Weights of several seeds whose scalars are 0, but for the embedding's, and noise of each seed's own."""
     scalars = noise * np.random.default_rng(run).standard_normal((seeds, SHALLOW, SHALLOW + 1))
     scalars[..., 0] += pull
     return softmaxed(scalars)

@@ -28,14 +28,12 @@ HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
 
 
 def row(scores: list[Score], metric: str, against: str | None = None, **columns: Any) -> Score:
-    """The one row of that metric, over all layers and types unless `columns` name some."""
     about = {"layer": None, "other": None, "part": None, **columns}
     (found,) = Rows(scores).where(metric=metric, against=against, **about)
     return found
 
 
 def triples(weights: Tensor) -> Triples:
-    """The triples of planted matrices (depth, units, width) as they stand."""
     tensors = StackTensors(planted_stack({"w": weights}))
     (kind,) = tensor_types(tensors, "predictability")
     return Triples(tensors, unit_sample(kind, weights.shape[2], seed=0), tuple(range(len(weights))))

@@ -38,8 +38,6 @@ DEPTH = 9
 
 
 class CountedTensors:
-    """Nine layers that exist only while they are read; notes the most entries that were ever alive together."""
-
     depth = DEPTH
 
     def __init__(self) -> None:

@@ -11,7 +11,6 @@ DEPTH = 24
 
 
 def sequence(chance: random.Random, names: Sequence[str | None] = (None,), depth: int = DEPTH) -> Plan:
-    """A plan of single visits: one to four ranges, up or down, each of one of the models, with repeats among them."""
     visits: list[Visit] = []
     for _ in range(chance.randint(1, 4)):
         name, first, last = chance.choice(names), chance.randrange(depth), chance.randrange(depth)

@@ -41,7 +41,6 @@ def test_a_plan_is_read_as_it_was_written() -> None:
 
 
 def test_a_reader_that_is_off_by_one_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deliberate wrong answer: ranges that are read as if they included their end."""
     read_range = mergekit._range
     monkeypatch.setattr(mergekit, "_range", lambda value: (read_range(value)[0], read_range(value)[1] + 1))
     with pytest.raises(AssertionError):

@@ -18,7 +18,6 @@ KINDS = {each.name.lower(): each.name for each in TENSOR_TYPES.values()}
 
 
 def as_read(text: str, tensor: str) -> str | None:
-    """llama-quantize splits at white space and at the first "=", lowers the name, and takes the first that is found."""
     for word in text.split():
         name, _, kind = word.partition("=")
         assert name

@@ -57,7 +57,6 @@ def test_flops_by_hand() -> None:
 
 
 def counted(running: tuple[int, ...], learns: frozenset[int], embedding: bool, depth: int) -> list[float]:
-    """Each layer's passes of three: forward, the gradient of its input, that of its weights."""
     found = []
     for layer in range(depth):
         passes = 1 + (embedding or any(below <= layer for below in learns)) + (layer in learns)
@@ -164,7 +163,6 @@ def test_costs_that_are_none(wrong: Any) -> None:
 
 
 def test_the_published_core_learns_longest() -> None:
-    """Of 125 epochs, the core learns in the 30 of gastrulation and the 15 of maturation."""
     learned = learned_steps(published(12), steps=125)
     assert learned == (35, 35, 35, 35, 45, 45, 15, 35, 55, 55, 35, 15)
     assert set(learned_steps(uniform(12), steps=125)) == {125}

@@ -136,7 +136,6 @@ def test_from_eight_layers_on_every_role_has_a_layer_and_every_layer_one_role(de
 
 @given(depth=DEPTHS)
 def test_no_layer_of_the_schedule_contradicts_itself(depth: int) -> None:
-    """What waits for the last phase learns in no other, and what is given new weights has learned nothing."""
     players, phases = published_roles(depth), published(depth).phases
     early = [layer for phase in phases[:-1] for layer in phase.trains]
     assert not {*players["anti"], *players["last"]} & set(early)
@@ -147,7 +146,6 @@ def test_no_layer_of_the_schedule_contradicts_itself(depth: int) -> None:
 
 @given(depth=DEPTHS)
 def test_the_core_and_the_anti_layers_lie_where_they_were_measured(depth: int) -> None:
-    """Of 30 layers the core reaches from 8 to 12 and the anti-layers from 14 to 18; of 12 the core is 4-5."""
     players = published_roles(depth)
     core, anti = players["core"], players["anti"]
     assert all(other == one + 1 for one, other in pairwise(core)), "the core is one block"

@@ -43,7 +43,6 @@ Where = Mapping[str, Sequence[Ends]]
 
 
 def around(margin: float) -> Where:
-    """The intervals a little to either side of +-`margin` and of zero, by their position."""
     return {
         "above": [(NEAR, margin + NEAR), (NEAR, margin + FAR)],
         "within": [(NEAR, margin - NEAR), (-margin + NEAR, -NEAR), (-margin + NEAR, margin - NEAR)],
@@ -53,7 +52,6 @@ def around(margin: float) -> Where:
 
 
 def beside(bound: float) -> Where:
-    """The intervals a little to either side of a bound."""
     return {
         "above": [(bound + NEAR, bound + FAR)],
         "below": [(bound - FAR, bound - NEAR)],
@@ -62,12 +60,10 @@ def beside(bound: float) -> Where:
 
 
 def wider(tests: int) -> float:
-    """By how much the intervals of so many tests grow that hold together at 95 % (Bonferroni), in closed form."""
     return float(norm.ppf(1 - 0.025 / tests) / norm.ppf(0.975))
 
 
 def planted(key: str, rows: Rows, task: str = "all", measure: str = "contrast", **columns: Any) -> tuple[Score, ...]:
-    """The rows of a claim, or of a measure; `columns` are those that all of them have."""
     return tuple(replace(_row(measure, key, task, metric, ends), **columns) for metric, ends in rows.items())
 
 
@@ -80,8 +76,6 @@ def _row(measure: str, subject: str, task: str, metric: str, ends: Ends | float)
 
 @dataclass(frozen=True)
 class Case:
-    """Rows, what a rule must say of them, and the number of layers of the model."""
-
     rule: str
     name: str
     rows: tuple[Score, ...]
@@ -90,7 +84,6 @@ class Case:
 
     @property
     def said(self) -> str:
-        """The verdict that is given, and why."""
         claim = claim_of(self.rule, self.rows, self.depth)
         return claim.verdict if claim.verdict == self.verdict else f"{self.rule} {self.name}: {claim.line}"
 
@@ -104,7 +97,6 @@ def varied(
     more: Iterable[Score] = (),
     **columns: Any,
 ) -> Iterable[Case]:
-    """The claim with one of its rows at every interval of `where`; `verdicts` has the verdict for each position."""
     yield from each(
         key, metric, where, verdicts, lambda ends: (*planted(key, {**base, metric: ends}, **columns), *more)
     )
@@ -113,14 +105,12 @@ def varied(
 def each(
     rule: str, name: str, where: Where, verdicts: Mapping[str, str], rows: Callable[[Ends], tuple[Score, ...]]
 ) -> Iterable[Case]:
-    """A claim of the rows that are made of every interval of `where`."""
     for position, verdict in verdicts.items():
         for number, ends in enumerate(where[position]):
             yield Case(rule, f"{name} {position} {number}", rows(ends), verdict)
 
 
 def exact(*cases: Iterable[Case]) -> Callable[[Sequence[Case]], None]:
-    """The test, a rule at a time, that each case has its verdict; it names all that have another one."""
     rules: dict[str, list[Case]] = {}
     for case in (case for part in cases for case in part):
         rules.setdefault(case.rule, []).append(case)

@@ -73,10 +73,8 @@ def benchmarked(
 
 
 def fragility_alone(scaled: Scaled, records: Iterable[PlanRecord], depth: int, *, seed: int) -> list[Score]:
-    """The rows about fragility, for simulations that ask for nothing else."""
     return list(fragile(StrategyScores.of(scaled, records, seed=seed), depth))
 
 
 def straight(record: PlanRecord, steepness: float = 1.0) -> float:
-    """A score that falls in a line, to chance at the widest window where the steepness is 1, and never below."""
     return max(0.0, 1 - steepness * record.affected / WIDEST)

@@ -14,7 +14,6 @@ from layerwise.measure.contrasts.contrast import Part
 
 
 def part(effects: Sequence[float], run: int, *, documents: int = 16, noise: float = 0.02, skew: float = 0.5) -> Part:
-    """`effects` in nats per token, measured on so many documents; `noise` is that of a document, in nats."""
     draw = np.random.default_rng([run, documents])
     tokens = np.floor(np.maximum(10, draw.lognormal(4.0, 0.5, documents)))
     hard = draw.lognormal(-0.5 * skew**2, skew, documents)

@@ -75,7 +75,6 @@ def by_strategy(**harm: float) -> Cost:
 
 @cache
 def plans_of(families: tuple[str, ...], depth: int) -> tuple[tuple[str, ...], dict[str, PlanRecord]]:
-    """The plans of the families with the model as trained, sorted, and one record of each that changes something."""
     whole = str(Plan.identity(depth))
     records = {record.plan: record for record in plan_records(depth, families)[::-1] if record.plan != whole}
     return tuple(sorted({*records, whole})), records

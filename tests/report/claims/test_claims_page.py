@@ -17,7 +17,6 @@ from report import planted, synthetic
 
 @pytest.fixture(scope="module")
 def swept() -> ReportData:
-    """A sweep whose parallel layers were contrasted, of a model with a name that is markup."""
     steps = [
         Score("contrast", metric, 0.3, 0.2, 0.4, claim="parallel", mde=0.1, tokens=9000)
         for metric in ("skip:parallel", "parallel:reverse")

@@ -25,7 +25,6 @@ def test_an_equivalence_takes_both_ends_inside_the_margin() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 12])
 def test_several_contrasts_that_are_found_together_are_each_found_more_often(count: int) -> None:
-    """Independent contrasts are all found in 80 of 100 runs where each is in the count-th root of that."""
     assert stretch(count) == pytest.approx((SURE + norm.ppf(0.8 ** (1 / count))) / (SURE + POWER))
 
 
@@ -64,7 +63,6 @@ def test_where_text_would_not_help_it_is_not_asked_for() -> None:
 
 
 def test_amounts_that_a_claim_prints_are_those_of_the_normal_distribution() -> None:
-    """Both sides of a number told at once, and its power."""
     assert pytest.approx((SURE + norm.ppf(0.9)) / SURE, abs=0.005) == SEEN
     assert pytest.approx((SURE + POWER) / SURE, abs=0.001) == NORMAL
     rows = planted("agreement", {"apart": (-0.2, 0.6), "together": (0.4, 0.8), "layers": 12.0})

@@ -17,13 +17,10 @@ EVERY = 8
 
 
 def numbered(run: int) -> list[Score]:
-    """A row whose value is the number of the run."""
     return [Score("planted", "run", float(run), claim="all")]
 
 
 def planted(right: Verdict, wrong: Verdict) -> Published:
-    """A rule that gives `right`, and `wrong` in every eighth run: in 12.5 % of them, where 5 % may be wrong."""
-
     def facts(data: ReportData) -> Facts:
         (row,) = data.rows.where(measure="planted")
         return {

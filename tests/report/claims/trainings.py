@@ -27,8 +27,6 @@ SHARED = 0.7
 
 @dataclass(frozen=True)
 class World:
-    """How many seeds and images there are, and by how much models of one accuracy differ."""
-
     seeds: int = 5
     images: int = 960
     spread: float = 0.01
@@ -37,11 +35,9 @@ class World:
 
     @property
     def batch(self) -> int:
-        """How many images run under one order."""
         return self.images // BATCHES
 
     def surveys(self, run: int, arms: Arms) -> dict[str, dict[int, Survey]]:
-        """The surveys of one run, by arm and seed."""
         draw = np.random.default_rng([run, self.seeds, self.images])
         difficulty = SHARED**0.5 * draw.standard_normal(self.images)
         orders = self.swing * draw.standard_normal(BATCHES)
@@ -50,7 +46,6 @@ class World:
     def outcomes(
         self, draw: np.random.Generator, difficulty: Numbers, accuracies: Numbers, orders: Numbers | None = None
     ) -> list[Predictions]:
-        """What models of so many accuracies did on the same images, in order or under the orders of the batches."""
         shares = accuracies[:, None] + (np.zeros(BATCHES) if orders is None else orders)
         threshold = np.repeat(ndtri(np.clip(shares, 0.001, 0.999)), self.batch, axis=1)
         own = (1.0 - SHARED) ** 0.5 * draw.standard_normal(threshold.shape, dtype=np.float32)
@@ -58,7 +53,6 @@ class World:
         return [Predictions(each, None, 1.0 - each, self._ones) for each in hits]
 
     def differ(self, draw: np.random.Generator, models: int) -> Numbers:
-        """By how much models of one accuracy differ from it."""
         return self.spread * (draw.exponential(size=models) - 1.0 if self.skewed else draw.standard_normal(models))
 
     def _arm(

@@ -41,18 +41,15 @@ Table = Mapping[str, Mapping[str, Iterable[Truth]]]
 
 
 def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
-    """What a rule says of the rows of one run."""
     published = CLAIMS[rule] if isinstance(rule, str) else rule
     return published.decide(ReportData({"depth": depth}, (), tuple(rows)))
 
 
 def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
-    """How often each verdict is given over `runs` runs of a truth; over `ENOUGH` where these end alike."""
     return counted(lambda run: claim_of(rule, truth(run), depth).verdict, runs)
 
 
 def counted(verdict: Callable[[int], Verdict], runs: int) -> Counter[Verdict]:
-    """How often each verdict is given, from the number of a run; over `ENOUGH` runs where these end alike."""
     counts: Counter[Verdict] = Counter()
     for run in range(runs):
         counts[verdict(run)] += 1
@@ -62,12 +59,10 @@ def counted(verdict: Callable[[int], Verdict], runs: int) -> Counter[Verdict]:
 
 
 def others(right: str) -> str:
-    """The other answers, each of them wrong, as `seldom` takes them."""
     return "; ".join(sorted(ANSWERS - {right}))
 
 
 def share(counts: Counter[Verdict], *verdicts: str) -> float:
-    """The share of runs that ended in one of `verdicts`."""
     return sum(count for verdict, count in counts.items() if verdict in verdicts) / counts.total()
 
 
@@ -90,7 +85,6 @@ def ends(
 
 
 def tells(rule: Rule, truth: Truth, depth: int, right: str, least: float = POWER, runs: int = RUNS) -> None:
-    """Assert that `right` ends `least` of the runs or more, and no other answer more than 5 % of them."""
     ends(rule, truth, depth, right, ANSWERS - {right}, least, runs)
 
 
@@ -121,8 +115,6 @@ def simulated(
 
 
 def found(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:
-    """The test that one run of every world ends in the verdict that it is beside, with figures, why and its power."""
-
     def check(rule: str, truth: Truth, right: str) -> None:
         claim = claim_of(rule, truth(0), depth)
         assert claim.verdict == right, claim.line
@@ -135,7 +127,6 @@ def found(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:
 
 
 def seldom(table: Table, *, depth: int = 12, nightly: bool = True) -> Test:
-    """The test that no world of a table ends in the verdicts that it is beside, each of them or, by a comma, all."""
     return _test(table, lambda rule, truth, wrong: ends(rule, truth, depth, None, wrong.split("; ")), nightly)
 
 
@@ -156,6 +147,5 @@ def _test(table: Table, check: Callable[[str, Truth, str], None], nightly: bool)
 
 
 def printed(truth: Truth, metric: str, runs: int = 40) -> float:
-    """The detectable size that the rows of a metric say, at the mean over runs."""
     found = [row.mde for run in range(runs) for row in truth(run) if row.metric == metric and row.mde]
     return sum(found) / len(found)

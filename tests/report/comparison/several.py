@@ -18,12 +18,10 @@ CONTRASTS = (
 
 
 def named(data: ReportData, name: str, **more: object) -> ReportData:
-    """The run as that of a model called `name`, with weights of its own."""
     return replace(data, manifest={**data.manifest, "model": name, "weight_hash": f"w-{name}", **more})
 
 
 def sweeps(*names: str) -> list[tuple[str, ReportData]]:
-    """A sweep of each model, by its folder; one claim holds in each."""
     runs = ((name, synthetic.run(DEPTHS[name], seed=seed)) for seed, name in enumerate(names or tuple(DEPTHS)))
     return [
         (f"runs/{name}", named(replace(data, scores=(*data.scores, *CONTRASTS)), f"org/{name}")) for name, data in runs
@@ -31,7 +29,6 @@ def sweeps(*names: str) -> list[tuple[str, ReportData]]:
 
 
 def diagnoses(*names: str) -> list[tuple[str, ReportData]]:
-    """A diagnosis of each model, by its folder."""
     return [(f"runs/{name}", named(planted.DIAGNOSIS, f"org/{name}")) for name in names or DEPTHS]
 
 

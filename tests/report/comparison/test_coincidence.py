@@ -46,7 +46,6 @@ def shifted(depth: float) -> float:
 
 
 def swept(curve: Curve, depth: int, seed: int, *, documents: int, shape: float) -> ReportData:
-    """A sweep of skips whose losses follow the curve, document by document, through the real bootstrap."""
     draw = np.random.default_rng(seed)
     trained = 1.0 + 0.05 * depth
     scale = math.log(VOCABULARY) - trained
@@ -67,7 +66,6 @@ def swept(curve: Curve, depth: int, seed: int, *, documents: int, shape: float) 
 
 
 def compared(runs: Sequence[ReportData]) -> ReportData:
-    """The curves of the runs and whether they coincide, and nothing else of a comparison."""
     names = [str(run.manifest["model"]) for run in runs]
     named = {name if names.count(name) == 1 else f"{name} {at}": at for at, name in enumerate(names)}
     data = ReportData({}, (), (), runs={name: runs[at] for name, at in named.items()})
@@ -76,7 +74,6 @@ def compared(runs: Sequence[ReportData]) -> ReportData:
 
 
 def found(curves: Sequence[tuple[Curve, int]], run: int, **settings: float) -> list[Score]:
-    """The rows of the one strategy: of several pairs that of all of them first."""
     runs = [swept(curve, depth, 100 * run + at, **settings) for at, (curve, depth) in enumerate(curves)]  # type: ignore[arg-type]
     return list(compared(runs).rows.where(measure="coincidence"))
 

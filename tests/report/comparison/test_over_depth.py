@@ -104,7 +104,6 @@ DEPTH = 12
 
 
 def rows_of(sizes: Sequence[int]) -> Iterator[Score]:
-    """The rows of a sweep whose states fall into zones of these sizes."""
     plan = str(Plan.identity(DEPTH))
     zone_of = [zone for zone, size in enumerate(sizes) for _ in range(size)]
     for i in range(DEPTH):

@@ -21,12 +21,10 @@ SAME_FUNCTION = "same_function"
 
 
 def about(rows: Sequence[Sequence[Score]], key: str = SAME_FUNCTION, models: str = "01234567") -> Rows:
-    """What becomes of one claim over models that have these rows."""
     return of_rows(*rows, models=models).rows.where(measure="claim", condition=key)
 
 
 def standing(claim: Rows) -> tuple[str, str]:
-    """Whether it holds in every model, and in any."""
     every, some = (claim.one(against=over) for over in ("every model", "any model"))
     assert every is not None
     assert some is not None
@@ -34,7 +32,6 @@ def standing(claim: Rows) -> tuple[str, str]:
 
 
 def shown(claim: Rows, left: float = 1.0) -> list[str]:
-    """The models in which it holds after correction, or with -1 does not."""
     return [str(row.arm) for row in claim.where(against=None, value=left)]
 
 
@@ -43,7 +40,6 @@ DOCUMENTS = 24
 
 
 def skewed(draw: np.random.Generator) -> np.ndarray:
-    """What the documents do, as skewed as the costs of the simulated sweeps; nothing in the mean."""
     return draw.gamma(2.0, 0.5, DOCUMENTS) - 1.0
 
 

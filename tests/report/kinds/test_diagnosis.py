@@ -105,7 +105,6 @@ def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
 
 
 def recommended(**correlations: tuple[float, float | None, float]) -> str:
-    """What is said of rank correlations with skipping: each with the low end of its interval, and its p."""
     rows = tuple(
         Score("agreement", "spearman", value, low, 0.95, p, 1.0, arm="skip", against=name)
         for name, (value, low, p) in correlations.items()

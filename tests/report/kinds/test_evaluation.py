@@ -21,7 +21,6 @@ from tools.golden.stored_run import read_run
 
 @cache
 def tuned() -> ReportData:
-    """A model of 8 layers fine-tuned on two tasks under the published strategies and one plan of its own."""
     return read_run(Path(__file__).parents[2] / "golden" / "fine-tuning-planted")
 
 

@@ -36,7 +36,6 @@ Two = tuple[float, float]
 def difference(
     arm: str, against: str, value: float, half: float, terms: str = "flops", share: float | None = None
 ) -> Score:
-    """A difference of two arms, distinguished from zero exactly when its interval leaves zero out."""
     p = 0.01 if abs(value) > half else 0.4
     return Score(
         "growth",
@@ -55,18 +54,15 @@ def difference(
 
 
 def held_out(arm: str, value: float = 4.0, half: float | None = None, seed: int | None = 0) -> Score:
-    """A loss on held-out text."""
     bounds = () if half is None else (value - half, value + half)
     return Score("held_out", "nll", value, *bounds, arm=arm, seed=seed)
 
 
 def rate(arm: str, amount: float, metric: str = "nll", value: float = 1.0) -> Score:
-    """A learning rate that was tried, or (`chosen`) taken."""
     return Score("rates", metric, value, arm=arm, amount=amount, condition="learning_rate")
 
 
 def planned_study(uniform: Two, *, swept: bool = True, **controls: Two) -> ReportData:
-    """A study of one arm against uniform, and against its controls, at equal FLOPs."""
     arm = "importance"
     rows = [held_out(name, seed=seed) for name in (arm, "uniform") for seed in range(3)]
     rows += [rate(arm, 0.1, metric) for metric in ("nll", "chosen")] if swept else []
@@ -186,7 +182,6 @@ def test_arms_that_have_only_their_steps_in_common_are_compared_by_the_ratio_of_
 
 
 def ended(half: float, null: float) -> list[Score]:
-    """Where uniform ends, at 4, and a table of token pairs."""
     return [
         held_out("uniform", half=half, seed=None),
         Score("null", "nll", null, null - 0.02, null + 0.02, arm="token pairs"),
@@ -194,7 +189,6 @@ def ended(half: float, null: float) -> list[Score]:
 
 
 def phased(measured: float) -> list[Score]:
-    """What a step of two phases takes: the first is 10 % quicker than predicted."""
     steps = {("early", 5.0): (0.5, 0.45), ("late", 9.0): (0.8, measured)}
     return [
         Score("accounting", metric, share, arm="a", condition=name, amount=end)
@@ -330,7 +324,6 @@ def training(arm: str, seed: int = 0, **figures: float) -> list[Score]:
 
 
 def two_phases() -> list[Score]:
-    """A training of 100 steps in two phases, and uniform with 80 of 0.5 s."""
     phases = {("early", 40.0): (0.5, 0.6), ("late", 100.0): (1.0, 1.0)}
     return [
         *training("uniform", steps=80.0, step_seconds=0.5),

@@ -23,7 +23,6 @@ def healed(count: int, low: float, high: float, against: str | None = "whole") -
 
 
 def window_rows(crossing: float, low: float, high: float, *intervals: tuple[float, float]) -> Iterator[Score]:
-    """Where healing stops to make up beside the whole model trained as long, and each number of skipped layers."""
     yield Score("healing_window", "layers", crossing, low, high, condition="healed", against="whole")
     for count, (least, most) in enumerate(intervals, start=1):
         yield healed(count, least, most)
@@ -69,7 +68,6 @@ def test_without_the_control_the_sentence_says_that_the_text_is_not_taken_off() 
 
 
 def answers(*gains: tuple[float, float]) -> Iterator[Score]:
-    """A benchmark of models that are healed with 1, 2, ... layers skipped: intervals of what they answer more."""
     shared: dict[str, Any] = {"task": "quiz", "documents": 40}
     yield Score("healing_task", "accuracy", 0.25, against="chance", **shared)
     for arm in ("untouched", "pruned", "full-teacher", "whole"):
@@ -94,7 +92,6 @@ def answers(*gains: tuple[float, float]) -> Iterator[Score]:
     ],
 )
 def test_more_right_answers_are_a_help(gains: tuple[tuple[float, float], ...], said: str) -> None:
-    """Of a benchmark more is better: the intervals that help in nats hurt here."""
     text = " ".join(findings(data([*WITHOUT_WINDOWS, *answers(*gains)])))
     assert f"On quiz, beside the whole model trained as long, {said}" in text
     assert "On quiz full-teacher has −10.0 [−15.0, −5.0] points of accuracy beside the untouched model." in text

@@ -17,7 +17,6 @@ RUN = stored("probing-planted")
 
 
 def text(gain: float, difference: float) -> str:
-    """What is said where every state gains so much beside the untrained twin, and one side so much more."""
     values = {"accuracy_above": gain, "difference": difference}
     rows = (
         replace(row, value=value, low=value - 0.05, high=value + 0.05)

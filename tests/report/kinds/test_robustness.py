@@ -32,7 +32,6 @@ def cell(data: ReportData, arm: str, name: str) -> Cell:
 
 
 def one_condition(value: float, half: float, *, language: bool = False) -> Cell:
-    """An arm in random order, where chance is 0.1 (or a guess of 1,000 tokens) and the best in order 0.9 (1 nat)."""
     metric, best = ("nll", 1.0) if language else ("accuracy", 0.9)
     run = of(
         row("robustness", "leads", 0.0 if language else 1.0),
@@ -108,7 +107,6 @@ def test_the_chance_of_a_language_model_is_a_uniform_guess_where_its_size_is_kno
 
 
 def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
-    """Neither by chance nor by training anew, and with its whole interval."""
     values = {
         ("a", "first", 3.0): 0.9,
         ("a", "last", 2.0): 0.9,

@@ -22,8 +22,6 @@ VOID = {"meta", "input", "br", "hr", "col"}
 
 
 class Page(HTMLParser):
-    """A page read back: ids, elements, attributes that load something, and scripts apart from text."""
-
     def __init__(self, html: str) -> None:
         super().__init__()
         self.ids: list[str] = []
@@ -63,7 +61,6 @@ class Page(HTMLParser):
 
 @lru_cache(maxsize=4)
 def read(html: str) -> Page:
-    """A page read back, once however often it is asked for: a page is megabytes."""
     return Page(html)
 
 

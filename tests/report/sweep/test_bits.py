@@ -23,7 +23,6 @@ QUESTION = "Which layer needs its bits most?"
 
 @cache
 def contrasts(fragile: float) -> tuple[Score, ...]:
-    """Layers that cost .01 nats at Q4_0 alone and nothing elsewhere; one costs more; noise costs .02."""
     records = synthetic.plan_records(DEPTH, ("bits", "bits_noise"))
     chance, rows = np.random.default_rng(0), []
     for text in dict.fromkeys([str(Plan.identity(DEPTH)), *(record.plan for record in records)]):

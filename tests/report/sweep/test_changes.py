@@ -20,7 +20,6 @@ def found(done: str, *families: str) -> dict[tuple[int, int], str]:
 
 
 def alone(*plans: Plan) -> ReportData:
-    """A run of these plans without rows."""
     costs = [plan.cost() for plan in plans]
     records = (
         PlanRecord(str(plan), "f", "s", 1, None, cost.evaluations, cost.stages, cost.weights, cost.slots)

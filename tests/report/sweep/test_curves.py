@@ -20,7 +20,6 @@ FIRST, SECOND = "0 2 1", "0 2"
 
 
 def mean(*rows: tuple[str, float, float | None]) -> Score:
-    """The mean of a strategy over draws: plans with their values and half widths."""
     plans = tuple(PlanRecord(plan, "painters", "random", 2, at, 4, 4, 4, 4) for at, (plan, _, _) in enumerate(rows))
     scores = (
         Score("effect", "delta_nll", value, *(() if half is None else (value - half, value + half)), plan=plan)
@@ -69,7 +68,6 @@ def point(plan: str, value: float, half: float | None = 0.3) -> Rows:
 
 
 def losses(gap: float, noise: float, documents: int = 40) -> tuple[Loss, ...]:
-    """Two plans whose documents differ widely, and alike: the second costs `gap` nats per token more."""
     draw = random.Random(0)
     rows = []
     for number in range(documents):

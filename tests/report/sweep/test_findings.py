@@ -24,7 +24,6 @@ ZONES = "Do the similarity zones survive without the sink token?"
 
 
 def widened(data: ReportData, times: float) -> ReportData:
-    """The same values with wider intervals: a run too small to decide."""
     wider = (
         score
         if score.low is None or score.high is None
@@ -41,7 +40,6 @@ def widened(data: ReportData, times: float) -> ReportData:
 
 
 def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
-    """The answer about layers of a run of six, of which these were left out: all with one interval."""
     run = synthetic.run(6, ("leave_one_out",))
     plans = {row.plan for row in single(run) if row.layer in shown}
     scores = [
@@ -55,7 +53,6 @@ def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
 
 
 def test_an_answer_does_not_deny_its_own_interval() -> None:
-    """Eight windows and 30 layers: the intervals leave out zero and the correction lets none of them pass."""
     text = of_layers(*range(6))
     assert "no effect is detectable" not in text
     assert text.endswith(
@@ -88,7 +85,6 @@ def test_a_run_too_small_to_tell_says_so() -> None:
 
 
 def test_from_rows_without_intervals_nothing_is_concluded() -> None:
-    """Two tokens once gave "skip costs least"; six "They survive"."""
     told = found(without_intervals(synthetic.run(12)))
     assert ABSENCE not in told
     assert set(told.values()) == {("described", BARE)}
@@ -116,7 +112,6 @@ def test_one_task_alone_is_not_compared_with_itself() -> None:
 
 
 def cosines(data: ReportData, half: float) -> ReportData:
-    """The same similarities with intervals."""
     bounded = (
         replace(score, low=score.value - half, high=score.value + half) if score.measure == "similarity" else score
         for score in data.scores
@@ -141,7 +136,6 @@ def test_a_zone_that_is_no_clearer_than_its_null_is_no_finding() -> None:
     run = cosines(synthetic.run(12), 0.0001)
 
     def with_null(share: float) -> ReportData:
-        """Tokens of different documents as alike as those of one, times a share."""
         alike = [score for score in run.scores if score.metric == "cosine"]
         null = (replace(score, metric="cosine_null", value=share * score.value) for score in alike)
         return replace(run, scores=(*run.scores, *null))

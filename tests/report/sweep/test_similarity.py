@@ -46,7 +46,6 @@ def test_a_zone_leaves_something_out_besides_the_embedding_and_too_few_states_ha
 
 
 def by_definition(values: Matrix) -> Zone | None:
-    """Every run with its contrast, one by one, each mean that of its pairs."""
     size = len(values)
 
     def mean(first: int, last: int, columns: range, *, inside: bool) -> float | None:

@@ -20,7 +20,6 @@ TRAINED = "0-11"
 
 
 def zoned(borders: tuple[int, ...] = (4, 10), low: float | None = 0.1) -> ReportData:
-    """A sweep whose states under the trained order are cut at the borders, and those of a short plan are not."""
     rows = []
     for plan, states in ((TRAINED, DEPTH), ("0-3", 4)):
         rows += [

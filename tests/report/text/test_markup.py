@@ -13,8 +13,6 @@ from layerwise.report.text.markup import Safe, element, embedded_json, join
 
 
 class Reader(HTMLParser):
-    """What a browser would see: the elements, and the text between them."""
-
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.names: list[str] = []

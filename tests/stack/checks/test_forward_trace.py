@@ -15,8 +15,6 @@ WITH_AND_WITHOUT_VERSIONS = pytest.mark.parametrize("mode", [nullcontext, torch.
 
 
 class Adding(nn.Module):
-    """A residual block that adds in one of several ways."""
-
     def __init__(self, way: str) -> None:
         super().__init__()
         self.inner = nn.Linear(4, 4)
@@ -39,8 +37,6 @@ class Adding(nn.Module):
 
 
 class Adders(nn.Module):
-    """A model whose third block adds in the given way; the others leave alone what they are handed."""
-
     def __init__(self, way: str) -> None:
         super().__init__()
         torch.manual_seed(0)

@@ -25,7 +25,6 @@ MODEL = hybrid("linear_attention", "full_attention", "mlp", "linear_attention")
 
 
 def accepted(model: nn.Module) -> set[tuple[int, ...]]:
-    """The sets of layers that a plan may keep."""
     depth = len(model.get_submodule("layers"))
     found = set()
     for layers in chain.from_iterable(combinations(range(depth), count) for count in range(1, depth + 1)):

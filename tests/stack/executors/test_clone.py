@@ -14,8 +14,6 @@ from layerwise.stack.executors import clone
 
 
 def run_in_place() -> type:
-    """An abstract base class, of which a map in a layer that has run in place is one; peft's adapters are such maps."""
-
     class Adapted(ABC):  # noqa: B024
         pass
 

@@ -12,8 +12,6 @@ from layerwise.stack.executors.config_view import visit_order
 
 
 class Settings:
-    """A configuration whose class can be exchanged, as those of transformers."""
-
     def __init__(self, **values: Any) -> None:
         vars(self).update(values)
 

@@ -18,7 +18,6 @@ from tier import by_tier, first_fast
 
 
 def layer(index: int, state: torch.Tensor, part: Sublayer | None = None, source: str | None = None) -> torch.Tensor:
-    """A toy layer, unlike every other, unlike its halves and unlike that of another model."""
     share = {None: 1.0, "attn": 0.25, "mlp": -0.5}[part] * {None: 1.0, "a": 0.75, "b": 0.5}[source]
     return state + share * torch.tanh(state * (index + 1) / 3 + index)
 

@@ -18,7 +18,6 @@ def state(value: float) -> Tensor:
 
 
 def walked(visits: list[int]) -> tuple[DepthHistory, dict[int, Tensor]]:
-    """The record of some visits, each of which leaves a value of its own, and the same as a dictionary."""
     left = {0: state(100.0)}
     record = DepthHistory.of(left[0])
     for time, layer in enumerate(visits):
@@ -62,7 +61,6 @@ def test_where_nothing_is_missing_weights_are_as_they_are_whatever_their_sum() -
 
 
 def test_weights_of_any_sum_keep_it_where_some_are_missing() -> None:
-    """Weights without a softmax, of a DenseFormer, do not sum to one and are not made to."""
     record = DepthHistory.of(state(1.0)).then(1, state(1.0))
     weights = torch.tensor([1.0, 1.5, 1.0], dtype=torch.float64)
     torch.testing.assert_close(record.read(weights, "renormalise"), state(3.5))

@@ -36,7 +36,6 @@ def stack_of(missing: str, mixes_output: bool) -> Stack:
 
 @cache
 def elc(variant: str) -> ElcForMaskedLM:
-    """A small ELC-BERT whose weights are not those it begins with: under them no plan differs from another by much."""
     torch.manual_seed(0)
     model = ElcForMaskedLM(
         ElcConfig(
@@ -61,8 +60,6 @@ def in_place(stack: Stack, plan: Plan, batch: dict[str, Tensor], single_pass: bo
 
 
 def by_hand(model: MixingModel, plan: Plan, batch: dict[str, Tensor]) -> Tensor:
-    """The plan written out with nothing of the engine: a dictionary of sources, and sums over those present."""
-
     def read(scalars: Tensor, missing: str) -> Tensor:
         weights = scalars.softmax(0)
         present = [source for source in left if source < len(weights)]
@@ -124,7 +121,6 @@ def test_the_laws_hold_of_the_variants_of_elc_bert(variant: str, text: str) -> N
 
 @pytest.mark.parametrize("output", [False, True])
 def test_a_part_of_the_rows_and_tokens_can_be_finished(output: bool) -> None:
-    """A loss is computed window by window and in packed chunks: the record must be cut as the state is."""
     stack, batch = stack_of("renormalise", output), inputs()
     assert stack.head_by_token
     with torch.no_grad():
@@ -159,7 +155,6 @@ def test_a_state_from_elsewhere_is_refused_until_it_is_noted() -> None:
 
 
 def test_a_state_that_nobody_holds_is_let_go() -> None:
-    """Also by whoever noted how it came about: a sweep would otherwise hold every state it ever passed."""
     stack = stack_of("renormalise", False)
     with torch.no_grad():
         captured = stack.capture(**inputs())
@@ -196,7 +191,6 @@ def test_a_layer_that_returns_its_state_untouched_is_a_source_all_the_same() -> 
 
 
 def test_what_an_intervention_makes_of_a_state_stands_for_the_layer() -> None:
-    """Layer 1 adds one more to what it returns; those behind it read that as source 2."""
     stack, batch = stack_of("renormalise", True), inputs()
     with torch.no_grad():
         captured = stack.capture(**batch)

@@ -20,7 +20,6 @@ SHAPE = (3, 5, 7)
 
 
 def loop(weights: Tensor, states: Sequence[Tensor]) -> Tensor:
-    """The sum as everyone writes it."""
     total = weights[0] * states[0]
     for weight, state in zip(weights[1:], states[1:], strict=True):
         total = total + weight * state
@@ -34,7 +33,6 @@ def drawn(count: int, dtype: torch.dtype = torch.float64, shape: tuple[int, ...]
 
 @pytest.fixture(autouse=True)
 def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks so small that every state here has several, and a last one that is not full."""
     monkeypatch.setattr(module, "BLOCK", 16)
 
 
@@ -68,7 +66,6 @@ def test_states_may_be_laid_out_in_any_way_and_differ_in_type() -> None:
 
 
 def chain(read: object, embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """Layers that each read all states so far: `read(weights, states)` says how."""
     states = [embedding]
     for each in weights:
         states.append(torch.tanh(read(each, states)))  # type: ignore[operator]
@@ -76,7 +73,6 @@ def chain(read: object, embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
 
 
 def recorded_chain(embedding: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """The same through records, whose states are shared; one is also used directly, as a head would."""
     record, kept = DepthHistory.of(embedding), [embedding]
     for layer, each in enumerate(weights):
         kept.append(torch.tanh(record.read(each)))
@@ -89,7 +85,6 @@ def weights_of(depth: int) -> list[Tensor]:
 
 
 def check_gradients(found: Sequence[Tensor], embedding: Tensor, weights: Sequence[Tensor]) -> None:
-    """They are those of the loop."""
     expected = gradients_of(chain(loop, embedding, weights), [embedding, *weights])
     for mine, own in zip(found, expected, strict=True):
         torch.testing.assert_close(mine, own)
@@ -109,7 +104,6 @@ def test_shared_states_get_the_gradients_of_the_loop(depth: int) -> None:
 
 
 def test_a_second_pass_over_one_graph_gives_the_same_gradients_again() -> None:
-    """Also after one that asked for the weights alone, whose shares nobody collected."""
     embedding = drawn(1)[0].requires_grad_()
     weights = weights_of(4)
     chained = recorded_chain(embedding, weights)

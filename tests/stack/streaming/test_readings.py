@@ -16,7 +16,6 @@ DEPTH = 6
 
 
 def check_valid(found: ReadingSchedule, graphs: list[Graph], most: int) -> None:
-    """Every node once, after what it reads, by a layer that is in memory; never more than `most` layers, one ahead."""
     resident: list[int] = []
     done: list[list[int]] = [[] for _ in graphs]
     for reading in found.readings:
@@ -51,7 +50,6 @@ def test_rising_plans_read_each_layer_once(name: str, most: int) -> None:
 
 
 def test_a_layer_with_nothing_left_to_do_comes_before_one_with_more_to_do() -> None:
-    """A sweep that goes on lacks other plans on other batches."""
     graphs = [build(map(Plan.parse, plans)) for plans in (["0-3"], ["1-3"], ["1-3", "1 2"], ["1-3", "1 3"])]
     assert [reading.layer for reading in reading_schedule(graphs, 2).readings] == [0, 1, 2, 3]
 

@@ -45,7 +45,6 @@ def streamed(folder: Path) -> Stack:
 
 
 def in_memory(stack: Stack) -> int:
-    """How many layers have content, asked of their parameters."""
     return sum(not any(each.is_meta for each in stack.block(layer).parameters()) for layer in range(stack.depth))
 
 

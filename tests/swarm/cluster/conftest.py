@@ -10,7 +10,6 @@ import pytest
 
 @pytest.fixture(scope="session")
 def ray() -> Iterator[None]:
-    """A cluster of four places on this machine; whoever connects in this process finds it."""
     from layerwise.swarm.cluster.connection import Connection
 
     with warnings.catch_warnings():
@@ -22,7 +21,6 @@ def ray() -> Iterator[None]:
 
 @pytest.fixture
 def trials(ray: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks that know the functions of `trial.py` by name."""
     from ray import cloudpickle
 
     from layerwise.swarm.cluster import tasks

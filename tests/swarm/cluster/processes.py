@@ -11,7 +11,6 @@ PATIENCE = 120.0
 
 
 def descendants(process: int) -> set[int]:
-    """The processes that `process` has started, and those that these have."""
     parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -25,7 +24,6 @@ def descendants(process: int) -> set[int]:
 
 
 def running(process: int) -> bool:
-    """Whether a process is there, and not only its entry in the table."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -33,7 +31,6 @@ def running(process: int) -> bool:
 
 
 def eventually_ended(processes: Collection[int]) -> bool:
-    """Whether all of them end, however long it takes a busy machine."""
     until = time.monotonic() + PATIENCE
     while any(map(running, processes)) and time.monotonic() < until:
         time.sleep(0.05)

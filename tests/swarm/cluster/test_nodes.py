@@ -57,8 +57,6 @@ def transport(ray: None) -> Iterator[RayTransport]:
 
 
 class _Kept:
-    """A transport whose nodes outlive a swarm."""
-
     def __init__(self, transport: RayTransport) -> None:
         self.call = transport.call
 
@@ -89,7 +87,6 @@ def test_tokens_are_those_of_one_process(transport: RayTransport, name: str) -> 
 async def _streams(
     swarm: Swarm, texts: torch.Tensor, tokens: int, happens: Callable[[], None] | None = None
 ) -> list[Answer]:
-    """The answers to all texts at once; `happens` is called when the third token of one has come."""
     made = count(1)
 
     async def one(ids: list[int]) -> Answer:

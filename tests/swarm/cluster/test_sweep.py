@@ -43,7 +43,6 @@ def test_the_rows_are_those_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_a_sweep_that_is_ended_leaves_no_process_and_is_gone_on_with(tmp_path: Path, end: signal.Signals) -> None:
-    """Ray's own agents notice within a minute that the process which started them was killed."""
     model, texts, folder = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts", count=30), tmp_path / "run"
     sweep = Sweep(
         model=str(model),

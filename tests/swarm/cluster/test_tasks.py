@@ -18,7 +18,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore"), pytest.mar
 
 @pytest.fixture(scope="module")
 def two(ray: None) -> Iterator[RayTasks]:
-    """Two tasks at a time, which the tests share."""
     tasks = RayTasks("local", 2)
     yield tasks
     tasks.close()
@@ -62,7 +61,6 @@ def test_an_error_of_a_piece_is_raised_as_what_it_is(two: RayTasks) -> None:
 
 
 def test_a_cluster_of_this_machine_has_no_process_that_nothing_asks(two: RayTasks) -> None:
-    """Ray's own processes that are started at once keep each other from being ready in time."""
     commands = [Path(f"/proc/{process}/cmdline").read_text() for process in descendants(os.getpid())]
     assert any("raylet" in command for command in commands)
     assert not [command for command in commands if "monitor.py" in command]

@@ -16,7 +16,6 @@ from layerwise.swarm.cluster.tasks import DONE, ending
 def carry_out(
     folder: str, paths: tuple[str, ...], key: str, opens: str, shared: Sequence[Any], piece: Any
 ) -> tuple[Any, ...]:
-    """As `layerwise`'s own does, with the functions of this module."""
     import ray
 
     try:
@@ -30,8 +29,6 @@ def doubling(shared: Mapping[str, Any]) -> Callable[[Any], Any]:
 
 
 def fatal(shared: Mapping[str, Any]) -> Callable[[Any], Any]:
-    """A piece is `(name, deaths)`: its process is killed until so many marks of it are in the folder."""
-
     def work(piece: Any) -> Any:
         name, deaths = piece
         marks = Path(shared["folder"]) / name

@@ -21,8 +21,6 @@ BROWSER = next((found for name in BROWSERS if (found := shutil.which(name))), No
 
 
 class Page:
-    """One page in a browser. Messages are JSON that ends with a zero byte, as Chromium's pipe has them."""
-
     def __init__(self, into: BinaryIO, out: BinaryIO) -> None:
         self._into, self._out, self._count = into, out, 0
         self.console: list[str] = []
@@ -69,7 +67,6 @@ class Page:
         return answer["result"].get("value")
 
     def wait(self, expression: str, seconds: float = 60.0) -> None:
-        """Until an expression is true on the page; it may fail while the page is being loaded."""
         end = time.monotonic() + seconds
         while not self.evaluate(f"(() => {{ try {{ return !!({expression}) }} catch {{ return false }} }})()"):
             assert time.monotonic() < end, f"{expression}\n{self.evaluate('document.body.innerText')}\n{self.console}"
@@ -82,7 +79,6 @@ class Page:
 
 @contextmanager
 def opened(folder: Path) -> Iterator[Page]:
-    """A browser with one empty page; its profile is in `folder`."""
     child_in, into = os.pipe()
     out, child_out = os.pipe()
 

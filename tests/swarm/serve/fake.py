@@ -32,7 +32,6 @@ LOST = Expected(0.31, 0.12, 0.55, "measured")
 
 
 def byte_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
-    """One token a byte: every character beyond ASCII is several tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     names = ["<end>", *alphabet]
     encoder = tokenizers.Tokenizer(models.BPE(vocab={name: at for at, name in enumerate(names)}, merges=[]))
@@ -45,8 +44,6 @@ def byte_tokenizer(template: str | None = None) -> PreTrainedTokenizerFast:
 
 @dataclass
 class FakeSwarm:
-    """Answers every prompt with `text`, over and over or once, as `Swarm` does."""
-
     name: str = "fake/model"
     text: str = TEXT
     endless: bool = True

@@ -29,8 +29,6 @@ PATIENCE = 60.0
 
 @dataclass
 class Served:
-    """A running server: its address, its service, how to stop it, and the status that it ended with."""
-
     url: str
     service: Any
     stop: Callable[[], None]
@@ -40,7 +38,6 @@ class Served:
 
 @contextmanager
 def served(service: Any, **settings: object) -> Iterator[Served]:
-    """Serve within the `with`; afterwards neither the thread nor the port is left."""
     chosen = ServeSettings(port=0, **settings)
     started, running = threading.Event(), {}
     listener = listen(chosen.host, chosen.port)
@@ -73,8 +70,6 @@ def served(service: Any, **settings: object) -> Iterator[Served]:
 
 
 def in_event_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """A test that is a coroutine, as pytest calls tests."""
-
     @wraps(test)
     def run(*args: Any, **kwargs: Any) -> None:
         asyncio.run(test(*args, **kwargs))
@@ -105,7 +100,6 @@ def stream(url: str, tokens: int) -> Iterator[Any]:
 
 @contextmanager
 def client(service: Any, **settings: object) -> Iterator[TestClient]:
-    """The application without a network."""
     app: FastAPI = create_app(service, ServeSettings(**settings))
     with TestClient(app, base_url="http://127.0.0.1", raise_server_exceptions=False) as made:
         yield made

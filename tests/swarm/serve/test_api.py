@@ -20,7 +20,6 @@ HELLO = [{"role": "user", "content": "Hello"}]
 
 @pytest.fixture
 def logged() -> Iterator[list[logging.LogRecord]]:
-    """What the server logs. The plugin of pytest for that is off: it costs half a millisecond a test."""
     records: list[logging.LogRecord] = []
 
     class Kept(logging.Handler):
@@ -43,7 +42,6 @@ def post(service: FakeSwarm, body: Any, path: str = "/v1/completions", **setting
 
 
 def error(service: FakeSwarm, body: Any, path: str = "/v1/completions", **settings: Any) -> tuple[int, str, str]:
-    """The status, the code and the message of a refusal, whose shape is checked."""
     status, content = post(service, body, path, **settings)
     assert set(content) == {"error"}
     assert set(content["error"]) == {"message", "type", "param", "code"}

@@ -34,7 +34,6 @@ def client(server: Served) -> Iterator[openai.OpenAI]:
 
 @pytest.fixture
 def held(server: Served) -> Iterator[FakeSwarm]:
-    """The service, which stops after the first token of every request until the test lets it go on."""
     server.service.allowed = 1
     yield server.service
     server.service.allowed = math.inf

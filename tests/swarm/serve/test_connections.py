@@ -49,7 +49,6 @@ def test_the_bound_of_all_holds_where_that_of_an_address_does_not() -> None:
 
 
 def test_a_request_is_not_refused_for_the_number_of_connections() -> None:
-    """Uvicorn's own bound refused it where as many were open as there may be, or had been a moment before."""
     with served(FakeSwarm(), most_connections=1) as server:
         assert list(stream(server.url, 3))[-1] == "[DONE]"
 
@@ -84,7 +83,6 @@ def test_a_header_has_its_time_however_slowly_it_comes() -> None:
 
 
 def test_a_body_whose_end_is_said_twice_is_refused_and_the_connection_closed() -> None:
-    """One of the two would be taken for the next request."""
     body = b"0\r\n\r\nGET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"
     header = (
         b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
@@ -104,8 +102,6 @@ def test_of_a_prompt_that_is_too_long_the_beginning_is_looked_at() -> None:
     tokenizer = service.tokenizer
 
     class Counting:
-        """The tokenizer, and how much it is given."""
-
         def __call__(self, text: str, **options: object) -> object:
             read.append(len(text))
             return tokenizer(text, **options)

@@ -28,8 +28,6 @@ def encoded(content: bytes, prefix: str = "") -> str:
 
 
 def bomb(width: int, height: int) -> bytes:
-    """A small PNG whose header promises many pixels."""
-
     def chunk(kind: bytes, content: bytes) -> bytes:
         return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
 

@@ -27,8 +27,6 @@ SCRIPT = tuple(byte_tokenizer()(FakeSwarm.text, add_special_tokens=False)["input
 
 @dataclass(eq=False)
 class TaskRouter(RunningRouter):
-    """A router that is a task of this event loop."""
-
     task: asyncio.Task[int] | None = None
     channel: socket.socket | None = None
     lingers: float = 0.0
@@ -54,8 +52,6 @@ class TaskRouter(RunningRouter):
 
 @dataclass
 class Routers:
-    """Routers that are started one after another, each with the next of the swarms; an error is that of its start."""
-
     swarms: Iterator[FakeSwarm | Exception]
 
     def __post_init__(self) -> None:
@@ -78,7 +74,6 @@ class Routers:
 
 @asynccontextmanager
 async def behind(*swarms: FakeSwarm | Exception) -> AsyncIterator[tuple[RouterProcess, Routers]]:
-    """A swarm behind routers that are started with these, one after another."""
     routers = Routers(iter(swarms))
     service = RouterProcess(routers.start, byte_tokenizer, close_seconds=PATIENCE)
     await service.start()
@@ -98,7 +93,6 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 async def written(
     service: RouterProcess, decoding: Decoding, happens: Callable[[int], None] = lambda count: None
 ) -> tuple[list[int], Answer]:
-    """The tokens of a stream and its answer; `happens` is called with the number of tokens after each."""
     tokens: list[int] = []
     async with asyncio.timeout(PATIENCE):
         async for item in service.stream(PROMPT, decoding, request="a"):
@@ -114,8 +108,6 @@ def at(number: int, act: Callable[[], None]) -> Callable[[int], None]:
 
 
 def answered(*swarms: FakeSwarm, decoding: Decoding, killed: int | None = None) -> tuple[list[int], Answer]:
-    """The tokens of a stream and its answer, where the first router is killed after so many tokens."""
-
     async def main() -> tuple[list[int], Answer]:
         async with behind(*swarms) as (service, routers):
             return await written(service, decoding, at(killed or 0, routers.kill))
@@ -135,7 +127,6 @@ def test_an_answer_is_gone_on_with_when_the_router_is_killed(killed: int) -> Non
 
 @in_event_loop
 async def test_requests_that_come_while_a_router_ends_are_answered_by_the_next_one() -> None:
-    """They were given the one that had ended, three times in a row, and refused."""
     async with behind(FakeSwarm(), FakeSwarm()) as (service, routers):
         routers.started[0].lingers = 0.1
         routers.kill()

@@ -44,7 +44,6 @@ def test_those_that_take_too_long_are_cut_off_with_a_reason() -> None:
 
 
 def test_nothing_is_left_of_a_server() -> None:
-    """`served` sees that the port is let go."""
     before = {thread.name for thread in threading.enumerate()}
     with served(FakeSwarm()) as running:
         list(stream(running.url, 3))
@@ -97,7 +96,6 @@ def test_a_missing_library_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def signals() -> Iterator[None]:
-    """A signal that is not handled ends no test, and one that whoever started the tests ignores is not."""
     before = {number: signal.signal(number, _unhandled) for number in ENDING}
     yield
     for number, handler in before.items():
@@ -109,7 +107,6 @@ def _unhandled(number: int, frame: object) -> None:
 
 
 def run_beside(client: Callable[[FakeSwarm, str], None], service: FakeSwarm, **settings: Any) -> int:
-    """The status of a server in this thread, whose signals a client in another one sends."""
     failures: list[BaseException] = []
 
     def work(url: str) -> None:

@@ -73,7 +73,6 @@ def test_the_text_is_the_models_own(stack: Stack, server: Served, asking: openai
 
 
 def test_a_prompt_is_scored_as_lm_eval_asks_for_it(stack: Stack, server: Served) -> None:
-    """Its log-probabilities are the model's own, and lm-eval reads them."""
     from lm_eval.models.openai_completions import LocalCompletionsAPI
 
     ids = stack.tokenizer("reverse k d a z = z a d k")["input_ids"]

@@ -21,7 +21,6 @@ BYTES = byte_tokenizer()
 
 @cache
 def byte_fallback() -> PreTrainedTokenizerFast:
-    """As Llama's: words begin with a space of their own, and what no word has is bytes."""
     words = ["<unk>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁Hello", "▁world", "▁the", "end", ",", "▁"]
     encoder = tokenizers.Tokenizer(
         models.BPE(vocab={word: at for at, word in enumerate(words)}, merges=[], unk_token="<unk>", byte_fallback=True)
@@ -81,7 +80,6 @@ def test_a_prompt_that_ends_with_bytes_of_several_characters(characters: int) ->
 def test_a_prompt_that_ends_within_a_character(
     tokenizer: Any, before: list[int], bytes_: list[int], after: list[int], cut: int
 ) -> None:
-    """What no token ends is no text; what the first new tokens end is a character of the answer."""
     prompt = [*before, *bytes_[:-cut]]
     assert "".join(pieces(tokenizer, after, prompt)) == "end"
     assert "".join(pieces(tokenizer, [*bytes_[-cut:], *after], prompt)) == "😀end"

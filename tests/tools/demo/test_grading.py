@@ -32,8 +32,6 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @dataclass
 class Oracle:
-    """Predicts the next input token, except at the `(row, position)` pairs of `blind`, where it says token 0."""
-
     blind: set[tuple[int, int]] = field(default_factory=set)
     device: str = "cpu"
 
@@ -66,7 +64,6 @@ def test_more_examples_than_one_batch_keep_their_order(tokenizer: PreTrainedToke
 
 @pytest.fixture(scope="module")
 def model(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """Random weights that only ever write letters, so that what they write reads back as the same tokens."""
     drawn = tiny_llama(2, vocabulary=258)
     letters = tokenizer.encode("abcdefghijklmnopqrstuvwxyz", add_special_tokens=False)
     others = [token for token in range(258) if token not in letters]

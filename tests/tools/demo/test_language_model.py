@@ -123,7 +123,6 @@ def test_the_shipped_model_is_the_one_the_recipe_describes(shipped: Shipped) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", skills.TASKS)
 def test_the_shipped_model_meets_its_published_skills(shipped: Shipped, task: str) -> None:
-    """A sample of the very examples that were graded: their share of hits is near the published one."""
     model, tokenizer = shipped
     published = json.loads((SHIPPED / "grades.json").read_text())["skills"][task]
     sample = skills.examples(task, "heldout", 100)

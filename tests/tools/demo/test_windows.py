@@ -36,7 +36,6 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _read_few_modules(patch: pytest.MonkeyPatch) -> None:
-    """Three modules of each split are the whole library; none of what was read before is remembered."""
     everything = python_stdlib.modules()
     few = [name for split in python_stdlib.SPLITS for name in _of_split(split, everything)[:3]]
     patch.setattr(python_stdlib, "modules", lambda: {name: everything[name] for name in few})

@@ -20,7 +20,6 @@ from row_names import named
 
 
 def trainings(ratio: float, run: int, seeds: int = 5, noise: float = 0.004) -> dict[str, dict[int, ValidationCurve]]:
-    """Curves 3 + 6 (step / speed)^-0.4 of a reference and an arm that takes `ratio` times as many steps to any loss."""
     chance = np.random.default_rng(run)
     steps = np.unique(np.geomspace(20, 1_000, 20).astype(int))
     curves: dict[str, dict[int, ValidationCurve]] = {"ltg": {}, "elc": {}}
@@ -90,7 +89,6 @@ STEPS = tuple(int(step) for step in np.unique(np.geomspace(1, 300, 12).round()))
 
 
 def tuned(ratio: float, run: int = 0, best: float = 0.8) -> Curves:
-    """Accuracies that rise from .5 to `best`; the arm takes `ratio` times as many steps as the backbone to any."""
     chance = np.random.default_rng(run)
 
     def curve(speed: float) -> dict[int, float]:

@@ -19,12 +19,10 @@ INTERCEPTS = {0: 5.0, 1: 5.3, 2: 4.9}
 
 
 def law(seed: int, length: float) -> float:
-    """The loss of a reference training: a line in the logarithm of its length."""
     return INTERCEPTS[seed] - 0.7 * log(length)
 
 
 def point(seed: int, length: float, *, loss: float | None = None, seconds: float | None = None) -> CostPoint:
-    """A training of a length: a thousand million operations and a minute for each 1."""
     taken = length if seconds is None else seconds
     costs = {"flops": 1e9 * length, "seconds": 60 * taken}
     return CostPoint(law(seed, length) if loss is None else loss, costs)
@@ -77,7 +75,6 @@ def test_what_is_no_line_is_refused(costs: tuple[float, ...]) -> None:
 
 @pytest.mark.parametrize("effect", [-0.2, 0.0, 0.05])
 def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
-    """The arm spends the operations in 0.9 of the time; what it is better by is planted against each cost."""
     lengths = {"flops": 1.0, "seconds": 0.9}
     jitter = {0: 0.001, 1: -0.001, 2: 0.0}
     for cost, length in lengths.items():
@@ -95,7 +92,6 @@ def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
 
 
 def test_the_cost_that_is_not_equal_is_not_forgiven() -> None:
-    """More seconds for the same operations: better at equal operations, no better at equal seconds."""
     arm = {seed: CostPoint(law(seed, 1.4), {"flops": 1e9, "seconds": 60 * 1.4}) for seed in INTERCEPTS}
     by = {cost: against(arm, reference(), cost) for cost in COSTS}
     assert by["seconds"] is not None
@@ -135,7 +131,6 @@ def test_an_arm_that_spent_more_than_was_trained_is_noted_and_not_guessed() -> N
 
 
 def test_without_a_frontier_only_what_came_out_equal_is_compared() -> None:
-    """As many operations to within a hundredth, and time that is near enough for a clock."""
     costs = {"flops": 1.009e9, "seconds": 60 * 1.04}
     arms = {"stacking": {seed: CostPoint(law(seed, 1.0) - 0.1, costs) for seed in INTERCEPTS}}
     plain = {seed: point(seed, 1.0) for seed in INTERCEPTS}

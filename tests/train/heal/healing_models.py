@@ -41,7 +41,6 @@ def batch_of(kind: str, rows: int = 4) -> Example:
 
 
 def trainer_of(stack: Stack, kind: str, folder: Path, options: HealingOptions, **more: Any) -> HealingTrainer:
-    """A Trainer that heals `stack` under `PLAN`, as `train` makes it."""
     own = {"options": options}
     trainer: HealingTrainer = plan_trainer(
         stack, splits_for(kind), folder, Fixed(PLAN), Fixed(PLAN), HealingTrainer, own, **more
@@ -50,7 +49,6 @@ def trainer_of(stack: Stack, kind: str, folder: Path, options: HealingOptions, *
 
 
 def moved(trainer: HealingTrainer, seed: int = 1) -> None:
-    """Change what learns, as steps of a training would have."""
     chance = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for weight in trainer.learning.weights().values():

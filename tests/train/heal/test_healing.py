@@ -88,7 +88,6 @@ def test_in_half_precision_weights_stay_float32(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_block_that_does_nothing_is_healed_in_no_step_and_one_that_is_needed_is_not() -> None:
-    """The bar of a planted truth, .001 nats a token, on the demo and the text that it has not seen."""
     stack = load("demo")
     for module in (stack.block(5).self_attn.o_proj, stack.block(5).mlp.down_proj):  # type: ignore[union-attr]
         torch.nn.init.zeros_(module.weight)  # type: ignore[arg-type]

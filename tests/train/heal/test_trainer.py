@@ -26,7 +26,6 @@ def options_of(method: Method, **more: object) -> HealingOptions:
 
 
 def divergence_by_hand(student: Tensor, teacher: Tensor, labels: Tensor) -> Tensor:
-    """The mean over scored positions, with nothing in pieces."""
     if labels.ndim == 2:
         scored = labels[:, 1:] != -100
         student, teacher = student[:, :-1][scored], teacher[:, :-1][scored]
@@ -35,7 +34,6 @@ def divergence_by_hand(student: Tensor, teacher: Tensor, labels: Tensor) -> Tens
 
 
 def step(stack: Stack, kind: str, folder: Path, options: HealingOptions) -> tuple[float, dict[str, Tensor], Stack]:
-    """The loss and the gradients of one pass, from moved weights, and a copy of the moved stack."""
     trainer = trainer_of(stack, kind, folder, options)
     moved(trainer)
     batch = batch_of(kind)

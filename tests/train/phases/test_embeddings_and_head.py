@@ -61,8 +61,6 @@ def test_weights_before_and_behind_the_layers(
 
 
 class LearnedAngles(torch.nn.Module):
-    """Rotary embeddings that learn how long they are: a weight that the layers read and the embedding does not."""
-
     def __init__(self, rotary: torch.nn.Module) -> None:
         super().__init__()
         self.rotary = rotary

@@ -60,7 +60,6 @@ def test_tables_are_asked_for_the_very_tokens_that_models_are_asked_for(tmp_path
 
 
 def _worded() -> Any:
-    """Windows of unlike lengths from a few documents; the first of them scores its second half only."""
     draw = np.random.default_rng(0)
 
     def window(document: str, index: int, size: int, first: int) -> Window:

@@ -50,7 +50,6 @@ MARGIN = 0.005
 
 
 def planted() -> Stack:
-    """A model with new random weights, the branch outputs of its middle block fixed at zero."""
     config = LlamaConfig(
         vocab_size=3 + len(ALPHABET),
         hidden_size=32,
@@ -73,14 +72,12 @@ def planted() -> Stack:
 
 
 def _outputs(model: LlamaForCausalLM) -> list[torch.nn.Parameter]:
-    """The last matrices of the branches of the planted block."""
     block = model.model.layers[PLANTED]
     return [block.self_attn.o_proj.weight, block.mlp.down_proj.weight]
 
 
 @cache
 def corpus() -> Corpus:
-    """Documents of a few letters, each decided by the two before it nine times in ten."""
     chance = random.Random(0)
     table = {(one, two): chance.choice(LETTERS) for one in LETTERS for two in LETTERS}
     texts = []
@@ -109,7 +106,6 @@ def trained(schedule: GrowthSchedule, splits: Splits, seed: int, folder: Path) -
 
 @pytest.fixture(scope="module")
 def importance(splits: Splits, tmp_path_factory: pytest.TempPathFactory) -> tuple[Importance, ...]:
-    """The importance of the layers of a uniform model of a seed of its own, on documents that no arm is judged on."""
     stack, _ = trained(preset("uniform", DEPTH), splits, PILOT, tmp_path_factory.mktemp("pilot"))
     unseen = {window.document for window in splits.validation.windows}  # type: ignore[attr-defined]
     text = Corpus("unseen", tuple(each for each in corpus().documents if each.id in unseen))

@@ -198,7 +198,6 @@ def learning_names(model: PreTrainedModel, phase: Phase, learning: tuple[int, ..
 def test_what_rests_is_unchanged_to_the_bit_and_what_learns_is_not(
     make: Callable[[], PreTrainedModel], splits: Splits, tmp_path: Path
 ) -> None:
-    """With weight decay, moments kept from before, and layers that learn, rest, and learn again."""
     schedule = GrowthSchedule(
         "waves",
         DEPTH,
@@ -227,7 +226,6 @@ TWO_PASSES = replace(SETTINGS, gradient_accumulation_steps=2)
 
 @pytest.fixture(scope="module")
 def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seen, TrainingRecord]:
-    """The eventful schedule without a stop: its folder, what was seen of it, and its record."""
     folder, seen = tmp_path_factory.mktemp("straight"), Seen()
     return folder, seen, run(EVENTFUL, folder, seen, settings=TWO_PASSES)
 
@@ -299,7 +297,6 @@ def test_layers_that_are_not_present_do_not_run(straight: tuple[Path, Seen, Trai
 
 
 def test_validation_runs_the_layers_of_the_phase_that_ended(tmp_path: Path) -> None:
-    """A model without its third layer says what the growing one says at the end of its first phase."""
     schedule = GrowthSchedule("two", DEPTH, (Phase("shallow", 0.5, (0, 1), present=(0, 1)), Phase("all", 0.5, ALL)))
     seen = Seen()
     record = run(schedule, tmp_path, seen, settings=replace(SETTINGS, evals=2))
@@ -330,7 +327,6 @@ def test_rates_follow_the_phases(straight: tuple[Path, Seen, TrainingRecord], tm
 
 
 def measured_shares(phases: tuple[Phase, ...], tmp_path: Path) -> tuple[list[float], list[float]]:
-    """What torch counts in a step of each phase, and what is predicted; as shares of a step of the first."""
     cost = model_cost(load(tiny_llama()), 6)
     schedule = GrowthSchedule("any", DEPTH, tuple(replace(phase, share=1 / len(phases)) for phase in phases))
     counted: dict[int, int] = {}
@@ -351,7 +347,6 @@ def measured_shares(phases: tuple[Phase, ...], tmp_path: Path) -> tuple[list[flo
 
 @pytest.mark.slow
 def test_what_is_frozen_is_not_computed(tmp_path: Path) -> None:
-    """1, 2/3 and 1/3: torch's own count of forward and backward, against the accounting."""
     phases = (
         Phase("uniform", 1, ALL),
         Phase("top", 1, (2,), embedding=False),
@@ -417,8 +412,6 @@ def test_the_model_is_that_of_the_last_step(tmp_path: Path) -> None:
     seen = Seen()
 
     class Planted(GrowthTrainer):
-        """The validation loss is best in the middle."""
-
         def evaluate(self, *args: Any, **kwargs: Any) -> dict[str, float]:
             return {**super().evaluate(*args, **kwargs), "eval_loss": abs(self.state.global_step - 8.0)}
 
@@ -495,7 +488,6 @@ def test_deepspeed_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     begun = PlanTrainer.__init__
 
     def sharded(self: PlanTrainer, *args: Any, **options: Any) -> None:
-        """What the Trainer finds in its arguments, which need a device that shards."""
         begun(self, *args, **options)
         self.is_deepspeed_enabled = True
 

@@ -37,7 +37,6 @@ def test_phases_are_timed_against_uniform_within_each_round(monkeypatch: pytest.
 
 
 def test_timing_runs_every_phase_in_a_model_of_its_own() -> None:
-    """Also phases that begin with copies and new weights, which steps out of their order must not do."""
     last = Phase("last", 0.5, (0, 1, 2), copies=((2, 0),), redraw=(1,), drop=(0.0, 0.5))
     schedule = GrowthSchedule("grown", 3, (Phase("core", 0.5, (0,), present=(0, 1)), last))
     opened: list[Any] = []

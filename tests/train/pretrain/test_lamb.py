@@ -96,7 +96,6 @@ def optimiser(named: Mapping[str, nn.Parameter], **changes: Any) -> Lamb:
 
 
 def drawn(dtype: torch.dtype, steps: int) -> tuple[dict[str, nn.Parameter], dict[str, list[Array]]]:
-    """A parameter of every shape, and its gradients: of sizes far apart, with rows that get none."""
     random = np.random.default_rng(0)
     named, gradients = {}, {}
     for name, (shape, size) in SHAPES.items():
@@ -134,7 +133,6 @@ def test_every_update_is_the_published_one(dtype: torch.dtype) -> None:
 
 
 def test_tensors_without_a_gradient_wait() -> None:
-    """Their steps, moments and decay begin with their first gradient."""
     named, gradients = drawn(torch.float64, 3)
     late = "wide.weight"
     start = named[late].detach().clone()

@@ -17,7 +17,6 @@ SKILLS: tuple[tuple[Ends, bool], ...] = (((0.5 + NEAR, 0.6), True), ((0.5 - NEAR
 
 
 def skilled(arm: str, right: Ends = GOOD) -> tuple[Score, ...]:
-    """An arm that is right on so many of the minimal pairs."""
     return bars.planted("", {"accuracy": right}, measure="pairs", arm=arm)
 
 
@@ -26,8 +25,6 @@ def turned(ends: Ends) -> Ends:
 
 
 def gains(rule: str, task: str, terms: str, margin: float, better: Callable[[Ends], Ends]) -> Iterator[Case]:
-    """A gain on the backbone and on weights that are held."""
-
     def study(gain: Ends, learned: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
         return (
             *bars.planted("", {"difference": better(gain)}, task, "study", arm="elc", against="ltg", condition=terms),
@@ -50,8 +47,6 @@ def gains(rule: str, task: str, terms: str, margin: float, better: Callable[[End
 
 
 def masses() -> Iterator[Case]:
-    """Five points above equal shares, and above the start."""
-
     def rows(equal: Ends = CLEAR, learned: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
         return (*bars.planted("pattern", {"above_equal": equal, "learned": learned}, "elc"), *skilled("elc", right))
 
@@ -62,14 +57,11 @@ def masses() -> Iterator[Case]:
 
 
 def agreement(value: float, half: float, condition: str | None) -> tuple[Score, ...]:
-    """A rank correlation `value` above a chance of 0.1, whose permutations have a band of +-`half`."""
     own = Score("seed_agreement", "correlation", 0.1 + value, arm="elc", condition=condition)
     return own, replace(own, value=0.1, low=0.1 - half, high=0.1 + half, against="shuffled")
 
 
 def agreements() -> Iterator[Case]:
-    """0.2 above chance, by a band that is one and a quarter times that of the permutations."""
-
     def rows(beyond: Ends, raw: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
         ends = (
             (condition, max(-0.5, low), min(0.5, high))

@@ -21,12 +21,10 @@ NOISE = 0.004
 
 
 def losses(gain: float, learned: float | None, seeds: int = 5, noise: float = NOISE, skewed: bool = False) -> Truth:
-    """Studies in which elc is better than ltg by `gain` nats in the same time, and than elc-frozen by `learned`."""
     return _study("masked_lm", "nll", -1.0, gain, learned, seeds, noise, skewed)
 
 
 def pairs(gain: float, learned: float | None, seeds: int = 5, noise: float = 0.002, skewed: bool = False) -> Truth:
-    """The same in accuracy on minimal pairs, at the same steps."""
     return _study("pairs", "accuracy", 1.0, gain, learned, seeds, noise, skewed)
 
 
@@ -55,7 +53,6 @@ LEARNED = Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="elc")
 
 
 def start(initialisation: str) -> np.ndarray:
-    """The weights before the first step: (readers, sources)."""
     found = np.zeros((DEPTH, DEPTH + 1))
     for reader in range(DEPTH):
         found[reader, : reader + 1] = first_values(initialisation, reader + 1, softmax=False)

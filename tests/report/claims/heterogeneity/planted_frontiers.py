@@ -19,12 +19,10 @@ Trainings = dict[int, list[CostPoint]]
 
 
 def law(share: float) -> float:
-    """The loss of uniform at a share of its budget."""
     return float(FLOOR + SPAN * share**-POWER)
 
 
 def point(share: float, loss: float) -> CostPoint:
-    """A training that spent a share of uniform's budget."""
     return CostPoint(loss, {"flops": 1e12 * share, "seconds": 60.0 * share})
 
 

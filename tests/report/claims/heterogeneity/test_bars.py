@@ -16,7 +16,6 @@ SAME: Ends = (-0.001, 0.001)
 
 
 def together() -> Iterator[Case]:
-    """Layers that are changed or left out together."""
     joint: Rows = {"joint": (1.5, 2.5), "beyond_singles": CLEAR, "beyond_noise": CLEAR, "layers": 9.0}
     yield from bars.varied("joint_collapse", joint, "joint", bars.beside(1.0), MORE)
     for share in ("beyond_singles", "beyond_noise"):
@@ -31,13 +30,11 @@ def together() -> Iterator[Case]:
 
 
 def beyond_scaling(claim: str, **noise: Ends) -> tuple[Score, ...]:
-    """What noise costs more than scaling, and what another strategy does, which is always clear."""
     zero: Rows = {"equal": CLEAR, "unequal": CLEAR}
     return (*bars.planted(claim, {**zero, **noise}, condition="noise"), *bars.planted(claim, zero, condition="zero"))
 
 
 def sized(scaled: Ends = (0.0, 0.1), **noise: Ends) -> tuple[Score, ...]:
-    """Layers scaled together by a tenth, and two other strategies beside it, one of which is always clear."""
     own: Rows = {"joint": scaled, "singles": 0.1, "share": CLEAR}
     return (
         *bars.planted("joint_manipulation", own, condition="scale", amount=0.1),
@@ -47,7 +44,6 @@ def sized(scaled: Ends = (0.0, 0.1), **noise: Ends) -> tuple[Score, ...]:
 
 
 def strategies() -> Iterator[Case]:
-    """Scaling beside the other strategies, at one size and at their own."""
     single, joint = "scaling", "joint_manipulation"
     yield from bars.each(
         single, "equal", bars.around(0.01), BESIDE_NULL, lambda ends: beyond_scaling(single, equal=ends)
@@ -61,7 +57,6 @@ def strategies() -> Iterator[Case]:
 
 
 def single_layers() -> Iterator[Case]:
-    """A core, layers that do harm, and the range of what layers matter."""
     core = {"layer": 3, "other": 4}
     yield from bars.each(
         "core", "skip", bars.beside(0.0), MORE, lambda ends: bars.planted("core", {"skip_excess": ends}, **core)
@@ -108,7 +103,6 @@ def scored(measure: str, rows: Mapping[str, Ends | float], **columns: Any) -> tu
 
 
 def correlations() -> Iterator[Case]:
-    """Rank correlations of metrics and of recovery, and of successive differences of weights."""
     rows: Rows = {"apart": CLEAR, "together": CLEAR, "layers": 12.0}
     yield from bars.varied("agreement", rows, "apart", bars.around(0.3), BESIDE_NULL)
     yield from bars.varied("agreement", {**rows, "apart": SAME}, "together", bars.around(0.3), ALONE)
@@ -130,18 +124,15 @@ def correlations() -> Iterator[Case]:
 
 
 def lagged(ends: Ends, part: str | None = None) -> tuple[Score, ...]:
-    """How successive differences correlate beyond what independent layers give."""
     return scored("deltas", {"unresolved": ends, "correlation": -0.5}, amount=1, part=part)
 
 
 def narrowed(end: float, way: float, types: int) -> Ends:
-    """An interval that ends at `end` once it is widened for so many types of tensors."""
     value = end - way * bars.wider(types) * 0.05
     return value - 0.05, value + 0.05
 
 
 def types() -> Iterator[Case]:
-    """Of 2 and of 12 types of tensors the intervals hold together, in closed form."""
     below: Ends = (-0.9, -0.6)
     for count in (2, 12):
         inside, outside = ((0.1 + way * NEAR) / bars.wider(count) for way in (-1, 1))
@@ -164,7 +155,6 @@ TWIN = "twin"
 
 
 def r_squared(**rows: Ends) -> tuple[Score, ...]:
-    """R2 in sample, on held-out rows and layers, and their nulls."""
     usual: dict[str, Ends | float] = {"in_sample_r2": (0.8, 0.9)}
     twin = rows.pop(TWIN, None)
     null: Rows = {} if twin is None else {"heldout_rows_r2": twin}
@@ -172,13 +162,11 @@ def r_squared(**rows: Ends) -> tuple[Score, ...]:
 
 
 def threefold(end: float, way: float, half: float = 0.02) -> Ends:
-    """An interval that ends at `end` once it is widened by the root of three: each layer stands in three fits."""
     value = end - way * sqrt(3) * half
     return value - half, value + half
 
 
 def predictions() -> Iterator[Case]:
-    """Half of the variance, and a null within a tenth of it."""
     held, twin = "heldout_rows_r2", TWIN
 
     def case(name: str, verdict: str, **rows: Ends) -> Case:
@@ -207,7 +195,6 @@ def predictions() -> Iterator[Case]:
 
 
 def grown(rows: Mapping[str, Ends], terms: str = "tokens", learned: Ends = (3.0, 3.5 - NEAR)) -> tuple[Score, ...]:
-    """A study of `published` beside uniform, whose loss has the interval `learned` beside a table at 3.5 nats."""
     return (
         *scored("held_out", {"nll": learned}, arm="uniform"),
         *scored("null", {"nll": (3.4, 3.6)}, arm="token pairs"),
@@ -217,7 +204,6 @@ def grown(rows: Mapping[str, Ends], terms: str = "tokens", learned: Ends = (3.0,
 
 
 def headlines() -> Iterator[Case]:
-    """A figure is reached by an interval that holds it and lies above half of it, or its root for a ratio of losses."""
     for rule, metric, task, figure, least in (
         ("growth_cost", "saving", "flops", 0.54, 0.27),
         ("growth_loss", "loss_ratio", "tokens", 4.7, sqrt(4.7)),

@@ -31,25 +31,20 @@ SETS = [f"random-{number}" for number in range(20)]
 
 
 def planted(costs: Sequence[float], run: int, keys: Sequence[str] = (), resamples: int = 300, **how: Any) -> ArmEffects:
-    """Arms that cost so much on documents, in the order in which they are asked for."""
     return ArmEffects(tuple(keys), lambda asked: part(costs, run, **how), run, resamples)
 
 
 def unlike(*effects: float, noise: float = 0.01, documents: int = 20, skew: float = 0.5) -> Truth:
-    """Single layers that cost so much."""
     keys = [f"{layer}=skip" for layer in range(len(effects))]
     return lambda run: importance_range(planted(effects, run, documents=documents, noise=noise, skew=skew), keys)
 
 
 def collapsed(joint: float, single: float, random: float, *, noise: float = 0.1, documents: int = 20) -> Truth:
-    """Four predicted layers cost `joint` together and `single` one by one; random errors cost `random` together."""
     arms = [joint, random, *[single] * 4]
     return lambda run: joint_collapse(planted(arms, run, documents=documents, noise=noise), "set:4", range(4))
 
 
 def dropped(joint: float, random: float, *, noise: float = 0.02, documents: int = 16) -> Truth:
-    """The chosen three layers cost `joint`; random sets cost `random` at the mean, each its own."""
-
     def world(run: int) -> list[Score]:
         arms = [joint, *np.random.default_rng([run, 7]).lognormal(-0.02, 0.2, 20) * random]
         return redundant_sets(planted(arms, run, documents=documents, noise=noise), "chosen", SETS, RANKING, 3)
@@ -58,7 +53,6 @@ def dropped(joint: float, random: float, *, noise: float = 0.02, documents: int 
 
 
 def scaled(scale: float, equal: float, largest: float, *, noise: float = 0.01, documents: int = 16) -> Truth:
-    """Scaling by 0.9 costs `scale`, the two others `equal` at that size and `largest` at the size of the weights."""
     arms = {f"{layer}=scale:0.1": scale for layer in range(6)}
     for name in ("noise", "copy"):
         for layer in range(6):
@@ -68,13 +62,11 @@ def scaled(scale: float, equal: float, largest: float, *, noise: float = 0.01, d
 
 
 def predicted(joint: float, single: float, *, noise: float = 0.1, documents: int = 40) -> Truth:
-    """Four predicted layers cost `joint` together and `single` one by one; random errors add up."""
     arms = [joint, *[single] * 4, 4 * 0.3, *[0.3] * 4]
     return lambda run: accumulation(planted(arms, run, documents=documents, noise=noise), {"set:4": range(4)})
 
 
 def manipulated(scale: float, rivals: float, *, largest: float = 6.0, noise: float = 0.02) -> Truth:
-    """Three layers cost `scale` under scaling and `rivals` under two other strategies of its size."""
     costs = [scale, largest, rivals, largest, rivals, largest]
     arms = [*costs, *(cost / 3 for cost in costs for _ in range(3))]
     keys = [f"joint={name}:{size:g}" for name in (SCALE, "noise", "copy") for size in (SMALL, 1.0)]
@@ -181,7 +173,6 @@ def test_the_printed_resolution_is_found() -> None:
 
 @pytest.mark.nightly
 def test_shares_as_large_as_the_printed_ones_are_found() -> None:
-    """The larger of the two resolutions of a collapse is printed, and both nulls leave that much."""
     left = 4.0
     for _ in range(3):
         truth = collapsed(8.0, left / 4, left, noise=2.5)

@@ -44,7 +44,6 @@ def study(saved: float, *, pairs: float = LEARNED, noise: float = 0.01, ratio: f
 
 
 def known(pairs: float = LEARNED) -> list[Score]:
-    """The schedule, and uniform's loss beside that of a table of token pairs."""
     return [
         Score("held_out", "nll", 4.0, 3.9, 4.1, arm="uniform"),
         Score("schedule", "share", 1.0, arm="published", condition="a", amount=1.0, layer=0),

@@ -24,14 +24,12 @@ INTERVENTIONS = ("skip", "average", "random")
 
 
 def effects(inside: float, outside: float, first: float = 0.0) -> list[float]:
-    """Every layer's effect: `inside` the published range, `outside`, and what the first layer has more."""
     found = [inside if layer in RANGE else outside for layer in range(DEPTH)]
     found[0] += first
     return found
 
 
 def damaged(run: int, *, noise: float = 0.05, documents: int = 24, **of: Sequence[float]) -> Iterator[Score]:
-    """The rows of the core's contrasts, for models whose interventions have these effects."""
     baseline = str(Plan.identity(DEPTH))
     losses: list[Loss] = []
     keys = {name: {layer: f"{name} {layer}" for layer in range(DEPTH)} for name in of}
@@ -68,7 +66,6 @@ test_too_little_text_shows_no_core = truths.seldom({"core": {NOT_SO: (FEW,)}}, d
 
 @pytest.mark.nightly
 def test_a_core_of_the_printed_resolution_is_found() -> None:
-    """The core exceeds twice the rest by just what 80 of 100 runs are said to see."""
     rest, noise = 0.1, 0.2
     limits = [
         score.mde or 0.0
@@ -98,7 +95,6 @@ def test_core_ranges_lie_inside_the_model(depth: int) -> None:
 
 
 def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: int = 64) -> Iterator[Score]:
-    """The verdicts of a simulated model, and every layer's own interval, not corrected for their number."""
     model = SimulatedModel(values, documents=documents, noise=noise, seed=run)
     for score in verdicts(model.whole(), model.baseline, skip_keys(model.depth), seed=run):
         yield score
@@ -115,7 +111,6 @@ def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: i
 
 
 def little(run: int) -> list[float]:
-    """Twelve layers worth a little: none does harm."""
     return np.random.default_rng([run, 12]).uniform(0.0, 0.004, 12).tolist()
 
 

@@ -68,7 +68,6 @@ def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0)
 
 
 def _related(importance: np.ndarray, rank_correlation: float, draw: np.random.Generator) -> np.ndarray:
-    """Normal numbers whose Spearman correlation with normal ones is as asked."""
     pearson = 2 * math.sin(math.pi * rank_correlation / 6)
     return pearson * importance + math.sqrt(1 - pearson**2) * draw.normal(size=len(importance))
 

@@ -26,7 +26,6 @@ def rows(weights: Tensor, run: int) -> list[Score]:
 
 
 def unequal(run: int, size: int = 40) -> list[Score]:
-    """Independent layers of which the first has three times the norm: the raw correlation is not -1/2."""
     weights = noise(DEPTH, size, size, run)
     weights[0] *= 3
     return rows(weights, run)
@@ -41,7 +40,6 @@ def typed(run: int, **types: Tensor) -> list[Score]:
 
 
 def measured(weights: Tensor, seed: int) -> Iterator[Score]:
-    """The rows of R2 of a stack of one tensor type, without a random twin."""
     tensors = StackTensors(planted_stack({"w": weights}))
     (kind,) = tensor_types(tensors, "predictability")
     orders = shuffled_orders(tensors.depth, seed)
@@ -50,8 +48,6 @@ def measured(weights: Tensor, seed: int) -> Iterator[Score]:
 
 
 def stacked(rows: int, rho: float, depth: int = 9) -> Callable[[int], Iterable[Score]]:
-    """Layers of so many rows that correlate by `rho` from one to the next."""
-
     @cache
     def truth(run: int) -> tuple[Score, ...]:
         return tuple(measured(autoregressive(depth, rows, WIDTH, rho, seed=run), run))
@@ -113,7 +109,6 @@ def test_an_oscillation_of_the_printed_resolution_is_found() -> None:
 
 @pytest.mark.nightly
 def test_the_printed_r_squared_is_found() -> None:
-    """Stacks whose held-out R2 lies as far above one half, at the mean, as is printed that would be told."""
     truth = stacked(60, 0.73, 16)
     powers = [claim_of("predictability", truth(run), 16).power for run in range(100)]
     told = sum(float(power.split("lies ")[1].split(" ")[0]) for power in powers) / len(powers)

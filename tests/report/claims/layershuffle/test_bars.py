@@ -16,17 +16,14 @@ SKILL = bars.beside(0.05)
 
 
 def ordered(in_order: Ends = GOOD) -> tuple[Score, ...]:
-    """A baseline that is so far above chance in order."""
     return bars.planted("collapse", {"in_order": in_order, "random_order": (0.0, 0.02)})
 
 
 def shuffled(random_order: Ends = GOOD) -> tuple[Score, ...]:
-    """A layershuffle that is so far above chance in random order."""
     return bars.planted("position_informed", {"random_order": random_order})
 
 
 def trainings() -> Iterator[Case]:
-    """Random order, collapse and pruning, beside one arm trained in order or two."""
     cheap: Rows = {"cost": (0.1, 0.2), "gain_above@baseline": GOOD, "gain_above@sequential": GOOD}
     spared: Rows = {"lost": (0.3, 0.4), "spared_above@baseline": GOOD, "spared_above@sequential": GOOD}
     yield from bars.varied("trained_order", cheap, "cost", bars.beside(0.25), LESS, ordered())
@@ -46,7 +43,6 @@ def trainings() -> Iterator[Case]:
 
 
 def merged() -> Iterator[Case]:
-    """A loss of five points, of models that have something to lose."""
     rows: Rows = {"loss": (0.0, 0.01), "loss@baseline": (0.2, 0.3), "skill": GOOD, "skill@baseline": GOOD}
     yield from bars.varied("merging", rows, "loss", SKILL, LESS)
     yield from bars.varied("merging", rows, "loss@baseline", SKILL, {**LEARNED, "below": NULL})
@@ -57,7 +53,6 @@ def merged() -> Iterator[Case]:
 
 
 def informed() -> Iterator[Case]:
-    """Three points more or less, of models that have learned."""
     rule = "position_informed"
     same = bars.planted(rule, {"gain": (-0.01, 0.01)}, "layershuffle-predict")
     yield from bars.each(rule, "skill", SKILL, LEARNED, lambda ends: (*shuffled(ends), *same))
@@ -74,7 +69,6 @@ def informed() -> Iterator[Case]:
 
 
 def predicted() -> Iterator[Case]:
-    """Two points short of the published accuracy; every probe must fall short, and the accuracy be above chance."""
     rows: Rows = {"short": (0.0, 0.01), "short@baseline": (0.3, 0.4), "short@sequential": (0.3, 0.4)}
     inside = {
         "above": [(0.02 + NEAR, 0.5)],
@@ -96,7 +90,6 @@ def predicted() -> Iterator[Case]:
 
 
 def quiet() -> Iterator[Case]:
-    """A relation of 0.3, a p-value of 0.05, and a tenth beside the worth of other layers."""
     rule = "switching_off"
     usual: Rows = {"relation": GOOD, "above_other_layers": GOOD, "relation@baseline": (-0.1, 0.1)}
 

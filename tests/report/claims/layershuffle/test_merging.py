@@ -19,8 +19,6 @@ PLAIN = World(seeds=6, images=960)
 
 
 def truth(loss: float, baseline: float | None, world: World = PLAIN, top: float = 0.62, draws: int = 30) -> Truth:
-    """Accuracies that merging takes away, of layershuffle in random order and of the baseline at its own depth."""
-
     def rows(run: int) -> Iterable[Score]:
         draw = np.random.default_rng(run)
         difficulty = SHARED**0.5 * draw.standard_normal(world.images)

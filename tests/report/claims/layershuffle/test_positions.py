@@ -17,7 +17,6 @@ DEPTH = 12
 
 
 def answers(draw: np.random.Generator, accuracy: float, images: int) -> dict[int, np.ndarray]:
-    """Sixteen batches: the images of a batch stand under one order, and some orders are misread by all of them."""
     asked = np.full((DEPTH, 16), images // 16)
     # A beta with so few degrees is skewed: most positions of most orders are read without error, few are not at all.
     alike = draw.beta(4 * accuracy, 4 * (1 - accuracy), size=asked.shape)

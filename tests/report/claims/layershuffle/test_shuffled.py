@@ -30,7 +30,6 @@ def truth(arms: Arms, world: World = PLAIN) -> Truth:
 
 
 def trained(shuffled_: float = 0.62, baseline: float = 0.12, sequential: float | None = None, **more: float) -> Arms:
-    """Accuracies in random order; in order they are those of the paper's kind."""
     own = {
         "baseline": baseline,
         "layershuffle": shuffled_,
@@ -41,8 +40,6 @@ def trained(shuffled_: float = 0.62, baseline: float = 0.12, sequential: float |
 
 
 def declining(slope: float, other: float) -> Arms:
-    """Arms that lose this share of their accuracy above chance with half of the layers, evenly."""
-
     def tasks(top: float, lost: float) -> dict[str, float]:
         kept = {f"kept {12 - r} even sequential": CHANCE + (top - CHANCE) * (1 - lost * r / 6) for r in LEFT_OUT}
         return {"sequential": top, **kept}

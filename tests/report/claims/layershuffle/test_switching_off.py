@@ -74,7 +74,6 @@ ANYWHERE = Planted(0.95, "position")
 
 @pytest.fixture
 def fewer_shuffles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A p-value to one in 400: what the rule asks of it is 0.05."""
     monkeypatch.setattr(module, "SHUFFLES", 400)
 
 

@@ -24,7 +24,6 @@ PAIRED = {"above": SUPPORTED, "within": OPEN, "below": OPEN, "open": OPEN}
 
 
 def contrasts() -> Iterator[Case]:
-    """The claims that are decided by contrasts, each of which is varied by itself."""
     few = dict.fromkeys(("saved", "rise"), CLEAR)
     yield from bars.varied("all_needed", few, "saved", bars.around(0.25), EITHER)
     yield from bars.varied("all_needed", few, "rise", bars.around(0.01), NEEDED)
@@ -74,7 +73,6 @@ def contrasts() -> Iterator[Case]:
 
 
 def by_kind() -> Iterator[Case]:
-    """The two claims about reasoning, whose rows are of one kind of tasks against another."""
     rows: Rows = {"order_less": CLEAR, "log_ratio": CLEAR, "windows": 3.0}
     for rule, task, against, where, verdicts in (
         ("order_by_task", "sums", "text", bars.beside(0.0), MORE),
@@ -93,7 +91,6 @@ def benchmark_rows(**falls: Ends) -> tuple[Score, ...]:
 
 
 def fragile_cases() -> Iterator[Case]:
-    """GSM8K, another benchmark, and which of them is shown to fall faster by a quarter."""
     where = bars.around(QUARTER)
     others = {"above": CONTRADICTED, "within": SUPPORTED, "below": SUPPORTED, "open": SUPPORTED}
     # Where GSM8K was not run nothing says that it is the one; that another one is fragile contradicts.
@@ -109,14 +106,12 @@ STEPS = [f"{harsher}:{milder}" for milder, harsher in pairwise(PAINTERS_RANKING)
 
 
 def ranked(as_published: int, reversed_: int, **more: Ends) -> tuple[Score, ...]:
-    """So many pairs as published, so many the other way round, the others not resolvable."""
     ends = [CLEAR] * as_published + [(-0.5, -0.3)] * reversed_ + [(-1.0, 1.0)] * (15 - as_published - reversed_)
     costs = dict.fromkeys(PAINTERS_RANKING, 1.0)
     return bars.planted("ranking", {"tau": (0.5, 0.9), **costs, **dict(zip(PAIRS, ends, strict=True)), **more})
 
 
 def rankings() -> Iterator[Case]:
-    """Thirteen pairs of 15 rank as published, three the other way round contradict; a pair counts from 5 % on."""
     counts = [(13, 0, SUPPORTED), (13, 2, SUPPORTED), (12, 2, OPEN), (12, 0, OPEN), (12, 3, CONTRADICTED), (0, 2, OPEN)]
     for as_published, reversed_, verdict in [*counts, (0, 3, CONTRADICTED)]:
         yield Case("ranking", f"{as_published} and {reversed_}", ranked(as_published, reversed_), verdict)
@@ -131,12 +126,10 @@ SLOPES = [(harsher, milder) for milder, harsher in product(MILDEST, PAINTERS_RAN
 
 
 def of_each(key: str, ends: Ends | float) -> list[Score]:
-    """The slope of every strategy."""
     return [row for name in PAINTERS_RANKING for row in bars.planted(key, {"slope": ends}, condition=name)]
 
 
 def slopes(rule: str) -> Iterator[Case]:
-    """All eight pairs as published, two the other way round, all alike; a pair counts from 5 % on."""
     falls = of_each("benchmark_fall", (0.1, 0.2))
 
     def rows(usual: Ends, *first: Ends) -> tuple[Score, ...]:
@@ -167,7 +160,6 @@ def stretched(end: float, half: float, way: float) -> Ends:
 
 
 def curve_rows(step: Ends = (-0.1, 0.1), wide: Ends = CLEAR, narrow: Ends = CLEAR) -> tuple[Score, ...]:
-    """Two steps and two windows of each order; one step, and the windows of the random order, are given."""
     steps = dict.fromkeys(product(("reverse", "random", "skip"), (3, 5)), (-0.1, 0.1)) | {("random", 5): step}
     less = dict.fromkeys(product(("reverse", "random"), (3, 5)), CLEAR) | {("random", 5): wide, ("random", 3): narrow}
     return (
@@ -185,8 +177,6 @@ def curve_rows(step: Ends = (-0.1, 0.1), wide: Ends = CLEAR, narrow: Ends = CLEA
 
 
 def graces() -> Iterator[Case]:
-    """A step is abrupt from a quarter on, a window counts from 5 % on, and both are corrected where one is picked."""
-
     def case(name: str, verdict: str, *args: Ends) -> Case:
         return Case("graceful", name, curve_rows(*args), verdict)
 
@@ -206,7 +196,6 @@ def graces() -> Iterator[Case]:
 
 
 def zone_rows(borders: tuple[int, ...], contrast: Ends, walks: Ends = CLEAR) -> tuple[Score, ...]:
-    """The rows of 12 states that are cut at the borders, the first states of the zones after the first."""
     plan = "0-11"
     count = len(borders) + 1.0
     least = {"least": contrast} if borders else {}
@@ -224,7 +213,6 @@ def zone_rows(borders: tuple[int, ...], contrast: Ends, walks: Ends = CLEAR) -> 
 
 
 def zones() -> Iterator[Case]:
-    """A border is clear from 0.02 of cosine on, and three zones are no clearer than walks up to 0.05."""
     for rule, borders, verdict in (
         ("three_zones", (4, 10), SUPPORTED),
         ("three_zones", (6,), CONTRADICTED),

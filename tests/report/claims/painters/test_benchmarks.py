@@ -26,8 +26,6 @@ REASONING = ("arc", "gsm8k")
 
 
 def falling(**steepness: float) -> Planted:
-    """Half of the scale is lost at the widest window, or the share of it that a benchmark is named with."""
-
     def score(record: PlanRecord, name: str) -> float:
         return straight(record, next((each for key, each in steepness.items() if name.startswith(key)), 0.5))
 
@@ -35,13 +33,10 @@ def falling(**steepness: float) -> Planted:
 
 
 def by_strategy(**steepness: float) -> Planted:
-    """The same on every benchmark: what each strategy loses at the widest window."""
     return lambda record, name: straight(record, steepness.get(record.strategy, 0.5))
 
 
 def kinds(order: float, absence: float, reasoning_order: float, reasoning_absence: float) -> Planted:
-    """What order and absence cost at the widest window, on mathematics and reasoning and elsewhere."""
-
     def score(record: PlanRecord, name: str) -> float:
         ours = name.startswith(REASONING)
         moved, absent = (reasoning_order, reasoning_absence) if ours else (order, absence)
@@ -76,7 +71,6 @@ PLANTED: Mapping[str, Mapping[str, tuple[Planted, ...]]] = {
 
 @pytest.mark.simulated
 def test_a_planted_fragile_benchmark_is_named() -> None:
-    """The bar: in 95 of 100 runs, and no other one with it."""
     found = 0
     for run in range(HUNDRED):
         fallen = list(BENCHMARKS)[run % len(BENCHMARKS)]
@@ -87,7 +81,6 @@ def test_a_planted_fragile_benchmark_is_named() -> None:
 
 @pytest.mark.simulated
 def test_none_is_named_where_all_fall_alike() -> None:
-    """The bar: in 95 of 100 runs."""
     truth = benchmarked(falling(), measure=fragility_alone)
     quiet = sum(faster(fragile_facts(evidence(truth(run)))) == [] for run in range(HUNDRED))
     assert quiet >= HUNDRED - FEW
@@ -98,7 +91,6 @@ def evidence(rows: object) -> ReportData:
 
 
 def clear(*kinds: str) -> Table:
-    """The worlds of these kinds, with much text and little noise."""
     of = partial(benchmarked, documents=MUCH, draws=0.01, shared=0.98, resamples=300)
     return {rule: {kind: map(of, worlds[kind]) for kind in kinds} for rule, worlds in PLANTED.items()}
 

@@ -36,7 +36,6 @@ def smooth(power: float, scale: float = 0.7) -> Rise:
 
 
 def abrupt(at: int, taken: float = 0.9, scale: float = 0.7) -> Rise:
-    """Straight but for the step up to `at` layers, which takes the share `taken`."""
     return lambda layers: (1 - taken) * smooth(1, scale)(layers) + taken * scale * (layers >= at)
 
 
@@ -76,8 +75,6 @@ LATE = (STATES[:, None] + STATES) / (2 * STATED)
 
 
 def cosines(cosine: Numbers, elsewhere: Numbers | float = 0.0, documents: int = 24, spread: float = 0.2) -> Truth:
-    """The rows of the claim where documents differ in how marked their zones are, heavy-tailed, and in length."""
-
     def truth(run: int) -> list[Score]:
         draw = np.random.default_rng(run)
         tokens = np.round(draw.lognormal(4.0, 0.7, documents)) + 1
@@ -147,7 +144,6 @@ test_a_space_is_seldom_told_wrongly = truths.seldom(
 @pytest.mark.nightly
 @pytest.mark.parametrize("settings", [MUCH, {"draws": 0.02}], ids=["much", "some"])
 def test_an_abrupt_step_of_the_printed_size_is_seen(settings: dict[str, float]) -> None:
-    """A step up to 7 of 11 layers that takes a share of the whole has 0.768 of it beyond the parabola."""
     size = 0.4
     for _ in range(2):  # the noise depends on the size a little
         pilot = truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings)

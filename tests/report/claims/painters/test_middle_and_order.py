@@ -32,7 +32,6 @@ def effects(
     noise: float = 0.3,
     answers: tuple[str, ...] = ("arithmetic", "copy"),
 ) -> Iterator[Score]:
-    """What another order and absence cost in nats per token, on text and on arithmetic; copying costs enormously."""
     generator = np.random.default_rng([run, 41])
     costs = {"stdlib": text, "arithmetic": reasoning, "copy": (50.0, 1.0)}
     losses = []
@@ -52,7 +51,6 @@ def effects(
 def turned(
     run: int, ratio: float, untrained: float, *, documents: int = 40, noise: float = 0.3, spread: float = 0.05
 ) -> Iterator[Score]:
-    """A model whose middle turns the state `ratio` times as far as its ends, and twins that do so by `untrained`."""
     generator = np.random.default_rng([run, 31])
     layers = np.full(12, 0.2)
     layers[3:9] *= ratio

@@ -19,13 +19,10 @@ MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
 
 
 def curved(power: float, scale: float = 1.0) -> Cost:
-    """Skipping that costs more and more by every layer, or less and less."""
     return lambda record: scale * (record.affected / WIDEST) ** power * (record.strategy == "skip")
 
 
 def looped(best: Callable[[int], float], gain_at_best: float, floor: float = 0.5) -> Cost:
-    """Loops and gains: `floor` at the best count of a window, `gain_at_best` at its best gain, more on either side."""
-
     def cost(record: PlanRecord) -> float:
         name, _, number = record.strategy.partition("=")
         if name not in ("loops", "gain"):
@@ -37,13 +34,11 @@ def looped(best: Callable[[int], float], gain_at_best: float, floor: float = 0.5
 
 
 def three_passes(one: float, three: float, gain: float) -> Cost:
-    """Parallel, looped parallel, and one pass with a gain of 3."""
     harm = {"parallel": one, "looped_parallel": three, "gain=3": gain}
     return by_strategy(**harm)
 
 
 def ranked(*order: str, step: float = 0.3) -> Cost:
-    """Each strategy costs `step` more than the one before it."""
     return by_strategy(**{name: 1 + step * index for index, name in enumerate(order)})
 
 
@@ -95,12 +90,10 @@ FAMILIES = {"looping": ("painters", "gain_sweep"), "loop_count": ("looped", "gai
 
 
 def run(rule: str, cost: Cost, families: tuple[str, ...] | None = None, **settings: float) -> Truth:
-    """The rows of a claim in a world of such costs."""
     return swept([rule], cost, families=families or FAMILIES.get(rule, ("painters",)), **settings)  # type: ignore[arg-type]
 
 
 def worlds(*settings: Mapping[str, float]) -> Table:
-    """Every world, in such settings."""
     return {
         rule: {kind: [run(rule, cost, **each) for cost in costs for each in settings] for kind, costs in kinds.items()}
         for rule, kinds in PLANTED.items()
@@ -135,7 +128,6 @@ def test_a_best_count_at_the_end_contradicts_nothing() -> None:
 
 
 def apart(by: float) -> float:
-    """The ratio of two costs that differ by this share of their mean."""
     return (2 + by) / (2 - by)
 
 
@@ -159,7 +151,6 @@ AT_RESOLUTION: dict[str, tuple[tuple[str, ...], Callable[[float], Cost]]] = {
 
 
 def _saving(saved: float, record: PlanRecord) -> float:
-    """Skipping three layers of seven costs less than its share by `saved` of it."""
     share = record.affected / WIDEST
     return (record.strategy == "skip") * share * (1 - saved * (record.affected == 3))
 
