@@ -48,7 +48,9 @@
     const pills = all('.pills input:not([name$="-scale"])');
     pills.forEach((pill) => pill.click());
     all("fieldset").forEach((fieldset) => fieldset.querySelector("input").click());
-    const { figure, name } = { figure: one("input[data-scale]").dataset.figure, name: one("input[data-scale]").name };
+    const scale = one("input[data-scale]");
+    if (!scale) return { pressed: pills.length };
+    const { figure, name } = { figure: scale.dataset.figure, name: scale.name };
     const ticks = () => all(`[data-figure="${figure}"] .ytick text`).map((tick) => tick.textContent);
     const linear = ticks();
     one(`input[name="${name}"][value="1"]`).click();
