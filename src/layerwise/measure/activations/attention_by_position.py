@@ -1,11 +1,11 @@
-"""Attention of each layer at each position it can run at: its spread, its distance, its share on the first token.
+"""Compute the entropy and distance of attention, and its share on the first token, by arm, layer and position.
 
-With a_qk the attention of query q to key k, a mean over heads, tokens and images, by arm, layer and position (`other`):
-
-    entropy     sum_q -sum_k a_qk log a_qk, divided by that of uniform attention (1 is uniform, 0 is a single key)
-    first       the attention of all other queries to the first token, which is the class token of a ViT
-    distance    mean distance to the attended key: images in patches without the class token (Dosovitskiy et al. 2021,
-                figure 7), text in tokens; every metric also `against` uniform attention over the visible keys
+a_qk is the attention from query q to key k, averaged over heads, tokens and images. `other` is the position,
+`against` uniform attention over the visible keys:
+    entropy     sum_q -sum_k a_qk log a_qk, relative to uniform attention (1 is uniform, 0 is a single key)
+    first       attention of all other queries to the first token, which is the class token of a ViT
+    distance    mean distance to the attended key, in patches without the class token (Dosovitskiy et al. 2021,
+                figure 7) or in tokens
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def attention_sums(weights: Tensor, inputs: Mapping[str, Tensor]) -> Sums:
 
 
 def distances_of(tokens: int, *, is_image: bool) -> Tensor | None:
-    """The distance between every two patches of a square image, or every two tokens of a text; `None` without a grid.
+    """Return the distances between all patches of a square image, or all tokens; `None` if the image is not square.
 
     >>> distances_of(5, is_image=True)[0].round(decimals=2).tolist()
     [0.0, 1.0, 1.0, 1.41]

@@ -1,12 +1,9 @@
-"""Block Influence, and the angular distance across runs of layers, with x_l the hidden state before layer l.
-
-    block_influence    layer l       1 - mean over tokens of cos(x_l, x_{l+1})
-    angular_distance   pair "l,n"    mean over windows of arccos(cos(x_l, x_{l+n})) / pi at the last real token, in 0..1
-    log_ratio                        log(median influence of the middle half of the depth / median elsewhere)
-    beyond_twins                     log_ratio - mean log_ratio of at least 5 randomly initialized models; with
-                                     se^2 = se_documents^2 + s_twins^2 (1 + 1 / twins), Student's t (Satterthwaite)
-
-Men et al. 2024, arXiv 2403.03853, section 3.1; Gromov et al. 2024, arXiv 2403.17887, section 3.
+"""Compute Block Influence (arXiv 2403.03853, section 3.1) and angular distance (arXiv 2403.17887, section 3).
+block_influence    layer l       1 - mean over tokens of cos(x_l, x_{l+1}), x_l the hidden state before layer l
+angular_distance   pair "l,n"    mean over windows of arccos(cos(x_l, x_{l+n})) / pi at the last real token, in 0..1
+log_ratio                        log(median influence of the middle half of the depth / median elsewhere)
+beyond_twins                     log_ratio - mean log_ratio of at least 5 randomly initialized models, Student's t
+                                 (Satterthwaite) with se^2 = se_documents^2 + s_twins^2 (1 + 1 / twins)
 """
 
 from __future__ import annotations
@@ -42,10 +39,7 @@ FEWEST_LAYERS = 8
 
 
 def block_influence_sums(states: Sequence[Tensor], counted: Tensor) -> Tensor:
-    """Each window's sum over counted tokens of 1 - cos(x_l, x_{l+1}): (layers, batch), as precise as `wide`.
-
-    The cosine is taken as dot / sqrt(norm^2 norm^2), which is exactly 1 for a layer that changes nothing.
-    """
+    """Sum 1 - cos(x_l, x_{l+1}) over the counted tokens of each window: (layers, batch), 0 for an unchanged state."""
     sums = []
     before = wide(states[0].flatten(2))
     for state in states[1:]:
@@ -58,10 +52,9 @@ def block_influence_sums(states: Sequence[Tensor], counted: Tensor) -> Tensor:
 
 
 def angular_distances(states: Sequence[Tensor], counted: Tensor) -> Tensor:
-    """Angle / pi between every two states at each window's last counted token: (states, states, batch).
+    """Compute angle / pi between all pairs of states at each window's last counted token: (states, states, batch).
 
-    Taken from the chord, 2 arcsin(|u - v| / 2) for unit vectors u and v, which unlike the arc cosine is right for
-    small angles: 0 to a few units of rounding for equal states.
+    Uses the chord, 2 arcsin(|u - v| / 2) for unit vectors u and v, which is accurate for small angles.
     """
     positions = torch.arange(counted.shape[1], device=counted.device)
     last = torch.where(counted, positions, -1).amax(dim=1)
@@ -99,10 +92,9 @@ class BlockInfluence:
 
 
 def middle(stack: Stack, data: EvalData, short: EvalData, *, seed: int = 0) -> list[Score]:
-    """The rows of `contrast` about the middle layers of `stack` on `data`; none for fewer than 8 layers.
+    """Return the rows of `contrast` about the middle layers; none for fewer than 8 layers.
 
-    The untrained twins are measured on the `short` text, on which they differ little. A model without twins has
-    `log_ratio` alone.
+    The randomly initialized models run on the `short` text. A model without them has `log_ratio` alone.
     """
     if stack.depth < FEWEST_LAYERS:
         return []

@@ -1,7 +1,6 @@
-"""What a layer writes at each position it may stand: the norms of its branches, and whether a probe reads the position.
+"""Measure the norms of each layer's branches at every position, and how well a probe predicts the position.
 
-Every layer is put at every position equally often: the orders are the rotations of random orders, so that over `depth`
-passes each layer stands at each position once. What is seen at a position is then a mean over what may run before it.
+The orders are the rotations of random orders, so over `depth` passes each layer runs at each position once.
 """
 
 from __future__ import annotations
@@ -62,11 +61,10 @@ def rotations_of(depth: int, seed: str) -> tuple[Plan, ...]:
 def branch_norms(
     stack: Stack, arm: str, examples: Any, collate: Collate, *, seed: int = 0
 ) -> tuple[list[Score], list[Note]]:
-    """Rows of measure `branches`, by arm, layer and position (`other`).
+    """Return rows of measure `branches`, by arm, layer and position (`other`); padding is excluded.
 
-    `norm` is the mean Euclidean norm, over tokens, of what a branch (`part`, `attn` or `mlp`) adds to the residual
-    stream; `share` is the norm of the layer's whole update over that of the state it read. Padding is no token. A model
-    whose layers cannot be split has `share` alone, and a note says why.
+    `norm` is the mean Euclidean norm over tokens of the update of a branch (`part`), `share` the norm of the layer's
+    whole update relative to its input. A model whose layers cannot be split has only `share`, and a note.
     """
     (inputs,) = batches(stack, examples, collate, EXAMPLES, seed, parts=1)
     pairs: Sequence[Pair] = ()
@@ -114,18 +112,14 @@ def _norms_under(
 
 
 def update_share(inputs: Mapping[str, Tensor], before: Tensor, after: Tensor) -> float:
-    """The norm of a layer's whole update over that of the state it read, (batch, seq, width) each: the mean over
-    tokens."""
+    """Return the norm of a layer's update relative to its input, (batch, seq, width), averaged over tokens."""
     counted = counted_tokens(inputs, before)
     read = _norms(before, counted)
     return float((_norms(difference(after, before), counted) / read.clamp_min(torch.finfo(read.dtype).tiny)).mean())
 
 
 def pooled(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
-    """One state an example, (batch, width), of (batch, seq, width).
-
-    Of an image the first token's, which is the class token of a ViT; of a text the mean over all that are no padding.
-    """
+    """Return (batch, width): the first token's state for an image, the mean over tokens without padding for text."""
     return state[:, 0] if "pixel_values" in inputs else token_mean(state, counted_tokens(inputs, state))
 
 
@@ -206,18 +200,15 @@ STREAM = "position"
 def probed(
     stack: Stack, fitted_on: Any, judged_on: Any, collate: Collate, batch_size: Callable[[int], int], seed: int
 ) -> dict[int, Numbers]:
-    """A probe of positions: whether a linear map of a layer's output predicts its position in the order.
+    """Fit a linear probe that predicts a layer's position in the order from its output.
 
-    Layers that were trained to predict their position are right in nearly all cases. Whether that takes training is
-    measured of models without it: for each layer, ridge regression of the position (one-hot) on its normalised output,
+    For each layer, ridge regression of the one-hot position on the normalized output, as in the head of
+    LayerShuffle-predict (`layerwise.train.position`), evaluated on other examples under other random orders:
 
         predicted position = argmax W_l norm(z)        z the first token of an image, the mean over tokens of a text
 
-    fitted on one set of examples and evaluated on another, under other random orders. That is the head of
-    LayerShuffle-predict (`layerwise.train.position`), fitted after the training instead of in it. `batch_size` says
-    how many of so many examples run together.
-
-    Position to how many predictions were right, and how many there were, in each batch: (2, batches)."""
+    Returns the numbers of correct and of all predictions in each batch, (2, batches), by position.
+    """
     fits = _fitted(stack, Subset(fitted_on, sample(fitted_on, FITTED, seed)), collate, batch_size, seed)
     draws = SeededSampler(Shuffle(), stack.depth, seed, stream=STREAM)
     counts: dict[int, list[tuple[int, int]]] = {position: [] for position in range(stack.depth)}

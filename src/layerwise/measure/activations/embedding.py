@@ -1,12 +1,8 @@
-"""Where the outputs of layers lie: all layers at all positions in one plane, and whose outputs are neighbours.
+"""Lay out the outputs of all layers at all positions in a plane, and count what their neighbors share.
 
-Freiberger et al. (2024, section 4.3) lay out the outputs of one layer at the positions that it happens to stand at over
-1,000 images. Here every image is seen with every layer at every position: each batch runs under all rotations of a
-random order of its own. UMAP sees neither the layers nor the positions.
-
-Distances in such a picture mean nothing, so what it seems to show is also counted where the outputs are: of the
-nearest outputs of other images, the share that ran at the same position, and the share that are of the same layer.
-Outputs that depended on neither would give 1 / positions and 1 / layers.
+After Freiberger et al. (2024, section 4.3), but with every layer at every position for every image. Counted in the
+original space: the share of the nearest outputs of other images at the same position, and of the same layer; by
+chance these are 1 / positions and 1 / layers.
 """
 
 from __future__ import annotations
@@ -67,13 +63,11 @@ def embedding(
     *,
     seed: int = 0,
 ) -> tuple[list[Score], list[Note]]:
-    """Rows of measure `embedding`: outputs laid out by UMAP (McInnes et al. 2018), and what their neighbours share.
+    """Return rows of measure `embedding`: the UMAP layout of outputs (McInnes et al. 2018), and neighbor statistics.
 
-    A point is of a layer at a position (`other`) for an image (`amount`), its metrics are `x` and `y`. Of the whole arm
-    are `images`, `layers` and `points`, the numbers that were laid out, `same_position` and `same_layer` with what
-    chance gives.
-    Without umap-learn, or with no more outputs than it has neighbours to look at, there are no rows, and a note says
-    so.
+    A point is a layer at a position (`other`) for an image (`amount`), with metrics `x` and `y`. Each arm has `images`,
+    `layers`, `points`, `same_position` and `same_layer` (with chance). Without umap-learn, or with too few outputs,
+    there are no rows, only a note.
     """
     options = options or EmbeddingOptions()
     layers, images = options.of(stack.depth), min(options.images, len(examples))
@@ -119,10 +113,7 @@ def umap_installed() -> bool:
 def outputs_by_position(
     stack: Stack, layers: Sequence[int], examples: Any, collate: Collate, *, count: int, seed: int = 0
 ) -> NDArray[np.float32]:
-    """The outputs of `layers` at every position for `count` examples: (layers, depth, count, width), float32.
-
-    Of the tokens of an example one state is made as in `pooled`. Examples are drawn over all classes.
-    """
+    """Return the `pooled` outputs of `layers` for `count` examples of all classes: (layers, depth, count, width)."""
     parts: list[Tensor] = []
     for number, inputs in enumerate(batches(stack, examples, collate, count, seed, parts=BATCHES)):
         outputs: dict[tuple[int, int], Tensor] = {}

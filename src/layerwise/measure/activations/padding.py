@@ -30,10 +30,9 @@ def side_by_side(rows: Sequence[Sequence[int]], device: torch.device) -> dict[st
 
 
 def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
-    """(batch, seq) booleans: which positions of `state`, (batch, seq, ...), are tokens and not padding.
+    """Return which positions of `state`, (batch, seq, ...), are tokens by the attention mask: (batch, seq) booleans.
 
-    They are those that the attention mask among the model's `inputs` says; all of them where there is no mask of that
-    shape, as for images.
+    All are where `inputs` has no mask of that shape, as for images.
     """
     mask = inputs.get("attention_mask")
     if mask is None or mask.shape != state.shape[:2]:
@@ -54,9 +53,7 @@ def captured_batch(stack: Stack, batch: AnyBatch) -> Capture:
 
 
 def token_mean(state: Tensor, counted: Tensor) -> Tensor:
-    """The mean of each row of `state` (batch, seq, ...) over its counted tokens, (batch, ...).
-
-    It is summed in float32 at least and has the dtype of `state`. Padding may be anything, even not a number.
+    """Average `state`, (batch, seq, ...), over counted tokens in float32 or wider: (batch, ...) in its own dtype.
 
     >>> state, counted = torch.tensor([[[1.0], [3.0], [99.0]]]), torch.tensor([[True, True, False]])
     >>> token_mean(state, counted).tolist()
@@ -83,9 +80,7 @@ def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
 
 
 def check_finite(states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
-    """Raise `MeasureError` for a state that is not finite at a token that is `counted`, (batch, seq), naming the state
-    and which of the `documents` of the rows it is of.
-    """
+    """Raise `MeasureError`, naming state and document, for a state not finite at a `counted` token, (batch, seq)."""
     for number, state in enumerate(states):
         finite = state.detach().flatten(2).isfinite().all(dim=2) | ~counted
         if not finite.all():

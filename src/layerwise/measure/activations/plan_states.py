@@ -1,7 +1,6 @@
-"""Hidden states under a plan: similarity, variance, and zones (Sun et al., arXiv 2407.09298, figure 15, appendix A.4).
+"""Compute similarity, variance and zones of states under a plan (Sun et al., arXiv 2407.09298, figure 15).
 
-State 1 is the one after the first stage of the plan; a group is one stage. Attention sinks are left out.
-
+State 1 follows the first stage of the plan; a group is one stage. Attention sinks are excluded (appendix A.4).
     plan_states   cosine_i,j     mean over tokens of cos(x_i, x_j), interval over documents
                   variance_j     mean over tokens of the variance of x_j over the width, with interval
     zones         zones, p       number of zones (`layerwise.measure.activations.zones`); p of one zone more
@@ -60,10 +59,9 @@ class PlanStates:
 
 
 def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanStates:
-    """The sums of the states after every stage of `plan` over the tokens of `batches` that are no sinks.
+    """Sum the states after every stage of `plan` over tokens that are not sinks, by document (by window if under 8).
 
-    Units are documents, or windows where there are fewer than 8 documents. Raises `MeasureError` for states that are
-    not finite, and where no token is left.
+    Raises `MeasureError` for states that are not finite, and if no tokens are left.
     """
     kept = _ends_of_stages(plan)
     sums = WindowSums()
@@ -129,10 +127,9 @@ def zone_rows(states: PlanStates, plan: Plan, *, seed: Seed = 0) -> list[Score]:
 
 
 def three_zones(states: PlanStates, *, seed: Seed = 0) -> list[Score]:
-    """The contrasts that decide whether the trained order has three zones; none for fewer than 10 states.
+    """Return the contrasts that decide whether the trained order has three zones; none for fewer than 10 states.
 
-    `zones` is how many there are, `least` the least contrast of their borders, `beyond_walks` by how much the least
-    contrast of the best three zones is above that of walks without a border.
+    `least` is the smallest contrast at a border of the `zones` found; `beyond_walks` see `zones.beyond_walks`.
     """
     zones = find_zones(states.mean_cosine, seed=seed)
     if zones.states < FEWEST_STATES:

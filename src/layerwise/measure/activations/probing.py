@@ -1,10 +1,9 @@
-"""Probes of hidden states: which surface and linguistic features a linear map can read from each state.
+"""Probe hidden states: which surface and linguistic features can a linear map read from each state?
 
-Ridge regression classifies standardized states (a word's last token, or a sentence's mean), cross-validated in five
-folds over groups (the forms of a word, or a sentence). `layer` is the number of the state; `part` the kind of feature.
-
-    accuracy          share that is right; Student's interval over groups; nulls: labels `shuffled` by groups (Hewitt
-                      and Liang 2019) and the states of a randomly initialized model (`random_twin`)
+Ridge regression on standardized states (a word's last token, or a sentence's mean), cross-validated in five folds over
+groups (the forms of a word, or a sentence). `layer` is the number of the state; `part` the kind of feature.
+    accuracy          Student's interval over groups; nulls: labels `shuffled` by groups (Hewitt and Liang 2019) and
+                      the states of a randomly initialized model (`random_twin`)
     accuracy_above    accuracy minus that of the `random_twin`, unit by unit
     difference        mean `accuracy_above` of linguistic features minus that of surface features, by state
 """
@@ -61,10 +60,9 @@ class _Hits:
 def probing(
     stack: Stack, text: ProbedText, *, seed: int = 0, progress: Callable[[float], None] | None = None
 ) -> list[Score]:
-    """The rows of the module. `seed` draws folds, shuffled labels and the weights of the twin.
+    """Return the rows of the module; those of the twin only for a model that has one.
 
-    A model that has no twin has no rows of it. Raises `MeasureError` for a model whose tokenizer does not say where in
-    a text its tokens stand.
+    Raises `MeasureError` if the tokenizer does not return the offsets of tokens.
     """
     models: dict[str | None, Stack] = {None: stack}
     with suppress(UnsupportedModel):

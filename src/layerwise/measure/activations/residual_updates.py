@@ -1,11 +1,9 @@
-"""The update that each branch of a layer adds to the residual stream, as a difference of states.
+"""Compute the update that each branch of a layer adds to the residual stream, as a difference of states.
 
-The output of a branch's submodule can differ from its update: Granite scales it, BEiT multiplies it by learned factors,
-Falcon adds to it. So the layer runs again without the later branch (`layerwise.stack.branches.only`):
+A branch's submodule may return something else: Granite scales it, BEiT multiplies it by learned factors, Falcon adds to
+it. So the layer runs again without the later branch (`layerwise.stack.branches.only`):
 
     first branch    layer with the first branch alone - state before        second branch    state after - the same
-
-The first branch is the one whose submodule completes first, so it cannot read the update of the other one.
 """
 
 from __future__ import annotations
@@ -37,10 +35,9 @@ def completing(block: nn.Module, pair: Pair) -> Iterator[list[Sublayer]]:
 def additions(
     block: nn.Module, pair: Pair, order: Sequence[Sublayer], before: Tensor, after: Tensor, run: Callable[[], Tensor]
 ) -> dict[Sublayer, Tensor]:
-    """What each branch of `block` adds to `before` on the way to `after`, in the order in which they add it.
+    """Return what each branch of `block` adds to `before` to reach `after`, in float32 or wider.
 
-    `run` runs the block on `before` and returns its state, the shape of all three; it is called once. `order` is that
-    of `completing`. The differences are in float32 at least.
+    `run` runs the block on `before` and returns its state; it is called once. `order` is that of `completing`.
     """
     first, second = order[:2]
     with only(block, pair, first):

@@ -1,9 +1,8 @@
-"""Similarity of hidden states between layers (Sun et al. 2024, arXiv 2407.09298, section 3.1), with two nulls.
+"""Compute the similarity of hidden states (Sun et al. 2024, arXiv 2407.09298, section 3.1), with two nulls.
 
-For states `layer` i and `other` j (0 is before the first layer); Student intervals over documents, or over windows if
-there are fewer than 8 documents. `..._no_sink` leaves out tokens with massive activations (arXiv 2402.17762), and
-`cosine_null` is the mean cosine between tokens of different documents.
-
+States `layer` i and `other` j, 0 before the first layer; Student's intervals over documents (windows if under 8).
+`..._no_sink` excludes tokens with massive activations (arXiv 2402.17762); `cosine_null` is the mean cosine between
+tokens of different documents.
     cosine, angular    mean over tokens of cos(x_i, x_j), and of arccos(cos(x_i, x_j)) / pi (arXiv 2403.17887)
     cka                centered kernel alignment of the two sets of tokens, see `unbiased_hsic`
     cosine_flattened   cosine of all states of a window as one vector, with sinks: the figures of the paper
@@ -33,23 +32,17 @@ from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
 
 SINK_FACTOR = 10.0
-"""How many times the median norm makes a token a sink. An activation is called massive from 1,000 times the
-median magnitude (arXiv 2402.17762, section 2); in a state of width 4,096 one such entry alone makes the norm
-16 times larger.
-"""
+"""A token is a sink above this multiple of the median norm (massive activations: arXiv 2402.17762, section 2)."""
 
 MINIBATCH = 256
 """Tokens of one CKA minibatch: large enough to have little noise, small enough for a kernel a layer."""
 
 
 def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) -> SimilaritySums:
-    """The similarity of all hidden states of `stack`, run as trained, over the tokens of `batches`, as sums.
+    """Sum the similarity of all hidden states over the tokens of `batches`; `seed` draws the minibatches of CKA.
 
-    Their `scores` are one row a pair of states i <= j and a metric (see the module); `seed` draws the minibatches of
-    CKA. A metric is left out where it does not exist: the null with a single document, CKA of a state that does not
-    vary, and everything without sinks where nothing else is left.
-
-    Raises `MeasureError` for non-finite states, naming layer and document, and for fewer than 4 tokens.
+    `scores` has one row per pair i <= j and metric, without metrics that do not exist: the null with one document, CKA
+    of a constant state. Raises `MeasureError` for non-finite states and for fewer than 4 tokens.
     """
     plan = Plan.identity(stack.depth)
     running = SimilaritySums(seed)
@@ -61,12 +54,10 @@ def similarity_sums(stack: Stack, batches: Iterable[AnyBatch], seed: int = 0) ->
 
 
 def sink_tokens(states: Sequence[Tensor], counted: Tensor) -> Tensor:
-    """Which tokens are attention sinks: (batch, seq) booleans, from states (batch, seq, ...) and who is
-    counted.
+    """Return which tokens are attention sinks: (batch, seq) booleans.
 
-    A sink is the first counted token of its row, and every token whose norm exceeds `SINK_FACTOR` times the
-    median norm of the counted tokens after any layer but the last. (The last layer is left out because many
-    models shrink or rotate everything there; the first state because no layer has run.)
+    A sink is the first counted token of its row, or has a norm above `SINK_FACTOR` times the median norm of the counted
+    tokens after any layer but the last, where many models rescale everything.
     """
     sinks = counted & (counted.cumsum(dim=1) == 1)
     for state in states[1:-1]:
@@ -84,11 +75,7 @@ class SimilaritySums:
         self._no_sink = _Tokens()
 
     def add(self, states: Sequence[Tensor], counted: Tensor, documents: Sequence[str]) -> None:
-        """Count the tokens of one batch.
-
-        `states` has one (batch, seq, ...) tensor a hidden state, trailing axes taken as one; `counted` is
-        (batch, seq), true for tokens and false for padding; `documents` names the row's documents.
-        """
+        """Add one batch: a (batch, seq, ...) tensor per hidden state; `counted`, (batch, seq), is false for padding."""
         _check(states, counted, documents)
         kept = counted & ~sink_tokens(states, counted)
         for tokens, chosen in ((self._every, counted), (self._no_sink, kept)):
@@ -102,20 +89,14 @@ class SimilaritySums:
         return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]
 
     def contrasts(self, seed: int = 0) -> list[Score]:
-        """Whether the middle layers share a space of their own, see `layerwise.measure.activations.space`.
-
-        Of a text of one document nothing is said: what another document would give is not known.
-        """
+        """Return the contrasts of `layerwise.measure.activations.space`; none for a single document."""
         every, no_sink = self._every.by_document(), self._no_sink.by_document()
         return same_space(every, no_sink, seed=seed) if every is not None and no_sink is not None else []
 
 
 @dataclass(slots=True)
 class _Sums:
-    """Sums over the tokens of a window or a document: cosines and angles of all pairs, (layers, layers).
-
-    `flattened` is the sum over its `windows` of the cosines of their flattened states.
-    """
+    """Sums over a window's or document's tokens, (layers, layers); `flattened` sums over its `windows`."""
 
     cosine: Tensor
     angle: Tensor
@@ -173,10 +154,9 @@ class _Tokens:
                 self.minibatches += 1
 
     def by_document(self) -> Cosines | None:
-        """The cosines document by document; `None` for less than two documents.
+        """Return the cosines by document; `None` for fewer than two documents.
 
-        `elsewhere` is made so that its sum over documents is that of the null, and its spread over them the null's own:
-        a document counts in the pairs that it is the one of and in those that it is the other of.
+        The sum of `elsewhere` over documents, and its spread, are those of the null.
         """
         tallies = list(self._tallies.values())
         if len(tallies) < 2:
@@ -250,13 +230,9 @@ def _added(left: _Tally, right: _Tally) -> _Tally:
 
 
 def _null(tallies: Sequence[_Tally]) -> Tensor:
-    """Mean cosine over all pairs of tokens of different documents, (layers, layers); not-a-number if there is
-    none.
+    """Average the cosine over all pairs of tokens of different documents, (layers, layers); NaN without any.
 
-    Sums of unit vectors suffice: the pairs of different documents are all pairs less those within each
-    document,
-
-        sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d
+    sum_{d != e} s_d . s_e = (sum_d s_d) . (sum_e s_e) - sum_d s_d . s_d        s_d the sum of unit vectors
     """
     total = torch.zeros_like(tallies[0].direction)
     within = torch.zeros_like(tallies[0].sums.cosine)
@@ -297,18 +273,13 @@ FEWEST_TOKENS = 4
 
 
 def unbiased_hsic(features: Tensor) -> Tensor:
-    """HSIC_1 of every pair of layers on one minibatch: (layers, n, width) -> (layers, layers).
+    """Compute HSIC_1 of every pair of layers on one minibatch: (layers, n, width) -> (layers, layers).
 
-        CKA(X, Y) = HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))        K = X X^T, L = Y Y^T   (linear kernels)
-
-    (Kornblith et al. 2019, section 3). The plain estimate of HSIC is biased upwards: for fewer tokens than features
-    even independent noise comes out alike. Here each minibatch of tokens gives the unbiased estimate of Song et al.
-    (2012),
-
+        CKA(X, Y) = HSIC(K, L) / sqrt(HSIC(K, K) HSIC(L, L))    K = X X^T, L = Y Y^T  (Kornblith et al. 2019, section 3)
         HSIC_1(K, L) = (tr(K' L') + 1^T K' 1 1^T L' 1 / ((n-1)(n-2)) - 2 / (n-2) 1^T K' L' 1) / (n (n-3))
 
-    where K' is K with a diagonal of zeros, and the three terms of CKA are averaged over minibatches before they are
-    divided (Nguyen et al. 2021, arXiv 2010.15327, section 2.1). Raises `MeasureError` for fewer than 4 tokens.
+    K' is K with a zero diagonal: the unbiased estimate of Song et al. (2012), averaged over minibatches before dividing
+    (Nguyen et al. 2021, arXiv 2010.15327, section 2.1). Raises `MeasureError` for fewer than 4 tokens.
     """
     layers, n, _ = features.shape
     if n < FEWEST_TOKENS:
@@ -325,9 +296,6 @@ def unbiased_hsic(features: Tensor) -> Tensor:
 
 
 def alignment(hsic: Tensor) -> Tensor:
-    """CKA of every pair from the averaged HSIC of every pair, (layers, layers); not-a-number where undefined.
-
-    It is undefined for a layer whose own HSIC is not positive: features that do not vary from token to token.
-    """
+    """Compute CKA from the averaged HSIC, (layers, layers); NaN for a layer whose own HSIC is not positive."""
     scale = hsic.diagonal().sqrt()
     return hsic / torch.outer(scale, scale)

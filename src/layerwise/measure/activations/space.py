@@ -1,12 +1,9 @@
 """Contrasts that decide whether middle layers share a representation space (Painters, section 3.1 and figure 3).
 
-Zones are fixed beforehand: an eighth of the depth at each end, and the middle. The middle is compared with each end at
-equal distance between states, without sinks, above the cosine of tokens of different documents:
-
+An eighth of the depth at each end is compared with the middle at equal distance between states, without sinks. Rows of
+the claim `same_space`; `published` is the mean cosine within the middle minus that to the ends:
     beginning, ending = mean_d ( mean_{middle, middle} e(i, i+d)  -  mean_{end, middle} e(i, i+d) )
     e(i, j) = cos of states i and j of one token, minus that of tokens of different documents
-
-Rows belong to the claim `same_space`; `published` is the mean cosine within the middle minus that to the ends.
 """
 
 from __future__ import annotations
@@ -27,9 +24,7 @@ FEWEST_LAYERS = 8
 
 @dataclass(frozen=True, slots=True)
 class Cosines:
-    """Sums over the tokens of each document, (documents, states, states): of the `cosine` of a token's states, and of
-    that with the tokens of all other documents (`elsewhere`); `tokens` is (documents,).
-    """
+    """Sums over each document's tokens, (documents, states, states): `cosine` within, `elsewhere` across documents."""
 
     cosine: Numbers
     elsewhere: Numbers
@@ -56,7 +51,7 @@ def _row(metric: str, tokens: Numbers, numerators: Numbers, seed: Seed, resample
 
 
 def middle_states(depth: int) -> range:
-    """The hidden states of the middle, of 1 to `depth` (0, the embedding, is in no zone).
+    """Return the hidden states of the middle, of 1 to `depth` (0, the embedding, is in no zone).
 
     >>> middle_states(32), middle_states(12)
     (range(5, 29), range(3, 11))

@@ -1,12 +1,9 @@
-"""Zones of depth: into how many runs of similar hidden states a model divides, and where their borders are.
+"""Find zones of depth: runs of similar hidden states, and their borders.
 
-With A = -log cos of two states, which is additive along a random walk, and expected steps fitted by a parabola in log
-depth (least absolute deviations), distance is removed and the best partition into k zones found exactly:
-
+With A = -log cos of two states, which is additive along a random walk, expected steps are a parabola in log depth
+(least absolute deviations). A zone is added when G grows more than in the null and cosine differs by `MARGIN`.
     Z(i, j) = log A(i, j) - log(sum of the expected steps from i to j) - median of the same at equal distance
-    G(k) = max over partitions of the sum of Z(i, j) over the pairs i < j in different zones
-
-A zone is added when G grows more than in the random-walk null, and cosine differs by `MARGIN` across its border.
+    G(k) = max over partitions into k zones of the sum of Z(i, j) over the pairs i < j in different zones
 """
 
 from __future__ import annotations
@@ -50,8 +47,7 @@ _TINY = 1e-9
 class Zones:
     """A partition of the states 0..n-1: `borders` are the first states of the zones after the first.
 
-    `p` is that of more zones than there are, corrected for one more and two more; `None` where no more fit. `contrasts`
-    are those of the borders, in units of cosine.
+    `p` is that of one or two more zones (corrected), `None` if no more fit; `contrasts` are differences of cosine.
     """
 
     states: int
@@ -117,9 +113,9 @@ def contrast_weights(states: int, borders: Sequence[int]) -> list[Numbers]:
 
 
 def beyond_walks(cosine: Numbers, count: int = 3, *, seed: Seed = 0, walks: int = 100) -> tuple[float, float, float]:
-    """By how much the least contrast of the best `count` zones is above that of walks without a border.
+    """Return by how much the smallest contrast of the best `count` zones exceeds the mean of the random-walk null.
 
-    The difference to the mean of the walks, with an interval that holds their spread; not-a-numbers for too few states.
+    The interval includes the spread of the null. NaN for too few states.
     """
     if len(cosine) < FEWEST_STATES:
         return (np.nan, np.nan, np.nan)
@@ -175,10 +171,10 @@ def _best(table: Numbers, count: int) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """Distances without their decay, of one matrix or of many: `excess` (many, states, states), symmetric.
+    """Distances without their decay, for `many` matrices: `excess` (many, states, states), symmetric.
 
-    `table` (many, states, states + 1) holds the excess inside every run of states, see `_segments`.
-    `trend` (many, steps) are the expected log steps, `residual` (many, steps) the distances of the measured ones.
+    `table` (many, states, states + 1) is the excess within runs of states, see `_segments`; `trend` (many, steps) are
+    the expected log steps, `residual` (many, steps) the measured ones minus these.
     """
 
     excess: Numbers
@@ -216,10 +212,7 @@ def _log_distances(cosine: Numbers) -> Numbers:
 
 
 def _trend(steps: Numbers) -> Numbers:
-    """The parabola in the log depth with the least absolute deviations from the log steps, (many, steps).
-
-    By iterated reweighting, whose weights are bounded where a step is met exactly.
-    """
+    """Fit log steps by a parabola in log depth (least absolute deviations, iterated reweighting), (many, steps)."""
     depth = np.log(np.arange(steps.shape[1]) + 1.5)
     basis = np.stack([depth**power for power in range(3)], axis=1)
     basis = np.linalg.qr(basis)[0]

@@ -1,11 +1,9 @@
-"""Agreement of the five published metrics, and of the pairs of them that share no measurement.
+"""Compute the agreement of the five published metrics, and of the pairs of them that share no measurement.
 
-predictability: 1 - R2 of held-out rows; ablation: effect of skipping; recovery: area above twin; manipulation: noise
-of half the weights' norm; structure: Block Influence. Over the layers that all of them rank:
-
+predictability (1 - R2 of held-out rows), ablation (effect of skipping), recovery (area above twin), manipulation (noise
+of half the weights' norm), structure (Block Influence), over the `layers` that all of them rank:
     together  mean rank correlation of pairs that both damage a layer (ablation, recovery, manipulation): the null
-    apart     mean of all other pairs, with the band of `shuffled_layers`;    layers: how many layers
-
+    apart     mean of all other pairs, with the band of `shuffled_layers`
 Student's interval around atanh(r); error: max(jackknife, sqrt((1 + r^2 / 2) / ((L - 3) P)), Bonett and Wright 2000).
 """
 

@@ -1,11 +1,8 @@
-"""Benchmarks on one scale, resampled together: 0 is chance, 1 is the original model.
+"""Normalize benchmark accuracies so that 0 is chance and 1 is the original model (arXiv 2407.09298, section 2).
 
-With a[p] the accuracy of plan p and c that of chance (Sun et al. 2024, arXiv 2407.09298, section 2),
+    s[p] = (a[p] - c) / (a[full] - c)        a[p] the accuracy of plan p, c chance; undefined if a[full] <= c
 
-    s[p] = (a[p] - c) / (a[full] - c)
-
-Documents are resampled within each benchmark, jointly for all plans, and so are the draws of a random order. A
-benchmark on which the original model is not above chance has no normalized score.
+Documents are resampled within each benchmark, jointly for all plans, and so are the draws of a random order.
 """
 
 from __future__ import annotations
@@ -36,10 +33,9 @@ Scores = Callable[[str, Sequence[int]], Numbers]
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Which documents of each benchmark each plan answered right: `right` holds (plans, documents) of 0 and 1.
+    """Correct answers by benchmark: `right` is (plans, documents) of 0 and 1, for plans that answered everything.
 
-    `metrics` is what each benchmark is judged by, `chance` what guessing scores. Plans that did not answer everything
-    are left out.
+    `metrics` is the metric of each benchmark, `chance` the score of guessing.
     """
 
     plans: tuple[str, ...]
@@ -73,10 +69,9 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scaled:
-    """Normalised scores of `plans` and their resamples: build it with `Scaled.of`.
+    """Normalized scores of `plans` and their resamples: build it with `Scaled.of`.
 
-    The arms of `scores` are (benchmarks, plans), its units the documents of the smallest benchmark; `documents` holds
-    those of the benchmarks that have a scale, and `without` says of the others why they have none.
+    The arms of `scores` are (benchmarks, plans); `without` has the reason for each benchmark that cannot be normalized.
     """
 
     plans: tuple[str, ...]
@@ -149,10 +144,7 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StrategyScores:
-    """The scores of the Painters' strategies by window, the mean over the draws of each: see `Scaled`.
-
-    The arms of `scores` are (curves, benchmarks): a strategy at a window, each at its row of `curves`.
-    """
+    """Normalized scores of the Painters' strategies by window, averaged over draws; arms are (curves, benchmarks)."""
 
     names: tuple[str, ...]
     curves: Mapping[tuple[str, int], int]

@@ -1,7 +1,6 @@
 """Contrasts of normalized scores for the Painters' claims about benchmarks (arXiv 2407.09298, sections 3.3 to 3.8).
 
 fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2, the slope over windows of M layers, per tenth of the depth
-
 benchmark_fall   slope            the fall; of task "all" the mean over benchmarks
 fragile          log_ratio        log(fall on the benchmark / mean fall on the others)
 shallowest_on_benchmarks relative 2 (a - b) / (|a| + |b|) of two falls; the milder one is in `against`

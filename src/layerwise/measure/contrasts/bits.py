@@ -1,12 +1,10 @@
-"""How much quantizing each layer costs, and how much of that is due to the error itself and not to its size.
+"""Compute the cost of quantizing each layer, and the part that is due to the direction of the error, not its size.
 
-For a layer l and a GGUF type, with losses L in nats per token and the families of `layerwise.plan.families`,
-
-    delta_nll     L(l quantized) - L(original model)                    `bits`
+    delta_nll     L(l quantized) - L(original model)                    `bits`, for layer l and a GGUF type, nats/token
     excess        L(l quantized) - mean L(l with noise of that norm)    `bits_noise`
+    stands_out    difference of a layer less the mean over the other layers
 
-Each is a paired contrast with an interval over documents and a p-value of sign flips (Holm, over layers and types).
-`stands_out` is the difference of a layer less the mean over the other layers.
+Paired contrasts with an interval over documents and a p-value of sign flips (Holm, over layers and types).
 """
 
 from __future__ import annotations
@@ -34,9 +32,9 @@ FLIPS = 10_000
 
 
 def bits_contrasts(losses: Sequence[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0) -> list[Score]:
-    """The rows of `contrast` about bits, by type (`condition`) and layer; what was not measured has none.
+    """Return the rows by type (`condition`) and layer, without a layer for the mean over layers.
 
-    A `stands_out` is `against` the metric that it is of. A row without a layer is the mean over all layers.
+    `stands_out` is `against` its metric.
     """
     plans: dict[str, dict[str, dict[int, list[str]]]] = {family: defaultdict(dict) for family in FAMILIES}
     measured = {row.plan for row in losses}

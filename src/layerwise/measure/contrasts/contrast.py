@@ -1,12 +1,9 @@
-"""A contrast: one function of several effects, with an interval that accounts for their dependence.
-
-Documents are resampled once for all effects and the function is computed on every resample,
+"""Contrasts: one function of several effects, with an interval that accounts for their dependence.
 
     value = f(effects)        effects[i] = sum_u numerator[i, u] / sum_u denominator[u]
 
-with the expanded percentile interval of `layerwise.measure.stats.statistics`. Effects of different texts come in parts;
-each part, and each stratum of a part, is resampled independently. `mde` is the minimum detectable contrast at 80 %
-power; `claim` names what the contrast decides.
+Documents are resampled once for all effects (expanded percentile interval, `layerwise.measure.stats.statistics`); each
+part and stratum of the text independently. `mde` is the minimum detectable contrast at 80 % power.
 """
 
 from __future__ import annotations
@@ -41,10 +38,7 @@ Statistic = Callable[[Numbers], Numbers]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Effects measured on the same units: `numerators` (arms, units), `denominators` (units,).
-
-    `tokens` and `documents` are what the units are made of, `strata` their labels: without them there is one stratum.
-    """
+    """Effects on the same units: `numerators` (arms, units), `denominators` (units,), and the labels of `strata`."""
 
     numerators: Numbers
     denominators: Numbers
@@ -54,10 +48,7 @@ class Part:
 
     @classmethod
     def of_grid(cls, grid: Grid, baseline: str, keys: Sequence[str]) -> Part:
-        """The effects of `keys`, in that order, against `baseline`, unit by unit of a grid that holds all of them.
-
-        Its tasks are strata (`layerwise.measure.stats.strata`).
-        """
+        """Return the effects of `keys` against `baseline`, unit by unit; the grid's tasks are strata."""
         changes = grid.nll[[grid.plans.index(key) for key in keys]] - grid.nll[grid.plans.index(baseline)]
         tokens = grid.by_unit(grid.tokens)
         return cls(grid.by_unit(changes), tokens, grid.documents(), int(grid.tokens.sum()), Strata.labels(grid))
@@ -91,9 +82,9 @@ class Part:
 
 
 def arms(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | None:
-    """The effects of `keys`, in that order, against `baseline`: nats per token, over documents.
+    """Return the effects of `keys` against `baseline` in nats/token, by document.
 
-    Only windows on which all of them were measured count; `None` where there is no such window.
+    Uses the windows on which all of them were measured; `None` without any.
 
     >>> rows = [Loss(plan, "a", "d", 0, nll, 10, 0) for plan, nll in (("0 1", 20.0), ("1=skip", 25.0))]
     >>> arms(rows, "0 1", ["1=skip"]).numerators.tolist()
@@ -114,10 +105,8 @@ def arms(losses: Iterable[Loss], baseline: str, keys: Sequence[str]) -> Part | N
 class Resampled:
     """The effects of arms, `value` (arms,), and those of every resample of their units, `effects` (resamples, arms).
 
-    `units` are those of the smallest stratum, `documents` and `tokens` what is behind all effects. With fewer than 8
-    units nothing is resampled, and what is made of the effects has no interval. Of several strata each has in `strata`
-    its units, the arms that it adds to, and what its resamples change there, (resamples, arms): how much of the
-    variance of a statistic is from each decides, after Satterthwaite, how far its interval is expanded.
+    `units` are those of the smallest stratum; below 8 nothing is resampled and there are no intervals. `strata` has the
+    units, arms and resampled changes (resamples, arms) of each stratum, which expand the interval after Satterthwaite.
 
     >>> part = Part(np.array([[2.0] * 8, [1.0] * 8]), np.ones(8), documents=8, tokens=8)
     >>> Resampled.of([part], seed=0).row("claim", "less", lambda effects: effects[..., 0] - effects[..., 1]).value
@@ -133,7 +122,7 @@ class Resampled:
 
     @classmethod
     def of(cls, parts: Sequence[Part], *, seed: Seed, resamples: int = RESAMPLES) -> Resampled:
-        """The effects of all parts, one after the other.
+        """Resample the effects of all parts, one after the other.
 
         Raises `MeasureError` for numerators that are not finite and denominators that are not positive.
         """
@@ -202,10 +191,9 @@ class Resampled:
 
 @dataclass(frozen=True, slots=True)
 class ArmEffects:
-    """What arms cost beside the model as trained, by the keys of their losses, and the seed that resamples them.
+    """Effects of arms relative to the original model, by the keys of their losses, and the seed that resamples them.
 
-    `part` gives the effects of some of the `keys` in the order in which they are named; `None` where no window has the
-    losses of all of them.
+    `part` gives the effects of `keys` in their order; `None` if no window has all of their losses.
     """
 
     keys: tuple[str, ...]
@@ -224,11 +212,10 @@ class ArmEffects:
 
 
 def detectable(estimate: Estimate[float], power: float = POWER) -> float:
-    """The contrast that an interval like this one distinguishes from zero with `power`.
+    """Return the contrast that an interval like this one distinguishes from zero with `power`.
 
-    The longer arm of the interval, plus t[power] standard errors. With skewed effects an arm is longer than
-    t[(1 + level) / 2] standard errors. A rule that needs n such findings at once has 80 % power where each has
-    1 - 0.2 / n.
+    The longer arm of the interval plus t[power] standard errors, as effects may be skewed. A rule that needs n such
+    findings at once has 80 % power where each has 1 - 0.2 / n.
     """
     longer = max(estimate.value - estimate.low, estimate.high - estimate.value)
     return longer + student(power, estimate.freedom) * estimate.error

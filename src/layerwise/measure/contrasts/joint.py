@@ -1,11 +1,9 @@
-"""Sets of layers that are changed together, compared with their layers one by one and with random sets.
+"""Compare sets of layers that are changed together with their layers one by one and with random sets.
 
-With J the nats/token that a set costs, S the sum over its single layers, R the cost of random errors of equal norm:
-
+J is the cost of a set in nats/token, S the sum over its single layers, R the cost of random errors of equal norm:
     error_accumulation   joint J, singles S, excess J - S, share 1 - S / J; share_of_noise is the same of random errors
     joint_collapse       joint, beyond_singles 1 - S / J, beyond_noise 1 - R / J; `mde` at 93 % power each
     redundant_sets       joint C, spared (mean cost of random sets of that size) - C; `mde` at 90 % power each
-
 A redundant set is chosen on one half of the text (single effects sum to less than `SURVIVES`), tested on the other.
 """
 
@@ -62,10 +60,7 @@ ADDITIVITY: Mapping[str, Statistic] = {
 
 
 def joint_collapse(effects: ArmEffects, subject: str, layers: Sequence[int]) -> list[Score]:
-    """The rows of the set `subject` (`set:8`) of `layers`; none where a loss is missing.
-
-    A last row, `layers`, says how many layers were replaced together.
-    """
+    """Return the rows of the set `subject` (`set:8`) and its number of `layers`; none if a loss is missing."""
     keys = [f"{subject}=predicted", f"{subject}=same_norm_random", *(f"{layer}=predicted" for layer in layers)]
     part = effects.part(keys)
     if part is None:
@@ -112,8 +107,7 @@ def redundant_sets(
 ) -> list[Score]:
     """Compute the rows of the plan that skips the `chosen` set of `size` layers, compared with `random` sets.
 
-    `ranking` is the effect of skipping by layer, on the text that chose the set. Returns no rows where a loss is
-    missing.
+    `ranking` is the effect of skipping by layer on the other text. Returns no rows if a loss is missing.
     """
     keys = [chosen, *random]
     part = effects.part(keys)

@@ -1,8 +1,7 @@
-"""How different layers are, and whether there is a core of consecutive layers that matter far more than the rest.
+"""Measure how different layers are, and whether a core of consecutive layers matters far more than the rest.
 
 The published core (layers 8 to 11 of 30) is scaled to the depth and shifted by up to 1/15; for each such range P
 (Bonferroni), with e the effect of an intervention in nats/token:
-
     skip_excess, average_excess   median of e over P - max(FAR * median of e elsewhere, margin)
     average_over_random           median over P of SHARE * e of the average - e of random weights of the same norm
     importance_range: range       log10(largest / max(median, 0.001))
@@ -31,8 +30,7 @@ SHARE = 0.8
 """The share of the published intervention's effect that random weights must reach to do nearly as much."""
 
 REACHED = 0.85
-"""The power that the printed mde is made for: the ends of an interval of medians, among several ranges, are
-themselves uncertain, and at 24 documents 80 % are reached where 85 % are required (simulated)."""
+"""Nominal power of the printed mde; about 80 % are reached at 24 documents (simulated)."""
 
 PUBLISHED_DEPTH = 30
 PUBLISHED_RANGE = (8, 11)
@@ -82,9 +80,9 @@ def core(
     margin: float,
     seed: Seed = 0,
 ) -> list[Score]:
-    """The rows of `contrast` about the core, from the first layer of a range (`layer`) to its last (`other`).
+    """Return the rows about the core, from the first layer of a range (`layer`) to its last (`other`).
 
-    The published intervention has rows where both it and random weights were measured on every layer of the range.
+    The published intervention needs its losses and those of random weights on every layer of the range.
     """
     interventions = {"skip": skip, "average": average, "random": random}
     columns = [(name, layer) for name, keys in interventions.items() for layer in keys]
@@ -107,8 +105,7 @@ def core(
 def core_of_sweep(losses: Iterable[Loss], depth: int, *, seed: Seed = 0) -> list[Score]:
     """Compute the rows about the core from a sweep that skips every layer.
 
-    Returns an empty list if the sweep does not skip every layer, the model has fewer than `FEWEST_LAYERS` layers, or
-    the text is too short for an interval.
+    Empty for other sweeps, for fewer than `FEWEST_LAYERS` layers, and for text too short for an interval.
     """
     if depth < FEWEST_LAYERS:
         return []

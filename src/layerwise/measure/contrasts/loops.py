@@ -1,12 +1,10 @@
-"""How the best number of loops grows with the number of parallel layers (arXiv 2407.09298, section 3.7, figure 10).
+"""Measure how the best number of loops grows with the number of parallel layers (arXiv 2407.09298, section 3.7).
 
-Rows of the claim `loop_count`; the best count is chosen again on every resample:
-
+Rows of the claim `loop_count` (figure 10); the best count is chosen again on every resample:
     slope, at_end            least-squares slope of the best count over windows; windows whose best is the greatest
     best_loops, best_gain    best count and best gain of the window of `amount` layers
     gain:loops, gain-loops   cost at the best gain compared with the best count, relative and in nats/token, chosen on
-                             one half of the documents and compared on the other. A gain of k in one pass is the null,
-                             since one pass of the mean applies 1/M of the updates of M layers
+                             one half of the documents, compared on the other; the null is a gain of k in one pass
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
-"""Is scaling milder than other changes of the weights of equal size?
+"""Test whether scaling is milder than other changes of the weights of equal size.
 
-With cost[s, x, l] the nats/token of strategy s (`condition`) at relative size x in layer l:
-
+cost[s, x, l] is the nats/token of strategy s (`condition`) at size x in layer l; intervals at 1 - 0.05 / strategies:
     equal    median_l (cost[s, 0.1, l] - cost[scale, 0.1, l])
     unequal  median_l (cost[s, largest, l] - cost[scale, 0.1, l]), the published comparison
-
-Intervals are at 1 - 0.05 / strategies. `joint_manipulation` has the same for a set of layers, the four numbers of
-`layerwise.measure.contrasts.joint` by size, and `member`, the effect of skipping each layer of the set.
+`joint_manipulation` has the numbers of `contrasts.joint` by size, and `member`, the effect of skipping each layer.
 """
 
 from __future__ import annotations

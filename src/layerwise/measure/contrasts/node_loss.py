@@ -1,8 +1,7 @@
-"""The cost of losing whole nodes, compared with losing as many layers one by one and at random.
+"""Compute the cost of losing whole nodes, compared with losing as many layers one by one and at random.
 
 By arm; `other` is the number of nodes, `part` the layout, `amount` the nodes lost, `condition` the order. With a(c) the
 accuracy under condition c on the same examples and orders:
-
     accuracy_lost                    a(all layers) - a(without the nodes); against `single` and `scattered` the cost of
                                      the layers one by one, and of as many random layers
     accuracy_lost_above              the first minus that of `single`, `scattered`, or (round robin) `blocks`

@@ -1,12 +1,9 @@
-"""Does a wrong order cost more on reasoning than on text, relative to skipping the same window?
+"""Test whether a wrong order costs more on reasoning than on text, relative to skipping the same window.
 
 With o the mean effect of other orders (reversed, shuffled, parallel) and a that of skipping, in nats/token:
-
     order_less     o of reasoning - o of text, the published comparison
     log_ratio      log(o / a) of reasoning - log(o / a) of text; effects below zero are replaced by a tiny one
-
-Each task has its own documents, which are resampled independently; a kind is the mean of its tasks. `task` lists the
-tasks of reasoning, `against` the texts.
+Documents are resampled by task; a kind is the mean of its tasks. `task` is the reasoning, `against` the text.
 """
 
 from __future__ import annotations
@@ -60,10 +57,9 @@ def order_by_task(
     *,
     seed: Seed = 0,
 ) -> list[Score]:
-    """The rows of `contrast` about order on tasks with answers (`copy` is none of reasoning) and on the other texts.
+    """Return the rows about order on tasks with answers (except `copy`) and on the other texts; none without both.
 
-    `moved` are the plans with the window in another order, by strategy, `absent` the one without it. There are no rows
-    where there is no task of either kind; without `absent` there is no `log_ratio`.
+    `moved` are plans with the window in another order, `absent` skips it: without that there is no `log_ratio`.
     """
     orders = [list(drawn) for drawn in moved.values() if drawn]
     plans = [*(plan for drawn in orders for plan in drawn), *([] if absent is None else [absent])]

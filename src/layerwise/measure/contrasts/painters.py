@@ -1,10 +1,8 @@
 """Contrasts that decide the claims of "Transformer Layers as Painters" (Sun et al., arXiv 2407.09298).
 
-The cost of a strategy is its mean over all published windows of more than one layer, in nats/token. Two costs compare
-by d(a, b) = 2 (a - b) / (|a| + |b|), in -2..2. Each function below states its contrast; `condition` is a strategy,
-`against` the milder one, `amount` a number of layers. `graceful` uses the excess of step i of a curve of costs at
-M[1] < ... < M[n] layers over its best parabola through no cost at M[0],
-
+The cost of a strategy (`condition`) is its mean over the published windows of several layers, in nats/token. Two costs
+compare by 2 (a - b) / (|a| + |b|); `against` is the milder one. `graceful` is the excess of step i of the costs at
+M[1] < ... < M[n] layers over the best parabola through no cost at M[0]:
     excess[i] = (cost[i] - fit[i]) - (cost[i - 1] - fit[i - 1])        fit[i] = a (M[i] - M[0]) + b (M[i] - M[0])^2
 """
 
@@ -35,8 +33,7 @@ NARROW = 4
 """A few layers are up to one in so many."""
 
 SHARE_OF_DEPTH = 0.1
-"""A step is at least so much of the depth, so that no model has more than ten: many small steps would hide an abrupt
-one."""
+"""The smallest step, as a share of the depth: many small steps would hide an abrupt one."""
 
 FEWEST_STEPS = 5
 """With fewer, a parabola follows an abrupt step at either end too well."""
@@ -70,10 +67,9 @@ Named = Mapping[Any, Statistic]
 def painters_contrasts(
     losses: Iterable[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0
 ) -> list[Score]:
-    """The rows of every claim that the plans of a sweep were run for, see the module; none without such plans.
+    """Return the rows of every claim whose plans the sweep contains.
 
-    `losses` are of a model of `depth` layers, with those of the model as trained; raises `MeasureError` as
-    `layerwise.measure.stats.grid.arrange` does.
+    `losses` include the original model's. Raises `MeasureError` as `layerwise.measure.stats.grid.arrange` does.
     """
     strategies = Strategies.of(arrange(losses), records, str(Plan.identity(depth)), seed=seed)
     return rows(strategies, depth)

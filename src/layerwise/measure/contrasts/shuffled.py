@@ -59,18 +59,15 @@ COMPARED: tuple[tuple[str, str, str, tuple[ArmTask, ...]], ...] = (
 
 
 def shuffled(arms: Arms, *, chance: float, batch: int) -> list[Score]:
-    """Every contrast that the arms allow; `batch` is how many examples ran under one order.
-
-    `chance` is the share of the commonest label.
-    """
+    """Compute every contrast of `arms`; `chance` is the commonest label's share, `batch` the examples per order."""
     return [*_differences(arms, chance, batch), *_pruning(arms, chance, batch)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accuracies:
-    """Arms under conditions: `values` (seeds, pairs), and `pulls` (seeds, pairs, units) how far each unit pulls them.
+    """Arms under conditions: `values` (seeds, pairs), and the units' `pulls` on them (seeds, pairs, units).
 
-    Only examples that every condition scored are counted, `documents` of them.
+    Counts only the `documents` examples that every condition scored.
     """
 
     values: Numbers
@@ -171,10 +168,10 @@ def shortfall(seeds: list[Answers]) -> TrainingEstimate:
 def merged(
     arm: str, kind: str, members: Sequence[Predictions], models: Sequence[Predictions], chance: float, *, batch: int
 ) -> list[Score]:
-    """The rows of one arm and one kind of merging; none where it decides nothing.
+    """Return the rows of one arm and one kind of merging; none if it decides nothing.
 
-    `members` are the outcomes of the models, `models` those of the merged ones, draw by draw, on the same images;
-    `chance` is the share of the commonest label, `batch` how many images ran under one order.
+    `members` are the outcomes of the models and `models` those of the merged ones, by draw, on the same images;
+    `chance` is the share of the commonest label, `batch` the number of images under one order.
     """
     ends = DECIDES.get((arm, kind))
     if ends is None:

@@ -1,9 +1,7 @@
-"""What strategies cost on windows of the depth, resampled together: the stuff that contrasts of plans are made of.
+"""Compute the cost of strategies on windows of the depth, resampled together.
 
-A *curve* is a strategy of a family ("painters", "reverse"), and its cost at a window of M layers is the loss of its
-plan minus that of the model as trained, in nats per token; of a strategy with several draws the mean over them. All
-plans are resampled with the same documents, task by task where a text has several (`layerwise.measure.stats.strata`),
-and the draws of a random order are resampled too: what is said is said of random orders, not of these ten.
+A *curve* is a strategy of a family, its cost at a window the loss minus that of the original model in nats/token, the
+mean over draws. Resamples draw documents (by task, `layerwise.measure.stats.strata`) and the draws of random orders.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ Statistic = Callable[[Costs], Numbers]
 
 
 def relative(first: Numbers, second: Numbers) -> Numbers:
-    """By how much one cost is above another, over the mean of both sizes; 0 where both are nothing.
+    """Return the difference of two costs relative to the mean of their magnitudes; 0 if both are 0.
 
     >>> float(relative(np.array(1.5), np.array(0.5)))
     1.0
@@ -52,8 +50,7 @@ def relative_to(value: Numbers, first: Numbers, second: Numbers) -> Numbers:
 class Strategies:
     """The losses of a sweep by curve and window: build it with `Strategies.of`.
 
-    `parts` holds what every plan costs above the baseline, one part a stratum, `shares` the strata's shares of the
-    tokens (summing to 1), `rows` the plans of each curve and window, one a draw.
+    `parts` has every plan's cost by stratum, `shares` the strata's shares of tokens, `rows` the draws of each curve.
     """
 
     parts: tuple[Part, ...]
@@ -91,10 +88,7 @@ class Strategies:
     def row_by_halves(
         self, claim: str, metric: str, statistic: Callable[[Costs, Costs], Numbers], **settings: Any
     ) -> Score:
-        """A number made of the costs on one half, to choose by, and on the other, to report on; see `halves`.
-
-        Both halves are resampled, so that the interval holds the error of the choice too.
-        """
+        """Return a number chosen on the costs of one half and reported on the other (`halves`); both are resampled."""
         halves, resampled = self._halved
 
         def of_both(effects: Numbers) -> Numbers:
@@ -109,9 +103,7 @@ class Strategies:
         return min(part.units for part in self.parts) > 1
 
     def halves(self) -> tuple[Strategies, Strategies]:
-        """The same plans on two halves of the units of every stratum, drawn by the seed: one to choose by, and one to
-        report what was chosen on.
-        """
+        """Split the units of every stratum at random: one half to choose by, the other to report on."""
         chance = np.random.default_rng(self.seed)
         orders = [chance.permutation(part.units) for part in self.parts]
         first, second = (
@@ -142,10 +134,7 @@ class Strategies:
 
 
 def mean_over(draws: Numbers, chance: np.random.Generator) -> Numbers:
-    """The mean over the draws of a plan, (draws,) or (resamples, ..., draws); in a resample, over some drawn again.
-
-    One less is drawn than there are, which makes the variance of the mean the unbiased one.
-    """
+    """Average over draws, (..., draws); resamples draw one less than there are, for an unbiased variance."""
     count = draws.shape[-1]
     if count == 1:
         return np.asarray(draws[..., 0])
@@ -153,10 +142,7 @@ def mean_over(draws: Numbers, chance: np.random.Generator) -> Numbers:
 
 
 def _strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:
-    """What every plan costs above the baseline, (plans, units) for each stratum, and the strata's shares of the tokens.
-
-    The difference is taken window by window before anything is summed, which keeps small effects exact.
-    """
+    """Return every plan's cost, (plans, units) by stratum, and the strata's shares of tokens."""
     changes = grid.nll - baseline
     strata = Strata.of(unit_pieces(grid))
     owners = np.array([strata.of_task[task] for task, _, _ in grid.cells])

@@ -1,11 +1,9 @@
-"""Is a layer quiet at the positions where it is not important (Freiberger et al. 2024, section 5)?
+"""Test whether a layer adds little at positions where it is not important (Freiberger et al. 2024, section 5).
 
 With `added` and `worth` of `layerwise.measure.interventions.worth_by_position`, means over batches:
-
     relation            mean over layers l of the rank correlation, over positions p, of added[l, p] with worth[l, p]
     relation@NULL       the same of NULL, an arm that was trained in order
     above_other_layers  relation - the mean over l != m of the rank correlation of added[l, p] with worth[m, p]
-
 p is of positions shuffled within layers. A jackknife over batches removes bias; intervals: seeds and batches.
 """
 
@@ -50,8 +48,9 @@ def switching_off(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
 
 
 def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
-    """Rows of measure `worth`: `nll_added` by arm, layer and position (`other`), the mean over seeds and batches; and
-    the `relation` of every arm, with the band that shuffled positions give.
+    """Return rows of measure `worth`: mean `nll_added` by arm, layer and position (`other`) over seeds and batches.
+
+    Each arm also has its `relation`, with the band that shuffled positions give.
     """
     for arm, surveys in arms.items():
         tables = _tables(surveys)
@@ -123,8 +122,7 @@ def above_other_layers(added: Numbers, worth: Numbers) -> Numbers:
 
 
 def shuffled_positions(tables: list[PositionTables]) -> tuple[float, tuple[float, float]]:
-    """The two-sided p-value of `relation`, and the band that it keeps to, where the positions of each layer are
-    shuffled."""
+    """Return the two-sided p-value of `relation`, and its null band, from positions shuffled within layers."""
     draw = np.random.default_rng(0)
     added, worth = (
         unit_ranks(np.array([getattr(table, name).mean(axis=0) for table in tables])) for name in ("added", "worth")

@@ -1,10 +1,8 @@
-"""A number of several trainings on one test set, with an interval over both seeds and test examples.
+"""Estimate the mean over trainings on one test set, with an interval over both seeds and test examples.
 
 With e_s the effect of seed s of S, and d_su the pull of unit u of U on it (sum_u d_su = 0; a unit is a batch):
-
     variances   v = var_s(e_s) / S        w = U / (U - 1) * sum_u (mean_s d_su)^2
     interval    mean_s e_s -+ sqrt(t[S - 1]^2 v + t[U - 1]^2 w), conservative (Banerjee 1960; Owen 2007)
-
 `pattern`: with alpha[n, i] the weight of source i for reader n and mass = alpha[n, 0] + alpha[n, n], over n >= 2:
 above_equal is mean_n (mass - 2 / (n + 1)), learned is mean_n (mass - mass at the start), Student's over seeds.
 """
@@ -38,10 +36,7 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class TrainingEstimate:
-    """A number with the sources of its variation; with none of them it has no interval.
-
-    `documents` is how many examples are behind it.
-    """
+    """A number with the sources of its variation (no interval without any), from `documents` examples."""
 
     value: float
     terms: tuple[Term, ...]
@@ -74,9 +69,7 @@ class TrainingEstimate:
 
 
 def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents: int) -> TrainingEstimate:
-    """The mean effect over seeds: `effects` (seeds,) and `pulls` (seeds, units), in the same unit.
-
-    Of one seed, or of fewer than 8 units, nothing says what others would give: the estimate then has no interval.
+    """Average effects (seeds,) with pulls (seeds, units); no interval for one seed or fewer than 8 units.
 
     >>> round(over_trainings([0.2, 0.4], np.zeros((2, 8)), documents=64).half, 3)
     1.271
@@ -101,9 +94,9 @@ def over_units(pulls: Numbers) -> float:
 
 
 def pattern(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
-    """The rows of one arm: `alphas` (seeds, readers, sources), `initial` (readers, sources), rows that sum to one.
+    """Return the rows of one arm from `alphas` (seeds, readers, sources) and `initial` (readers, sources).
 
-    None for a stack with no reader of three sources. A mixed output counts as one more reader.
+    No rows without a reader of three sources. A mixed output counts as one more reader.
     """
     weights, start = np.asarray(alphas, dtype=np.float64), np.asarray(initial, dtype=np.float64)
     if weights.shape[1] <= FIRST:

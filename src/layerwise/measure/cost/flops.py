@@ -1,10 +1,8 @@
-"""The floating-point operations of a forward pass for one token: by layer, before the layers and after them.
+"""Count the floating-point operations of a forward pass per token: by layer, before the layers and after them.
 
-Every part is run once on a small batch under torch's own counter; a multiply-add counts as two operations. `FORMULAS`
-adds kernels that the counter does not know. Attention is counted whole, future positions included, so the cost of a
-token depends on the length of its text. Norms, activations, look-ups and elementwise parts are not counted. A kernel
-that combines matrices and has no formula is refused, and so is a layer with a stack of matrices that no kernel reads. A
-layer of which nothing is seen is taken at twice its weights (Kaplan et al. 2020, arXiv 2001.08361, section 2.1).
+Torch's counter plus `FORMULAS`; a multiply-add is two operations. Attention includes future positions; norms,
+activations, look-ups and elementwise operations are not counted. A product kernel without a formula is refused, and so
+is a layer with unread stacks of matrices. A layer without counts takes twice its weights (arXiv 2001.08361).
 """
 
 from __future__ import annotations
@@ -61,11 +59,10 @@ MOVING = frozenset(
 
 
 def grouped_product(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
-    """Operations of `_grouped_mm`: rows that are divided into groups, each multiplied by the matrix of its group.
+    """Return the operations of `_grouped_mm`: 2 * rows * inner * columns, times the groups if both have three axes.
 
-    Shapes (rows, inner) and (groups, inner, columns); (groups, rows, inner) and (inner, columns), where the columns
-    are divided; (rows, inner) and (inner, columns), where the inner dimension is; or all groups whole, with three
-    dimensions each. How the rows are divided does not matter: 2 * rows * inner * columns, times the groups if whole.
+    Shapes: (rows, inner) and (groups, inner, columns); (groups, rows, inner) and (inner, columns); (rows, inner) and
+    (inner, columns), with the inner dimension divided.
     """
     whole = left[0] if len(left) == len(right) == 3 else 1
     return 2 * whole * left[-2] * left[-1] * right[-1]
@@ -104,10 +101,9 @@ FORMULAS: Mapping[Any, Callable[..., int]] = {
 
 
 class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts the `operations` that run while the context is entered, and notes what it cannot count.
+    """Count the `operations` that run within the context, and collect kernels without a formula in `unknown`.
 
-    A kernel without a formula that reads two or more tensors of at least two dimensions is in `unknown`, with their
-    shapes, unless torch calls it pointwise or it is in `MOVING`.
+    These read two or more tensors of at least two dimensions, are not pointwise and not in `MOVING`.
 
     >>> with Count() as count:
     ...     product = torch.ones(3, 4) @ torch.ones(4, 5)
@@ -148,11 +144,7 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.unknown.append(f"{func} of " + " and ".join(str(tuple(tensor.shape)) for tensor in matrices[:3]))
 
     def unread(self, module: nn.Module) -> tuple[str, ...]:
-        """The stacks of matrices (three dimensions or more) in a module that no kernel read a part of, by name.
-
-        That is how the weights of experts look when their kernel runs beside torch's dispatcher: a view reads nothing.
-        A single matrix may well be unread, as those of a cross attention are when there is nothing to attend to.
-        """
+        """Return the names of stacks of matrices (three dimensions or more) that no kernel read, as in experts."""
         read = sorted(self._read)
         stacks = [(name, weight) for name, weight in module.named_parameters() if weight.ndim > 2]
         return tuple(name for name, weight in stacks if not _reads(read, weight))
@@ -180,10 +172,9 @@ _Result = TypeVar("_Result")
 
 
 def model_cost(stack: Stack, length: int = 1) -> ModelCost:
-    """FLOPs of the forward pass of one token of a text of `length`: of every layer, of the embedding and of the head.
+    """Count the FLOPs per token of a text of `length` (per image for image models): layers, embedding and head.
 
-    For a model of images the unit is an image, and `length` is not read. Raises `MeasureError` for a model whose kind
-    of input is not known, and for one that runs a kernel whose operations nothing here can count.
+    Raises `MeasureError` for an unknown kind of input and for a kernel whose operations cannot be counted.
 
     >>> from layerwise.stack import load
     >>> cost = model_cost(load("demo"), length=128)

@@ -1,10 +1,8 @@
-"""Memory: the bytes that a model keeps at inference, counted, and the most that a process held at once.
+"""Measure the memory of a model at inference, and the peak memory of a process.
 
-Bytes of a pass are counted for every storage that an operation returns, until nothing refers to it any more. A kernel's
-workspace is not counted; on an accelerator the allocator's own peak (`allocated`) has it. A process's peak is that of
-the accelerator where there is one, else of resident memory, whose high-water mark the kernel keeps. Whoever measures
-resets that mark, so an open watch notes it first, and watches may be nested. Where the mark cannot be reset (outside
-Linux) it counts from the start of the process.
+Counts the bytes of every storage that an operation returns until it is freed, without kernels' workspace. The peak is
+the allocator's on an accelerator, otherwise of resident memory, from the start of the process outside Linux. Watches
+may be nested: each notes the high-water mark before it is reset.
 """
 
 from __future__ import annotations
@@ -27,9 +25,11 @@ from layerwise.stack.inputs import evaluating
 
 @dataclass(frozen=True, slots=True)
 class InferenceMemory:
-    """Bytes of `weights` (parameters and buffers, tied ones once); of `states`, the outputs of layers and what the
-    first layer reads, at the end of the layer where most of them are alive; of `activations`, all that a pass makes,
-    where most is alive; and of `allocated`, the accelerator's peak (`None` on a CPU)."""
+    """Bytes of a model at inference.
+
+    `weights` are parameters and buffers, tied ones once; `states` the input of the first layer and the outputs of all,
+    `activations` all that a pass makes, each at its peak; `allocated` is the accelerator's peak (`None` on a CPU).
+    """
 
     weights: int
     states: int
@@ -62,10 +62,7 @@ def weight_bytes(model: nn.Module) -> int:
 
 
 class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts, after every operation within it, the bytes of what operations returned and something still refers to.
-
-    `most` is the largest of these counts. The storages of `known` tensors are left out.
-    """
+    """Count the bytes of live results after every operation within it, without `known` tensors; `most` is the peak."""
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -1,9 +1,7 @@
-"""What one model costs against another of its size: seconds of a training step, seconds of a pass, bytes kept.
+"""Compare two models' seconds per training step, seconds per pass, and bytes kept for the backward pass.
 
-Machines are noisy and slow down while they work, so two models are never timed one after the other: they are timed in
-turns, and what is compared is the ratio within a round (`layerwise.measure.cost.pass_time`). Bytes are counted, not
-sampled: the distinct storages that autograd keeps for the backward pass, which is what a training step needs beyond
-weights, gradients and optimiser.
+Models are timed in turns and compared within a round (`layerwise.measure.cost.pass_time`). Bytes are those of the
+distinct storages that autograd keeps.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ class Overhead:
 
 
 def overhead(models: Mapping[str, nn.Module], inputs: Inputs, *, rounds: int = 9) -> dict[str, Overhead]:
-    """Time every model on the same batch, round by round; what a model does with `inputs` must return a `loss`.
+    """Time every model on the same batch, round by round; its output for `inputs` must have a `loss`.
 
-    A step is forward and backward, a pass a forward pass in evaluation mode. The models' weights are as before;
-    gradients are cleared. Raises `MeasureError` for fewer rounds than an interval of a median needs.
+    A step is forward and backward, a pass is forward in evaluation mode. Gradients are cleared.
+    Raises `MeasureError` for fewer rounds than an interval of a median needs.
     """
     if rounds < LEAST_ROUNDS:
         raise MeasureError(f"{rounds} rounds give no interval of a median; take {LEAST_ROUNDS} or more")

@@ -1,11 +1,9 @@
-"""How long passes under plans take: milliseconds, by passes of several plans in turns.
+"""Time passes under plans in milliseconds, in turns.
 
-`prefill` is `batch` windows of `context` tokens in one pass, `decode` one token for each of `batch` texts behind a
-cache of `context` tokens. Everything runs in place. A round runs every plan once in a random order (`in_turns`), and a
-plan is compared with the first one within each round. A figure is a median over rounds; its interval lies between the
-order statistics that hold the median in 95 of 100 draws (David and Nagaraja 2003, "Order Statistics", section 7.1). On
-CUDA a pass is recorded as a graph and replayed (`CapturedPass`), unless graphs are turned off: else the time of a small
-model is that of launching kernels. Recording needs a cache of fixed length.
+`prefill` is `batch` windows of `context` tokens, `decode` one token per text after a cache of `context` tokens. Each
+round runs every plan once in random order and compares it with the first. Medians over rounds have intervals of order
+statistics (David and Nagaraja 2003, "Order Statistics", section 7.1). On CUDA a pass is replayed as a graph
+(`CapturedPass`) unless graphs are turned off: launching kernels would dominate the time of a small model.
 """
 
 from __future__ import annotations
@@ -52,10 +50,9 @@ Value = TypeVar("Value")
 def in_turns(
     works: Mapping[Name, Callable[[int], Value]], rounds: Iterable[int], seed: int = 0
 ) -> Iterator[dict[Name, Value]]:
-    """Round by round what each of `works` returns: every one is called once, with the number of the round.
+    """Call each of `works` once per round with the round's number, in an order drawn from seed and number.
 
-    The order within a round is drawn from the seed and the number. Under a rotation each would follow the same other in
-    every round, and have what that one leaves in caches or as heat for its own.
+    Under a rotation each would always follow the same other one, with its caches and heat.
 
     >>> list(in_turns({"a": lambda number: number, "b": lambda number: -number}, [1, 2]))
     [{'a': 1, 'b': -1}, {'a': 2, 'b': -2}]
@@ -92,9 +89,9 @@ def round_times(
     graphs: bool = True,
     seed: int = 0,
 ) -> dict[tuple[str, Setting], float]:
-    """One round: every plan in every setting, in an order that depends on the `number` of the round; milliseconds.
+    """Time every plan in every setting once, in random order; milliseconds, the fastest of `PASSES` passes.
 
-    Every figure is the fastest of `PASSES` passes. Raises `UnsupportedModel` for decoding where nothing is cached.
+    Raises `UnsupportedModel` for decoding without a cache.
     """
 
     def timed(plan: Plan, _: int) -> dict[Setting, float]:
@@ -121,10 +118,7 @@ def rows_of_rounds(names: Sequence[str], settings: Sequence[Setting], rounds: Se
 
 
 class TimedPass:
-    """One pass of the kind that is timed, prepared: what comes before it is not counted.
-
-    On CUDA it is replayed as a graph, unless `graphs` is false. The `seed` draws its tokens.
-    """
+    """A prepared pass, replayed as a CUDA graph unless `graphs` is false; `seed` draws its tokens."""
 
     def __init__(self, stack: Stack, setting: Setting, *, graphs: bool = True, seed: int = 0) -> None:
         self.stack = stack
@@ -141,10 +135,7 @@ class TimedPass:
         self.work: Callable[[], object] = CapturedPass(self.run) if captured else self.run
 
     def _behind_a_cache(self, ids: Tensor, *, static: bool) -> dict[str, Any]:
-        """The arguments of a pass on the last token, behind a cache of all others.
-
-        A cache of fixed length has room for every pass that there will be.
-        """
+        """Return the arguments of a pass on the last token after a cache of all others (`static`: fixed length)."""
         model, before = self.stack.model, ids.shape[1] - 1
         cache = StaticCache(config=model.config, max_cache_len=before + ROOM) if static else None
         output = model(input_ids=ids[:, :-1], use_cache=True, **({} if cache is None else {"past_key_values": cache}))

@@ -1,12 +1,9 @@
-"""Feature attribution: the share of a classifier's decision that comes from each token, by integrated gradients.
+"""Compute the share of a classifier's decision by token, with integrated gradients (Sundararajan et al. 2017).
 
-For f = logit(1) - logit(0), token vectors x (seq, width), and a baseline b in which every token that is not special has
-the vector of the mask (otherwise padding) token, token i has the attribution (Sundararajan et al. 2017)
-
+For f = logit(1) - logit(0), token vectors x (seq, width), and a baseline b, all but special tokens masked (or padding):
     a_i = sum over the width of (x_i - b_i) * integral from 0 to 1 of df/dx_i (b + t (x - b)) dt
-
-They sum to f(x) - f(b). The Gauss-Legendre sum doubles its nodes, up to `MOST_NODES`, until the error for every text of
-the batch is at most `TOLERANCE` of sum |a_i|. The null of the share of some words is their share of the tokens.
+They sum to f(x) - f(b). Gauss-Legendre nodes double, up to `MOST_NODES`, until the error is at most `TOLERANCE` of
+sum |a_i|. The null of the share of some words is their share of the tokens.
 """
 
 from __future__ import annotations
@@ -43,9 +40,9 @@ class MarkedText:
 
 @dataclass(frozen=True, slots=True)
 class FeatureShares:
-    """The share of attribution on the words of each feature, text by text, and those words' share of the tokens.
+    """Each text's share of attribution on the words of each feature, and those words' share of the tokens.
 
-    `gap` is the largest part of sum |a_i| that is missing from completeness, over all texts.
+    `gap` is the largest part of sum |a_i| that is missing from completeness.
     """
 
     linguistic: tuple[float, ...]
@@ -72,7 +69,7 @@ class Attributions:
 def integrated_gradients(
     decision: Callable[[Tensor], Tensor], vectors: Tensor, baseline: Tensor, nodes: int = NODES
 ) -> Attributions:
-    """The attributions of `decision`, from token vectors (batch, seq, width) to (batch,), against `baseline`.
+    """Attribute `decision`, from token vectors (batch, seq, width) to (batch,), relative to `baseline`.
 
     >>> linear = integrated_gradients(lambda x: 2 * x[:, :, 0].sum(1), torch.ones(1, 2, 1), torch.zeros(1, 2, 1))
     >>> linear.tokens.round(decimals=3).tolist(), linear.difference.tolist()
@@ -89,10 +86,9 @@ def integrated_gradients(
 
 
 def feature_shares(model: Any, tokenizer: Any, texts: Sequence[MarkedText], length: int) -> FeatureShares:
-    """The shares of a classifier's decision between its labels 0 and 1; a text is cut to `length` tokens.
+    """Compute the shares of a binary classifier's decision; texts are cut to `length` tokens.
 
-    Raises `MeasureError` for a classifier of other than two labels, and for a tokenizer that does not say where in
-    the text a token stands.
+    Raises `MeasureError` for other than two labels, and for a tokenizer without offsets.
     """
     if model.config.num_labels != 2:
         raise MeasureError(f"attribution is of a choice between 2 labels; the model has {model.config.num_labels}")

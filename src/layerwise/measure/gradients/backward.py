@@ -1,12 +1,8 @@
-"""One forward and one backward pass over a batch, with the derivative of a gate on every layer and branch.
+"""Run one forward and one backward pass with the derivative of a gate on every layer and branch.
 
-A gate scales the update u of a layer or branch, x + alpha u. At alpha = 1 the derivative of the loss is an inner
-product that a hook on the output can compute during the backward pass, so no gate has to be built:
-
+A gate scales the update u of a layer or branch, x + alpha u. A hook computes its derivative at alpha = 1:
     d nll / d alpha = sum over tokens of <d nll / d (x + alpha u), u>
-
-The loss and its gradient at the last hidden state are computed in chunks first, because the logits of a large
-vocabulary need more memory than all layers.
+The loss at the last hidden state is computed in chunks, because of the memory of logits.
 """
 
 from __future__ import annotations
@@ -44,11 +40,9 @@ Gate = tuple[int, Sublayer | None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Backward:
-    """What one pass over a batch has noted.
+    """Results of one pass: `states` (batch, seq, width) before the first layer and after each, `nll` (batch,) in nats.
 
-    `states` are the hidden states, (batch, seq, width), before the first layer and after each. `nll` is the summed loss
-    of every window in nats, (batch,). `gates` maps a layer, whole or a half of it, to the derivative of
-    each window's `nll` by its gate at alpha = 1, (batch,).
+    `gates` has the derivative of each window's `nll` by a layer's or branch's gate at alpha = 1, (batch,).
     """
 
     states: tuple[Tensor, ...]
@@ -57,10 +51,9 @@ class Backward:
 
 
 def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backward:
-    """Run `batch` forward and back through `stack`; call within `differentiable(stack)`.
+    """Run `batch` forward and back; call within `differentiable(stack)`. Without `branches`, gates are whole layers.
 
-    Without `branches` the gates are those of whole layers. Raises `MeasureError` for a state or a loss that is not
-    finite, naming the layer and the document.
+    Raises `MeasureError` for a state or a loss that is not finite.
     """
     with torch.no_grad():
         captured = captured_batch(stack, batch)
@@ -82,10 +75,7 @@ def backward(stack: Stack, batch: AnyBatch, branches: Branches | None) -> Backwa
 
 
 def loss_gradient(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[Tensor, Tensor]:
-    """The summed NLL of every window, (batch,), and the gradient of their sum by `state`, in the shape of `state`.
-
-    Norm and head are the model's own; they see a few windows at a time, so that only their logits are held.
-    """
+    """Return the summed NLL of every window, (batch,), and the gradient of their sum by `state`, in window chunks."""
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     targets = batch.targets.to(state.device)
     nlls, gradients = [], []
@@ -149,11 +139,7 @@ def _noting(gates: dict[Gate, Tensor], gate: Gate, windows: int) -> Edit:
 
 
 def _note_gate(gates: dict[Gate, Tensor], gate: Gate, output: Tensor, added: Tensor, windows: int) -> None:
-    """When the gradient of `output` is there, note its inner product with what was `added`, window by window.
-
-    A multiplier between the output of a branch and the stream is in the gradient. Windows come one after the other,
-    also where the tokens of all stand on one axis, as experts return them.
-    """
+    """Note by window the inner product of `output`'s gradient with `added`, whose tokens may share one axis."""
 
     dtype = widest(output.device)
 

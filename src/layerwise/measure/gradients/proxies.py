@@ -1,12 +1,9 @@
-"""Cheap proxies of layer importance: what can be said of all layers from one forward and one backward pass.
+"""Compute cheap proxies of layer importance from one forward and one backward pass.
 
-    block_influence    how far a layer turns the state                      `measure.activations.block_influence`
-    angular_distance   how far a run of layers turns the last token         the same
-    gate_gradient      a skip's effect to first order, branches too         `GateGradients`
-    gate_sensitivity   the size of that, window by window                   the same
+    block_influence, angular_distance   see `measure.activations.block_influence`
+    gate_gradient, gate_sensitivity     first-order effect of a skip, and its size by window, see `GateGradients`
 
-All of them come from the same pass (`survey`). A proxy is as good as its agreement with the measured effect of skipping
-(`layerwise.measure.stats.agreement`). The rows against `random_twin` are the scores of an untrained model.
+Check their agreement with the effect of skipping (`layerwise.measure.stats.agreement`). Null: `random_twin`.
 """
 
 from __future__ import annotations
@@ -47,10 +44,9 @@ TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity"})
 
 
 def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
-    """All cheap proxies of `stack` on `data`, with their nulls; see the module.
+    """Compute all cheap proxies of `stack` on `data`, with their nulls (of a twin if the model has one).
 
-    `seed` draws the bootstrap, the sign flips and the weights of the random twin; a model that has no twin has no rows
-    of it. Raises `MeasureError` for fewer than 4 layers, and for states that are not finite.
+    Raises `MeasureError` for fewer than 4 layers, and for states that are not finite.
     """
     refuse_shallow(stack)
     branches = split(stack, data)
@@ -58,10 +54,9 @@ def proxies(stack: Stack, data: EvalData, *, seed: int = 0) -> list[Score]:
 
 
 def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int = 0) -> list[Score]:
-    """The proxies that one forward and one backward pass over `data` give, without nulls of a twin.
+    """Compute the proxies from one pass over `data`, without nulls of a twin. Parameters' `grad` is not changed.
 
-    Without `branches` there are gates of whole layers alone. The model is as before on exit; nothing is added to the
-    `grad` of its parameters.
+    Without `branches`, gates are whole layers.
     """
     turning, gates = BlockInfluence(stack.depth), GateGradients()
     with evaluating(stack.model), differentiable(stack):
@@ -73,11 +68,10 @@ def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int
 
 
 def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
-    """What `survey` costs on the first batch of `data`, in units of one plain forward and backward pass.
+    """Return the cost of `survey` on the first batch, in units of one plain forward and backward pass.
 
-    The plain pass is the model's own on the same windows, with the gradients of the blocks' weights. Both sides are
-    timed in turns, `rounds` times each, after one round that is not counted; the value is the ratio of the medians, low
-    and high the least and the greatest ratio within a round. A time is no part of the scores: it differs between runs.
+    Both are timed in turns, after one round that is not counted: the ratio of medians, with the smallest and largest
+    ratio within a round.
     """
     first = replace(data, batches=data.batches[:1])
     branches = split(stack, first)
@@ -129,27 +123,17 @@ FEWEST_FLIPS = 10_000
 
 
 class GateGradients:
-    """What skipping each layer and each branch would cost, to first order, and how much the loss hangs on it.
+    """First-order effect of skipping each layer and branch, and the loss's sensitivity to it, in nats/token.
 
-    Multiply what a layer (or one branch of it) adds to the residual stream by alpha. The loss at alpha = 1 is the
-    model's own and at alpha = 0 that of the skip, so the first-order estimate of the skip's effect is
+    With alpha the factor of what a layer (or branch) adds to the residual stream, and windows w:
 
-        gate_gradient = (L(1) - dL/dalpha (1)) - L(1) = -dL/dalpha at alpha = 1        nats per token
-
-    for all layers and branches at once (`backward`). It is exact where the loss is linear in the gate, and of the wrong
-    size, sometimes of the wrong sign, where a skip is a large step. Where a model has converged it should vanish:
-    training has turned every gate to where the loss no longer falls on average, whatever the layer is worth. Window by
-    window it does not, so its size is taken first and the mean over text then:
-
-        gate_sensitivity = sum over windows w of |dL_w/dalpha| / scored tokens          nats per token
+        gate_gradient = -dL/dalpha at alpha = 1        exact if L is linear in alpha; about 0 for a converged model
+        gate_sensitivity = sum over windows w of |dL_w/dalpha| / scored tokens
 
     (Michel et al. 2019, arXiv 1905.10650, equation 2, for heads; Molchanov et al. 2019, arXiv 1906.10771, square it.)
-    It has no sign, and compares layers of one model: longer windows average more away, so its size means little. Which
-    of the two ranks the layers as the measured skip does, the agreement says (`layerwise.measure.stats.agreement`).
-
-    The evidence of the gate gradient is that of a paired difference: intervals by bootstrap over documents, p from
-    flips of documents' signs, Holm over all gates, and the null, against `no_effect`, is the band in which all gates of
-    no effect stay together. The sensitivity has Student's interval over documents; its null is the random twin.
+    The sensitivity only ranks the layers of one model: longer windows average more away. Gradient: bootstrap intervals
+    over documents, p by sign flips (Holm over gates), null band against `no_effect`. Sensitivity: Student's interval
+    over documents; its null is the random twin.
     """
 
     def __init__(self) -> None:
@@ -167,9 +151,7 @@ class GateGradients:
         self._sizes.add(slopes.abs(), scored, windows)
 
     def scores(self, seed: int) -> list[Score]:
-        """Of each gate the gradient with its interval, p, mde and null, and the sensitivity with its interval;
-        bare values for few windows.
-        """
+        """Return each gate's gradient with interval, p, mde and null, and its sensitivity with interval."""
         return [*self._gradients(seed), *self._sizes.scores(PROXIES, "gate_sensitivity", self._about)]
 
     def _gradients(self, seed: int) -> list[Score]:

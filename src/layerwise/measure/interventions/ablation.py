@@ -3,10 +3,9 @@
     skip                the layer (or branch) adds nothing
     mean_ablate         it adds its mean over tokens of the other half of the text (cross-fitting)
     neighbour_copy      the layer before runs in its place (for layer 0 the one after)
-    neighbour_average   its weights are the mean of its two neighbours' weights (not at the ends)
+    neighbour_average   its weights are the mean of its two neighbors' weights (not at the ends)
     random              its matrices are Gaussian noise of the same norm each; gains and biases stay
-
-`skip` and `mean_ablate` are also measured for `12.attn` and `12.mlp`, if the model can be split.
+Only `skip` and `mean_ablate` apply to branches (`12.attn`, `12.mlp`).
 """
 
 from __future__ import annotations
@@ -52,11 +51,10 @@ class _Kind:
 
 
 def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None) -> list[Score]:
-    """Every intervention on every layer of `stack`, by task and over all of them; the module says which there are.
+    """Measure every intervention on every layer of `stack`, by task and over all tasks.
 
-    Rows: `<intervention>` of each layer and each half of one in nats per token with interval, p-value corrected over
-    the layers or halves of one kind, and mde; against `no_effect` beside each; and `nll` of no layer, the model as
-    trained. Raises `MeasureError` for fewer than 4 layers.
+    Rows: `<intervention>` by layer and branch in nats/token with interval, p (corrected over the layers or branches of
+    one kind), mde and null (`no_effect`); `nll` of the original model. Raises `MeasureError` for fewer than 4 layers.
     """
     return ablation_of(stack, ablation_losses(stack, data, seed=seed, cache=cache), seed=seed)
 
@@ -149,9 +147,7 @@ def _mean(context: InterventionContext) -> Apply:
 
 
 def _other_means(context: InterventionContext, of: Callable[[CleanBatch], Tensor]) -> Callable[[CleanBatch], Tensor]:
-    """For the windows of a batch the mean of a quantity of shape (batch, seq, width) over all tokens that count in the
-    other half of the text: (batch, 1, width), as precise as `wide`.
-    """
+    """Average a (batch, seq, width) quantity over counted tokens of the other half of the text: (batch, 1, width)."""
     sums: dict[bool, list[Tensor]] = {True: [], False: []}
     counts = {True: 0, False: 0}
     for one in context.clean:

@@ -1,12 +1,8 @@
-"""How well a model does under plans: hits and losses, example by example.
+"""Evaluate a model under plans: hits and losses, example by example.
 
-An example is an image with one label or a window of text with a label at every scored position. What is counted is the
-same for both, so robustness is measured in one way: `evaluate` runs the model in place under a plan for
-each batch, and `Predictions` keeps one row an example, so that two outcomes on the same examples can be compared in
-pairs. Of text no more than `CHUNK` logits are held at once, and there are none of tokens that have no target.
-
-`HeldOut` keeps some batches, and sums over the documents that windows of text are from, which err together and are one
-unit.
+An example is an image with one label, or a window of text with a label at every scored position. Outcomes on the same
+examples can be compared in pairs. Text logits come in chunks of `CHUNK`, only for tokens with a target. `HeldOut` sums
+over documents, which are its units.
 """
 
 from __future__ import annotations
@@ -41,11 +37,10 @@ TOP = 5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Predictions:
-    """What a model did on some examples, all arrays of shape (examples,).
+    """The outcome of some examples; all arrays are (examples,).
 
-    `hits` counts the scored labels of the example that were the model's first choice, `hits_top5` those among its first
-    five (`None` with fewer than six classes, and for text), `nll` is their summed negative log-likelihood in nats, and
-    `scored` how many labels there were: 1 for an image, the scored tokens for a window of text.
+    `hits` counts labels that were the first choice, `hits_top5` those among the first five (`None` with fewer than six
+    classes, and for text), `nll` is their summed loss in nats, `scored` the number of labels: 1 for an image.
     """
 
     hits: Numbers
@@ -82,10 +77,9 @@ def evaluate(
     batch_size: int = BATCH,
     filled_in: bool = False,
 ) -> Predictions:
-    """Run the model in place on every example, batch by batch in their order, under `plan` or under one for each batch.
+    """Evaluate every example under `plan`, or under one plan per batch; `filled_in` as in `predictions_of`.
 
-    Labels that are `filled_in` are of the positions they stand at, as masked language models have them. Raises
-    `MeasureError` when an example's loss is not finite, and names the plan.
+    Raises `MeasureError`, naming the plan, when an example's loss is not finite.
     """
     parts = []
     head = find_head(stack)
@@ -119,11 +113,9 @@ def predictions_of(
     filled_in: bool = False,
     under: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> Predictions:
-    """The outcome of one batch under the model as it is within `under()`: labels as in `scored`, or `filled_in`.
+    """Return the outcome of one batch within `under()`; `filled_in` labels are at their own positions (masked LMs).
 
-    Labels that are filled in are of the very positions they stand at, as masked language models have them. With a
-    `head` (see `layerwise.measure.language.lm_head`) the logits of a text come in chunks of tokens, without one in
-    rows.
+    With a `head` (`layerwise.measure.language.lm_head`) text logits come in chunks of tokens, otherwise in rows.
     """
     if labels.ndim == 1:
         with under():
@@ -144,10 +136,9 @@ def predictions_of(
 
 
 def scored(logits: Tensor, labels: Tensor) -> Predictions:
-    """The outcome of one batch.
+    """Score (batch, classes) logits with (batch,) labels, or (batch, seq, vocabulary) with (batch, seq).
 
-    `logits` are (batch, classes) with `labels` (batch,), or (batch, seq, vocabulary) with `labels` (batch, seq), where
-    the logits at a position predict the label of the next one, as in every causal language model of transformers.
+    The logits at a position predict the label of the next one, as in causal language models.
     """
     if logits.ndim == 3:
         return _of_tokens(logits, _of_the_next(labels))
@@ -194,8 +185,9 @@ def joined(parts: Sequence[Predictions]) -> Predictions:
 
 
 def mean_logits(logits: Iterable[Tensor]) -> Tensor:
-    """The mean of the logits of several models, an ensemble (Hansen & Salamon 1990), folded in one at a time; same
-    shape as each, float32 or wider. The mean of logits, not of probabilities (Freiberger et al. 2024, section 4.4).
+    """Average the logits of several models, an ensemble (Hansen & Salamon 1990), in float32 or wider.
+
+    The mean is of logits, not of probabilities (Freiberger et al. 2024, section 4.4).
 
     >>> mean_logits([torch.tensor([1.0, 3.0]), torch.tensor([3.0, 5.0])]).tolist()
     [2.0, 4.0]

@@ -23,10 +23,10 @@ from layerwise.stack.executors.graph import Graph, GraphExecutor
 
 @dataclass(frozen=True)
 class CleanBatch:
-    """One batch on its clean way through the model: the state before the layer, and which tokens count.
+    """One batch in the original model: the state before the layer, and which tokens count.
 
-    `half` (batch,) says of each window in which half of the text it stands. The halves share no document (no window,
-    where documents are few), so that what is put in a layer's place can be learnt on other text than it is judged on.
+    `half` (batch,) is the half of the text of each window. Halves share no document (no window if documents are few),
+    so replacements are learned on other text than they are evaluated on.
     """
 
     state: Tensor

@@ -1,8 +1,6 @@
-"""Which minimal pairs a model with learned layer weights still gets right without some of its edges.
+"""Measure which minimal pairs a model with learned layer weights gets right without some of its edges.
 
-Rows of measure `edges`, of one model and suite: the `condition` is the text of an `EdgeCut`, the `task` a phenomenon,
-or "all", and the `part` the suite.
-
+Rows of measure `edges`: `condition` is an `EdgeCut`, `task` a phenomenon or "all", `part` the suite.
     edges       how many edges are left, of `amount`
     accuracy    share of pairs that are right, without the edges and, `against` `ORIGINAL`, with all of them
     margin      change of the mean margin in nats, paired, with interval, p, Holm's p over conditions and phenomena (of
@@ -34,9 +32,9 @@ DRAWS = 20
 
 
 class Wired(Protocol):
-    """The learned layer weights of a model, wherever it keeps them: read as a value, and replaced by one.
+    """The learned layer weights of a model, readable and replaceable.
 
-    `renormalises` says whether its rows are means, so that a row that loses an edge must be scaled.
+    `renormalises` is true if the rows are means, so that a row that loses an edge must be rescaled.
     """
 
     @property
@@ -73,10 +71,7 @@ def edge_cut_rows(
     draws: int = DRAWS,
     progress: Callable[[float], None] | None = None,
 ) -> list[Score]:
-    """Return the rows of every cut; `evaluate` returns the margins of `pairs` under the present edges, (pairs,).
-
-    Raises `PlanError` for a cut that removes nothing.
-    """
+    """Return the rows of every cut from margins, (pairs,). Raises `PlanError` for a cut that removes nothing."""
     wiring = wired.edges()
     left = [cut.apply(wiring, renormalise=wired.renormalises) for cut in cuts]
     random = {len(each): _random_cuts(wired, wiring, len(wiring) - len(each), seed, draws) for each in left}
@@ -135,10 +130,7 @@ def _accuracies(
 
 
 def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> Estimate[Numbers]:
-    """Estimate means over paradigms of the means over units, of (rows, units), with Satterthwaite's freedom.
-
-    A paradigm with a single unit takes the variance that the others have on average.
-    """
+    """Average (rows, units) over units, then paradigms (Satterthwaite); single units take the mean variance."""
     names = np.array(paradigms)
     groups = [changes[:, names == name] for name in dict.fromkeys(paradigms)]
     means = np.stack([group.mean(axis=1) for group in groups])

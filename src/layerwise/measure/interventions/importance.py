@@ -1,8 +1,6 @@
-"""The importance of every layer, from the rows of a diagnosis, for allocating a growth schedule.
+"""Read the importance of every layer from the rows of a diagnosis, for allocating a growth schedule.
 
-Importance is the effect of skipping a layer, in nats/token, with its interval, from the first of these measures that is
-present. Reads rows only and needs no torch; `measured_importance` measures.
-
+Importance is the effect of skipping a layer, in nats/token, with its interval, from the first measure present:
     verdict     all layers together at the family-wise error rate, on all of the text (or the race's, with a budget)
     racing      all layers and looks together, each layer on the text that settled it
     ablation    the metric `skip`; each layer's own 95 % interval, without correction
@@ -32,9 +30,9 @@ SOURCES = {
 
 
 def importance_of(scores: Iterable[Score]) -> tuple[Importance, ...]:
-    """The importance of layers 0, 1, ... from the best of `SOURCES` among `scores`.
+    """Return the importance of layers 0, 1, ... from the best of `SOURCES` among `scores`.
 
-    Raises `MeasureError` where there is none of them, where layers are missing, and where an effect has no interval.
+    Raises `MeasureError` if there is none, or layers or intervals are missing.
     """
     rows = list(scores)
     source = source_of(rows)
@@ -64,9 +62,9 @@ def source_of(scores: Iterable[Score]) -> str | None:
 def measured_importance(
     stack: Stack, data: EvalData, *, seed: int = 0, rule: VerdictCriterion | None = None
 ) -> tuple[Importance, ...]:
-    """The importance of the layers of `stack` on `data`: each is skipped, and nothing else is measured.
+    """Measure the importance by skipping each layer of `stack` on `data`, with the intervals of the verdicts.
 
-    The intervals are those of the verdicts. Raises what `verdicts` and `intervention_losses` raise.
+    Raises what `verdicts` and `intervention_losses` raise.
     """
     from layerwise.measure.interventions.ablation import skip_keys, skips
     from layerwise.measure.interventions.intervention import intervention_losses

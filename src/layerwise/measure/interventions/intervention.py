@@ -1,11 +1,8 @@
-"""Interventions: one layer is changed, all others stay as trained, and the change of the loss is measured.
+"""Interventions: the change of the loss when one layer is changed and all others stay as trained.
 
-An intervention skips a layer, replaces its weights, or fixes a branch at its mean. It is the identity plan with one
-changed node of the graph (`layerwise.stack.executors.graph`; `JointIntervention` changes several), so all of them share
-the clean states: I interventions at each of L layers cost at most `I * L * (L + 1) / 2 + L` layer evaluations.
-
-What a layer needs is prepared once and runs on every batch before the next layer is prepared. Rows are `Loss` rows
-whose `plan` is a key such as `12=mean_ablate`; the original model is the identity plan.
+An intervention skips a layer, replaces its weights, or fixes a branch at its mean: the identity plan with one changed
+node (`layerwise.stack.executors.graph`; several in `JointIntervention`). I interventions at each of L layers cost at
+most `I * L * (L + 1) / 2 + L` layer evaluations. The `plan` of a `Loss` row is a key such as `12=mean_ablate`.
 """
 
 from __future__ import annotations
@@ -58,10 +55,7 @@ class InterventionContext:
         return lambda one: apply_with(self.stack, self.layer, weights, one.state, one.captured)
 
     def with_branch(self, part: Sublayer, edit: Callable[[CleanBatch], Edit]) -> Apply:
-        """The layer with what one branch adds edited, batch by batch.
-
-        Raises `UnsupportedModel` where the model cannot be split.
-        """
+        """Edit what one branch adds, batch by batch. Raises `UnsupportedModel` if the model cannot be split."""
         path = self.stack.branches(self.clean[0].captured).paths[self.layer][part]
         block = block_list(self.stack.model, self.stack.path)[self.layer]
 
@@ -105,10 +99,9 @@ class JointIntervention:
 
 @dataclass(frozen=True)
 class ResultCache:
-    """What is known already and where news goes: it makes a long measurement resumable and watched.
+    """Makes a measurement resumable and observable: `known` rows are not computed again.
 
-    `known` rows are not computed again. `sink` receives new rows as soon as they exist, `progress` the share that is
-    done, `log` a sentence about an intervention that had to be left out.
+    `sink` receives new rows at once, `progress` the share done, `log` a sentence about an omitted intervention.
     """
 
     known: tuple[Loss, ...] = ()
@@ -123,12 +116,10 @@ def intervention_losses(
     data: EvalData,
     cache: ResultCache | None = None,
 ) -> list[Loss]:
-    """The losses of the untouched model and of every intervention on every window of `data`, known ones included.
+    """Compute the losses of the original model and of every intervention on every window, `known` ones included.
 
-    An intervention that refuses a layer when it prepares, or whose loss is not finite somewhere, is left out whole, and
-    `cache.log` is called why. Raises
-    `MeasureError` where the untouched model's own states or losses are not finite, naming layer and document, and for
-    two interventions of one key.
+    An intervention that refuses a layer, or whose loss is not finite, is omitted and logged. Raises `MeasureError` if
+    the original model's states or losses are not finite, and for two interventions with one key.
     """
     for key, count in Counter(each.key for each in interventions).items():
         if count > 1:
@@ -177,9 +168,7 @@ class _Measurement:
         return rows
 
     def _groups(self, due: Sequence[Plan | Changed]) -> Iterator[Sequence[Plan | Changed]]:
-        """What is walked together: all of it, or, where layers are read from the disk, as many as have states that take
-        no more memory than the layers may, at least one.
-        """
+        """Group what runs together: all, or as many (at least one) as fit in memory when layers are read from disk."""
         if not due:
             return
         resident = self.stack.resident

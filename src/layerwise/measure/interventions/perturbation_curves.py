@@ -1,9 +1,7 @@
 """Manipulation: the loss increase by kind and size of a weight change, and by the gain of a layer's update.
 
-Every strategy of `layerwise.measure.interventions.perturbations` is measured at the same sizes ||dW|| / ||W||. A gate
-multiplies the update of a layer or branch by alpha. Rows of measure `manipulation`, in nats/token, with interval, p,
-Holm's p over layers, mde, and the band `@no_effect`:
-
+Sizes are ||dW|| / ||W||; a gate multiplies the update of a layer or branch by alpha. Rows of measure `manipulation`, in
+nats/token, with interval, p, Holm's p over layers, mde, and the band `@no_effect`:
     <strategy>:<size>   subject `12`; strategies scale, noise, low_rank, interpolate, copy, predict
     gate:<alpha>        subjects `12`, `12.attn`, `12.mlp`; alpha 0 skips, alpha 1 is the original model
     joint=<strategy>:<size>   losses of the largest set of layers that cost little one by one (`joint_manipulation`)
@@ -79,13 +77,11 @@ def perturbation_curves(
     seed: int = 0,
     cache: ResultCache | None = None,
 ) -> list[Score]:
-    """What each change of each of `layers` (all of them) costs on `data`: hundreds of points, each on all of it.
+    """Measure the loss change for each change of each of `layers` (default: all).
 
-    A curve's shape needs fewer tokens than a verdict: give a part of a long text
-    (`layerwise.measure.language.evaluation_data.sample`). The module says which rows come back. A point that does not
-    exist is left out: a strategy whose line ends before the size, neighbours of another shape, a branch of a block that
-    cannot be split (`cache.log` is called). `seed` draws the noise and the resamples. Raises `MeasureError` for sizes
-    that are not positive, alphas that are not finite, and weights that are not finite.
+    Each of hundreds of points runs on all of `data`, so pass a `sample` of a long text. Points that do not exist are
+    omitted and logged: sizes past the end of a strategy's line, neighbors of another shape, branches that cannot be
+    split. `seed` draws the noise and the resamples. Raises `MeasureError` for invalid sizes, alphas and weights.
     """
     _check(sizes, alphas)
     moves, gates = _points(stack, sizes, alphas, layers, seed)
@@ -110,10 +106,10 @@ def interventions(stack: Stack, *, seed: int = 0, layers: Sequence[int] | None =
 def joint_manipulation(
     stack: Stack, data: EvalData, layers: Sequence[int], *, seed: int = 0, cache: ResultCache | None = None
 ) -> list[Loss]:
-    """The losses of `data` with all of `layers` moved together by each strategy, at a small and at its largest size.
+    """Compute the losses with all of `layers` changed by each strategy, at a small and at its largest size.
 
-    `seed` draws the noise: with that of `perturbation_curves` a layer is moved as it was by itself. A strategy that
-    does not move all of the layers as far as the small size has no losses.
+    With the `seed` of `perturbation_curves` each layer changes as by itself. A strategy that cannot reach the small
+    size on all layers has no losses.
     """
     displacements = Perturbations(stack, seed, predict_layer)
     together = []

@@ -32,10 +32,7 @@ Predict = Callable[[Stack, int], Weights]
 
 
 def matrices(stack: Stack, layer: int) -> dict[str, Tensor]:
-    """The parameters of one layer that have two or more axes, in float64.
-
-    Raises `MeasureError` for one that is not finite, naming layer and tensor.
-    """
+    """Return a layer's parameters with two or more axes, in float64. Raises `MeasureError` if not finite."""
     weights = {name: exact(weight) for name, weight in layer_weights(stack, layer).items() if weight.ndim >= 2}
     for name, weight in weights.items():
         if not weight.isfinite().all():
@@ -70,15 +67,14 @@ def towards(weights: Weights, end: Weights, size: float) -> dict[str, Tensor] | 
 class Perturbations:
     """The moved weights of every layer of one model, by strategy and size.
 
-    `predict` gives the predicted weights of a layer; without it that strategy does not exist. `seed` draws the noise.
+    `predict` returns the predicted weights of a layer; `seed` draws the noise.
     """
 
     def __init__(self, stack: Stack, seed: int, predict: Predict | None = None) -> None:
         self._stack = stack
         self._seed = seed
         self._predict = predict
-        # Layers are visited in order, and float64 is large: a layer is kept as long as its neighbours read it, and the
-        # decompositions of the last one alone.
+        # float64 is large: keep a layer only while its neighbors read it, and only the last layer's decompositions.
         self._matrices = lru_cache(maxsize=3)(partial(matrices, stack))
         self._spectra = lru_cache(maxsize=1)(self._decomposed)
         self._reach = lru_cache(maxsize=None)(self._measured_reach)
@@ -91,10 +87,7 @@ class Perturbations:
         return reach is not None and reach >= size
 
     def at(self, layer: int, strategy: Strategy, size: float) -> dict[str, Tensor]:
-        """The layer's matrices, moved; the other parameters are not among them.
-
-        Raises `MeasureError` where the strategy does not move that far (see `exists`).
-        """
+        """Return the moved matrices. Raises `MeasureError` where the strategy does not move that far (`exists`)."""
         weights = self._matrices(layer)
         moved: dict[str, Tensor] | None
         if strategy == "scale":
@@ -176,11 +169,10 @@ class Perturbations:
 
 
 def _highest_rank(distances: Tensor, size: float, rows: int) -> int:
-    """The highest rank whose best approximation is at least `size` away; exactly `size` is enough.
+    """Return the highest rank whose best approximation is at least `size` away (equal up to rounding).
 
-    `distances` (values + 1,) holds the relative distance of each rank from 0. Singular values are known to one unit of
-    rounding of the largest for each row or column, whichever are more, and a distance is the norm of up to
-    `len(distances)` of them: a size is exactly a distance where no more than that lies between them.
+    `distances` (values + 1,) is each rank's relative distance from 0; rounding is one unit of the largest singular
+    value for each row or column, whichever are more, times the norm over `len(distances)` values.
 
     >>> distances = torch.tensor([1.0, 0.6, 0.0], dtype=torch.float64)
     >>> [_highest_rank(distances, size, rows=2) for size in (1.0, 0.7, 0.6, 0.6 + 1e-16, 0.5, 0.0)]

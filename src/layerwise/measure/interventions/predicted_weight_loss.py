@@ -1,12 +1,11 @@
-"""The loss increase of running the model with predicted weights, one layer at a time and several together.
+"""Measure the loss increase with predicted weights, one layer at a time and several together.
 
-Every prediction is compared with a random error of the same norm, tensor by tensor: W + E, E Gaussian with
-||E|| = ||W_predicted - W||. Rows of measure `predictability`, nats/token above the original model:
-
+The null is a random error of the same norm, tensor by tensor: W + E, E Gaussian with ||E|| = ||W_predicted - W||. Rows
+of measure `predictability`, nats/token above the original model; layers are predicted from true neighbors:
     predicted_weight_loss      of a layer, or of `amount` layers together: condition `set`, spread evenly over the inner
                                layers, `adjacent`, neighbors, or `inner`, all but the ends
     against same_norm_random   the random error's cost, with its interval
-    against no_effect          band of arms without any effect; layers are always predicted from true neighbors
+    against no_effect          band of arms without any effect
 """
 
 from __future__ import annotations
@@ -46,10 +45,9 @@ Replacement = Callable[[int], Weights]
 def predicted_weight_loss(
     stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None
 ) -> list[Score]:
-    """The cost of running predicted layers on `data`, singly for every inner layer and for sets; see the module.
+    """Measure the cost of predicted layers on `data`, singly for every inner layer and for sets.
 
-    `seed` draws the random errors. `cache` makes it resumable: its keys are `12=predicted`, `set:4=predicted` and so
-    on. Raises what `predict_layer` and `intervention_losses` raise.
+    `cache` keys are `12=predicted`, `set:4=predicted`. Raises what `predict_layer` and `intervention_losses` raise.
     """
     chosen = joint_sets(stack.depth) | neighbour_sets(stack.depth)
     # Both replacements need the prediction, and so do all sets with the layer.
@@ -106,8 +104,7 @@ def joint_sets(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def neighbour_sets(depth: int) -> dict[str, tuple[int, ...]]:
-    """Sets of neighbours that are replaced together, by subject: in the middle as many as the largest of `joint_sets`,
-    and all inner layers.
+    """Return the neighboring layers replaced together: as many as the largest of `joint_sets`, and all inner ones.
 
     >>> neighbour_sets(12)
     {'adjacent:4': (4, 5, 6, 7), 'inner': (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)}

@@ -1,9 +1,7 @@
-"""Racing the layers of a model: skipping each is measured on ever more text, until its verdict is settled.
+"""Race the layers of a model: skip each on more and more text until its verdict is settled.
 
-What a look may conclude, and which text is read next, is decided by `layerwise.measure.stats.racing`. Here is what a
-look reads: the beginning of one window of every document. Tokens of one document err together, so a hundred documents
-of 16 tokens say more than three of 500, at the same price; and the loss of a token of a causal model does not depend on
-what follows, so a beginning gives the very losses that the whole window would give there.
+`layerwise.measure.stats.racing` decides. A look reads the beginning of one window per document: tokens of a document
+err together, so many beginnings are more informative at the same cost; a causal token's loss ignores what follows.
 """
 
 from __future__ import annotations
@@ -39,12 +37,10 @@ def racing(
 ) -> list[Score]:
     """Race the layers of `stack` on `data`; at most `budget` scored tokens are spent on any of them, or one look.
 
-    Rows: for every layer its decision (`matters`, `no_effect`, `harmful`, `unresolved`) with the effect, its
-    simultaneous interval, what stands behind the decision as `mde`, and the documents and tokens spent; for the race as
-    a whole, of no layer, the metrics `evaluations` and `evaluations_full` (layer evaluations times tokens, of the race
-    and of skipping every layer on all of the text), `share` and `looks`.
-
-    Raises `MeasureError` for fewer than 4 layers, and for too little text.
+    Rows by layer: the decision (`matters`, `no_effect`, `harmful`, `unresolved`) with effect, simultaneous interval,
+    evidence (`mde`), documents and tokens. Rows of the race: `evaluations` and `evaluations_full` (layer evaluations
+    times tokens, of the race and of skipping every layer on all text), `share`, `looks`. Raises `MeasureError` for
+    fewer than 4 layers, and for too little text.
     """
     refuse_shallow(stack)
     known = cache or ResultCache()
@@ -58,16 +54,12 @@ def racing(
 
 
 def raced_text(data: EvalData, seed: int) -> tuple[EvalData, Mapping[Piece, int]]:
-    """What a race reads of the text, and the lengths of all of its pieces: the beginnings of documents, or, where there
-    are few of them, all windows, which are then the units."""
+    """Return the text of a race and its pieces' lengths: beginnings of documents, or all windows if there are few."""
     return (data, pieces(data)) if data.documents < FEWEST_DOCUMENTS else beginnings(data, seed=seed)
 
 
 def beginnings(data: EvalData, tokens: int = BEGINNING, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
-    """Of every document one window, drawn from `seed`, and of that no more than the first `tokens` scored tokens.
-
-    With it comes how many scored tokens the whole document has that each stands for. Answers stay whole.
-    """
+    """Draw one window per document, cut to `tokens` scored tokens (answers stay whole), with documents' lengths."""
     cut = shortened(data, tokens)
     documents: dict[tuple[str, str], list[Window]] = {}
     for window in data.windows:

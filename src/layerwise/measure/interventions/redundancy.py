@@ -1,7 +1,6 @@
-"""Sets of layers that are skipped together: a chosen one, and random ones of the same size as its null.
+"""Measure sets of layers that are skipped together, with random sets of the same size as the null.
 
-Effects of single layers do not add up, so a set is measured as a whole. Choose it on other text than this: a set looks
-better on the text that chose it (`layerwise.measure.language.evaluation_data.split`).
+Choose the set on other text (`layerwise.measure.language.evaluation_data.split`).
 """
 
 from __future__ import annotations
@@ -49,10 +48,9 @@ def random_sets(depth: int, size: int, *, seed: int = 0, count: int = RANDOM_SET
 
 
 def measure_plans(stack: Stack, data: EvalData, plans: Sequence[Plan], cache: ResultCache) -> None:
-    """Compute the losses of `plans` and of the identity plan on `data` that `cache` does not know, and hand them over.
+    """Compute the losses of `plans` and the identity plan that `cache` does not know; log those not finite.
 
-    `cache.log` is called for a plan whose loss is not finite. Raises `MeasureError` where the original model's loss is
-    not finite.
+    Raises `MeasureError` if the original model's loss is not finite.
     """
     windows, identity = data.cells, str(Plan.identity(stack.depth))
     wanted = {identity, *map(str, plans)}

@@ -1,9 +1,7 @@
-"""From surveys to rows: what each way of training survives, with its interval, its null and its difference to the rest.
+"""Turn surveys into rows: how each training variant copes, with its interval, null and difference to the baseline.
 
-An *arm* is one way of training, with one survey a seed. The number of an arm is the mean over its seeds with Student's
-interval over them, since another seed is what a reader would run; an arm of one seed has the interval of its examples
-(Wilson's for images, Student's over windows for text, of 8 at least). Differences to the baseline are paired: the same
-seed, the same examples, the same orders.
+An *arm* is a variant with one survey per seed: the mean over seeds with Student's interval, or for one seed the
+interval over examples (Wilson's for images, Student's over at least 8 windows for text). Differences are paired.
 """
 
 from __future__ import annotations
@@ -39,7 +37,7 @@ Bounded = tuple[float, float | None, float | None]
 
 
 def robustness(arms: Arms, *, chance: float, classes: int, leads: str) -> list[Score]:
-    """Every row of measure `robustness`: arms, seeds, and differences to the baseline where there is one.
+    """Return every row of measure `robustness`, with differences to the baseline if there is one.
 
     `chance` is the share of the commonest label, `leads` the metric that the report shows first.
     """
@@ -63,11 +61,10 @@ def robustness(arms: Arms, *, chance: float, classes: int, leads: str) -> list[S
 
 
 def contribution(arms: Arms) -> list[Score]:
-    """Rows of measure `contribution`: what each layer is worth, in order and in random order.
+    """Return rows of measure `contribution`: the importance of each layer, in order and in random order.
 
-    `accuracy_lost` is the accuracy with all layers minus that without this one, on the same examples and in the same
-    orders; `nll_added` is the loss without it minus that with all. Means over seeds with Student's interval over them,
-    for one seed over examples.
+    `accuracy_lost` (with all layers minus without this one) and `nll_added` (without minus with) are on the same
+    examples and orders, as means over seeds with Student's interval over them (over examples for one seed).
     """
     rows = []
     for arm, surveys in arms.items():
@@ -161,10 +158,9 @@ def _differences(
 
 
 def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0) -> Bounded:
-    """`sign` times one minus other, per scored label: the mean over pairs, and its interval.
+    """Return `sign` times one minus other, per scored label, averaged over pairs, with an interval (`over_seeds`).
 
-    The interval is over pairs (seeds) and their examples (`over_seeds`). That of a difference of two shares (`hits`)
-    ends at -1 and 1.
+    The interval of a difference of shares (`hits`) ends at -1 and 1.
     """
     each = []
     for one, other in pairs:

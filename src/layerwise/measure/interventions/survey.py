@@ -48,11 +48,9 @@ def check_counts(**counts: int | None) -> None:
 @dataclass(frozen=True, slots=True)
 class EvaluationGrid:
     """The conditions that a survey evaluates.
-
-    `orders` is how many fixed orders are tried, `draws` how many batches at least the examples are cut into where every
-    batch draws anew, `kept` how many layers are kept (all numbers below the depth if `None`), by which `rules`, and
-    `layers` whether each layer is evaluated by itself: left out, and at every position. `nodes` are numbers of nodes
-    that the layers are spread over, each of which is lost.
+    `orders` counts the fixed orders, `draws` the batches at least if every batch draws, `kept` the numbers of layers
+    kept (`None`: all below the depth) by `rules`; with `layers` each layer is skipped and put at every position;
+    `nodes` are numbers of nodes, each of which is lost.
     """
 
     orders: int = 100
@@ -80,11 +78,7 @@ class EvaluationGrid:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoss:
-    """Nodes that are lost, of `count` that the layers lie on by a `layout`: the one numbered `node`, or any
-    `several` of them.
-
-    Which are lost where any are is drawn anew for every batch.
-    """
+    """Loss of one `node`, or of any `several` (drawn for every batch), of `count` nodes with a `layout`."""
 
     count: int
     layout: str
@@ -113,9 +107,7 @@ class NodeLoss:
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """One thing to survive: `count` layers kept by `rule`, or all of them, or all `without` one or without those on
-    lost `nodes`; in order or not.
-    """
+    """A condition: `count` layers kept by `rule`, or all, or all `without` one or lost `nodes`; in order or not."""
 
     count: int
     rule: str | None
@@ -160,20 +152,16 @@ class Condition:
         return plan if self.without is None else skip(plan, self.without)
 
     def is_original(self, depth: int, seed: int, batch: int) -> bool:
-        """Whether the order drawn for one batch happens to be that of training.
+        """Check whether one batch's order happens to be that of training.
 
-        A single layer is left out of an order that counts as a whole; of layers that are lost together nothing is
-        known any more of where they stood, so the order of what is left decides.
+        A single skipped layer counts as part of the order; of lost nodes only the remaining layers count.
         """
         of = self.order if self.nodes is None else self.plan
         drawn = of(depth, seed, batch).order()
         return drawn == tuple(sorted(drawn))
 
     def order(self, depth: int, seed: int, batch: int) -> Plan:
-        """The plan of one batch with the layer that is left out still in it.
-
-        The layers that are kept do not depend on the order they run in, nor an order on the layer left out of it.
-        """
+        """Return the plan of one batch, still with a skipped layer; kept layers and orders are independent draws."""
         subset = random.Random(f"{seed}/kept/{self.count}/{self.rule}/{batch}")
         layers = tuple(range(depth)) if self.rule is None else layer_subset(depth, self.count, self.rule, subset)
         if self.in_order:
@@ -227,12 +215,11 @@ class Identical:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Survey:
-    """What one model did: an outcome for each condition, the accuracy and loss under each fixed order.
+    """The outcome for each condition, and the accuracy and loss under each fixed order.
 
-    In outcomes of random order, examples whose order happened to be the original one have `scored == 0`. Of a model
-    that predicts where its layers stand, `positions` has for every position how many answers were right and how many
-    there were, in each batch: (2, batches); of one trained in order `probed` has the same for a probe of its states.
-    `tables` say what each layer adds and what it is worth at each position, where that was measured.
+    Examples of a random condition that ran in the original order have `scored == 0`. `positions` has the correct and
+    all predicted positions by batch, (2, batches), `probed` the same for a probe, `tables` the update and importance of
+    each layer at each position.
     """
 
     depth: int

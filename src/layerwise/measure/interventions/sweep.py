@@ -1,8 +1,7 @@
-"""The sweep: every plan on every window, each layer evaluation that plans share done once.
+"""Evaluate every plan on every window, sharing the layer evaluations that plans have in common.
 
-A sweep is a pure function from a stack, plans and windows to `Loss` rows. What it will cost is known before it starts
-(`cost_estimate`), what is already in a run is left out, and each plan's rows are handed on the moment they exist, so
-that nothing finished can be lost. Batches depend on the text alone: a resumed sweep computes the very same numbers.
+A sweep maps a stack, plans and windows to `Loss` rows, with a cost known beforehand (`cost_estimate`). Known rows are
+skipped, new ones are handed on at once. Batches depend on the text alone, so a resumed sweep gives the same numbers.
 """
 
 from __future__ import annotations
@@ -48,11 +47,10 @@ TEXT = "text"
 
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
-    """What a sweep costs, known beforehand: layer evaluations and heads, each times the tokens they run on.
+    """The cost of a sweep: layer evaluations and heads, each times the tokens they run on.
 
-    `evaluations` is the lower bound of one batch when nothing is finished yet (unique apply nodes of the graph),
-    `naive` what one plan at a time would take. `layer_tokens` and `head_tokens` are what is left to do over all
-    batches.
+    `evaluations` is the lower bound of one batch (unique apply nodes of the graph), `naive` the cost of one plan at a
+    time; `layer_tokens` and `head_tokens` remain over all batches.
     """
 
     evaluations: int
@@ -73,10 +71,7 @@ class CostMeter:
     most_live: int = 0
 
     def add(self, tokens: int, evaluations: int, layer_seconds: float, head_seconds: float, *, heads: int = 1) -> None:
-        """Note one more plan's end: the layer evaluations that led to it, one head, and the seconds of each.
-
-        With `heads=0` it is only the way to an end.
-        """
+        """Note the layer evaluations, heads and seconds of one more plan; `heads=0` on the way to its end."""
         self.layer_tokens += evaluations * tokens
         self.head_tokens += heads * tokens
         self.layer_seconds += layer_seconds
@@ -104,16 +99,14 @@ def sweep(
     progress: Progress | None = None,
     runner: PieceRunner | None = None,
 ) -> list[Loss]:
-    """The loss of every plan, and of the identity plan, on every window of `corpus`: one row each.
+    """Compute the loss of every plan, and first of the identity plan, on every window of `corpus`: one row each.
 
-    The identity plan is always measured, and before any other: differences to it are what a sweep is for, so that one
-    that is stopped has something to report. `sink` receives rows as soon as
-    they exist, `finished(task, document, window)` names the plans a window already has rows for (they are neither
-    computed nor returned). A `Corpus` is read with the default window and batch size; pass a `EvalData` for others.
-    `runner` computes elsewhere; by default this process does.
+    `sink` receives rows as soon as they exist; `finished(task, document, window)` names plans that a window already has
+    rows for (neither computed nor returned). A `Corpus` is read with the default window and batch size; pass an
+    `EvalData` for others. `runner` computes elsewhere (default: this process).
 
-    Raises `MeasureError` when a plan gives non-finite logits: at once for the identity plan; for others at the end,
-    with their names, after every other row has been handed on.
+    Raises `MeasureError` when a plan gives non-finite logits: at once for the identity plan, otherwise at the end,
+    naming the plans, after every other row has been handed on.
     """
     data = corpus if isinstance(corpus, EvalData) else tokenize(stack, corpus)
     rows: list[Loss] = []
@@ -138,10 +131,7 @@ def sweep_into(
     runner: PieceRunner | None = None,
     name: str = TEXT,
 ) -> None:
-    """`sweep`, whose rows go to `sink` alone: for more of them than memory should hold.
-
-    `name` is what the processes of `runner` call `data`.
-    """
+    """Run `sweep` with rows going to `sink` alone; `name` is what the processes of `runner` call `data`."""
     work = _Work.of(with_identity(stack, plans), data, finished or _nothing)
     _Sweep(stack, work, sink, progress or (lambda meter, due: None), runner, name).run()
 
@@ -157,10 +147,9 @@ def with_identity(stack: Stack, plans: Iterable[Plan | Member | str]) -> tuple[P
 
 
 def runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...], tuple[str, ...]]:
-    """The members whose plans the model can run, and a sentence for every family that others were left out of.
+    """Return the members whose plans the model can run, and a sentence for every family with omitted ones.
 
-    A plan that is there for itself (`GIVEN`) is not left out: what the model says against it is raised. Raises
-    `UnsupportedModel` where of several families nothing is left but the model as trained.
+    Raises the error of a `GIVEN` plan, and `UnsupportedModel` if only the original model is left of several families.
     """
     kept: list[Member] = []
     reasons: dict[str, list[UnsupportedModel]] = {}
@@ -304,10 +293,7 @@ class _Sweep:
             )
 
     def _here(self) -> None:
-        """One batch after the other, or some together whose layers are read from the disk.
-
-        The identity plan of the first one comes before everything else.
-        """
+        """Run batches in turn, or together if layers are read from disk; the first's identity plan comes first."""
         first: Plan | None = Plan.identity(self.stack.depth)
         with evaluating(self.stack.model), torch.inference_mode():
             for pieces in self.work.rounds(self.stack):

@@ -1,9 +1,8 @@
-"""The pieces that a sweep falls into for several workers, and what a worker does with one.
+"""Split a sweep into pieces for several workers, and compute a piece in a worker.
 
-Batches share nothing, so they are handed out whole; only those of the last, incomplete round, in which workers would be
-idle, are cut into parts of their plans (`layerwise.stack.executors.partition`), and those of the round before it, where
-batches are so unequal that this is faster. Each batch is the same tensors as in one process, so the numbers have the
-same bits on the same kind of processor with as many threads.
+Batches are handed out whole, except in the last rounds, where splitting their plans keeps workers busy
+(`layerwise.stack.executors.partition`). Batches are the same tensors as in one process, so the numbers have the same
+bits on the same kind of processor with as many threads.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ class PieceRunner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """A final state of a batch: the plans that end there, their losses window by window, and what it took.
+    """A final state of a batch: the plans that end there, their losses by window, and the cost.
 
-    `evaluations` are those since the final state before it, `most_live` the states that were held at once so far.
+    `evaluations` counts those since the final state before, `most_live` is the peak of states held at once.
     """
 
     plans: tuple[str, ...]
@@ -67,12 +66,10 @@ class FinalState:
 def final_states(
     stack: Stack, work: Sequence[tuple[AnyBatch, Graph]], first: Plan | None
 ) -> Iterator[tuple[int, FinalState]]:
-    """The final states of some batches that are computed together, each with the number of its batch; several only
-    where layers are read from the disk.
+    """Yield the final states of batches, with the batch's number; several batches only if layers are read from disk.
 
-    That of the plan `first` on the first batch comes before the others. Where layers are read, final states of no plan
-    come between them, as often as one was read, which say what was computed meanwhile. The caller keeps the model
-    evaluating, without gradients.
+    `first` on the first batch comes first. States without plans report each read. Call in evaluation mode
+    and without gradients.
     """
     names = [graph.names() for _, graph in work]
     captured = [(captured_batch(stack, batch), graph) for batch, graph in work]
@@ -106,9 +103,7 @@ def final_states(
 def _first_before(
     ends: Iterable[tuple[int, int, Tensor] | Reading], awaited: int | None, batches: int
 ) -> Iterator[tuple[int, int | None, Tensor | None]]:
-    """The ends in their order, but the node `awaited` of the first batch before all others; a reading is an end of no
-    node in every batch.
-    """
+    """Yield the ends in order, but `awaited` of the first batch first; a read is an end without a node."""
     passed: list[tuple[int, int, Tensor]] = []
     for each in ends:
         if isinstance(each, Reading):
@@ -139,10 +134,10 @@ class SweepPart:
 def divided(
     due: Mapping[int, Sequence[Plan]], sizes: Sequence[int], workers: int, head: float
 ) -> tuple[list[SweepPart], Partition]:
-    """The parts of a sweep for so many workers, and what they cost.
+    """Split a sweep for `workers`, and return the parts with their cost.
 
-    `due` has the plans that each batch still needs, `sizes` the tokens of every batch, and `head` is the price of a
-    head in layer evaluations (`head_in_layers`).
+    `due` has the remaining plans and `sizes` the tokens of every batch; `head` is the cost of a head in layer
+    evaluations (`head_in_layers`).
 
     >>> plans = [Plan.parse(text) for text in ("0-2", "1 2", "0 2", "0 1")]
     >>> parts, partition = divided({0: plans, 1: plans, 2: plans}, [9, 9, 9], 2, 0.0)
@@ -203,9 +198,9 @@ def plain_part(part: SweepPart, data: str, batch: AnyBatch, first: Plan | None) 
 
 
 def piece_function(stack: Stack, texts: Mapping[str, EvalData]) -> Callable[[Plain], Plain]:
-    """What a worker does with a piece: it returns what every final state of it came to, as plain values.
+    """Return a worker's function from a piece of one of `texts` to its final states, as plain values.
 
-    `texts` are those that pieces may be of, by name. Raises `MeasureError` for a batch that is not the same here.
+    Raises `MeasureError` for a batch that is not the same here.
     """
 
     def carry_out(piece: Plain) -> Plain:

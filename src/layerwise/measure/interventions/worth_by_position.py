@@ -1,12 +1,10 @@
-"""What a layer adds at each position, and what it is worth there: the two tables that are compared.
+"""Compute what a layer adds at each position, and its importance there.
 
-    added[l, p]    the norm of what layer l adds to the states that it reads at position p, over the norm of those
-                   states: the mean over tokens, examples and orders
-    worth[l, p]    the loss without layer l less the loss with it, in nats, when it stands at position p
+    added[l, p]    norm of the update of layer l at position p relative to the norm of the states it reads: the mean
+                   over tokens, examples and orders
+    worth[l, p]    the loss without layer l minus the loss with it, in nats, at position p
 
-Each batch of examples runs under all rotations of a random order of its own, so that every layer stands at every
-position once, with all layers and without each. A batch is a unit: the tables are kept batch by batch, and what is
-concluded from them has an interval over batches.
+Each batch runs under all rotations of a random order, with all layers and without each. Batches are the units.
 """
 
 from __future__ import annotations
@@ -77,9 +75,7 @@ def _loss(stack: Stack, head: LanguageModelHead | None, plan: Plan, inputs: dict
 
 
 def _spread(chosen: Sequence[int], units: int) -> list[int]:
-    """The same examples, each unit with every `units`-th of them: a list that is sorted by class would give each
-    unit few classes.
-    """
+    """Interleave the examples into units, because a list sorted by class would give each unit few classes."""
     size = len(chosen) // units
     dealt = [list(chosen[start::units]) for start in range(units)]
     return [index for unit in dealt for index in unit[:size]] or list(chosen)
