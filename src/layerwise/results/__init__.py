@@ -1,11 +1,9 @@
-"""Tidy rows with provenance: what every measurement returns, and the run folder that keeps it.
+"""Rows of measurements with their provenance, and the run directory that keeps them. Loads no torch.
 
-    rows       Loss, Score, PlanRecord, Note: the kinds of row; Rows: several of them
-    manifest   which model, texts, settings and machine a run is
-    store      the rows in SQLite: added once, never recomputed, read in one order; exports in Parquet and CSV
-    run        the folder: created, resumed, locked, read
-
-Nothing here knows about models; `import layerwise.results` loads no torch.
+rows       Loss, Score, PlanRecord, Note: the kinds of row; Rows: several of them
+manifest   which model, texts, settings and machine a run is
+store      the rows in SQLite: added once, never recomputed; exports in Parquet and CSV
+run        the directory: created, resumed, locked, read
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
-"""JSON and tables as the frozen values they were written from: every field is there, of its type, and can be used.
+"""Read JSON and tables as frozen dataclasses, with errors that say what is wrong in a sentence.
 
-What a run folder holds may have been edited, cut short or made by another program. `read`, `value_of` and `row_of`
-therefore say what is wrong in a sentence. Types and bounds are the annotations of the classes, compared by `msgspec`.
-JSON may hold less here than elsewhere: only finite numbers, integers of 64 bits, and Unicode text.
+Files of a run may have been edited or truncated. Types and bounds are the annotations of the classes, checked by
+`msgspec`; numbers must be finite, integers fit 64 bits, and text is Unicode.
 """
 
 from __future__ import annotations
@@ -48,10 +47,9 @@ _BOUND = re.compile(r"Expected `(\w+)(?: \| null)?` (>=|<=) (\S+)")
 
 
 def read(path: Path) -> Any:
-    """The JSON in the file at `path`.
+    """Read the JSON file at `path`; `FileNotFoundError` and `NotADirectoryError` are left to the caller.
 
-    Raises `RunError` for what is no file, for one that cannot be read or is too large, and for what is not JSON;
-    `FileNotFoundError` and `NotADirectoryError` are left to the caller, who knows what the file is for.
+    Raises `RunError` for a path that is not a file, cannot be read, is too large, or is not JSON.
     """
     try:
         path.stat()
@@ -74,11 +72,10 @@ def parse(text: str, what: str) -> Any:
 
 
 def value_of(kind: type[Value], content: object, what: str, *, whole: bool = False) -> Value:
-    """The frozen dataclass `kind` with the fields that `content` holds; `what` is what a refusal calls it.
+    """Return the frozen dataclass `kind` with the fields of `content`, called `what` in errors.
 
-    Lists become tuples and objects become the classes that the annotations name. What has a default may be left out
-    unless `whole` is asked for. Raises `RunError` for what is no object, for fields that are missing or unknown, and
-    for the first one of another type.
+    Lists become tuples and objects the annotated classes. Fields with a default are optional unless `whole`. Raises
+    `RunError` for missing or unknown fields, wrong types, and anything but an object.
     """
     if not isinstance(content, dict):
         raise RunError(f"{what} is {_shown(content)} and not an object of fields. {_RESTORE}")
@@ -157,9 +154,7 @@ def _explained(error: msgspec.ValidationError, kind: Any, content: Mapping[str, 
 
 
 def _at(content: Any, path: str, kind: str | None) -> tuple[str, object]:
-    """The path with its names in full, and what stands there. `msgspec` writes `[...]` for any name of an object of
-    names; what is meant is the first value of type `kind`.
-    """
+    """Return the full path and its value; `[...]` of `msgspec` is the first value of type `kind` in a mapping."""
     names = []
     for name, index in re.findall(r"([^.\[\]]+)|\[(\d+|\.\.\.)\]", path):
         step = name or (int(index) if index != "..." else next(n for n, each in content.items() if _type(each) == kind))

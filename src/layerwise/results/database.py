@@ -1,9 +1,7 @@
-"""The tables of a run, how a connection to them is opened, and what their errors mean in words.
+"""The tables of a run in SQLite, connections to them, and their errors in words.
 
-Rows are kept in SQLite with a write-ahead log: a transaction is there whole or not at all after `kill -9`, and readers
-see a consistent state while the writer goes on. Plan texts and document names are stored once and referred to by
-number. The key of `losses` starts with the window, since the most frequent query is "which plans are finished on this
-one?". The tables are strict, and rows are checked again when they are read.
+With the write-ahead log, transactions survive `kill -9` and readers see a consistent state during writes. The key of
+`losses` starts with the window, for the most frequent query: which plans are finished on this one?
 """
 
 from __future__ import annotations
@@ -83,11 +81,10 @@ def connect_for_writing(path: Path) -> sqlite3.Connection:
 
 
 def connect_for_reading(path: Path) -> sqlite3.Connection:
-    """Open the database at `path` without changing it, while a writer may be at work.
+    """Open the database at `path` without changing it, possibly while it is being written.
 
-    A read-only medium cannot hold the shared memory that readers of a live log need. The file is then opened
-    as immutable, which is sound only when nothing waits in the log; otherwise the reader is advised to copy the
-    folder.
+    On a read-only medium it is opened as immutable, which is sound only with an empty log; otherwise the error advises
+    copying the directory.
     """
     _check_library()
     if not path.is_file():

@@ -1,11 +1,10 @@
-"""Evaluations as lm-eval's `--log_samples` left them, read and matched without lm-eval, torch or a model.
+"""Read and match the output of lm-eval's `--log_samples`, without lm-eval, torch or a model.
 
     FOLDER/results_DATE.json            the settings, and the score of every task
     FOLDER/samples_TASK_DATE.jsonl      a line for each document and filter: its hashes, and its value of each metric
 
-A sweep of ours with `--tasks` has a folder for each plan, `RUN/lm_eval/PLAN`: its answers are in the store of the run,
-with one hash of all documents of a task. A paired comparison is of models and of nothing else: documents are matched by
-their hashes, and where task, prompt, documents or scoring differ, the first difference is refused by name.
+A sweep with `--tasks` has a folder for each plan, `RUN/lm_eval/PLAN`, and its answers in the store of the run.
+Documents are matched by their hashes; a difference in task, prompt, documents or scoring is refused by name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
-"""Export the tables of a run as Parquet or CSV files, written by pandas.
+"""Export the tables of a run as Parquet or CSV files, each written atomically.
 
-Parquet files store the manifest in their schema metadata under `layerwise.manifest`; for CSV it is written next to the
-tables. Spreadsheets evaluate text that starts with `=`, `+`, `-` or `@`, so such text gets a leading apostrophe in CSV.
-The table of scores has two more columns than the store: `perplexity`, e^x of a loss of x nats/token, and
-`perplexity_change`, 100 (e^x - 1) percent of a loss difference. Each file appears whole or not at all.
+Parquet files store the manifest in their schema metadata under `layerwise.manifest`; for CSV it is a separate file,
+and text that starts with `=`, `+`, `-` or `@` gets a leading apostrophe, because spreadsheets would evaluate it. Scores
+have two more columns: `perplexity`, e^x of a loss, and `perplexity_change`, 100 (e^x - 1) percent of a difference.
 """
 
 from __future__ import annotations
@@ -46,9 +45,9 @@ _DTYPES = {str: "string", int: "Int64", float: "float64"}
 
 
 def export(run: Run, folder: Path | str | None = None, format: Format = "parquet") -> tuple[Path, ...]:
-    """Write the losses, scores and plans of `run` to `folder` (by default its `exports`); return the files.
+    """Write the losses, scores and plans of `run` to `folder` (default: its `exports`); return the files.
 
-    Raises `RunError` for an unknown format and when the folder cannot be written.
+    Raises `RunError` for an unknown format and if the folder cannot be written.
     """
     writers = {"parquet": _write_parquet, "csv": _write_csv}
     if format not in writers:

@@ -1,8 +1,7 @@
-"""What two manifests must have in common for their rows to stand in one table, and how a user brings that about.
+"""Compare manifests: what must be equal for rows to share a table, and how a user makes it equal.
 
-An identity is what is measured (the model, the text, the plans, the seed) and how it is computed (`numerics`). Resuming
-with another one is refused, with the field that differs, both values, and what to write. Versions, hardware and the
-number of processes that train may differ, and are put into words instead (`changes`).
+The identity is what is measured (model, text, plans, seed) and how (`numerics`). Resuming with another one is refused;
+versions, hardware and the number of training processes may differ and are reported (`changes`).
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ MEASURED = (
     "seed",
     "layers",
 )
-"""The fields that say what is measured. Names and paths are not among them: the hashes are. A hash comes after
-the fields that it depends on, so that a refusal names what was asked for otherwise."""
+"""Fields that say what is measured, by hashes instead of names; a hash comes after the fields that it depends on."""
 
 _TEXT = "Give the text, the tokenizer, the --max-length, --tokens and --limit that it was begun with"
 _WRITE: Mapping[str, str] = {
@@ -79,8 +77,7 @@ _OTHER_PROCESSES = (
 _LONGEST = 60
 
 PROCESSES = "processes"
-"""The numeric setting that says how many processes train: each takes its share of a batch, so machines may come and
-go."""
+"""The numeric setting for the number of training processes, which may change when a run resumes."""
 
 UNNAMED = frozenset({"model", "checkpoint", "hf", "weights", "output", "final", "."})
 """Names of folders that say nothing about the model in them."""
@@ -90,8 +87,7 @@ HARDWARE = ("machine", "processor", "kernels", "accelerator")
 
 
 def check_same_run(recorded: Manifest, requested: Manifest) -> None:
-    """Raise `RunError` unless both manifests have one identity; the message says in words what differs first, then and
-    now, and what to write to go on."""
+    """Raise `RunError` unless both manifests have one identity; the message names the first difference and the fix."""
     for name, before, now in _differences(recorded, requested):
         advice = _WRITE.get(name, "To go on, repeat the settings that it was begun with").format(before)
         raise RunError(
@@ -138,8 +134,7 @@ def _cut(text: str) -> str:
 
 
 def changes(recorded: Manifest, current: Manifest) -> tuple[str, ...]:
-    """A sentence for each version, each part of the machine, and the number of processes, that is not what it was when
-    the run began."""
+    """Return a sentence for each version, part of the machine, and number of processes that changed since the start."""
     versions = version_changes(recorded.versions, current.versions)
     hardware = (
         {name: each.hardware[name] for name in HARDWARE if name in each.hardware} for each in (recorded, current)

@@ -1,7 +1,6 @@
-"""What a run is: the model, texts and settings whose rows it holds, and the machine that computed them.
+"""The manifest of a run: its model, texts, settings and machine, written before the first row.
 
-A `Manifest` is written into the run folder before the first row, so every number can be traced to the weights, the
-corpus and the command it came from. Part of it is the run's *identity*, see `layerwise.results.identity`.
+`layerwise.results.identity` compares two manifests.
 """
 
 from __future__ import annotations
@@ -67,12 +66,10 @@ class Manifest:
     """The provenance of one run.
 
     `weight_hash` covers the weights and the configuration as loaded, `corpus_hash` the texts. `documents` and `tokens`
-    count what is scored, `window` is the longest text in tokens that is scored at once, `revision` a hub commit where
-    there is one, `layers` the path of the blocks in the model. `numerics` are the settings that change the last bits
-    of a number, by name, such as the tokens of a batch and the threads. `command` is the argument vector, `experiment`
-    the verb and the options that differ from their defaults, `structure` the model in words ("Llama, 30 layers").
-    What `layerwise.results.identity` lists decides whether two manifests describe the same run; `created`, `versions`
-    and `hardware` are filled in.
+    count what is scored, `window` is the longest scored text in tokens, `revision` a hub commit, `layers` the path of
+    the blocks in the model. `numerics` are settings that change the last bits of a number, such as the tokens of a
+    batch. `command` is the argument vector, `experiment` the verb and its non-default options, `structure` the model in
+    words ("Llama, 30 layers"). `created`, `versions` and `hardware` are filled in.
     """
 
     model: str

@@ -19,8 +19,8 @@ Count = Annotated[int, Meta(ge=0)]
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 
 BENCHMARK_TASK = "benchmark/"
-"""How the task of a `Loss` begins that is no text but what a benchmark asks for: `benchmark/NAME` is how likely a
-continuation is, `benchmark/NAME/METRIC` whether a document was answered right (`hits` of 1 token, `nll` 0)."""
+"""Prefix of the task of benchmark losses: `benchmark/NAME` scores a continuation, `benchmark/NAME/METRIC` a document
+(`hits` of 1 token if it was answered right, `nll` 0)."""
 
 CONTINUATION = "continuation"
 """The measure of the notes that hold continuations, each one line of JSON."""
@@ -29,19 +29,15 @@ UNIFORM = "uniform_nll"
 """The metric, of measure `run`, that says what guessing every token of the vocabulary alike loses: nats per token."""
 
 MAIN = ("acc_norm", "acc", "exact_match")
-"""The metric that a benchmark is judged by: the first of these that it has, with the first of its filters.
-
-The paper does not say whether it drew `acc` or `acc_norm`; public leaderboards give `acc_norm` of ARC and HellaSwag.
-"""
+"""Metrics by which a benchmark is judged, the first that it has; public leaderboards use `acc_norm`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """What one plan did on one window of one document.
+    """The loss of one plan on one window of one document.
 
-    `nll` is the summed negative log-likelihood, in nats, of the `tokens` that were scored; `hits` of them were the
-    arg-max. A window whose scored tokens are an answer is an exact match when `hits == tokens`: greedy decoding would
-    have produced it.
+    `nll` is the summed negative log-likelihood of the scored `tokens` in nats; `hits` of them were the arg-max. A
+    window with an answer is an exact match if `hits == tokens`.
     """
 
     plan: str
@@ -55,20 +51,17 @@ class Loss:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One number with the evidence beside it.
+    """One number with its evidence.
 
-    `measure` is the noun of the measurement (`effect`, `similarity`, `benchmark`), `metric` the quantity with its unit
-    in the name's documentation, `task` the part of the text ("all" for the whole). `low` and `high` bound the interval,
-    `p` is two-sided, `p_adjusted` corrected over its family, `mde` the minimum detectable effect.
+    `measure` is the measurement (`effect`, `similarity`, `benchmark`), `metric` the quantity, `task` the part of the
+    text ("all" for the whole). `low` and `high` bound the interval, `p` is two-sided, `p_adjusted` corrected over its
+    family, `mde` the minimum detectable effect.
 
-    What the number is about stands in columns of their own, so that no reader takes a text apart:
-    `arm` the way of training or the model, `seed` the seed of one training or draw, `layer` the layer, `other` the
-    second layer of a pair, or the position of the layer, `part` a half of a layer (`attn`, `mlp`) or a kind of weight,
-    `plan` the plan's text, `condition` what was done or under which circumstances (an intervention, a setting, a
-    phase), `amount` how much of it (layers skipped, a learning rate, steps), and `against` what the value is compared
-    with: another arm, or a null. What does not apply is `None`.
-
-    `claim` is the published claim that a contrast decides. All columns but the number and its interval are named:
+    The other columns say what the number is about, `None` if they do not apply: `arm` the training variant or the
+    model, `seed` that of one training or draw, `layer` the layer, `other` the second layer of a pair, or the position
+    of the layer, `part` a sublayer (`attn`, `mlp`) or a kind of weight, `plan` the plan's text, `condition` an
+    intervention, setting or phase, `amount` how much of it (layers skipped, a learning rate, steps), `against` what the
+    value is compared with (another arm, or a null), `claim` the published claim that a contrast decides.
 
     >>> Score("healing", "nll", 2.5, 2.4, 2.6, arm="lora", seed=1).arm
     'lora'
@@ -133,10 +126,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Continuation:
-    """The text that greedy decoding under `plan` adds to `prompt`.
-
-    `tokens` were generated, of which `same` are those that the model as trained generates there.
-    """
+    """Text generated greedily after `prompt` under `plan`: `same` of the `tokens` equal the original model's."""
 
     plan: str
     prompt: str
@@ -167,9 +157,9 @@ def read_continuations(notes: Iterable[Note]) -> tuple[Continuation, ...]:
 class PlanRecord:
     """Why a plan is in a sweep, and what it costs: one row per (family, plan) in the store.
 
-    `strategy` is the curve it belongs to (`skip`, `reverse`, ...), `affected` its position on the axis (the number of
-    layers the strategy touches), `draw` the seed of a random order. `evaluations` counts layer evaluations, `stages`
-    sequential ones, `weights` distinct layers touched, `slots` KV slots.
+    `strategy` is its curve (`skip`, `reverse`, ...), `affected` the number of layers that it touches, `draw` the seed
+    of a random order. `evaluations` counts layer evaluations, `stages` sequential ones, `weights` distinct layers,
+    `slots` KV slots.
     """
 
     plan: str
@@ -184,8 +174,7 @@ class PlanRecord:
 
 
 def main_metric(metrics: Iterable[str]) -> str | None:
-    """The one of `metrics`, in lm-eval's order, that the benchmark is judged by; `None` without a share of right
-    answers.
+    """Return the one of `metrics`, in lm-eval's order, that the benchmark is judged by; `None` without any accuracy.
 
     >>> main_metric(["acc", "acc_norm"]), main_metric(["exact_match/strict-match", "exact_match/flexible-extract"])
     ('acc_norm', 'exact_match/strict-match')

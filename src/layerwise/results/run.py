@@ -1,13 +1,12 @@
-"""A run is a folder: its manifest, its rows, and what is made of them.
+"""A run directory: its manifest, its rows, and what is made of them.
 
     manifest.json     which model, texts, settings and machine
     run.sqlite        every row (see `layerwise.results.store`)
-    run.lock          the process that writes
+    run.lock          the process id of the writer
     report.html, exports/
 
-One process writes at a time. The lock belongs to the operating system, so it is released when its process ends, also by
-`kill -9`. The lock file stays: it has the writer's process id, and without it two processes could lock two files of one
-name.
+One process writes at a time. The operating system releases the lock when its process ends; the file remains, since
+otherwise two processes could lock two files of one name.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ if sys.platform == "win32":
     import msvcrt
 
     def _seize(descriptor: int) -> None:
-        # Windows locks forbid reading what they cover, and the process id must stay readable: lock a byte
-        # beyond it.
+        # Windows locks forbid reading what they cover, so lock a byte beyond the process id.
         os.lseek(descriptor, 1 << 20, os.SEEK_SET)
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
 
@@ -46,10 +44,9 @@ else:
 
 
 class Lock:
-    """An exclusive lock on `path`, held until `release` or until the process ends, however it ends.
+    """An exclusive lock on `path`, held until `release` or until the process ends.
 
-    Raises `RunError` when another process holds it (the message names that process) or when it cannot be had
-    at all.
+    Raises `RunError` if another process, named in the message, holds it or the lock is unavailable.
     """
 
     def __init__(self, path: Path) -> None:
@@ -112,10 +109,9 @@ PROVENANCE = "provenance"
 
 
 class Run:
-    """An open run folder; a context manager, so that the lock and the database are let go in every case.
+    """An open run directory; a context manager that releases the lock and closes the database.
 
-    `changes` says, in sentences, which versions, and what of the machine, differ from those the run began with; empty
-    unless it was resumed.
+    `changes` lists, in sentences, the versions and hardware that changed since a resumed run began.
     """
 
     def __init__(
@@ -129,7 +125,7 @@ class Run:
 
     @classmethod
     def create(cls, folder: Path | str, manifest: Manifest, *, overwrite: bool = False) -> Run:
-        """Start a run in `folder`, made if need be; `overwrite` discards the rows of a run that is there.
+        """Start a run in `folder`; `overwrite` discards the rows of an existing run.
 
         Raises `RunError` if the folder holds a run and `overwrite` is not set, cannot be written, or is in use.
         """
@@ -149,11 +145,10 @@ class Run:
 
     @classmethod
     def resume_or_create(cls, folder: Path | str, manifest: Manifest) -> Run:
-        """Go on with the run in `folder`, or start it if there is none.
+        """Resume the run in `folder`, or start it if there is none.
 
-        The manifest on disk stays the run's; `manifest` must have the same identity, else `RunError` names
-        the field that differs. Each call begins a new session in the store, with the command and versions of
-        `manifest`.
+        The manifest on disk is kept; raises `RunError` naming the first difference if `manifest` has another identity.
+        Each call begins a new session in the store, with the command and versions of `manifest`.
         """
         folder, lock = _locked(folder)
         try:
@@ -180,8 +175,7 @@ class Run:
 
     @classmethod
     def _begin(cls, folder: Path, manifest: Manifest, lock: Lock) -> Run:
-        # The manifest comes first: killed between the two, the folder is a run without rows, which can be
-        # resumed.
+        # The manifest comes first: killed in between, the folder is a run without rows, which can be resumed.
         with explained(folder / MANIFEST):
             write_whole(folder / MANIFEST, manifest.to_json().encode())
         store = Store.writing(folder / DATABASE, command=manifest.command, versions=manifest.versions)
@@ -221,10 +215,7 @@ def is_run(location: Path | str) -> bool:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole or not at all, also after a crash.
-
-    Raises `OSError`, also where the path is that of a folder, a device or a pipe, which a file would replace.
-    """
+    """Write a file atomically; raise `OSError`, also if the path is a folder, a device or a pipe."""
     if not path.name or path.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():
@@ -260,8 +251,7 @@ def _locked(folder: Path | str) -> tuple[Path, Lock]:
 
 
 def _discard_rows(folder: Path) -> None:
-    # The old manifest goes last, when the new one replaces it: killed before that, the folder is the old run,
-    # empty.
+    # The old manifest goes last: killed before it is replaced, the folder is the old run without rows.
     with explained(folder / DATABASE):
         for name in (DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm"):
             (folder / name).unlink(missing_ok=True)

@@ -30,10 +30,7 @@ PRESENT = _Present()
 
 
 class Rows(Sequence[Score]):
-    """Scores in the order in which they were written, looked up by their columns.
-
-    A lookup by single values builds an index on these columns once, so that a page may ask thousands of times.
-    """
+    """Scores in the order in which they were written, looked up by their columns through an index."""
 
     __slots__ = ("_indexes", "_rows")
 

@@ -1,8 +1,7 @@
-"""The rows of a run on disk: losses as they are computed, scores and plans beside them.
+"""The rows of a run on disk.
 
-Losses are only ever added, one transaction a call, and a cell that is there already is refused. Scores are derived, so
-a measurement replaces its own. Reading returns rows in an order that depends on the rows alone, so that an interrupted
-and an uninterrupted run compare equal.
+Losses are only ever added, one transaction per call; duplicate cells are refused. A measurement replaces its own
+scores. Rows are returned in an order that depends on the rows alone, so resumed runs compare equal.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Session:
 class Store:
     """The tables of one run; made by `Store.writing` or `Store.reading`, usually through a `Run`.
 
-    Every method raises `RunError` when the disk is full, cannot be written, or holds a damaged file.
+    Every method raises `RunError` if the disk is full or read-only, or the file damaged.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection, session: int | None) -> None:
@@ -87,8 +86,8 @@ class Store:
     def add_losses(self, rows: Iterable[Loss]) -> None:
         """Add rows in one transaction: all of them, or, on any error, none.
 
-        Raises `MeasureError` for a row whose `nll` is not finite or whose counts are impossible, and
-        `RunError` for a cell (plan, task, document, window) that the run already holds.
+        Raises `MeasureError` for a non-finite `nll` or impossible counts, and `RunError` for a cell (plan, task,
+        document, window) that exists.
         """
         rows = [_checked_loss(row) for row in rows]
         session = self._writable()
@@ -138,10 +137,7 @@ class Store:
             return int(count)
 
     def losses(self, task: str | None = None) -> Iterator[Loss]:
-        """All losses, or those of one task, ordered by task, document, window and plan.
-
-        They are read as they are consumed, so millions of them never stand in memory together.
-        """
+        """Iterate over all losses, or those of one task, ordered by task, document, window and plan."""
         chosen, values = ("", ()) if task is None else ("WHERE documents.task = ?", (task,))
         order = "ORDER BY documents.task, documents.name, losses.window, plan_texts.text"
         with explained(self.path):
@@ -153,11 +149,10 @@ class Store:
         return (row for row in self.losses() if not row.task.startswith(BENCHMARK_TASK))
 
     def replace_scores(self, measure: str, rows: Iterable[Score]) -> None:
-        """Put `rows` in the place of everything `measure` had written before, in one transaction.
+        """Replace everything that `measure` had written by `rows`, in one transaction.
 
-        NaN says that a number was not measured: such a value is no row, and such a bound or p-value is `None`. Raises
-        `MeasureError` for an infinite number, for a row of another measure, and for two rows that differ in
-        nothing but their numbers.
+        Rows whose value is NaN are dropped; a NaN bound or p-value becomes `None`. Raises `MeasureError` for an
+        infinite number, a row of another measure, and two rows that differ only in their numbers.
         """
         seen: set[tuple[object, ...]] = set()
         rows = [_checked_score(row, measure, seen) for row in rows if not math.isnan(row.value)]

@@ -1,7 +1,6 @@
-"""The training record of a model: its base model, its recipe and its data; `training.json` beside the weights.
+"""The training record of a model, `training.json` next to the weights: base model, recipe and data.
 
-A folder with a training record is an ordinary model folder that plain transformers loads. The file is written last, so
-a folder without one is a training that did not end.
+It is written last, so a model folder without one is an unfinished training.
 """
 
 from __future__ import annotations
@@ -38,10 +37,9 @@ class LogEntry:
 class TrainingRecord:
     """Where a trained model comes from.
 
-    `base` is the weight hash of the model that the training began from, `data` the digest of the splits, `recipe`
-    everything that decided the training, `examples` the number of examples that it read. `best_step` is the step whose
-    checkpoint was kept. `seconds` is the training time over all sessions, with validation. `figures` are further
-    numbers by name, which depend on the kind of training, such as the tokens of a pretraining.
+    `base` is the weight hash of the initial model, `data` the digest of the splits, `recipe` everything that decided
+    the training, `examples` the number of examples read, `best_step` the step of the kept checkpoint. `seconds` covers
+    all sessions and validation. `figures` are further numbers by name, such as the tokens of a pretraining.
     """
 
     arm: str

@@ -1,7 +1,6 @@
-"""The names that rows are written with and read by: measures, metrics, arms and conditions, each in one place.
+"""The names with which rows are written and read: measures, metrics, arms and conditions, each declared once.
 
-What writes a row and what reads it both import its names from here, so that no name is declared twice and none is
-spelled in two ways. A name that one file alone uses stays in that file.
+Names that only one file uses stay in that file.
 """
 
 from __future__ import annotations
@@ -28,8 +27,7 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
 ALL = "all"
 """The task that is the whole text."""
 EQUAL_NATS = 0.005
-"""Nats a token: two losses are called equal where the interval of their difference lies within this margin, half a
-percent of perplexity."""
+"""Margin in nats/token within which two losses are equal: half a percent of perplexity."""
 
 # Nulls: what a value is compared with, in the column `against`
 
@@ -155,8 +153,8 @@ EDGES, ORIGINAL = "edges", "original"
 """Minimal pairs without edges, by the suite (`part`) and the edges removed (`condition`), and the model as trained."""
 
 OUTPUT, EMBEDDING = "output", 0
-"""Of an edge `layer` is the reader and `other` the source: 0 is the embedding, and n + 1 what layer n wrote. What the
-model's output reads has the `part` `OUTPUT` and no layer."""
+"""Edges: `layer` is the reader, `other` the source (0 is the embedding, n + 1 layer n's output). The model's output as
+reader has the `part` `OUTPUT` and no layer."""
 
 STUDY, ATTRIBUTION, INITIAL_BIAS, DATA_SHARE = "study", "attribution", "initial_bias", "data_share"
 CONVERGENCE, TUNING_CONVERGENCE, LEARNING_CURVE, BABYLM = (
@@ -169,7 +167,7 @@ STEPS, SECONDS, TOKENS = "steps", "seconds", "tokens"
 """Conditions: which cost was counted, and what two arms had alike when they were compared."""
 
 PAIRS, GLUE, MSGS, OUR_MSGS = "pairs", "glue", "msgs", "msgs-ours"
-"""Suites, which are measures of their own: minimal pairs (also others, and files), and tasks to be fine-tuned on.
+"""Suites, each a measure: minimal pairs (also others, and files), and fine-tuned tasks.
 
 Of a fine-tuned task `seed` is that of the model, and `other` that of its fine-tuning."""
 
@@ -241,7 +239,7 @@ def of_budget(share: float | None) -> str | None:
 
 MODEL, CURVE, SCORE_CURVE, LAYER = "model", "curve", "score_curve", "layer"
 COINCIDENCE = "coincidence"
-"""Whether the curves of `arm` and of `against` coincide, their greatest difference, and where it is (`amount`). The
+"""The greatest difference of the curves of `arm` and `against`, where it is (`amount`), and whether they coincide. The
 task is the whole text, or the mean or median of the benchmarks."""
 CLAIM, EVERY, ANY = "claim", "every model", "any model"
 """A claim (`condition`) of a paper (`part`): its verdict in a model is the metric, and the value says what is left of

@@ -1,9 +1,9 @@
-"""Bits: at which type each layer runs within a budget of bytes, and the allocations that need no search.
+"""Choose the quantization of each layer within a budget of bytes, and the allocations that need no search.
 
-Each choice of a layer (as it is, each type of GGUF that saves bytes, skipped with the move `drop`) is measured alone.
-As if these loss increases added up, the change with the least increase for a byte is made until the plan is within the
-limit (multiple-choice knapsack; Sinha and Zoltners 1979, Operations Research 27(3)); exchanges improve the result. The
-allocations without a search are those of `rule_plans`, and random ones, the null.
+Each choice of a layer (as it is, each GGUF type that saves bytes, skipped with the edit `drop`) is measured alone. As
+if loss increases added up, the change with the least increase per byte is made until the plan is within the limit
+(multiple-choice knapsack; Sinha and Zoltners 1979, Operations Research 27(3)); exchanges improve the result.
+`rule_plans` and random allocations need no search.
 """
 
 from __future__ import annotations
@@ -72,10 +72,7 @@ class Allocations:
         return [choice for number, choice in self.rises if number == layer]
 
     def cheapest(self) -> Plan:
-        """The plan within the limit that loses least as far as the rises add up and single changes tell.
-
-        Raises `MeasureError` where even the fewest bits are above the limit.
-        """
+        """Return the plan within the limit that loses least if the rises add up; else raise `MeasureError`."""
         space, now = self.space, dict[int, Choice]((layer, Visit(layer)) for layer in range(self.space.depth))
         while not space.allows(plan := _plan(now.values())):
             changes = [
@@ -139,8 +136,7 @@ def choices(space: Space, layer: int) -> tuple[Choice, ...]:
 
 
 def with_choice(now: Sequence[Stage], layer: int, choice: Choice) -> tuple[Stage, ...]:
-    """The stages with every visit of a layer as `choice`; one that is not there comes back where the trained order has
-    it.
+    """Return the stages with every visit of a layer as `choice`; a skipped one is inserted in the original order.
 
     >>> plan = Plan.parse("0-2 1")
     >>> Plan(with_choice(stages(plan), 1, Visit(1, source="Q4_0"))), Plan(with_choice(stages(plan), 1, None))
@@ -165,9 +161,9 @@ def allocate(
     width: int = WIDTH,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
-    """The allocation that rises choose, beside those of `arms`, and then the rounds of exchanges from the best.
+    """Yield the allocation chosen by the rises, compared with `arms`, then the rounds of exchanges from the best.
 
-    Raises `MeasureError` where even the fewest bits are above the limit.
+    Raises `MeasureError` if even the fewest bits are above the limit.
     """
     allocations = Allocations.measured(evaluator, space)
     settings = replace(settings or RungSettings(), fewest=width)
@@ -183,8 +179,7 @@ def allocate(
 def rule_plans(
     space: Space, scores: Iterable[Score], power: Mapping[int, float] = MappingProxyType({})
 ) -> dict[str, Plan]:
-    """The allocation of each rule, by its name; none where every type is above the limit, and none by `power`, which
-    the inputs of each layer have, where nothing is known of it."""
+    """Return the allocation of each rule by name, none if no type is within the limit; `power` is of layers' inputs."""
     influence = rankings(list(scores)).get("block_influence", {})
     orders = {
         UNIFORM: (),
@@ -207,9 +202,9 @@ def random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
 
 
 def ranked(space: Space, order: Sequence[int]) -> Plan | None:
-    """As many of the first layers of `order` at the type above the uniform one as the limit allows, all others at the
-    type below it, and what bytes are left to the next of the order; every layer at the uniform one where there is no
-    order. `None` where no type is within the limit.
+    """Return a plan with as many first layers of `order` as fit at the type above the uniform one, others below it.
+
+    Without an order every layer has the uniform type; `None` if no type is within the limit.
     """
     ladder = _ladder(space)
     level = next((number for number, source in enumerate(ladder) if space.allows(uniform(space.depth, source))), None)

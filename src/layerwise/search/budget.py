@@ -20,11 +20,10 @@ _HOW = 'write one of "layers=24", "layers=0.75x", "ms=0.75x", "bytes=0.8x"'
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """One of three limits: a number, or a text such as `0.75x`, which is a share of what the whole model costs.
+    """One of three limits: a number, or a text such as `0.75x`, a share of what the original model costs.
 
-    `layers` counts layer evaluations, a half of a layer as a half; `ms` are milliseconds of a pass of the whole model,
-    embedding and head included; `bytes` are those of the weights that the plan needs, a repeated layer's once: in
-    memory, or in the GGUF file that the model is.
+    `layers` counts layer evaluations, a sublayer as a half; `ms` are milliseconds of a full pass, with embedding and
+    head; `bytes` are those of the plan's weights, each layer once, in memory or in the GGUF file.
 
     >>> Budget(layers=24), Budget(ms="0.75x").limit(80.0)
     (Budget('layers=24'), 60.0)

@@ -1,11 +1,10 @@
-"""Confirmation: what the chosen plan loses on held-out text, measured once, compared with other arms.
+"""Confirmation: evaluate the chosen plan once on held-out text, compared with other arms.
 
-Rows of measure `search`, in nats per token, of a plan on a text (`search`, `select`, `report`, `second`):
-`delta_nll`, the difference to the original model; `again`, the same value with the 95 % interval for another text of as
-many documents, which is wider by the root of 2; `gap` (of `report`), delta_nll there less that on the search text: the
-winner's curse. Rows of an arm (`block_influence`, ..., `random`) on `report` and `second`: `above_chosen`, what its
-plan loses above the chosen one, paired by document (`random`: the mean of all random sets); `better` (of `random`), the
-share of the random sets that lose less than the chosen plan.
+Rows of measure `search`, in nats per token, of a plan on a text (`search`, `select`, `report`, `second`): `delta_nll`,
+the difference to the original model; `again`, the same value with the 95 % interval for another text of as many
+documents (wider by the root of 2); `gap` (of `report`), delta_nll minus that on the search text: the winner's curse.
+Rows of an arm on `report` and `second`: `above_chosen`, its loss minus the chosen plan's, paired by document (`random`:
+the mean of the sets); `better` (of `random`), the share of random sets that lose less than the chosen plan.
 """
 
 from __future__ import annotations
@@ -71,10 +70,9 @@ def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) ->
 
 
 def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, plan: Plan) -> list[Score]:
-    """The gap of a plan: what it loses on text that chose nothing, less what it lost where it was searched for.
+    """Return the gap of a plan: its loss increase on held-out text minus that on the search text.
 
-    The texts are independent, so their errors add up; Student's interval, of Satterthwaite's degrees of freedom. No
-    row where a text has too few units.
+    Errors add up; Student's interval, Satterthwaite's degrees of freedom. No row if a text has too few units.
     """
     parts, compared = [], {str(whole), str(plan)}
     for losses, sign in ((search, -1.0), (report, 1.0)):

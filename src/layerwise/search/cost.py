@@ -1,7 +1,7 @@
-"""What a round costs, known before it runs: layer evaluations and heads of plans that share their beginnings.
+"""The cost of a round before it runs: layer evaluations and heads of plans that share prefixes.
 
-The states along the parent of a round are held (`layerwise.search.evaluator`), so a plan pays only for what comes after
-the stages that it has in common with the parent, and plans that go on alike pay once.
+The parent's states are cached (`layerwise.search.evaluator`), so a plan costs only its stages after the shared
+prefix, and equal continuations are computed once.
 """
 
 from __future__ import annotations
@@ -66,10 +66,7 @@ class Forks:
 
 @dataclass(slots=True)
 class Spent:
-    """Layer evaluations and heads, each times the tokens that they ran on.
-
-    `naive` is what every plan by itself on all of the text would take.
-    """
+    """Layer evaluations and heads, times their tokens; `naive` is the cost of every plan alone on all of the text."""
 
     layer_tokens: int = 0
     head_tokens: int = 0
@@ -90,10 +87,9 @@ class Spent:
 
 
 class WorstCase:
-    """An evaluator that computes nothing and counts what a search costs at most: it makes up losses that cost most.
+    """An evaluator that computes nothing and makes up losses for which a search costs most.
 
-    Of the candidates of a round those win that leave their parent earliest, so that all that follow cost most, and
-    every round finds something better until the rounds are used up.
+    The candidates that leave their parent earliest win, and every round improves until the rounds are used up.
     """
 
     def __init__(self, tokens: Sequence[Numbers], batch_tokens: Sequence[int]) -> None:

@@ -1,8 +1,7 @@
-"""Plans on text, a round at a time: all candidates of a round are one graph, and what their parent computed is held.
+"""Evaluate plans on text, a round at a time: all candidates of a round are one graph with cached parent states.
 
-A loss is computed once, and rows of a run that was killed are read back. States of the parent that would not fit into
-`most_bytes` are computed again. Batches depend on the text alone, so a plan's loss is the same number whatever else is
-computed.
+A loss is computed once, and a resumed run reads it back. Parent states beyond `most_bytes` are recomputed. Batches
+depend on the text alone, so a plan's loss does not depend on other plans.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ class _Parent:
 class GraphEvaluator:
     """Losses of plans on the `rungs` of a text; an `Evaluator` of `layerwise.search.rungs`.
 
-    `sink` receives new rows as soon as they exist; `known` rows are not computed. `spent` counts what was computed.
-    `watch` is called after every batch. The rows carry the task of the text behind `prefix`.
+    `sink` receives new rows, `known` rows are not computed, `spent` counts the computation, and `watch` is called after
+    every batch. The task of a row is that of the text after `prefix`.
     """
 
     stack: Stack
@@ -99,10 +98,9 @@ class GraphEvaluator:
         return [sum(batch.size for batch in data.batches) for data in self.rungs]
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """The summed loss of every plan on every unit of a rung: (plans, units).
+        """Return the summed loss of every plan on every unit of a rung: (plans, units), `NOT_FINITE` if not finite.
 
-        Raises `MeasureError` where the model as trained has a loss that is not finite; that of another plan counts as
-        `NOT_FINITE`.
+        Raises `MeasureError` if the loss of the original model is not finite.
         """
         texts = {plan: str(plan) for plan in dict.fromkeys(plans)}  # a plan is long to write, and there are many cells
         new = [plan for plan, text in texts.items() if text not in self._nll]

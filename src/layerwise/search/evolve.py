@@ -1,9 +1,8 @@
 """Evolution by the rule of EvoPress (Sieberling et al. 2025, arXiv 2410.14649), on the rungs of the search.
 
-One parent, at first the best of 64 random sets. Each of 32 offspring exchanges one to three layers (the smaller of two
-draws); the best one that reads all of the text is the next parent unless the parent is better. The number of
-generations is that of the authors' script, k (n - k) / 1.5 for k of n layers skipped. Unlike there, the rungs are the
-same text in every generation, so a plan is measured once, and the plans of a generation are one graph.
+The parent is at first the best of 64 random sets. Each of 32 offspring exchanges one to three layers (the smaller of
+two draws); the best on all of the text replaces a parent that is not better, for k (n - k) / 1.5 generations with k of
+n layers skipped, as in the authors' script. Unlike there, the rungs are the same text in every generation.
 
 With other models, half of the exchanges take a layer from one of them, or back (Akiba et al. 2025, "Evolutionary
 optimization of model merging recipes").
@@ -39,10 +38,7 @@ def generations(space: Space) -> int:
 
 
 def evolve(evaluator: Evaluator, space: Space, *, seed: int = 0) -> Iterator[SearchStep]:
-    """The generations, each yielded when it is done; the last one's best is the result.
-
-    Raises `MeasureError` where no set of whole layers is within the limit.
-    """
+    """Yield the generations; the best of the last is the result. Raise `MeasureError` if no set is within the limit."""
     draw = Random(seed)
     starts = [space.whole] if space.allows(space.whole) else random_sets(space, FIRST, seed)
     if not starts:

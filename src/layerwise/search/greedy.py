@@ -1,10 +1,9 @@
-"""Greedy descent of several plans, then exchanges: the search by default.
+"""Greedy descent with a beam, then exchanges: the default search.
 
-From the whole model the moves that cost the least loss for what they save are made, again and again, and every time all
-candidates are measured anew, because what a layer is worth depends on which others are left (SLEB, Song et al. 2024,
-arXiv 2402.09025). The best `width` plans of a step all go on (beam search), since where layers act in pairs the best
-set of k + 1 need not hold the best set of k. At the limit, exchanges are tried from each of them until none helps: a
-layer that was left out comes back for another one, or a layer is taken from another model.
+From the original model, the edits that increase the loss least per saving are made repeatedly, with all candidates
+re-evaluated at each step (SLEB, Song et al. 2024, arXiv 2402.09025). The best `width` plans continue (beam search),
+since the best set of k + 1 need not contain the best set of k. At the limit, layers are
+exchanged, or taken from another model, until nothing helps.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """What may be searched: the moves of a model of `depth` layers, the price of a plan, and the limit of it.
+    """The search space: the edits (`moves`) of a model of `depth` layers, the cost of a plan, and its limit.
 
-    `sources` are the names of other models whose layers may stand in the place of its own, and `longest` is how many
-    layers run twice at most.
+    `sources` names other models that may provide layers; at most `longest` layers run twice.
     """
 
     depth: int
@@ -66,10 +64,7 @@ def greedy(
     width: int = WIDTH,
     settings: RungSettings | None = None,
 ) -> Iterator[SearchStep]:
-    """The rounds from the whole model to the limit, each yielded when it is done; `winners` says what they reached.
-
-    Raises `MeasureError` where no move leads below the limit.
-    """
+    """Yield the rounds from the original model to the limit (see `winners`); raise `MeasureError` if no move does."""
     settings = replace(settings or RungSettings(), fewest=width)
     beam: tuple[Plan, ...] = (space.whole,)
     while not all(space.allows(plan) for plan in beam):
@@ -99,10 +94,7 @@ def exchanges(
     settings: RungSettings | None = None,
     around: Callable[[Plan], Iterable[Plan]] = lambda plan: (),
 ) -> Iterator[SearchStep]:
-    """Exchanges from each of the best `width` plans, until every one of them has been tried and none is better.
-
-    They are the moves of the space, and those that `around` makes of a plan.
-    """
+    """Yield exchanges (also those of `around`) from each of the best `width` plans, until none is better."""
     settings = replace(settings or RungSettings(), fewest=width)
     tried: set[Plan] = set()
     best = tuple(beam)

@@ -1,12 +1,11 @@
-"""Moves: from a plan to the plans next to it. Pure functions of plans; nothing here knows a model.
+"""Moves from a plan to adjacent plans: pure functions of plans, without a model.
 
     drop, halves        skip a layer, or its attention or MLP (FinerCut, BlockPruner); in an exchange another comes back
-    bits                a layer runs at a type of GGUF (`layerwise.search.bits`)
-    repeat, damp        a run of up to four layers runs twice; damped, each pass with a part of its update
-    parallel, reorder   two neighbours read the same state and both updates are added; or they change places
+    bits                quantize a layer to a GGUF type (`layerwise.search.bits`)
+    repeat, damp        run up to four layers twice; damped, each pass with a part of its update
+    parallel, reorder   give two neighbors the same state and add both updates; or swap them
 
-The first three make a plan cheaper, `repeat` and `damp` make it dearer. With other models, a layer is also taken from
-one of them, or back. Moves act on the stages of a plan, unrolled except for groups.
+`repeat` and `damp` raise the cost. Other models may provide layers. Moves act on unrolled stages, except for groups.
 """
 
 from __future__ import annotations
@@ -78,9 +77,9 @@ def cheaper(plan: Plan, moves: Sequence[Move]) -> list[Plan]:
 def neighbours(
     plan: Plan, moves: Sequence[Move], depth: int, sources: Sequence[str] = (), longest: int = LONGEST_REPEAT
 ) -> list[Plan]:
-    """Every plan one exchange away: what was left out comes back for something else, or another move is made.
+    """Return every plan one exchange away: a skipped layer is swapped in, or another move is made.
 
-    `longest` is how many layers run twice at most.
+    At most `longest` layers run twice.
 
     >>> [str(each) for each in neighbours(Plan.parse("0 2"), ("drop",), 3)]
     ['1 2', '0 1']

@@ -1,4 +1,4 @@
-"""The sets that a single score chooses, without looking at any set: the arms that a search has to beat, and the null.
+"""The sets of layers that a single score chooses: the baselines of a search, and the null.
 
     block_influence        the layers that turn the state least (ShortGPT, Men et al. 2024, arXiv 2403.03853)
     angular_distance       the run of layers across which the last token turns least (Gromov et al. 2024, 2403.17887)
@@ -6,8 +6,7 @@
     deepest_keep_last      the deepest layers but the last (the simple baseline of Gromov et al.)
     random                 sets drawn at random: the null
 
-Layers are left out in the order of the score until the plan is within the limit, whatever the limit is of. Only whole
-layers are left out.
+Whole layers are skipped in the order of the score until the plan is within the limit.
 """
 
 from __future__ import annotations

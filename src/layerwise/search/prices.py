@@ -1,8 +1,7 @@
-"""What a plan costs in layers, milliseconds and bytes, by tables that say what each layer and each half costs.
+"""The cost of a plan in layers, milliseconds and bytes, as a sum over its layers and sublayers.
 
-Milliseconds are read at the entrance and exit of each module inside the model's own forward pass under a plan, so the
-small cost of a visit is in every price. A plan is predicted as a sum over its steps; `measured` checks that for whole
-plans. A half is priced as if the other branch were not computed, although layerwise computes it.
+Milliseconds are timed at each module inside the model's own forward pass; `measured` checks the sum for whole plans.
+A sublayer is priced as if the other branch were not computed, although layerwise computes it.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ Piece = tuple[int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class PriceTable:
-    """What every layer and half costs, and all that is not a layer (embedding, norm, head); `at_types` has what layers
-    and halves cost at types of GGUF."""
+    """The costs of layers, sublayers and everything else (embedding, norm, head); `at_types` has quantized layers."""
 
     pieces: Mapping[Piece, float]
     rest: float
@@ -62,10 +60,7 @@ class PlanPrices:
         return cls(stack.depth, byte_table(stack), ms)
 
     def of_plan(self, plan: Plan, unit: Unit) -> float:
-        """What a plan costs: a sum over its steps, but of bytes over the distinct weights that it needs.
-
-        A half of a layer is half a layer. Groups cost the sum of their members: on one machine they run in turn.
-        """
+        """Return the cost of a plan: the sum over its steps, groups included, or over distinct weights for bytes."""
         known = self._known.get((plan, unit))
         if known is None:
             known = self._known[plan, unit] = self._sum(plan, unit)
@@ -86,10 +81,10 @@ class PlanPrices:
 
 
 def byte_table(stack: Stack) -> PriceTable:
-    """The bytes of every layer, of its halves where the model can be split, and of all other weights.
+    """Return the bytes of every layer, of its sublayers if it can be split, and of all other weights.
 
-    They are those in memory; of a model that was read from a GGUF file those in the file, the halves by their shares in
-    memory. Layers at a type have their matrices at it, and all else as it is in memory.
+    They are those in memory, or in the GGUF file of the model, whose sublayers are split as in memory. Quantized layers
+    have quantized matrices, and everything else as in memory.
     """
     pieces = _with_halves(stack, _bytes)
     rest = float(_bytes(stack.model)) - sum(pieces[layer, None] for layer in range(stack.depth))
@@ -127,9 +122,9 @@ _WARM_UP = 2
 def measured(
     stack: Stack, setting: Setting, plans: Sequence[Plan] = (), *, repeats: int = REPEATS
 ) -> tuple[PriceTable, dict[Plan, float]]:
-    """The table of a model, and the milliseconds of a pass under each of `plans`, all taken in turns: medians.
+    """Return the table of a model, and the median milliseconds of a pass under each of `plans`, timed in turns.
 
-    Raises `UnsupportedModel` for decoding where nothing is cached.
+    Raises `UnsupportedModel` for decoding without a cache.
     """
     blocks, branches, whole_model = _blocks(stack), _branches(stack), Plan.identity(stack.depth)
 

@@ -1,9 +1,9 @@
-"""A round of a search: candidates leave on growing text until one is left, with an error rate that all rungs share.
+"""A round of a search: candidates leave on growing text until one is left, with one error rate for all rungs.
 
-The search text is cut into T/16, T/4 and T tokens; a rung is read only by the candidates that are still in. After each
-rung a candidate leaves as worse where its paired difference to the leader is above 0 at `alpha / (rungs * candidates)`
-(Bonferroni), so the best one leaves by mistake with a probability below `alpha`. Others leave by rank where more than a
-quarter are left (successive halving, Jamieson and Talwalkar 2016, arXiv 1502.07943), which only bounds the cost.
+The rungs are T/16, T/4 and T tokens, read only by remaining candidates. A candidate leaves as worse if its paired
+difference to the leader is above 0 at `alpha / (rungs * candidates)` (Bonferroni), so the best one leaves by mistake
+with probability below `alpha`. If more than a quarter remain, others leave by rank (successive halving, Jamieson and
+Talwalkar 2016, arXiv 1502.07943), to bound the cost.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ class Evaluator(Protocol):
         ...
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:
-        """The summed loss in nats of every plan on every unit that the rung adds: (plans, units).
+        """Return the summed loss in nats of every plan on every unit that the rung adds: (plans, units).
 
-        `parent` is the plan that the others were made from; its states may be held, so that others pay what differs.
+        The states of `parent`, from which the plans were made, may be cached.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RungSettings:
-    """How a round is run: the share that goes on after a rung, the fewest that do, and the error rate of all rungs.
+    """The settings of a round: the share and minimum that continue after a rung, and the error rate.
 
-    The last rung, which holds three quarters of the text, is read by `last` candidates at most.
+    At most `last` candidates read the last rung, three quarters of the text.
     """
 
     share: float = 1 / GROWTH
@@ -68,10 +68,10 @@ class RungSettings:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """How a round ended: those that read all of the text, the best first, with their mean losses in nats per token.
+    """The result of a round: plans that read all of the text, the best first, with mean losses in nats per token.
 
-    Of the `candidates`, `worse` left by the test and `ranked` by rank. `runners_up` came as far as the last rung and
-    did not read it, the best first.
+    Of the `candidates`, `worse` left by the test, `ranked` by rank; `runners_up` reached the last rung without reading
+    it.
     """
 
     losses: Mapping[Plan, float]
@@ -96,10 +96,10 @@ def contest(
     kept: Collection[Plan] = (),
     settings: RungSettings | None = None,
 ) -> Round:
-    """Which candidates lose least on all of the text.
+    """Find the candidates that lose least on all of the text.
 
-    With `base` and `scale` they are ranked by their rise above the loss of `base` times their own factor: one over what
-    they save, say. `parent` is the plan whose states they share.
+    With `base` and `scale` they are ranked by `scale` times their rise above `base`'s loss. `parent`'s states are
+    shared.
     """
     settings = settings or RungSettings()
     plans = list(dict.fromkeys(candidates))
@@ -160,9 +160,9 @@ FEWEST = 3 * FEWEST_UNITS
 
 
 def divided_text(data: EvalData, seed: int) -> dict[str, EvalData]:
-    """The parts by their names, disjoint by document, or by window where the text has fewer than 24 documents.
+    """Split `data` into named parts that share no document (below 24 documents: no window).
 
-    Raises `DataError` for a text of which a part would have fewer than 8.
+    Raises `DataError` if a part would have fewer than 8.
     """
     order = shuffled(pieces(data, FEWEST), seed)
     least = min(SHARES.values()) * len(order)

@@ -1,12 +1,10 @@
-"""BabyLM's aggregate of 2023: one number of BLiMP, GLUE and MSGS, with the parts that it is made of.
+"""BabyLM's aggregate score of 2023, from BLiMP, GLUE and MSGS.
 
-    BLiMP   the mean accuracy over 17 files: BLiMP's 12 phenomena, each over all of its pairs, and the 5 of the
-            supplement (`s-selection` is part of `argument_structure`, as in the paper)
-    GLUE    the mean over 11 tasks: Matthews' correlation of CoLA, F1 of MRPC and QQP, accuracy of the others
-    MSGS    the mean of Matthews' correlation over 11 tasks, 5 controls and 6 ambiguous ones
+    BLiMP   mean accuracy over 17 files: BLiMP's 12 phenomena and the 5 of the supplement
+    GLUE    mean over 11 tasks: Matthews' correlation of CoLA, F1 of MRPC and QQP, accuracy of the others
+    MSGS    mean Matthews' correlation over 11 tasks, 5 controls and 6 ambiguous ones
 
-A part with missing files is a mean over those that are there and counts them (`files`); without a whole part there is
-not any aggregate. Of an arm the rows count the examples of the model with the fewest.
+A part averages over the files that exist (`files`); if a whole part is missing, there is no aggregate.
 """
 
 from __future__ import annotations
@@ -62,10 +60,7 @@ def aggregate(parts: Mapping[str, float]) -> float:
 
 
 def babylm_rows(rows: Iterable[Score]) -> list[Score]:
-    """Compute the rows of the aggregate from those of single models, for each model and for each arm (its mean).
-
-    None of a model without a row of BLiMP, the supplement, GLUE or MSGS.
-    """
+    """Compute the aggregate for each model with all parts, and the mean of each arm (its smallest example count)."""
     files: dict[Model, dict[str, dict[str, list[tuple[float, int]]]]] = {}
     for row in rows:
         if row.arm is None or row.seed is None or row.other is not None or row.against is not None:

@@ -1,12 +1,10 @@
 """Benchmarks for many plans at once: lm-eval's requests as windows of tokens, and its metrics from their losses.
 
-Requests for likelihoods are the same for every plan, so lm-eval builds and tokenizes them once, they become `EvalData`,
-and a sweep runs them under all plans together. Each row holds what lm-eval needs:
+The likelihood requests are the same for every plan, so they are built once and a sweep runs them under all plans.
+Generation runs separately under each plan.
 
     log-likelihood = -nll                     of all tokens of the continuation, summed, in nats
     is greedy      = hits == tokens           every one of them was the arg-max
-
-`judged` passes these answers to lm-eval, which computes its metrics. Generation runs in place, under the plan.
 """
 
 from __future__ import annotations
@@ -55,11 +53,10 @@ Cell = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BenchmarkRequests:
-    """Every request of some benchmarks, built once: make it with `build_requests`.
+    """All requests of some benchmarks, made with `build_requests`.
 
-    `likelihoods` are the windows whose losses answer what is asked by likelihood, `None` where nothing is. `cells` are
-    the windows of each request, several only where a text is longer than the model reads. `written` are the benchmarks
-    of which something has to be written, `chance` is what guessing scores on each.
+    `likelihoods` are the windows of likelihood requests (or `None`), `cells` the windows of each request, `written` the
+    benchmarks that generate text, `chance` the score of guessing on each.
     """
 
     benchmarks: Benchmarks
@@ -114,10 +111,9 @@ class RequestLikelihoods:
 def build_requests(
     stack: Stack, benchmarks: Benchmarks, *, batch_tokens: int, limit: int | None = None, seed: int = 0
 ) -> BenchmarkRequests:
-    """Every request of `benchmarks`, at most `limit` documents of each, in batches of at most `batch_tokens` tokens.
+    """Build the requests of at most `limit` documents of each benchmark; `seed` draws the few-shot examples.
 
-    `seed` draws few-shot examples, and what a task draws as it makes its requests. Raises `MeasureError` for a stack
-    without tokenizer, and for a request that has nothing to score or is longer than the model reads.
+    Raises `MeasureError` without a tokenizer, and for a request with nothing to score or beyond the model's context.
     """
     if stack.tokenizer is None:
         raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer")
@@ -140,9 +136,8 @@ def build_requests(
 
 
 class JudgedPlan(NamedTuple):
-    """What lm-eval found under a plan: its metrics, a row for each document of each benchmark that is judged by a share
-    of right answers (`hits` is 1 where the answer was right), and all of it as lm-eval stores it (`harness_results`).
-    """
+    """lm-eval's metrics under a plan, one row per document of each accuracy benchmark (`hits` is 1 if right), and
+    everything as lm-eval stores it (`harness_results`)."""
 
     scores: list[Score]
     rows: list[Loss]
@@ -150,12 +145,10 @@ class JudgedPlan(NamedTuple):
 
 
 def judged(stack: Stack, plan: Plan, requests: BenchmarkRequests, answers: RequestLikelihoods) -> JudgedPlan:
-    """lm-eval's metrics of one plan, from its `answers` and from what it writes in place.
+    """Compute lm-eval's metrics of one plan from its `answers` and from the text that it generates.
 
-    The scores are raw, one row a benchmark and metric: lm-eval's name, followed by `/filter` where it has several.
-    `low` and `high` are value - 1.96 and + 1.96 standard errors as lm-eval estimates them over questions, not clipped.
-    Raises `MeasureError` when the plan gives logits that are not finite where it writes: lm-eval would count them as
-    wrong answers.
+    There is one row per benchmark and metric (`metric/filter` if it has several filters); `low` and `high` are value
+    -+ 1.96 standard errors over questions, not clipped. Raises `MeasureError` for non-finite logits while generating.
     """
     loaded = requests.benchmarks.loaded
     with evaluating(stack.model), quietly(), _as_built(loaded["tasks"].values()):

@@ -1,9 +1,7 @@
-"""Benchmarks of EleutherAI's lm-eval, found and loaded; `layerwise.measure.language.benchmark_requests` asks them of
-many plans at once. Needs the extra `layerwise[eval]`.
+"""Find and load benchmarks of EleutherAI's lm-eval. Needs the extra `layerwise[eval]`.
 
-On the Painters' scale 0 is what guessing scores and 1 what the model as trained scores (Sun et al. 2024, arXiv
-2407.09298, section 2; `normalised`). Guessing is known for the five benchmarks of the paper; of any other that offers
-choices it is the mean of one over their number, and of one whose answer is written 0.
+`normalised` maps guessing to 0 and the original model to 1 (Sun et al. 2024, arXiv 2407.09298, section 2). Chance is
+the paper's for its five benchmarks; otherwise the mean of 1 / choices, or 0 for generated answers.
 """
 
 from __future__ import annotations
@@ -37,15 +35,13 @@ def find_benchmarks(
     seed: int = 0,
     num_fewshot: int | None = None,
 ) -> Benchmarks:
-    """The benchmarks called `names`: files in the folder `include_path` first, then lm-eval's own.
+    """Load the benchmarks called `names`: files in the folder `include_path` first, then lm-eval's own.
 
-    A benchmark of lm-eval needs its data from the Hub or its cache; one of your own, a `.yaml` in lm-eval's format
-    whose `dataset_path` is `json` and whose `data_files` are local, needs no network. `seed` fixes what a benchmark
-    draws as it is loaded. Each is asked with as many examples as its file says (gsm8k 5, the others of the paper 0), or
-    with `num_fewshot`; a file that says 0 keeps to it, as in lm-eval.
+    lm-eval's benchmarks need data from the Hub or its cache; a `.yaml` of your own with `dataset_path: json` and local
+    `data_files` needs no network. `seed` fixes what a benchmark draws on loading; `num_fewshot` replaces the file's
+    number of examples, unless that is 0.
 
-    Raises `MeasureError` without lm-eval, for a name that is unknown, a folder that is not there, and data that cannot
-    be loaded.
+    Raises `MeasureError` without lm-eval, and for an unknown name, a missing folder, and data that cannot be loaded.
     """
     wanted = tuple(dict.fromkeys(names))
     if not wanted:
@@ -71,11 +67,7 @@ def find_benchmarks(
 
 
 def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
-    """An index of task files that knows `names`, or every file there is.
-
-    Indexing all of lm-eval's files takes half a minute, so the folders whose names the benchmarks' begin with are tried
-    first: `arc` for arc_challenge.
-    """
+    """Index the task folders whose names the benchmarks start with, or everything (half a minute) if that fails."""
     try:
         import lm_eval.tasks
     except ImportError as error:
@@ -138,13 +130,12 @@ def chance_of(name: str, task: Any) -> float:
 
 
 def normalised(scores: Iterable[Score], full: str, chance: Mapping[str, float] = CHANCE) -> list[Score]:
-    """The rows of `scores` on the Painters' scale, 0 for chance and 1 for the full model: condition `normalised`.
+    """Scale `scores` to 0 for chance and 1 for the full model: condition `normalised`.
 
         (score - chance) / (score of the full model - chance)
 
-    `full` is the plan of the full model, `chance` the accuracy of guessing by benchmark. Only shares of right answers
-    of benchmarks in `chance` have such a row, and only where the full model's interval lies above chance: a model that
-    guesses has nothing to lose. Intervals are scaled with the score; the full model's own error is not in them.
+    Only accuracies of benchmarks in `chance` are scaled, and only where the full model's interval lies above chance.
+    The intervals do not include the full model's own error.
     """
     rows = [score for score in scores if score.task in chance and score.metric.split("/")[0] in PROPORTIONS]
     best = {(score.task, score.metric): score for score in rows if score.plan == full}

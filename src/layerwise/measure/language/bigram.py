@@ -1,11 +1,9 @@
 """The bigram baseline of a language model: the loss of a table of token pairs on the same text.
 
-The table is counted on the training text and smoothed as a hierarchical Dirichlet model (MacKay and Peto 1995):
+Counts of the training text are smoothed as a hierarchical Dirichlet model (MacKay and Peto 1995), with V the greatest
+token id + 1, and k the one of `STRENGTHS` with the smallest loss on a selection text:
 
     p(b) = (n(b) + 1) / (n + V)          p(b | a) = (n(a b) + k p(b)) / (n(a) + k)
-
-with n the counts (n(a) of the tokens that another follows), V the greatest token id + 1, and k the one of `STRENGTHS`
-with the smallest loss on the text to select on.
 """
 
 from __future__ import annotations
@@ -26,10 +24,10 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BigramModel:
-    """Counts of tokens and of pairs of neighbours, and the `strength` k of the smoothing.
+    """Counts of tokens and of adjacent pairs, and the smoothing strength k.
 
-    `singles` has the shape (vocabulary,), and so has `followed`, which leaves out the last token of every text; `pairs`
-    are sorted keys, a * vocabulary + b, and `counts` theirs.
+    `singles` and `followed` (without the last token of every text) have shape (vocabulary,); `pairs` are sorted keys
+    a * vocabulary + b with their `counts`.
     """
 
     singles: Ids
@@ -40,9 +38,7 @@ class BigramModel:
 
     @classmethod
     def of(cls, texts: Iterable[Sequence[int]], selecting: Iterable[Sequence[int]] = ()) -> BigramModel:
-        """Count the token ids of `texts`, and choose the strength by those of `selecting`; a middle one without any.
-
-        Raises `MeasureError` where no text has a pair.
+        """Count the token ids of `texts`, choose the strength on `selecting`; raise `MeasureError` without any pair.
 
         >>> table = BigramModel.of([[0, 1, 0, 1, 0, 1]])
         >>> table.singles.tolist(), table.counts.tolist()
@@ -64,8 +60,7 @@ class BigramModel:
         return min(tried, key=lambda each: float(each.nll(before, after).sum()))
 
     def nll(self, before: Ids, after: Ids) -> NDArray[np.float64]:
-        """Nats of every token of `after`, given the one in `before`; both of one shape. Ids beyond the vocabulary are
-        as likely as those that never occurred."""
+        """Return the nats of every token of `after` given that in `before`; unknown ids count as unseen ones."""
         single = self.single_nll(after)
         vocabulary = len(self.singles)
         known = (before < vocabulary) & (after < vocabulary)

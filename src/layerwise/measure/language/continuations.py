@@ -1,8 +1,7 @@
-"""Text that a model writes under plans: greedy decoding with its cache, each visit of a layer with a slot of its own.
+"""Text that a model writes under plans: greedy decoding, with a cache slot for each visit of a layer.
 
-"Transformer Layers as Painters" (Sun et al., arXiv 2407.09298, figure 16) shows one answer under one plan. Its code
-averages the keys and values of parallel layers, so that what it shows is another computation than the plan's; here
-cached decoding equals recomputation (`layerwise verify`).
+Cached decoding equals recomputation (`layerwise verify`). The code of "Transformer Layers as Painters" (Sun et al.,
+arXiv 2407.09298, figure 16) averages the keys and values of parallel layers, which is another computation.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ def continuations(
     *,
     finished: Collection[tuple[str, str]] = (),
 ) -> Iterator[Continuation]:
-    """What the model writes after every prompt under every plan, prompt by prompt; decoding ends at an end of text.
+    """Continue every prompt under every plan up to an end-of-text token, without the `finished` (plan, prompt) pairs.
 
-    `finished` names the (plan, prompt) that are left out. Raises `MeasureError` for a model that does not continue
-    texts, and for a prompt that leaves no room.
+    Raises `MeasureError` for a model that does not generate text, and for a prompt that fills the context.
     """
     encoded = {prompt: encode_prompt(stack, prompt, new_tokens) for prompt in dict.fromkeys(prompts)}
     with evaluating(stack.model), torch.inference_mode():

@@ -27,9 +27,9 @@ SHORTEST = 8
 
 @dataclass(frozen=True)
 class EvalData:
-    """Batches of windows, the objective they are scored by, and the name and digest of the text they come from.
+    """Batches of windows, their objective, and the name and digest of the text.
 
-    In `answer_tasks` of the corpus every document is a prompt with an answer, so that an exact match means something.
+    Documents of the corpus's `answer_tasks` are prompts with an answer, scored by exact match.
     """
 
     name: str
@@ -80,11 +80,10 @@ def tokenize(
     batch_tokens: int = BATCH_TOKENS,
     seed: int = 0,
 ) -> EvalData:
-    """`corpus` as `stack` will read it: windows of at most `length` tokens, at most `tokens` scored in all.
+    """Split `corpus` into windows of at most `length` tokens, with at most `tokens` scored tokens in all.
 
-    Decoders are scored on the next token, masked language models on a seeded 15 % of masked tokens: only these are
-    scored, and `tokens` bounds them. Raises `DataError` for a model without a tokenizer, `MeasureError` for one that is
-    not a language model.
+    Decoders are scored on the next token, masked language models on a seeded 15 % of masked tokens. Raises `DataError`
+    without a tokenizer, `MeasureError` for a model that is not a language model.
     """
     objective = objective_of(stack)
     tokenizer = stack.tokenizer
@@ -111,10 +110,7 @@ def refuse_too_little(data: EvalData) -> None:
 
 
 def too_little(data: EvalData, parts: int = 1) -> str | None:
-    """What is wrong with a text of fewer than 8 units, and what to give instead; `None` for one of enough.
-
-    `data` is one of so many equal `parts` into which the text was split.
-    """
+    """Return why a text (or one of `parts` equal parts) is too short, or `None` if it has at least 8 units."""
     if data.units >= FEWEST_UNITS:
         return None
     count = len(data.windows)
@@ -128,9 +124,7 @@ def too_little(data: EvalData, parts: int = 1) -> str | None:
 
 
 def pieces(data: EvalData, fewest: int = FEWEST_DOCUMENTS) -> dict[Piece, int]:
-    """What a reading can be split into, with its scored tokens: its documents, or windows where there are not `fewest`
-    of them.
-    """
+    """Return the documents (windows if there are fewer than `fewest` documents) with their scored tokens."""
     whole = data.documents >= fewest
     lengths: dict[Piece, int] = {}
     for window in data.windows:
@@ -151,10 +145,7 @@ def portion(data: EvalData, chosen: Collection[Piece]) -> EvalData:
 
 
 def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:
-    """Two halves that share no document (no window, where documents are few), in the proportions of the tasks.
-
-    Raises `DataError` when there is a single window.
-    """
+    """Split into halves without shared documents (or windows), stratified by task; `DataError` for a single window."""
     order = shuffled(pieces(data), seed)
     if len(order) < 2:
         raise DataError(
@@ -165,11 +156,10 @@ def split(data: EvalData, seed: int) -> tuple[EvalData, EvalData]:
 
 
 def sample(data: EvalData, tokens: int, seed: int) -> EvalData:
-    """A part of `data` with at most `tokens` scored tokens, of at least 8 units where the text has them.
+    """Sample at most `tokens` scored tokens, spread over documents and tasks, in at least 8 units if possible.
 
-    It is spread over documents and tasks: one window of every document, then a second one, and so on. No window may
-    take more than an eighth of the tokens: of a longer one the beginning is read (answers are never cut), and its
-    document is called `<document>, windows of <scored>`, since the losses are others than those of whole windows.
+    Windows with more than an eighth of the tokens are cut, except answers; the document is then called
+    `<document>, windows of <scored>`, because its losses differ from those of whole windows.
     """
     if data.tokens <= tokens:
         return data
@@ -192,10 +182,7 @@ def sample(data: EvalData, tokens: int, seed: int) -> EvalData:
 
 
 def shortened(data: EvalData, scored: int) -> dict[Window, Window]:
-    """What stands in for the windows of documents of which one scores more than `scored` tokens; answers stay whole.
-
-    Such a document is called `<document>, windows of <scored>`, since the losses are others than those of its windows.
-    """
+    """Return the shortened windows of documents with windows of more than `scored` tokens, without answers."""
     long = {
         (window.task, window.document)
         for window in data.windows
@@ -244,9 +231,6 @@ def _refuse_foreign_tokens(stack: Stack, largest: int) -> None:
 
 
 def minibatches(data: EvalData, tokens: int) -> tuple[AnyBatch, ...]:
-    """The windows of `data` in batches of at most `tokens` tokens, padding counted, the longest first.
-
-    Targets and masks are those of the reading.
-    """
+    """Regroup the windows of `data` into batches of at most `tokens` tokens with padding, the longest first."""
     windows = [window for batch in data.batches for window in batch.windows]
     return tuple(batch for group in of_like_length(windows, tokens) for batch in regrouped(data.batches, group))

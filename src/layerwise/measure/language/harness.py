@@ -1,11 +1,7 @@
-"""EleutherAI's lm-eval at work on a model: its language model over ours, its results as rows.
+"""The interface to EleutherAI's lm-eval: a language model class for it, and its results as rows.
 
-Everything that knows how lm-eval is called stands here. It keeps the tasks, the tokens that are asked about, and the
-metrics; what the model answers is computed by whoever calls.
-
-`harness_results` is what lm-eval's own command would write to a file, less what no result depends on. Its
-`simple_evaluate` and `EvaluationTracker` ask the network for the model and the system for its libraries, once a plan;
-what they say is said here by what layerwise knows, and `layerwise.experiments.sweep.benchmarks` adds when and where.
+lm-eval provides the tasks, the tokens to score, and the metrics; the caller computes the model's answers.
+`harness_results` is what lm-eval's own command would write, without its network and system queries.
 """
 
 from __future__ import annotations
@@ -56,10 +52,7 @@ def harness_model(stack: Stack) -> Any:
 
 
 def evaluate(harness_model: Any, loaded: Mapping[str, Any], limit: int | None, seed: int) -> Mapping[str, Any]:
-    """lm-eval's results on the tasks `loaded`, by benchmark, with every answer judged.
-
-    The caller's random numbers are not touched.
-    """
+    """Return lm-eval's results on the `loaded` tasks, by benchmark; the global random state is preserved."""
     import lm_eval
 
     with_seed(loaded["tasks"].values(), seed)
@@ -123,11 +116,7 @@ def refusing_broken_logits(model: nn.Module, plan: Plan) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Within the context lm-eval prints nothing, no bars of progress either, warns of nothing and starts no processes.
-
-    The processes of its bootstrap are forked from one that holds a model and running threads, which is slower than the
-    work they do.
-    """
+    """Suppress output, progress bars and warnings of lm-eval, and its bootstrap processes (forking is slower here)."""
     logger = logging.getLogger("lm_eval")
     level, single = logger.level, os.environ.get("DISABLE_MULTIPROC")
     logger.setLevel(logging.ERROR)
@@ -145,10 +134,7 @@ def quietly() -> Iterator[None]:
 
 @contextmanager
 def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Within the context every global generator starts from `seed`; afterwards each is where the caller left it.
-
-    They are python's, numpy's, and torch's: that of the CPU, and those of the kind of accelerator that `device` is.
-    """
+    """Seed Python's, NumPy's and torch's generators (CPU and `device`) within the context; restore them after."""
     python, numpy_, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
     accelerator: Any = None if device is None or device.type == "cpu" else torch.get_device_module(device)
     several = hasattr(accelerator, "get_rng_state_all")
@@ -180,10 +166,7 @@ def harness_results(
     limit: int | None,
     seed: int,
 ) -> dict[str, Any]:
-    """`results` of `lm_eval.evaluate` as lm-eval stores them: without samples, with `config` and `task_hashes`.
-
-    `config` names the model and the plan in `model_args`, as `pretrained` and `plan`.
-    """
+    """Return `results` as lm-eval stores them, without samples; `model_args` names the model and the plan."""
     from lm_eval.loggers.utils import add_tokenizer_info
     from lm_eval.utils import hash_string
 

@@ -1,9 +1,7 @@
-"""The head of a language model apart from its body, so that logits exist for some tokens at a time.
+"""The head of a language model apart from its body, so that logits are computed for some tokens at a time.
 
-A vocabulary of 50,257 takes 201 kB a token for logits in float32, and several times that until they are a loss. The
-body, the part of the model that holds its blocks, is run once, in place under whatever plan there is, and its last
-states are kept; the model is then run on pieces of them, its body answering with the piece. That this gives the model's
-own logits is proved on random tokens, once for each Stack, or there is no such head (`find_head`).
+A vocabulary of 50,257 takes 201 kB of float32 logits per token. The body (the part that holds the blocks) runs once;
+the model then runs on chunks of its last states. `find_head` verifies on random tokens that this gives equal logits.
 """
 
 from __future__ import annotations
@@ -51,9 +49,7 @@ class LanguageModelHead:
         return main_tensor(outputs[0]), outputs[0]
 
     def losses(self, states: Tensor, output: Any, ids: Tensor, targets: Tensor) -> Iterator[ScoredTokens]:
-        """What comes of the tokens of `targets` (batch, seq) that are not `IGNORED`, so many together that no more than
-        `CHUNK` logits are there at once; `states` and `output` are of the body, `ids` (batch, seq) its tokens.
-        """
+        """Yield scores of the `targets` (batch, seq) that are not `IGNORED`, with at most `CHUNK` logits at once."""
         rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
         config: Any = getattr(self.model, "config", None)
         tokens = max(1, CHUNK // (1 if config is None else int(config.get_text_config().vocab_size)))
@@ -74,9 +70,9 @@ _BODIES: WeakKeyDictionary[Stack, str | None] = WeakKeyDictionary()
 
 
 def find_head(stack: Stack) -> LanguageModelHead | None:
-    """The head of the model of `stack`, which runs no plan now; `None` where none is seen to act on every token alone.
+    """Return the head of the model of `stack`, or `None` if none acts on every token alone; cached by Stack.
 
-    Tried as its body is everything that holds the list of blocks, the outermost first. A Stack is tried once.
+    Every module that holds the list of blocks is tried as the body, the outermost first.
     """
     if stack not in _BODIES:
         _BODIES[stack] = _body_of(stack)

@@ -1,8 +1,7 @@
 """The loss of a hidden state: negative log-likelihood in nats, per window, without ever holding all logits.
 
-The model's own norm and head turn a state into logits. Where they act on every token alone (nearly always; proved when
-the model is loaded), only the scored tokens are sent through them, in chunks, so that a vocabulary of 49,152 costs tens
-of megabytes and padding costs nothing.
+If the model's norm and head act on every token alone (verified when the model is loaded), only the scored tokens
+are sent through them, in chunks.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ class WindowLoss:
 
 
 def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowLoss, ...]:
-    """The loss of every window of `batch` when the blocks of `stack` arrive at `state`.
+    """Compute the loss of every window of `batch` from the last hidden `state` (batch, seq, width).
 
-    `nll = -sum_t log softmax(logits_t)[target_t]` over the scored tokens of the window; `state` is (batch, seq, width).
-    Non-finite values come back as they are: the caller knows which plan to name.
+    `nll = -sum_t log softmax(logits_t)[target_t]` over its scored tokens. Non-finite values are returned as they are.
     """
     if isinstance(batch, LabelledBatch):
         return _by_label(stack, state, batch)

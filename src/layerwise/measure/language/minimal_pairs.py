@@ -1,8 +1,7 @@
 """Accuracy on minimal pairs, by paradigm, by phenomenon and overall.
 
-A pair counts 1 if the acceptable text is the more likely one, 1/2 if both are equally likely, otherwise 0. A paradigm
-has Wilson's interval. Several are averaged with equal weight, as in BLiMP, and so are their intervals (`interval`):
-paradigms are fixed, their pairs are a sample.
+A pair counts 1 if the acceptable text is more likely, 1/2 for a tie, otherwise 0. A paradigm has Wilson's interval;
+several are averaged with equal weight, as in BLiMP (`interval`).
 
 `coverage` is the share of words without an unknown token, `whole_words` the share that are one token.
 """
@@ -66,13 +65,10 @@ def margins(
     too_long: TooLong = "refuse",
     progress: Callable[[float], None] | None = None,
 ) -> Numbers:
-    """Return the log-likelihood of the better text less that of the other in nats, shape (pairs,).
+    """Return the log-likelihood of the better text minus that of the other in nats, shape (pairs,).
 
-    It is `nan` where one of the texts is too long and `too_long` is "skip". A difference within rounding is 0: the rows
-    of one batch may round differently, and a model that knows nothing would then prefer the text that comes first, or
-    last.
-
-    Raises what `log_likelihoods` raises.
+    It is `nan` if one of the texts is too long and `too_long` is "skip", and 0 within rounding, since rows of one batch
+    may round differently. Raises what `log_likelihoods` raises.
     """
     passages = [
         passage
@@ -128,10 +124,10 @@ def evaluate_pairs(
     keep: Callable[[ParadigmResult], None] | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> list[Score]:
-    """The rows of `model`, that of an arm with a seed, on `pairs`: accuracies, chance, coverage, temperature.
+    """Compute the rows of `model` on `pairs`: accuracies, chance, coverage, temperature (see the module).
 
-    `done` holds the verdicts of paradigms that are not judged again, `keep` is given each new one as it is made, and
-    `progress` the paradigm in work and the share of all that is done. See the module for the metrics.
+    `done` holds results of paradigms that are not evaluated again, `keep` receives each new result, and `progress` the
+    current paradigm and the share that is done.
 
     >>> from layerwise.data.suites.generated_pairs import generated_pairs  # doctest: +SKIP
     >>> evaluate_pairs(model, tokenizer, generated_pairs(), arm="elc", seed=0)[0].metric    # doctest: +SKIP
@@ -182,10 +178,7 @@ def accuracy_rows(suite: str, arm: str, seed: int | None, verdicts: Sequence[Par
 
 
 def paradigm_rows(suite: str, arm: str, seed: int | None, result: ParadigmResult) -> list[Score]:
-    """The rows of one paradigm: its accuracy, the share of ties and, where there are any, the pairs skipped.
-
-    `stored_result` reads them back, so what is in a run's store need not be judged again.
-    """
+    """Return the accuracy, share of ties and any skipped pairs of a paradigm; `stored_result` reads them back."""
     of: dict[str, Any] = {"task": result.paradigm, "condition": PARADIGM, "arm": arm, "seed": seed}
     pairs = result.pairs
     rows = [_accuracy(suite, [result], **of), Score(suite, TIES, result.tied / pairs, documents=pairs, **of)]
@@ -214,11 +207,9 @@ def _accuracy(suite: str, members: Sequence[ParadigmResult], **of: Any) -> Score
 
 
 def interval(verdicts: Sequence[ParadigmResult]) -> tuple[float, float]:
-    """The 95 % interval of the mean accuracy of paradigms, each a sample of its own: Wilson's intervals put together.
+    """Return the 95 % interval of the mean accuracy of paradigms (Zou and Donner 2008), from their Wilson intervals.
 
-        low = mean - sqrt(sum_k (accuracy_k - low_k)^2) / n        high = mean + sqrt(sum_k (high_k - accuracy_k)^2) / n
-
-    (Zou and Donner 2008, "method of variance estimates recovery".) Of one paradigm it is Wilson's own interval.
+    low = mean - sqrt(sum_k (accuracy_k - low_k)^2) / n        high = mean + sqrt(sum_k (high_k - accuracy_k)^2) / n
     """
     shares, lows, highs = np.array([wilson(each.accuracy * each.pairs, each.pairs).row() for each in verdicts]).T
     mean, count = float(shares.mean()), len(verdicts)
@@ -227,10 +218,7 @@ def interval(verdicts: Sequence[ParadigmResult]) -> tuple[float, float]:
 
 
 def arm_rows(suite: str, rows: Sequence[Score]) -> list[Score]:
-    """The rows of each arm from those of its seeds: the mean, with its interval over seeds and pairs.
-
-    An arm of one seed has that seed's interval. A row that some seed of the arm lacks is left out.
-    """
+    """Return the mean of each arm over its seeds, with its interval over seeds and pairs; rows need all seeds."""
     arms: dict[str, dict[int, dict[tuple[str, str | None, str], Score]]] = {}
     for row in rows:
         if row.arm is not None and row.seed is not None and row.measure == suite:

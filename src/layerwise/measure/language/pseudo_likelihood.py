@@ -5,8 +5,7 @@ For temperature T (default 1), without length normalization (Wang and Cho 2019; 
     masked   PLL(w) = sum_t log softmax(logits(w with w_t masked)_t / T)[w_t]
     causal   sum_t log softmax(logits(w_<t) / T)[w_t], the first token after the start token where there is one
 
-A sentence of n tokens needs n copies. Copies that sentences share run once, copies of one length run together without
-padding, and the head sees the masked position alone if that is verified to give the same logits.
+A masked model runs on n copies of a sentence of n tokens; shared copies run once, copies of one length together.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ _UNLIMITED = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Likelihoods:
-    """Nats of each passage, shape (passages,), `nan` for those that were too long; and what that took.
-
-    `copies` counts the texts that went through the model, `tokens` the scored tokens of all passages.
-    """
+    """Nats of each passage (`nan` if too long), the number of texts the model ran on (`copies`), and scored tokens."""
 
     values: Numbers
     copies: int
@@ -65,10 +61,9 @@ class Likelihoods:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceScorer:
-    """A language model with its tokenizer, ready to score: what it was trained to predict, and how its head is read.
+    """A language model with its tokenizer and training objective.
 
-    `body` is the part of the model whose last states can be narrowed to the masked positions before the head reads
-    them; `None` where that was not proved, and all logits are computed.
+    `body` is the module whose last states can be narrowed to the masked positions; `None` computes all logits.
     """
 
     model: nn.Module
@@ -78,8 +73,7 @@ class SentenceScorer:
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: PreTrainedTokenizerBase | None) -> SentenceScorer:
-        """Raises `MeasureError` for a model without a language head or a tokenizer, `DataError` for a tokenizer
-        without a mask."""
+        """Raise `MeasureError` without a language head or a tokenizer, `DataError` for a tokenizer without a mask."""
         name = type(model).__name__
         if tokenizer is None:
             raise MeasureError(f"{name} must have a tokenizer to score sentences; give one with --tokenizer PATH")
@@ -115,13 +109,11 @@ def log_likelihoods(
     too_long: TooLong = "refuse",
     progress: Callable[[float], None] | None = None,
 ) -> Likelihoods:
-    """The (pseudo-)log-likelihood in nats of every passage under `scorer`; see the module for the formula.
+    """Return the (pseudo-)log-likelihood in nats of every passage; see the module for the formula.
 
-    `too_long="skip"` leaves out passages that are longer than the model's positions. `progress` receives the share that
-    is done.
-
-    Raises `MeasureError` for a temperature that is not positive and for logits that are not finite, `DataError` for
-    passages that are too long and for tokens that the model does not know.
+    `too_long="skip"` skips passages beyond the model's positions; `progress` receives the share that is done.
+    Raises `MeasureError` for a temperature that is not positive and for non-finite logits, `DataError` for passages
+    that are too long and for unknown tokens.
     """
     if not temperature > 0:
         raise MeasureError(f"a temperature of {temperature} was asked for; it must be positive, and 1 changes nothing")

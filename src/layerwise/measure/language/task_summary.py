@@ -1,10 +1,10 @@
-"""The score of a task's answers in its metric, and the mean and median of several tasks from chance to the original.
+"""Task scores, and the mean and median of several tasks on a scale from chance to the original model.
 
     normalised = (score - chance) / (score of the original model - chance)
 
-Sun et al. 2024, "Transformer Layers as Painters", section 2. Chance is the score of always giving one answer. A task on
-which the interval of the original model includes chance has no normalized score. Intervals of means add errors of tasks
-in quadrature; those of medians are drawn. The error of the original model is in neither.
+Sun et al. 2024, "Transformer Layers as Painters", section 2. Chance is always giving one answer; tasks whose original
+interval includes chance are not normalized. Means add errors in quadrature; medians are drawn. The error of the
+original model is in neither.
 """
 
 from __future__ import annotations
@@ -83,10 +83,7 @@ def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def summary_rows(scores: Mapping[str, Score], chances: Mapping[str, Score]) -> list[Score]:
-    """The mean over the tasks of one model and what chance gives it; `scores` and `chances` are by task.
-
-    A single task has no mean.
-    """
+    """Return the mean over the tasks of one model and of chance, none for a single task; arguments are by task."""
     if len(scores) < 2:
         return []
     rows, guesses = list(scores.values()), [replace(row, low=None, high=None) for row in chances.values()]
@@ -137,8 +134,7 @@ def task_value(task: Task, metric: str, labels: Sequence[float], answers: Sequen
 
 
 def task_score(task: Task, metric: str, labels: Sequence[float], answers: Sequence[float]) -> TaskScore:
-    """The metric with its interval. The one answer of `chance` is the commonest label of the training examples; in a
-    regression any, since a constant has no correlation."""
+    """Return the metric with its interval; `chance` always gives the commonest training label (any in regression)."""
     value = task_value(task, metric, labels, answers)
     if task.is_regression:
         return TaskScore(value, *correlation_interval(metric, value, len(labels)), 0.0)

@@ -1,12 +1,11 @@
-"""Rank correlations of recovery with the effect of skipping, over layers, with the null of shuffled layers.
+"""Rank correlations over layers of recovery with the effect of skipping, with the null of shuffled layers.
 
-Rows of measure `recovery`, of no layer, the damage as condition, the trained part as arm; intervals over layers:
+Rows of measure `recovery`, by damage (condition) and trained part (arm), with intervals over layers:
 
-    spearman               by area, over the layers that were damaged
+    spearman               by area, over the damaged layers
     spearman_given_damage  the partial rank correlation, with the initial damage held fixed
     spearman_published     by area, over all layers, those without damage counted as recovered at once
-    spearman_steps...      the same three by steps instead of area
-    layers                 how many layers were damaged
+    spearman_steps...      the same three by steps; `layers` counts the damaged layers
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ KINDS = ("", "_given_damage", "_published")
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """How one layer recovered: the damage at the start, the area above the twin, the steps; `None` where unknown.
-
-    `damaged` is false for a layer that had nothing to recover from.
-    """
+    """The recovery of one layer: initial damage, area above the twin, steps; `damaged` is false below the tolerance."""
 
     layer: int
     damage: float | None
@@ -56,8 +52,7 @@ def associations(
     *,
     shuffles: int = SHUFFLES,
 ) -> Iterator[Score]:
-    """The rows of one treatment, a damage and what is trained after it, over the layers that also have an effect of
-    skipping among `effects`."""
+    """Yield the rows of one treatment over the layers that also have an effect of skipping in `effects`."""
     skipped = {
         row.layer: row.value
         for row in Rows(effects).where(

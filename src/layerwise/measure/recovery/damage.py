@@ -1,11 +1,9 @@
-"""Three ways to damage a layer before it recovers.
+"""Three ways to damage a layer before it recovers; the direction of the noise depends on the seed alone.
 
-    noise_50      W + N(0, (0.5 std(W))^2), tensor by tensor: the published perturbation
-    equal_damage  the same noise at a scale tuned so that the model loses a given number of nats: layers start equal
-    reinitialise  the weights that the model class draws before training (Zhang, Bengio and Singer, JMLR 2022,
-                  arXiv 1902.01996, section 3)
-
-The direction of noise depends on the seed alone; only its length is tuned.
+noise_50      W + N(0, (0.5 std(W))^2), tensor by tensor: the published perturbation
+equal_damage  the same noise, scaled so that the model loses a given number of nats
+reinitialise  the weights that the model class draws before training (Zhang, Bengio and Singer, JMLR 2022,
+              arXiv 1902.01996, section 3)
 """
 
 from __future__ import annotations
@@ -41,10 +39,9 @@ def generator(*seed: int) -> torch.Generator:
 
 
 def noise_direction(weights: Mapping[str, Tensor], seed: Sequence[int]) -> dict[str, Tensor]:
-    """Noise of one standard deviation for every tensor: N(0, std(W)^2), float32, the shapes of `weights`.
+    """Draw N(0, std(W)^2) for every tensor in float32, `std` over all entries in float64.
 
-    `std` is over all entries of the tensor, in float64. The draw depends on `seed`, the names and the shapes. Raises
-    `MeasureError` for a tensor that is not finite.
+    The draw depends on `seed`, the names and the shapes. Raises `MeasureError` for a tensor that is not finite.
     """
     draw = generator(*seed)
     direction = {}
@@ -63,10 +60,9 @@ def displaced(weights: Mapping[str, Tensor], direction: Mapping[str, Tensor], sc
 
 
 def equal_scale(damage_at: Callable[[float], float], target: float, tolerance: float) -> float | None:
-    """A scale at which `damage_at` is within `tolerance` of `target`, both in its units; `None` where there is none.
+    """Find a scale at which `damage_at` is within `tolerance` of `target`, or `None`.
 
-    The scale is doubled or halved from 0.5 until the target is between two of them, then bisected geometrically. A
-    damage that is not finite counts as too much.
+    The scale is doubled or halved from 0.5, then bisected geometrically. Damage that is not finite counts as too much.
 
     >>> round(equal_scale(lambda scale: scale**2, target=9.0, tolerance=0.01), 3)
     3.0

@@ -1,11 +1,7 @@
-"""Fine-tuning a damaged model on one text and watching its loss on another, many times over and always the same way.
+"""Fine-tune a damaged model on one text and evaluate its loss on another, reproducibly.
 
-All training happens in a working copy in float32: the model that is studied is never touched, and bfloat16 weights do
-not swallow small steps. Dropout is off, batches and their order are drawn from the seed, so two runs of one seed differ
-in nothing but the weights they start from.
-
-When only a layer is trained the layers before it never change, so their states are computed once for all runs of that
-layer; a step then costs the layers from it on.
+Training happens in a float32 working copy without dropout; runs of one seed differ only in their initial weights.
+If only one layer is trained, the states before it are computed once for all runs of that layer.
 """
 
 from __future__ import annotations
@@ -56,8 +52,7 @@ class RecoveryRecipe:
     batch_tokens: int = 192
     evaluation_tokens: int = 600
     tolerance: float = 0.05
-    """A model has recovered when it is no further than this above its twin: half of what `equal_damage` starts with.
-    A layer whose damage is no greater has nothing to recover from."""
+    """Nats/token above its twin at which a model has recovered: half of the initial damage of `equal_damage`."""
     equal_damage: float = 0.1
     """What `equal_damage` costs on the evaluation text before fine-tuning, met within `equal_tolerance`."""
     equal_tolerance: float = 0.005
@@ -111,10 +106,9 @@ class RecoveryTraining:
             self._reached(self._training[:1], 0)
 
     def trajectory(self, layer: int, scope: Scope, weights: Mapping[str, Tensor], seed: Sequence[int]) -> LossCurve:
-        """Fine-tune with `weights` in the place of the layer's own: loss on the evaluation text at each evaluation.
+        """Fine-tune with `weights` in place of the layer's own (none: the undamaged twin); return the evaluated losses.
 
-        No weights: the undamaged twin. With scope `layer` only that layer is trained, with `model` everything. The run
-        ends early, and its trajectory is shorter, at the first loss that is not finite.
+        Scope `layer` trains only that layer, `model` everything. A run ends early at the first non-finite loss.
         """
         self._begin(layer, weights)
         trained = self._trained(layer, scope)

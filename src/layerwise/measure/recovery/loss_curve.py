@@ -1,12 +1,11 @@
-"""The loss while a model is fine-tuned, compared with its twin: the undamaged model trained on the same batches.
+"""The loss during fine-tuning, compared with its twin: the undamaged model trained on the same batches.
 
 With gap(t) = NLL_damaged(t) - NLL_twin(t):
 
-    steps   the first evaluation from which on gap stays within a tolerance, up to the end
+    steps   the first evaluation from which on gap stays within a tolerance; censored if outside it at the last one
     area    the integral of gap over the steps, by trapezoids, in nat-steps
 
-A run outside the tolerance at its last evaluation is censored. The mean of min(time, cap) over seeds is the restricted
-mean survival time (Royston and Parmar 2013, section 2).
+The mean of min(time, cap) over seeds is the restricted mean survival time (Royston and Parmar 2013, section 2).
 """
 
 from __future__ import annotations
@@ -27,8 +26,7 @@ RUNS = "recovery_run"
 
 @dataclass(frozen=True, slots=True)
 class LossCurveKey:
-    """Which fine-tuning: of which `layer` (none for the twin of the whole model), after which `damage` (`twin` for the
-    undamaged one), what is trained, and `seed`, which counts the seeds from 0."""
+    """A run: `layer` (none: twin of the whole model), `damage` (`twin`: undamaged), what is trained, `seed` from 0."""
 
     layer: int | None
     damage: str
@@ -87,8 +85,7 @@ def area(steps: Sequence[int], gap: Sequence[float]) -> float | None:
 
 
 def as_rows(run: LossCurveKey, trajectory: LossCurve) -> list[Score]:
-    """The evaluations of one run as rows `nll` with the step as `amount`; one that diverged ends with `diverged`, the
-    first step without a finite loss."""
+    """Return rows `nll` with the step as `amount`; a diverged run ends with the step of `diverged`."""
     rows = [
         Score(RUNS, "nll", value, amount=float(step), **run.columns)
         for step, value in zip(trajectory.steps, trajectory.nll, strict=False)
@@ -126,10 +123,9 @@ FEWEST_SEEDS = 3
 
 @dataclass(frozen=True, slots=True)
 class RecoveryTime:
-    """One run beside the one it is compared with.
+    """One run compared with another.
 
-    `steps` is the time to recover, or the cap where `censored`. A run that diverged has no `area`, and one that
-    started from a loss that was not finite no `initial_damage`.
+    `steps` is the cap if `censored`; `area` is `None` for a diverged run, `initial_damage` for a non-finite start.
     """
 
     steps: int
@@ -164,10 +160,9 @@ def recovery_rows(
     cap: int,
     *evaluated: int,
 ) -> list[Score]:
-    """The rows of one layer, damage and scope, over seeds: see `layerwise.measure.recovery.recovery`.
+    """Return the rows of one layer, damage and scope, over seeds: see `layerwise.measure.recovery.recovery`.
 
-    `about` are their columns: the `layer`, the damage as `condition`, what was trained after it as `arm`. `published`
-    are the times to the untouched model, `evaluated` the documents and tokens that every loss is of.
+    `about` are their columns, `published` the times relative to the original model, `evaluated` documents and tokens.
     """
     damage = [each.initial_damage for each in times if each.initial_damage is not None]
     areas, twin_areas = ([each.area for each in of if each.area is not None] for of in (times, twins))

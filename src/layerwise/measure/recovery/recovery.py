@@ -5,7 +5,7 @@ Rows of measure `recovery`, by layer, damage (condition) and trained part (arm),
     initial_damage   nats/token above the twin before the first step (the only row at or below the tolerance)
     steps, area      restricted mean of the steps to recover, and nat-steps above the twin, both up to the cap
     censored         share of seeds that did not recover (Wilson), or whose loss became non-finite
-    steps_to_untouched, censored_untouched   the same relative to the model before damage and fine-tuning, as published
+    steps_to_untouched, censored_untouched   the same relative to the original model, as published
     steps, area      against `twin`: the twin relative to the original model; `equal_damage` is tuned on the test text
 """
 
@@ -49,21 +49,18 @@ Treatment = tuple[str, str]
 """A damage, and what is trained after it: the condition and the arm of the rows."""
 
 DEFAULT_TREATMENTS = ("noise_50/layer", "equal_damage/layer")
-"""The published damage and its control. Training the whole model costs several times a layer, and answers less: the
-other layers help out."""
+"""The published damage and its control."""
 
 DEFAULT_LAYERS = 12
-"""Layers that are studied unless others are named: spread evenly, the first and the last among them. A rank correlation
-over six of them is known to +-0.88, over twelve to +-0.57, and to +-0.38 over thirty."""
+"""Layers by default, evenly spaced; a rank correlation over 6 is known to +-0.88, over 12 to +-0.57, 30 to +-0.38."""
 
 
 @dataclass(frozen=True)
 class RecoveryCache:
-    """What is known already and where news goes: it makes a measurement of minutes resumable and watched.
+    """Earlier results and callbacks that make a long measurement resumable.
 
-    `known` are rows of measure `recovery_run` from an earlier call with the same arguments; runs that are complete in
-    them are not computed again. `sink` receives the rows of one run as soon as it ends, `progress` the share that is
-    done, `log` a sentence about what had to be left out.
+    `known` are rows of measure `recovery_run` from a call with the same arguments; complete runs are not recomputed.
+    `sink` receives the rows of each run, `progress` the share done, `log` a sentence about what was skipped.
     """
 
     known: tuple[Score, ...] = ()
@@ -86,11 +83,9 @@ def recovery(
 ) -> list[Score]:
     """Damage `layers` one at a time, fine-tune on half of the documents of `data`, evaluate on the other half.
 
-    `treatments` are of `TREATMENTS`, a damage and what is trained after it. `effects` are rows of `ablation` to
-    correlate with (metric `skip`, task `all`). The module says which rows come back; they depend on the model, the
-    text, the recipe and `seed` alone. The model is not touched: all training happens in a float32 copy. `reinitialise`
-    is left out, and `cache.log` called, where nobody wrote down how the model is initialised; so is `equal_damage` in a
-    layer that no noise brings near the target.
+    `treatments` are of `TREATMENTS`; `effects` are rows of `ablation` to correlate with (metric `skip`, task `all`).
+    The model itself is not changed. `reinitialise` is skipped, with a call of `cache.log`, if the initialization is
+    unknown; so is `equal_damage` in a layer whose target no noise reaches.
 
     Raises `MeasureError` for fewer than 4 layers, unknown names and weights that are not finite, `DataError` for fewer
     than 2 documents.
@@ -242,8 +237,7 @@ RecoveryTimes = dict[Treatment, dict[int, tuple[list[RecoveryTime], list[Recover
 
 
 def _recovery_times(runs: Mapping[LossCurveKey, LossCurve], tolerance: float) -> RecoveryTimes:
-    """By treatment and layer, over seeds: the damaged runs beside their twins, the twins beside the untouched model,
-    and the damaged runs beside it too, as published."""
+    """Return damaged runs against twins, twins against the original model, and damaged runs against the latter."""
     times: RecoveryTimes = {}
     for run, trajectory in runs.items():
         if run.damage == TWIN or run.layer is None:

@@ -36,9 +36,9 @@ CHANCE = 0.01
 
 
 def spikes(losses: ArrayLike) -> tuple[int, float] | None:
-    """The number of spikes in training losses in the order of their steps, and the largest rise in nats.
+    """Count the spikes in training losses by step, and return the largest rise in nats; `None` for too few losses.
 
-    `None` for fewer notes than are judged. A loss that is not finite is a spike of any height.
+    A loss that is not finite is a spike of any height.
 
     >>> falling = [5.0, 4.5, 4.2, 4.0, 3.9, 3.8, 3.75, 3.7, 3.66, 3.63, 3.6, 3.58, 3.56, 3.55]
     >>> spikes(falling)[0], spikes([*falling, 5.5, 3.54])[0]

@@ -1,11 +1,10 @@
 """Agreement: do the scores of a diagnosis rank the layers alike, and more so than chance would?
 
     spearman                        arm a, against b: rank correlation over the layers that both scores rank
-    spearman against random_score   arm a: the band in which 95 % of random rankings of as many layers fall
+    spearman against random_score   arm a: the band of 95 % of random rankings of as many layers
 
-Larger scores mean more important layers. Intervals are percentiles of a bootstrap over layers: they show how much
-depends on single layers, not what another text would give. p is two-sided against random rankings, with Holm's
-correction over all pairs of scores.
+Larger scores mean more important layers. Intervals are percentiles of a bootstrap over layers (not over texts); p is
+two-sided against random rankings, with Holm's correction over all pairs of scores.
 """
 
 from __future__ import annotations
@@ -83,10 +82,9 @@ def rankings(scores: Iterable[Score]) -> dict[str, Ranking]:
 
 
 def agreement(scores: Iterable[Score], *, seed: int = 0) -> list[Score]:
-    """The agreement of all rankings found in `scores` (see `rankings`).
+    """Compute the agreement of all `rankings` in `scores`.
 
-    A pair that shares fewer than 4 layers, or of which one does not vary, has no row. Depends on the rows and `seed`
-    alone.
+    A pair that shares fewer than 4 layers, or with a constant score, has no row. Depends on the rows and `seed` alone.
     """
     by_name = rankings(scores)
     pairs = [_Pair.of(left, right, by_name) for left, right in itertools.combinations(by_name, 2)]
@@ -156,9 +154,5 @@ def _random_band(size: int, seed: int) -> Numbers:
 
 
 def _chance(value: float, null: Numbers) -> float:
-    """The share of random rankings that agree, or disagree, as strongly.
-
-    Rounding does not decide: ranks are halves of whole numbers and their sums are exact, so correlations that are equal
-    are equal to the bit, also where ties make their norms another.
-    """
+    """The share of random rankings that agree, or disagree, as strongly; sums of ranks are exact, so ties are exact."""
     return float((1 + (null >= abs(value)).sum()) / (1 + null.size))

@@ -4,9 +4,9 @@
     null_band                      how far from zero a plan without effect could be, all plans together
     token_accuracy, exact_match    share of scored tokens, and of windows, that were the arg-max; delta_exact_match
 
-95 % intervals over documents, or windows with fewer than 8 (`resampling_unit`); no interval with fewer than 8 windows.
-`mde`: 80 % power at 5 % after Holm over the plans of a task. Tasks are strata of the task `all`. `differences` has the
-same for arms (`12=skip`), corrected by metric, with the band `against no_effect`.
+95 % intervals over documents or windows (`resampling_unit`), none with fewer than 8 windows. `mde`: 80 % power at 5 %
+after Holm over the plans of a task. Tasks are strata of `all`. `differences` does the same for arms (`12=skip`),
+corrected by metric, with the band `against no_effect`.
 """
 
 from __future__ import annotations
@@ -43,12 +43,11 @@ def effects(
     by_task: bool = True,
     resamples: int = 10_000,
 ) -> list[Score]:
-    """Compare every plan in `losses` with the plan `baseline`; the module says which rows come back.
+    """Compare every plan in `losses` with the plan `baseline`; see the module for the rows.
 
-    Rows are ordered by task (`all` last), metric and plan, and depend on the losses and the seed alone, not
-    on the order of the losses. Without `by_task` there are those of `all` alone. Raises `MeasureError` when the
-    baseline is missing, when a plan was not measured on the same windows as the others (see `complete`), or when an
-    answer task is unknown.
+    Rows are ordered by task (`all` last, alone without `by_task`), metric and plan, and depend on the losses and the
+    seed alone. Raises `MeasureError` without the baseline, for plans on different windows (see `complete`), and for an
+    unknown answer task.
     """
     grid = arrange(losses)
     if baseline not in grid.plans:
@@ -189,9 +188,9 @@ class _Study:
 
 @dataclass(frozen=True, slots=True)
 class ArmLosses:
-    """The losses under `key` are reported as `metric`; `columns` of the row say what was done: `layer`, `plan`, ...
+    """The losses under `key` are reported as `metric` with these `columns` (`layer`, `plan`, ...).
 
-    Arms of one metric and `family` are compared and corrected together.
+    Arms of one metric and `family` are corrected together.
     """
 
     key: str
@@ -210,10 +209,7 @@ def differences(
     by_task: bool = True,
     resamples: int = 10_000,
 ) -> list[Score]:
-    """Rows of `arms`, metric by metric in the order given; arms without losses on every window are left out.
-
-    Without `by_task` only the rows of all tasks together (`all`) are made.
-    """
+    """Return rows of `arms` with losses on every window, metric by metric; without `by_task` only those of `all`."""
     rows_of: dict[str, list[Loss]] = defaultdict(list)
     for row in losses:
         rows_of[row.plan].append(row)

@@ -72,10 +72,7 @@ def student(share: float, freedom: Value) -> Value:
 
 
 def satterthwaite(variance: Numbers, squares: Numbers) -> Numbers:
-    """The degrees of freedom of a sum of variances v with f each: (sum v)^2 / sum (v^2 / f), `squares` the latter sum.
-
-    Without any variance they are nearly infinite.
-    """
+    """Return the degrees of freedom (sum v)^2 / sum (v^2 / f) of a sum of variances v; `squares` is the denominator."""
     return np.divide(np.square(variance), squares, out=np.full(np.shape(variance), 1e6), where=squares > 0)
 
 
@@ -85,9 +82,9 @@ def t_factor(freedom: Numbers, comparisons: float, alpha: float = 0.05, power: f
 
 
 def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
-    """The order statistics between which the median lies in `level` of draws, or a little more.
+    """Return the order statistics between which the median lies in at least `level` of draws.
 
-    `scipy.stats.quantile_test` gives the same two, where there are any at that level, in a thousand times the time.
+    Like `scipy.stats.quantile_test`, but a thousand times faster.
 
     >>> median_interval([5.0, 1.0, 4.0, 2.0, 3.0, 6.0])
     (1.0, 6.0)

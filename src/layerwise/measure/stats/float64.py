@@ -1,8 +1,7 @@
 """Double precision on any device: Apple's GPUs (MPS) and some of Intel's (XPU) have none.
 
-Sums over thousands of tokens and differences of nearly equal numbers need more digits than float32 has. Where a device
-refuses float64, what is small moves to the CPU first and is widened there (`exact`), and what is large and is combined
-with other tensors of the device stays where it is, in float32 (`wide`). Nothing else in layerwise widens a tensor.
+On such devices, small tensors are moved to the CPU and widened there (`exact`); large ones that are combined with
+other tensors of the device stay in float32 (`wide`). Nothing else in layerwise widens a tensor.
 """
 
 from __future__ import annotations

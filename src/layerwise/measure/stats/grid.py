@@ -1,8 +1,7 @@
-"""Losses as arrays, ready to be compared: every plan on the same windows.
+"""Losses as arrays for paired comparisons: every plan on the same windows, each once, on the same tokens.
 
-A comparison is paired only if each plan was measured on each window exactly once, on the same tokens.
-`arrange` makes sure of that and refuses anything else; `complete` keeps what an unfinished run has in common.
-A `Grid` also knows its *units*: what may be resampled independently, documents as a rule.
+`arrange` refuses anything else; `complete` keeps what all plans of an unfinished run have in common. The *units* of
+a `Grid` may be resampled independently: documents as a rule.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ WHOLE = -1
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Losses as arrays: every plan on every cell (task, document, window), both sorted.
+    """Losses of every plan on every cell (task, document, window), both sorted.
 
     `nll` and `hits` have shape (plans, cells), `tokens` (cells,).
     """
@@ -75,10 +74,7 @@ class Grid:
 
 
 def arrange(losses: Iterable[Loss]) -> Grid:
-    """Arrange losses as arrays.
-
-    Raises `MeasureError` unless every plan has every window once, on equal tokens and with a finite loss.
-    """
+    """Arrange losses; raise `MeasureError` unless every plan has every window once, equal tokens and finite losses."""
     rows = list(losses)
     if not rows:
         raise MeasureError("There are no losses to compare. Measure at least two plans on one text first.")

@@ -5,8 +5,8 @@ one: pooled over layers, with interval and nulls. A value is a ratio of sums ove
 
     ratio = sum_l numerator[l] / sum_l denominator[l]
 
-For `all`, the sums of each tensor type are divided by its total first, so that types weigh the same. Student's interval
-over positions (times types for `all`); neighboring positions share a layer, nulls are computed in the same way.
+For `all`, the sums of each tensor type are first divided by its total. Student's interval over positions (times types
+for `all`); neighboring positions share a layer.
 """
 
 from __future__ import annotations
@@ -53,9 +53,7 @@ class Pooled:
 
 
 def pooled(parts: Mapping[str, Parts]) -> dict[str, Pooled]:
-    """The ratio of every tensor type that has one, and last that of `all`.
-
-    Positions whose denominator is zero carry no information and are left out, types with no other positions too.
+    """Compute the ratio of every tensor type, and last that of `all`, over positions with a nonzero denominator.
 
     >>> pooled({"q": Parts(np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
     Pooled(value=0.5, low=0.5, high=0.5)
@@ -93,10 +91,9 @@ _NULL_POSITIONS = 6
 
 @dataclass(frozen=True, slots=True)
 class NullComparison:
-    """A metric whose value is `shift + scale * numerator / denominator`.
+    """A metric `shift + scale * numerator / denominator`.
 
-    `by_type` has the summands of every tensor type at every layer or pair, `nulls` the pooled values under each null by
-    tensor type.
+    `by_type` has the summands of every tensor type by layer or pair, `nulls` the pooled values of each null by type.
     """
 
     metric: str

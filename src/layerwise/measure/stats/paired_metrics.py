@@ -1,12 +1,10 @@
 """Two models on the same documents, metric by metric: the difference, its interval, p and verdict.
 
-A score is the ratio of sums over documents that reproduces the reported score: a mean, the logarithm of a perplexity,
-bits per byte, or corpus F1. If the models have different denominators, each score is linearized by document.
+A score is the ratio of sums over documents that reproduces the reported score (a mean, a log-perplexity, bits per byte,
+corpus F1), linearized by document if the models' denominators differ. Several tasks of one metric are strata.
 
     values of 0 and 1    McNemar's exact test, and Bonett and Price's interval
     anything else        sign flips and an expanded percentile bootstrap, over documents
-
-Several tasks of one metric are strata; an exact test needs none.
 """
 
 from __future__ import annotations
@@ -37,9 +35,9 @@ Ratio = tuple[Numbers, Numbers]
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """The exact two-sided p of McNemar's test on the documents that one model alone has right.
+    """Return the exact two-sided p of McNemar's test (Fagerland and others 2013).
 
-    It is min(1, 2 P(X <= min(gained, lost))), X binomial of gained + lost and 1/2 (Fagerland and others 2013).
+    It is min(1, 2 P(X <= min(gained, lost))) with X ~ Binomial(gained + lost, 1/2).
 
     >>> mcnemar(8, 0), mcnemar(3, 3), mcnemar(0, 0)
     (0.0078125, 1.0, 1.0)
@@ -146,13 +144,12 @@ class PairedMetric:
 
 
 def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float | None = None) -> Iterator[Score]:
-    """Rows of every pair, and of the task `all` where several tasks have one metric, all corrected together (Holm).
+    """Return rows of every pair, and of `all` for a metric of several tasks, all corrected together (Holm).
 
-    `evaluated` is a score, `paired` a difference: its `mde` is found with 80 % power, and its `condition` is `alike`
-    where the interval that holds for all together lies inside the margin, `better` or `worse` where the corrected p is
-    below 0.05, else `not_resolvable`. `tolerance` is the loss where one is `tolerated`, with bounds from one side each
-    that hold for all together: `exceeded` where it is worse and shown, one-sided and corrected, to be above what is
-    tolerated, `kept` where `high` is below, else `not_resolvable`.
+    `evaluated` is a score, `paired` a difference with its `mde` (80 % power): `alike` if its simultaneous interval lies
+    inside the margin, `better` or `worse` if the corrected p is below 0.05, else `not_resolvable`. `tolerance`, with
+    simultaneous one-sided bounds on the loss, is `exceeded` if it is worse and significantly above what is `tolerated`,
+    `kept` if `high` is below, else `not_resolvable`.
     """
     groups: dict[tuple[object, ...], list[PairedMetric]] = {}
     for pair in pairs:

@@ -1,11 +1,10 @@
 """Racing: stop reading text for layers whose verdict is settled.
 
-After each look at more documents (a quarter more each), layers whose interval settles the question leave. The chance of
-any wrong decision at any look is below `alpha`, divided over decisions (`ERROR_SHARES`, one-sided), looks (three tenths
-of what is left each, all to the last; Bonferroni as in Maron and Moore 1994) and layers (step-down, Holm 1979).
+The chance of any wrong decision at any look is below `alpha`, divided over decisions (`ERROR_SHARES`, one-sided), looks
+(three tenths of what is left each, all to the last; Bonferroni as in Maron and Moore 1994) and layers (Holm 1979).
 
-Looks have at least 32 documents, stratified (`layerwise.measure.stats.strata`). `no_effect` and `harmful` wait until a
-kind of document of 4 % would have been seen; harm is confirmed on later documents; a layer with predictive power below
+Looks have at least 32 documents, stratified, and grow by a quarter. `no_effect` and `harmful` wait until a kind of
+document of 4 % would have been seen; harm is confirmed on later documents; a layer with predictive power below
 `FUTILE` (Spiegelhalter, Freedman and Blackburn 1986) leaves as `unresolved`.
 """
 
@@ -61,10 +60,7 @@ Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """Where one layer left the race: the decision, the effect it rests on, and the text that was spent on it.
-
-    `limit` is what stands behind the decision, as the `mde` of a verdict.
-    """
+    """How one layer left the race: the decision, its effect, and the text spent; `limit` is the verdict's `mde`."""
 
     decision: Decision
     effect: Estimate[float]
@@ -75,10 +71,9 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """How every layer finished, after how many looks, and what that took.
+    """How every layer finished, after how many looks, and at what cost.
 
-    `spent` and `full` count layer evaluations times tokens: of the race, confirmation included, and of skipping every
-    layer on all of the text.
+    `spent` and `full` count layer evaluations times tokens: of the race, and of skipping every layer on all text.
     """
 
     finishes: Mapping[int, Finish]
@@ -97,11 +92,10 @@ def race(
     seed: int = 0,
     rule: VerdictCriterion | None = None,
 ) -> RaceResult:
-    """Race layers over pieces of text, each with its length in scored tokens; `measure` does the work.
+    """Race layers over pieces of text, each with its length in scored tokens.
 
-    `keys` are what the losses of skipping each layer are called.
-    `whole` has the lengths of the pieces where `lengths` are those of their beginnings: the mix of the text, and what
-    measuring all of it takes. Each look asks only for the text it adds, and only for the layers that are still in.
+    `keys` name the losses of skipping each layer. If `lengths` are those of beginnings, `whole` has the full lengths.
+    Each look measures only the added text, and only layers that are still in the race.
     """
     whole = whole or lengths
     strata = Strata.of(whole).at_most(FIRST_LOOK // FEWEST_OF_STRATUM)
@@ -155,10 +149,10 @@ def rare_documents(layers: int, rule: VerdictCriterion) -> int:
 
 @dataclass
 class _Race:
-    """A race under way: the losses so far, which layers are candidates for harm since when, and how the others ended.
+    """A race under way.
 
-    `losses` has one list a look; the candidates of a look are confirmed on the lists after it. `unspent` is the share
-    of the error rate that is left, `rate` what this look spends. `variances` are what the next look is chosen by.
+    `losses` has one list per look; harm candidates of a look are confirmed on later lists. `unspent` and `rate` are
+    shares of the error rate (left, and of this look); `variances` choose the next look.
     """
 
     measure: Measure
@@ -189,11 +183,7 @@ class _Race:
         return [layer for layer in self.keys if layer not in self.finishes]
 
     def comparisons(self, decision: Decision) -> float:
-        """Among how many one-sided tests at `alpha` together one of this look counts that may lead to `decision`.
-
-        A layer that was told the same before is no longer among them (Holm 1979): were that decision wrong for any of
-        those that are left, the first error among all looks is at most this likely.
-        """
+        """Count the one-sided tests of this look that may lead to `decision`, without settled layers (Holm 1979)."""
         decided = sum(finish.decision == decision for finish in self.finishes.values())
         return max(1, self.depth - decided) / (self.rate * ERROR_SHARES[decision])
 
@@ -244,10 +234,9 @@ class _Race:
         return harmful if decision == "harmful" else self.rule.holds(effect)
 
     def _power(self, absent: Estimate[float], present: Estimate[float], share: float) -> float:
-        """The predictive power: how likely all of the text is to settle a layer, given what was read of it.
+        """Return the predictive power: the probability that all of the text settles a layer, given a share f of it.
 
-        With a share f read the value at the end is near N(value, error^2 (1 - f)), and the intervals by which a layer
-        is told to be worth nothing, or something, then reach a and b = reach * sqrt(f) to both sides:
+        The value at the end is near N(value, error^2 (1 - f)); with a and b = reach * sqrt(f) of the two intervals:
 
             power = P(|value| < margin - a) + P(|value| > max(margin, b))
         """

@@ -59,10 +59,9 @@ class RankCorrelation:
 def rank_correlation(
     left: ArrayLike, right: ArrayLike, *, given: ArrayLike | None = None, seed: Seed = 0, shuffles: int = 2000
 ) -> RankCorrelation | None:
-    """The rank correlation of `left` and `right`, of shape (layers,), with `given` held fixed where it is there.
+    """Return the rank correlation of `left` and `right`, shape (layers,), optionally with `given` held fixed.
 
-    `None` where it does not exist: fewer than 4 layers, or values that do not vary. Where `given` explains all ranks of
-    one of the two, nothing is left to correlate, and the value is 0.
+    It is `None` for fewer than 4 layers or constant values, and 0 if `given` explains all ranks of one of the two.
 
     >>> rank_correlation([1, 2, 3, 4, 5], [2, 4, 6, 8, 100]).value
     1.0

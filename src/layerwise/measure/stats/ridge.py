@@ -1,11 +1,9 @@
-"""Ridge regression of many targets at once, solved in the smaller of its two dimensions.
+"""Ridge regression of many targets at once (Hoerl and Kennard 1970), solved in the smaller of its two dimensions.
 
-With X (n, p) and Y (n, d) centred at their means, the fit at penalty `lambda` is
+With X (n, p) and Y (n, d) centered at their means, the fit at penalty `lambda`, a *share* of the mean eigenvalue of
+X^T X, is
 
     B = (X^T X + lambda I)^-1 X^T Y = X^T (X X^T + lambda I)^-1 Y          prediction = mean(Y) + (x - mean(X)) B
-
-(Hoerl and Kennard 1970). The penalty is given as a *share* of the mean eigenvalue of X^T X, so that one grid of shares
-does for matrices of any scale and any number of rows. `Moments` are the sums behind a fit: they add up over layers.
 """
 
 from __future__ import annotations

@@ -37,10 +37,9 @@ RANGES = {
 
 
 def deviation_bias(degrees: float) -> float:
-    """What share of the true standard deviation that of a normal sample is on the mean: c4, for degrees of freedom.
+    """Return c4, the ratio of a normal sample's mean standard deviation to the true one, by degrees of freedom f.
 
-    sqrt(2 / f) Gamma((f + 1) / 2) / Gamma(f / 2): 0.8 of two numbers, 0.97 of nine. An mde that is printed from
-    the spread of few seeds is too fine by this factor unless it is divided by it.
+        sqrt(2 / f) Gamma((f + 1) / 2) / Gamma(f / 2)
 
     >>> round(deviation_bias(1), 3), round(deviation_bias(8), 3)
     (0.798, 0.969)
@@ -53,18 +52,16 @@ Bounds = tuple[float | None, float | None]
 
 
 def over_seeds(values: Sequence[float], metric: str = "", over_examples: Sequence[Bounds] | None = None) -> Bounds:
-    """The 95 % interval of the mean of several seeds, cut to what the metric can be (`RANGES`).
+    """Return the 95 % interval of the mean of several seeds, clipped to the metric's range (`RANGES`).
 
-    Another study has other seeds and other examples. `over_examples` are the intervals that each seed has over the
-    examples, which are the same for all seeds: their error does not average out, and is at most the mean of those of
-    the seeds, as if all erred alike. With n seeds, values v_s and their intervals [low_s, high_s],
+    `over_examples` are the seeds' intervals over the examples they share, whose errors do not average out. With n
+    values v_s and intervals [low_s, high_s] (Banerjee 1960; the two sides apart as in Zou and Donner 2008):
 
         low     mean v_s - sqrt(r^2 + (mean (v_s - low_s))^2)        r = t(n - 1, 97.5 %) * sd(v) / sqrt(n)
         high    mean v_s + sqrt(r^2 + (mean (high_s - v_s))^2)
 
-    which holds the truth in at least 95 of 100 studies (Banerjee 1960; the two sides apart as in Zou and Donner 2008).
-    One seed has the interval of its examples. Without `over_examples`, of what has none, this is Student's interval,
-    and there is none for one seed or seeds that agree: two equal values are no certainty.
+    One seed has the interval of its examples. Without `over_examples` this is Student's interval, and there is none for
+    one seed or equal values.
 
     >>> [round(bound, 3) for bound in over_seeds([0.9, 1.0, 0.95], "accuracy")]
     [0.826, 1.0]
@@ -101,9 +98,7 @@ class SeedDifference:
 
 
 def seed_difference(values: Mapping[int, float], others: Mapping[int, float]) -> SeedDifference:
-    """The mean over seeds of `values - others`, over the seeds that both have.
-
-    Raises `MeasureError` when no seed is in both. One seed, or seeds that agree, give a value and nothing else.
+    """Return the mean of `values - others` over the seeds in both; raise `MeasureError` if there are none.
 
     >>> found = seed_difference({0: 2.0, 1: 3.0, 2: 4.0}, {0: 1.0, 1: 2.1, 2: 2.9})
     >>> round(found.value, 6), found.seeds, round(found.low, 3), round(found.high, 3)

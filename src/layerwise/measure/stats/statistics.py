@@ -35,11 +35,9 @@ _COLUMNS = 256
 
 @dataclass(frozen=True, slots=True)
 class SignFlips:
-    """What flipping signs says: `p` of shape (plans,), two-sided, and one `critical` value for all plans
-    together.
+    """The result of flipping signs: `p` of shape (plans,), two-sided, and one `critical` value for all plans together.
 
-    `critical` is in standard errors: without any effect, the largest of the plans' |effect| / standard error
-    stays below it in 95 of 100 studies. It is infinite where so few units cannot exclude anything.
+    Without any effect, the largest |effect| / standard error of the plans is below `critical` in 95 of 100 studies.
     """
 
     p: Numbers
@@ -57,13 +55,10 @@ def ratio(numerators: ArrayLike, denominators: ArrayLike) -> Numbers:
 
 
 def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: StratumLabels | None = None) -> Numbers:
-    """The standard error of `ratio` over units, linearised: shape (plans,).
+    """Compute the standard error of `ratio` over units, linearized: shape (plans,) (Cochran 1977, 2.11 and 5.3).
 
-        se[p] = sqrt(sum_h n_h / (n_h - 1) sum_{u in h} (numerator[p, u] - ratio_h[p] * denominator[u])^2)
-                / sum_u denominator[u]
-
-    (Cochran 1977, sections 2.11 and 5.3), without `strata` of all n units together. With equal denominators this is
-    the usual standard error of a mean.
+    se[p] = sqrt(sum_h n_h / (n_h - 1) sum_{u in h} (numerator[p, u] - ratio_h[p] * denominator[u])^2)
+            / sum_u denominator[u]
     """
     return _Spread.of(*_checked(numerators, denominators), strata).error
 
@@ -71,10 +66,9 @@ def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: Strat
 def student_interval(
     numerators: ArrayLike, denominators: ArrayLike, *, level: float = 0.95, strata: StratumLabels | None = None
 ) -> Estimate[Numbers]:
-    """Ratios with the interval value +- t * standard error, t of units - 1 degrees of freedom, or Satterthwaite's.
+    """Return ratios +- t * standard error, with t of units - 1 degrees of freedom, or Satterthwaite's with `strata`.
 
-    In the simulations of the module its coverage is within a point of the bootstrap's, at no cost: it is for
-    numbers that describe one plan, where nothing is decided.
+    Its coverage is within a point of the bootstrap's; use it for single plans, not for decisions.
     """
     above, below = _checked(numerators, denominators)
     spread = _Spread.of(above, below, strata)
@@ -105,11 +99,9 @@ def paired_bootstrap(
     level: float = 0.95,
     strata: StratumLabels | None = None,
 ) -> Estimate[Numbers]:
-    """Ratios with intervals from resampling units with replacement, the same units for every plan.
+    """Return ratios (plans, units) / (units,) with bootstrap intervals, the same resampled units for every plan.
 
-    Takes (plans, units) and (units,); see the module for the kind of interval and its measured coverage. With
-    `strata` each is resampled by itself. A plan whose numerators are proportional to the denominators, in every
-    stratum, gets an interval of no width.
+    With `strata` each is resampled separately. Numerators proportional to the denominators have zero-width intervals.
     """
     above, below = _checked(numerators, denominators)
     spread = _Spread.of(above, below, strata)
@@ -157,14 +149,12 @@ def sign_flips(
 ) -> SignFlips:
     """Test each plan's summed differences, (plans, units), against flips of whole units' signs.
 
-    Without an effect a unit's difference is as likely to have either sign. The two-sided p of plan p is
+    The two-sided p of plan p is at least max(1 / (1 + flips), 2^(1 - units)):
 
         p = (1 + #{flips with T(s d[p]) >= T(d[p])}) / (1 + flips)        T(d) = |sum_u d[u]| / its standard error
 
-    so the smallest p is 1 / (1 + flips), and with n units none can be smaller than 2^(1 - n). Without `strata` this
-    orders flips as their sums alone; with them the error is that of the strata, so that tasks which are unlike do not
-    hide a difference of their mix, and the test is exact as before. All plans share the signs, and the critical value
-    is that of the largest statistic (Westfall and Young 1993, section 2.5).
+    With `strata` the error is that of the strata, and the test remains exact. All plans share the signs, and the
+    critical value is that of the largest statistic (Westfall and Young 1993, section 2.5).
     """
     values = np.atleast_2d(np.asarray(differences, dtype=np.float64))
     plans, units = values.shape
@@ -189,14 +179,12 @@ def sign_flips(
 def null_band(
     flips: SignFlips, differences: ArrayLike, denominators: ArrayLike, strata: StratumLabels | None = None
 ) -> Numbers:
-    """Half-widths around zero, in the units of `ratio` and of shape (plans,), that hold all plans without an effect.
+    """Return half-widths around zero, in the units of `ratio`, that hold all plans without effect in 95 of 100 studies.
 
         band[p] = critical * sqrt(sum_h n_h / (n_h - 1) sum_{u in h} (d[p, u] - mean_h d[p])^2) / sum_u denominator[u]
 
-    Without any effect, all plans lie inside their bands in 95 of 100 studies, so a picture that draws this band needs
-    no further correction for the number of plans in it. Takes what `sign_flips` took, and the denominators of the
-    ratio. The spread is that of the sums which were flipped, not the linearised error of the ratio: with documents of
-    very different lengths only this keeps the promise.
+    The spread is that of the flipped sums, not the linearized error of the ratio, which would be wrong for documents of
+    very different lengths. Shape (plans,).
     """
     above, below = _checked(differences, denominators)
     summed = standard_error(above, np.ones(below.size), strata) * below.size
@@ -204,9 +192,7 @@ def null_band(
 
 
 def holm(p: ArrayLike) -> Numbers:
-    """Adjusted p-values that control the chance of any false discovery (Holm 1979), under any dependence.
-
-    Not-a-number is no test: it stays, and is not counted.
+    """Adjust p-values for the chance of any false discovery (Holm 1979), under any dependence; NaN stays uncounted.
 
     >>> holm([0.01, np.nan, 0.04, 0.03]).round(2).tolist()
     [0.03, nan, 0.06, 0.06]
@@ -232,13 +218,11 @@ def holm_by_key(p: Mapping[Key, float | None]) -> dict[Key, float]:
 def minimum_detectable_effect(
     errors: ArrayLike, units: ArrayLike, *, comparisons: float = 1, alpha: float = 0.05, power: float = POWER
 ) -> Numbers:
-    """The true effect that a two-sided test at `alpha / comparisons` finds with probability `power`.
+    """Return the true effect that a two-sided test at `alpha / comparisons` finds with probability `power`.
 
         (t[1 - alpha / (2 comparisons)] + t[power]) * standard error        t of units - 1 degrees of freedom
 
-    `units` is one number, or one for each error: its degrees of freedom + 1. For many units and one comparison this is
-    the textbook 2.8 standard errors. With `comparisons` set to the number of plans it is the mde of Holm's first and
-    hardest step.
+    `units` is one number, or one per error. With `comparisons` the number of plans it is the mde of Holm's first step.
     """
     freedom = np.asarray(units, dtype=np.float64) - 1
     if (freedom < 1).any():
@@ -247,9 +231,9 @@ def minimum_detectable_effect(
 
 
 def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate[Numbers]:
-    """Proportions of independent trials with Wilson's (1927) interval, which has a width also at 0 and at 1.
+    """Return proportions with Wilson's (1927) interval; `error` is its half-width over z.
 
-    The interval's centre is (share + z^2 / 2n) / (1 + z^2 / n); `error` is its half-width over z.
+    The center is (share + z^2 / 2n) / (1 + z^2 / n).
     """
     z = float(special.ndtri(0.5 + level / 2))
     share = np.asarray(successes, dtype=np.float64) / trials
@@ -260,12 +244,9 @@ def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate[N
 
 
 def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int) -> Estimate[Numbers]:
-    """Difference of two proportions on the same questions: `gained` and `lost` count where only one was
-    right.
+    """Return (gained - lost) / trials with Bonett and Price's interval (2012); each counts where only one was right.
 
-    The interval is Bonett and Price's (2012): one question is added to each count, which keeps the interval
-    from shrinking to nothing when the two agree everywhere, as a bootstrap's would. `value` is (gained -
-    lost) / trials.
+    The interval adds one question to each count, so it has a width even if the two agree everywhere.
     """
     more, less = np.asarray(gained, dtype=np.float64), np.asarray(lost, dtype=np.float64)
     up, down = (more + 1) / (trials + 2), (less + 1) / (trials + 2)
@@ -294,9 +275,8 @@ def _checked(numerators: ArrayLike, denominators: ArrayLike) -> tuple[Numbers, N
 class _Spread:
     """How ratios vary over units drawn within strata, arrays of shape (plans,).
 
-    `freedom` is n - 1, of several strata Satterthwaite's (sum_h v_h)^2 / sum_h (v_h^2 / (n_h - 1)), v_h what the
-    stratum adds to the variance. `shortfall` is the variance by that of a bootstrap within the strata, which is
-    v_h (n_h - 1) / n_h in each.
+    `freedom` is Satterthwaite's (sum_h v_h)^2 / sum_h (v_h^2 / (n_h - 1)); `shortfall` is the variance divided by that
+    of a bootstrap within the strata, v_h (n_h - 1) / n_h each.
     """
 
     error: Numbers
@@ -316,10 +296,7 @@ class _Spread:
 
 
 def freedom_of(variances: Numbers, counts: Sequence[int]) -> tuple[Numbers, Numbers]:
-    """The `freedom` and the `shortfall` of sums of variances, one of each stratum: (strata, plans) -> (plans,) each.
-
-    `counts` are the units of the strata.
-    """
+    """Return `freedom` and `shortfall`, (plans,) each, of (strata, plans) variances; `counts` are units per stratum."""
     units, total = np.array(counts, dtype=np.float64)[:, None], variances.sum(axis=0)
     # Without any variance the strata share it as they share the units.
     shares = np.where(total > 0, variances / np.where(total > 0, total, 1.0), units / units.sum())
@@ -354,10 +331,7 @@ def _members(strata: StratumLabels | None, units: int) -> list[NDArray[np.intp] 
 
 
 def _normalised(values: Sequence[Numbers], signs: Numbers, members: Sequence[NDArray[np.intp] | slice]) -> Numbers:
-    """T of `sign_flips` as z, which is bounded: z^2 = n T^2 / (n - 1 + T^2), of shape (flips, plans).
-
-    Of one stratum this is |sum_u s_u d_u| / sqrt(sum_u d_u^2).
-    """
+    """T of `sign_flips` as z, which is bounded: z^2 = n T^2 / (n - 1 + T^2), of shape (flips, plans)."""
     total, spread = np.zeros((len(signs), len(values[0]))), np.zeros((len(signs), len(values[0])))
     for own, part in zip(members, values, strict=True):
         flipped, count = signs[:, own] @ part.T, part.shape[1]

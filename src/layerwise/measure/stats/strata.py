@@ -2,10 +2,9 @@
 
     effect = sum_h w_h * effect_h            se^2 = sum_h w_h^2 * se_h^2
 
-with w_h the tasks' shares of all tokens and Student's quantile at Satterthwaite's degrees of freedom (Cochran 1977,
-5.4). Tasks with too few documents for an interval are merged. A `StratifiedSample` adds documents one by one to the
-stratum with the largest reduction of variance per token, v_h / (n_h (n_h + 1)) for n_h documents read and variance v_h
-per document, which tends to Neyman's allocation (5.5). Without known v_h strata share the documents equally.
+with w_h the tasks' shares of all tokens, and Satterthwaite's degrees of freedom (Cochran 1977, 5.4). Small tasks are
+merged. A `StratifiedSample` adds documents to the stratum with the largest variance reduction per token,
+v_h / (n_h (n_h + 1)), which tends to Neyman's allocation (5.5), or equally if the v_h are unknown.
 """
 
 from __future__ import annotations
@@ -114,10 +113,9 @@ class StratumPart:
 
 
 def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata) -> list[StratumPart]:
-    """What each stratum adds to the effect of each plan against the baseline, and to its variance.
+    """Return what each stratum adds to the effect and variance of each plan, weighted as in the whole text.
 
-    The grid may hold part of the text; its strata are weighted as in the whole. Strata it has nothing of are left out
-    of the mix.
+    Strata without losses in the grid are left out of the mix.
     """
     origin = grid.nll[grid.plans.index(baseline)]
     changes = grid.nll[[grid.plans.index(plan) for plan in plans]] - origin
@@ -135,10 +133,7 @@ def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strat
 
 
 def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Estimate[float]]:
-    """The effect of each plan against the baseline with its Student interval at `level`, in the order given.
-
-    Parts of the text are weighted as `stratum_parts` says.
-    """
+    """Return the effect of each plan against the baseline with Student's interval at `level` (see `stratum_parts`)."""
     return combined(stratum_parts(grid, baseline, plans, strata), level)
 
 

@@ -1,12 +1,10 @@
-"""What answers are worth: labels by accuracy, Matthews' correlation and F1, scores by Pearson's and Spearman's.
+"""Metrics of tasks: accuracy, Matthews' correlation and F1 of labels; Pearson's and Spearman's of scores.
 
-Those of labels depend on the predictions through the confusion matrix C alone (C[t, p] counts the examples of label t
-that were called p), so an interval needs no resampling of examples: their counts are drawn instead, a thousand at a
-time. These functions take one matrix or a stack of them, shape (..., labels, labels).
+Metrics of labels take confusion matrices (..., labels, labels), where C[t, p] counts the examples of label t that
+were predicted as p; their intervals draw counts instead of resampling examples.
 
 The intervals of correlations are Fisher's: atanh(r) is nearly normal with the variance 1 / (n - 3), for ranks
-(1 + r^2 / 2) / (n - 3) (Bonett and Wright 2000). Answers that never vary have no correlation, and count as 0: they say
-nothing of the scores.
+(1 + r^2 / 2) / (n - 3) (Bonett and Wright 2000). Constant answers have correlation 0.
 """
 
 from __future__ import annotations
@@ -48,12 +46,11 @@ def accuracy(counts: ArrayLike) -> Numbers:
 
 
 def mcc(counts: ArrayLike) -> Numbers:
-    """Matthews' correlation between labels and predictions; 0 where either never varies.
+    """Return Matthews' correlation between labels and predictions; 0 where either never varies.
 
         mcc = (n c - sum_k t_k p_k) / sqrt((n^2 - sum_k t_k^2) (n^2 - sum_k p_k^2))
 
-    with n examples, c of them right, t_k of label k and p_k called k (Gorodkin 2004, the R_K statistic; for two labels
-    Matthews 1975, which is Pearson's correlation of two 0/1 variables).
+    with n examples, c of them right, t_k of label k and p_k predicted as k (Gorodkin 2004; Matthews 1975).
 
     >>> float(mcc([[5, 0], [0, 5]])), float(mcc([[0, 5], [5, 0]])), float(mcc([[5, 0], [5, 0]]))
     (1.0, -1.0, 0.0)
@@ -89,12 +86,10 @@ def metric_of(name: str) -> Callable[[ArrayLike], Numbers]:
 
 
 def interval(name: str, counts: ArrayLike, *, seed: int = 0, level: float = 0.95) -> tuple[float, float]:
-    """Where the metric of further examples like these would lie, from one matrix (labels, labels).
+    """Return the interval of the metric from one matrix (labels, labels).
 
-    Accuracy has Wilson's interval. The others have Jeffreys': the chances of the cells are drawn from a Dirichlet
-    distribution with the parameters counts + 1/2, and the middle `level` of the metric's values is taken, widened where
-    need be to hold the value itself. Unlike a bootstrap it has a width also when every prediction is right, or when all
-    are the same.
+    Accuracy has Wilson's interval. The others have Jeffreys': cells are drawn from a Dirichlet distribution with
+    parameters counts + 1/2; the middle `level` of the metric is widened to include the value itself.
     """
     matrix = np.asarray(counts, dtype=np.float64)
     of = metric_of(name)

@@ -3,10 +3,10 @@
     harmful     effect below 0 on one half of the documents (one-sided 5 %), confirmed on the other (`alpha`, Holm)
     no_effect   its interval is inside the margin on both sides
     matters     its interval is above 0, and not wholly inside the margin
-    unresolved  otherwise: the interval includes zero and an effect that counts
+    unresolved  otherwise
 
-Student's intervals over documents by task (`layerwise.measure.stats.strata`) at level `1 - alpha / L`. `mde`: of
-`no_effect` the further end of the interval, otherwise the harm that 80 of 100 runs would find and confirm.
+Student's intervals over documents by task at level `1 - alpha / L`. `mde`: of `no_effect` the further end of the
+interval, otherwise the harm that is found and confirmed with 80 % power.
 """
 
 from __future__ import annotations
@@ -52,10 +52,9 @@ class VerdictCriterion:
             raise MeasureError(f"an error rate of {self.alpha} was asked for; use one between 0 and 1, such as 0.05")
 
     def settles(self, effect: Estimate[float]) -> Decision | None:
-        """What an interval settles for good, `None` where it takes more text; harm is not for one text to settle.
+        """Return the decision that an interval settles for good, else `None`; harm is confirmed on other text.
 
-        `no_effect` is an equivalence: the interval lies inside the margin. `matters` takes an interval above zero and
-        a value at the margin or above it.
+        `no_effect`: the interval lies inside the margin. `matters`: it is above 0, and the value at least the margin.
         """
         if self.holds(effect):
             return "no_effect"
@@ -68,10 +67,7 @@ class VerdictCriterion:
         return -self.margin < effect.low and effect.high < self.margin
 
     def concludes(self, effect: Estimate[float]) -> Decision:
-        """The decision when there is no more text: an effect above zero counts, however it stands to the margin.
-
-        An interval that holds both zero and more than the margin decides nothing: `unresolved` is no verdict of none.
-        """
+        """Return the decision when there is no more text: `matters` then only needs an interval above 0."""
         return self.settles(effect) or ("matters" if effect.low > 0 else "unresolved")
 
 
@@ -83,11 +79,10 @@ def verdicts(
     seed: int = 0,
     rule: VerdictCriterion | None = None,
 ) -> list[Score]:
-    """One row of measure `verdict` for every layer of `keys` (layer to the key of its losses), the task `all`.
+    """Return one row of measure `verdict` for every layer of `keys` (layer to the key of its losses), the task `all`.
 
-    The metric is the decision; `value`, `low` and `high` are the effect of skipping the layer with its simultaneous
-    interval, `p_adjusted` Bonferroni's, `mde` what the module says.
-    Raises `MeasureError` where there are too few windows for any interval, and says how many are needed.
+    The metric is the decision; `low` and `high` are simultaneous bounds of the effect, `p_adjusted` Bonferroni's.
+    Raises `MeasureError` with too few windows for an interval.
     """
     rule = rule or VerdictCriterion()
     wanted = {baseline, *keys.values()}
@@ -136,9 +131,9 @@ def detectable(effect: Estimate[float], comparisons: float, rule: VerdictCriteri
 
 @dataclass(frozen=True, slots=True)
 class HarmTest:
-    """The two halves of the search for harm: the candidates of the first, and those that the second confirms.
+    """The two halves of the search for harm: candidates of the first, confirmed by the second.
 
-    `first` and `second` hold the effect of every layer on each half, empty where a half is too small for any interval.
+    `first` and `second` hold the effect of every layer, empty if a half is too small for an interval.
     """
 
     first: Mapping[int, Estimate[float]]
@@ -167,11 +162,11 @@ class HarmTest:
         return cls(before, after, candidates, confirmed({each: after[each] for each in candidates}, rule), len(keys))
 
     def detectable(self, layer: int, alpha: float) -> float:
-        """The harm to `layer` that is chosen and confirmed with 80 % power, in nats; 0 without a test.
+        """Return the harm to `layer` that is chosen and confirmed with 80 % power, in nats; 0 without a test. It solves
 
-            P(T1 < d / s1 - t1[1 - SELECTION]) * P(T2 < d / s2 - t2[1 - alpha / k]) = 0.8        solved for d
+            P(T1 < d / s1 - t1[1 - SELECTION]) * P(T2 < d / s2 - t2[1 - alpha / k]) = 0.8
 
-        with k candidates, this layer among them, and s1, s2 its standard errors on the halves.
+        for d, with k candidates, this layer among them, and s1, s2 its standard errors on the halves.
         """
         if not self.first:
             return 0.0

@@ -1,12 +1,10 @@
 """Means over tokens that are gathered window by window, and their intervals over documents.
 
-Most measures of hidden states are of this kind: a pass over a batch gives, for each of many subjects (a layer, a pair
-of layers, a gate), one sum over the tokens of each window, and the number is
+For many subjects (a layer, a pair of layers, a gate) and windows w,
 
     value[subject] = sum_w numerator[subject, w] / sum_w denominator[w]
 
-Windows of one document err together, so a document with all its windows is one unit; with fewer than 8 documents the
-windows are the units, as in `layerwise.measure.stats.grid`, and with fewer than 8 windows too there is no interval.
+A document is one unit; with fewer than 8 documents a window is, and with fewer than 8 windows there is no interval.
 """
 
 from __future__ import annotations
@@ -50,10 +48,7 @@ class WindowSums:
         return round(sum(float(part.sum()) for part in self._below))
 
     def units(self) -> tuple[Numbers, Numbers]:
-        """Numerators (subjects, units) and denominators (units,), one unit a document or a window; see the module.
-
-        A unit whose denominator is 0 has nothing to say and is left out.
-        """
+        """Return numerators (subjects, units) and denominators (units,); units with denominator 0 are left out."""
         above, below = np.concatenate(self._above, axis=1), np.concatenate(self._below)
         if resampling_unit(self.documents) == "document":
             owners = [(window.task, window.document) for window in self._windows]
@@ -65,11 +60,10 @@ class WindowSums:
         return above[:, kept], below[kept]
 
     def scores(self, measure: str, metric: str, about: Sequence[Mapping[str, Any]], **columns: Any) -> list[Score]:
-        """One row for each numerator, with Student's interval where there are enough units.
+        """Return one row per numerator, with Student's interval if there are enough units.
 
         `about` are the columns of each row (`{"layer": 3, "part": "mlp"}`), `columns` those of all.
-
-        Raises `MeasureError` where no token at all is left to take a mean over.
+        Raises `MeasureError` without any token.
         """
         above, below = self.units()
         if not below.size:

@@ -2,10 +2,10 @@
 
     correlation(k) = sum_l <D_l, D_{l+k}> / sum_l (|D_l|^2 + |D_{l+k}|^2) / 2            in -1..1
 
-At lag 1 independent layers of equal variance give -1/2 (0 for a random walk, 1 for drift, less for alternation); above
-lag 1 they give 0. Rows of measure `deltas`, by lag and tensor type: correlation (nulls `@independent`, `@shuffled`
-layers, `@random_twin`), autocovariance as a share of lag 0, and at lag 1 the verdict smooth, no_lag_structure,
-oscillating or unresolved: `excess` over shuffled layers of norm 1, margin 0.1. Intervals: Student's over pairs.
+Independent layers of equal variance give -1/2 at lag 1 (a random walk 0, drift 1, alternation less) and 0 above. Rows
+of measure `deltas`, by lag and tensor type: correlation (nulls `@independent`, `@shuffled` layers, `@random_twin`),
+autocovariance as a share of lag 0, and at lag 1 the verdict smooth, no_lag_structure, oscillating or unresolved:
+`excess` over shuffled layers of norm 1, margin 0.1. Intervals: Student's over pairs.
 """
 
 from __future__ import annotations
@@ -45,21 +45,17 @@ FEWEST_ORDERS = 40
 """Of fewer orders none is beyond 2.5 % at either end."""
 
 _ROUNDING = 1e-12
-"""What rounding leaves of identical layers, as a share of their square, is no difference.
-
-The rounding of a sum of n products grows with the root of n: this is that of twenty million entries in float64.
-"""
+"""The rounding of identical layers, as a share of their square: that of twenty million entries in float64."""
 
 Grams = Mapping[str, Numbers]
 PartsOfLag = Callable[[Numbers, int], Parts]
 
 
 def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
-    """Lag structure of the weights of `stack` over depth; the module says which rows come back.
+    """Compute the lag structure of the weights of `stack` over depth; see the module for the rows.
 
-    `seed` draws the shuffled orders and the random twin; where a model has no twin its rows are left out. Lags that a
-    shallow stack does not have are left out too. Raises `MeasureError` for fewer than 4 layers, for layers without a
-    weight matrix of equal shape, and for weights that are not finite.
+    `seed` draws the shuffled orders and the random twin (no rows if a model has none). Raises `MeasureError` for fewer
+    than 4 layers, without a weight matrix of equal shape in all layers, and for weights that are not finite.
     """
     return list(delta_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
 
@@ -88,10 +84,7 @@ def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) 
 
 
 def correlation_parts(products: Numbers, lag: int) -> Parts:
-    """The summands of `correlation(lag)` over pairs of differences, from the layers' inner products.
-
-    `products` is (..., depth, depth), the summands are (..., depth - 1 - lag).
-    """
+    """Return the summands of `correlation(lag)` over pairs: (..., depth, depth) -> (..., depth - 1 - lag)."""
     # <D_i, D_j> for all pairs of differences at once.
     inner = np.diff(np.diff(products, axis=-2), axis=-1)
     squares = np.diagonal(inner, axis1=-2, axis2=-1)
@@ -115,15 +108,13 @@ def _size(products: Numbers) -> Numbers:
 
 
 def excess(grams: Grams, orders: Orders) -> dict[str, Excess]:
-    """How far the correlation at lag 1 lies from that of the same layers in random orders, by tensor type and `all`.
+    """Return the correlation at lag 1 minus that of the same layers in random orders, by tensor type and `all`.
 
-    Every layer is first divided by its norm: a layer of three times the norm would move the correlation by where it
-    stands, whatever it holds. Without an order that means something, the true order is one of the random ones, so
-    their spread around their mean is that of the value:
+    Every layer is first divided by its norm. The spread of random orders around their mean is that of the value:
 
         low = value - (upper 2.5 % point - mean)        high = value + (mean - lower 2.5 % point)
 
-    There are no bounds where so few layers have fewer than 40 orders.
+    There are no bounds for so few layers that there are fewer than 40 orders.
     """
     values: dict[str, tuple[Numbers, float]] = {}
     for name, products in grams.items():

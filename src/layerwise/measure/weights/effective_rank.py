@@ -1,11 +1,11 @@
 """The Frobenius norm and the effective rank of every weight matrix, by depth.
 
     norm             over all types: of all matrices of the layer together
-    effective_rank   exp of the entropy of the singular values divided by their sum (Roy and Vetterli 2007), between 1
-                     and the smaller side of the matrix; over all types: the mean over matrices
+    effective_rank   exp of the entropy of the normalized singular values (Roy and Vetterli 2007), at most the smaller
+                     side; over all types: the mean over matrices
 
-The null `random_twin` is the mean, minimum and maximum over six layers of a randomly initialized model. Matrices of
-zeros have no rows. A weight with more than two axes is read as rows along its last axis.
+The null `random_twin` is the mean, minimum and maximum over six layers of a randomly initialized model. Zero matrices
+have no rows. A weight with more than two axes is read as rows along its last axis.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ class MatrixStructure:
 
 
 def weight_structure(stack: Stack, *, seed: int = 0) -> list[Score]:
-    """Compute the norm and effective rank of every weight matrix of `stack`, layer by layer.
+    """Compute the norm and effective rank of every weight matrix of `stack`, layer by layer; `seed` draws the null.
 
-    `seed` draws the random twin; where a model has none the null rows are left out. Raises `MeasureError` for fewer
-    than 4 layers, layers without matrices, and weights that are not finite.
+    Raises `MeasureError` for fewer than 4 layers, layers without matrices, and weights that are not finite.
     """
     return list(structure_rows(StackTensors(stack), twin_tensors(stack, seed)))
 

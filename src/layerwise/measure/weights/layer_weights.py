@@ -66,10 +66,7 @@ def edge_columns(edge: Edge, depth: int) -> dict[str, Any]:
 
 
 def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
-    """Rows of measure `alpha`, of every edge its effective `weight`.
-
-    Every pair that can be is there, also those that are not read, with weight 0.
-    """
+    """Return rows `weight` of measure `alpha` for every possible edge, 0 for edges that are not read."""
     return [
         Score(ALPHA, "weight", weight, arm=arm, seed=seed, **edge_columns(Edge(reader, source), edges.depth))
         for reader, row in enumerate(edges.matrix())
@@ -80,12 +77,11 @@ def alpha_rows(arm: str, seed: int | None, edges: LayerWeights) -> list[Score]:
 def seed_agreement(
     alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> SeedAgreement:
-    """How alike the seeds' weights are: (seeds, readers, sources) -> mean pairwise rank correlation with its null.
+    """Return the mean pairwise rank correlation of seeds with its null, from (seeds, readers, sources).
 
-    The mean is over rows of at least three sources and over pairs of seeds. Seeds share their start, so with `initial`,
-    (readers, sources), the deviations from it are compared: log(alpha / initial) where all weights are positive, else
-    the difference. The null permutes the sources of a whole seed together (Mantel 1967), because the rows of a seed are
-    not independent: permuting each row called 10 to 20 of 100 unrelated studies alike at a level of 5 %.
+    The mean is over rows of at least three sources and pairs of seeds. With `initial`, (readers, sources), deviations
+    from the shared start are compared: log(alpha / initial) if all weights are positive, else the difference. The null
+    permutes the sources of a whole seed together (Mantel 1967), because the rows of a seed are not independent.
 
     Raises `MeasureError` for fewer than two seeds, no row of three sources, or weights that are not finite.
     """
@@ -107,13 +103,11 @@ def group_agreement(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> SeedAgreement:
-    """Whether readers prefer sources of their own group: (seeds, readers, sources) -> within minus across groups.
+    """Measure whether readers prefer their own group: (seeds, readers, sources) -> within minus across groups.
 
-    `labels` has one entry a layer, `None` for a layer in no group; the embedding counts as surface. The unit is the
-    weight as a multiple of that of a uniform row; the null shuffles the labels. Near sources tend to weigh more and
-    groups are contiguous, so with `beyond_distance` the mean of all pairs of equal distance is subtracted.
-
-    Raises `MeasureError` where both groups are not there.
+    `labels` has one entry per layer (`None`: no group); the embedding counts as surface. Weights are multiples of a
+    uniform row; the null shuffles the labels. `beyond_distance` subtracts the mean of all pairs of equal distance.
+    Raises `MeasureError` unless both groups exist.
     """
     weights = _checked(alphas, fewest=1).mean(axis=0)
     depth = weights.shape[1] - 1
@@ -144,11 +138,10 @@ def posited_groups(depth: int) -> tuple[Label | None, ...]:
 def seed_agreement_scores(
     arm: str, alphas: ArrayLike, *, initial: ArrayLike | None = None, draws: int = DRAWS, seed: int = 0
 ) -> list[Score]:
-    """Rows of measure `seed_agreement` of one arm: each statistic, and against `SHUFFLED` the mean and the band of its
-    null.
+    """Return rows of `seed_agreement` of one arm: each statistic, and against `SHUFFLED` its null's mean and band.
 
-    The metric `correlation` is of seeds, with `initial` also `BEYOND_START`; `contrast` is of the grouping, as it is
-    and `BEYOND_DISTANCE`. What the weights are too few for (one seed, a shallow stack) has no row.
+    `correlation` is of seeds, with `initial` also `BEYOND_START`; `contrast` of the grouping, also `BEYOND_DISTANCE`.
+    Statistics that need more seeds or layers have no row.
     """
     weights = np.asarray(alphas, dtype=np.float64)
     labels = posited_groups(weights.shape[2] - 1)
@@ -166,9 +159,9 @@ def seed_agreement_scores(
 
 
 def weights_by_seed(scores: Iterable[Score], arm: str) -> Numbers:
-    """The rows of measure `alpha` of one arm as (seeds, readers, sources), zero where a reader cannot read.
+    """Return rows of measure `alpha` of one arm as (seeds, readers, sources), 0 where a reader cannot read.
 
-    Raises `MeasureError` for an arm without such rows, and for seeds of different shapes.
+    Raises `MeasureError` for an arm without rows, and for seeds of different shapes.
     """
     cells: dict[int, dict[tuple[int | None, int], float]] = {}
     for score in scores:
@@ -296,11 +289,10 @@ Reader = tuple[int | None, str | None]
 
 
 def distances(weights: ArrayLike) -> Numbers:
-    """The distance of every row from equal shares: (..., readers, sources) -> (..., readers).
+    """Return the distance of every row from equal shares: (..., readers, sources) -> (..., readers).
 
-    Reader n has n + 1 sources, and a mixed output as many as there are columns.
-    Cells beyond a reader's sources are not looked at. Distances are rounded to twelve digits, so that equal rows have
-    equal ones.
+    Reader n has n + 1 sources, a mixed output as many as there are columns; other cells are ignored. Distances are
+    rounded to 12 digits.
 
     >>> distances([[1.0, 0.0], [0.5, 0.5]]).tolist(), distances([[1.0, 0.0], [0.9, 0.1]]).round(6).tolist()
     ([0.0, 0.0], [0.0, 0.4])
@@ -311,17 +303,17 @@ def distances(weights: ArrayLike) -> Numbers:
 
 
 def uniformity_rows(arm: str, alphas: ArrayLike, initial: ArrayLike) -> list[Score]:
-    """The rows of one arm: `alphas` (seeds, readers, sources) of sum one, `initial` (readers, sources) at the start.
+    """Return the rows of one arm: `alphas` (seeds, readers, sources) of sum one, `initial` (readers, sources).
 
-    By reader (`layer`, or the output), and of no reader the mean over readers, there are
+    There is one row by reader (`layer`, or the output), and one of the mean over readers, of
 
         distance    1/2 sum_i |alpha_i - 1/n|, mean over seeds, Student's interval, p against at most `MARGIN`, Holm
         start       the distance before the first step
         learned     distance - start, Student's interval and two-sided p, Holm over readers
         entropy     -sum alpha log alpha / log n: 1 for equal shares
 
-    One seed has values without intervals; a stack without a reader of two sources has no rows, and weights of any sign
-    (denseformer) are not shares.
+    One seed has no intervals. There are no rows without a reader of two sources. Signed weights (denseformer) are not
+    shares.
     """
     weights = np.asarray(alphas, dtype=np.float64)
     first = np.asarray(initial, dtype=np.float64)

@@ -58,11 +58,10 @@ from layerwise.stack import Stack
 
 
 def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
-    """How well neighbouring layers predict a layer's weights.
+    """Compute how well neighboring layers predict a layer's weights.
 
-    `seed` draws rows, permutations, orders and the random twin (whose rows are left out where a model has none). Raises
-    `MeasureError` for fewer than 4 layers, for layers without a weight matrix of equal shape, and for weights that are
-    not finite.
+    `seed` draws rows, permutations, orders and the random twin (no rows if a model has none). Raises `MeasureError` for
+    fewer than 4 layers, without a weight matrix of equal shape in all layers, and for weights that are not finite.
     """
     return list(predictability_rows(StackTensors(stack), twin_tensors(stack, seed), seed=seed))
 

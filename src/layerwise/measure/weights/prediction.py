@@ -58,7 +58,7 @@ _HARDLY = 1e-6
 class Triples:
     """One tensor type's triples of successive layers, in some order and with units in place or permuted.
 
-    `order` gives the layer that stands at each position of depth; `permuted` is the seed of the units' permutations.
+    `order` gives the layer at each position of depth; `permuted` seeds the units' permutations.
     """
 
     tensors: Tensors
@@ -77,10 +77,7 @@ class Triples:
         return min(1.0, 2 * len(self.sample.columns) / (len(self.sample.rows) - 1))
 
     def walk(self, positions: Iterable[int], rows: int | None = None) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Every position with the first `rows` rows of its predictors (rows, 2 width) and of its targets (rows, width).
-
-        A layer that successive triples share is read once; three are held at a time.
-        """
+        """Yield every position with the first `rows` of predictors (rows, 2 width) and targets (rows, width)."""
         held: dict[int, Tensor] = {}
         for position in positions:
             near = (position - 1, position, position + 1)
@@ -117,10 +114,9 @@ def chosen_shares(triples: Triples) -> dict[int, float]:
 
 
 def held_out_rows(triples: Triples, shares: Mapping[int, float], positions: Iterable[int]) -> dict[int, Residual]:
-    """The residual at every position on the fifth of the rows that the fit has not seen.
+    """Return the residual at every position on the held-out fifth of the rows; the penalty is the median of `shares`.
 
-    The penalty is the median of `shares`. The rows held out are the same units at every position, so no penalty was
-    chosen on them.
+    The held-out units are the same at every position, so they choose no penalty.
     """
     share = median_low(shares.values())
     residuals = {}
@@ -132,10 +128,9 @@ def held_out_rows(triples: Triples, shares: Mapping[int, float], positions: Iter
 
 
 def held_out_layers(triples: Triples, shares: Mapping[int, float]) -> dict[int, Residual]:
-    """The residual at every position, predicted by a map fitted to positions that share no layer with its group.
+    """Return the residual at every position of a map fitted to positions that share no layer with its group.
 
-    The penalty of a group is the median of the `shares` of positions that share no layer with it either. Empty where
-    there are too few layers for two groups (fewer than 8).
+    The penalty of a group is the median of the `shares` of such positions. Empty for fewer than 8 layers.
     """
     positions = list(triples.positions)
     count = min(MOST_FOLDS, len(positions) // _FOLD)
@@ -160,10 +155,9 @@ _GROUPS = 5
 
 
 def predict_layer(stack: Stack, layer: int) -> dict[str, Tensor]:
-    """The predicted weights of `layer` by parameter name, in the shapes and the dtype they are stored in.
+    """Return the predicted weights of `layer` by parameter name, with stored shapes and dtype; nothing is random.
 
-    Only tensor types that all layers have in one shape are predicted; other parameters are not in the result. The same
-    weights give the same prediction: nothing is drawn. Raises `MeasureError` for a layer that is not there, fewer than
+    Only tensor types of one shape in all layers are predicted. Raises `MeasureError` for an unknown layer, fewer than
     4 layers, layers of unlike shapes, and weights that are not finite.
     """
     if not 0 <= layer < stack.depth:

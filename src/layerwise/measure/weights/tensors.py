@@ -1,12 +1,11 @@
 """The weights of a stack, read one tensor type at a time and at most two layers at once, in float64.
 
-A tensor type is a weight of two or more axes by its path inside the block (`mlp.gate_proj.weight`); `tensor_types` are
-those of one shape in all layers.
+A tensor type is a weight of two or more axes by its path inside the block (`mlp.gate_proj.weight`).
 
     gram     inner products of all pairs of layers, (depth, depth), computed from thin slices
     units    one layer's matrix as (units, width); columns are residual-stream coordinates (`stream_width`)
 
-A null is the same layers in random orders (`shuffled_orders`), shared by all types. `Tensors` is the interface.
+The nulls are the same layers in random orders (`shuffled_orders`), shared by all types.
 """
 
 from __future__ import annotations
@@ -110,9 +109,9 @@ def require_depth(tensors: Tensors, measure: str) -> None:
 
 
 def tensor_types(tensors: Tensors, measure: str) -> tuple[TensorType, ...]:
-    """The tensor types that every layer has in the same shape, in the order of the first layer.
+    """Return the tensor types of equal shape in every layer, in the order of the first layer.
 
-    `measure` is named in the message. Raises `MeasureError` for fewer than 4 layers, and where no type is left.
+    Raises `MeasureError` naming `measure` for fewer than 4 layers, and if no type is left.
     """
     require_depth(tensors, measure)
     first = tensors.shapes(0)
@@ -132,10 +131,9 @@ def tensor_types(tensors: Tensors, measure: str) -> tuple[TensorType, ...]:
 
 
 def gram(tensors: Tensors, kind: TensorType) -> NDArray[np.float64]:
-    """The inner products of all pairs of layers, sum over entries of W_i * W_j: (depth, depth), float64.
+    """Return the inner products of all pairs of layers, sum over entries of W_i * W_j: (depth, depth), float64.
 
-    Streams: slices of every layer that together are no larger than one layer's tensor. Raises `MeasureError` for
-    weights that are not finite, naming layer and tensor.
+    Slices of all layers together are no larger than one layer's tensor. Raises `MeasureError` for non-finite weights.
     """
     length = kind.shape[0]
     by_row = kind.entries // length
@@ -155,9 +153,7 @@ def gram(tensors: Tensors, kind: TensorType) -> NDArray[np.float64]:
 
 
 def stream_width(types: Sequence[TensorType]) -> int:
-    """The width of the residual stream by the shapes: the axis length that most types have.
-
-    Of several the smallest, which is then also the fewest predictors.
+    """Return the width of the residual stream: the axis length that most types have, the smallest of several.
 
     >>> stream_width([TensorType("q", (8, 8)), TensorType("k", (2, 8)), TensorType("down", (8, 24))])
     8
@@ -173,10 +169,7 @@ def stream_axis(shape: Sequence[int], width: int) -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnitSample:
-    """Which units, and which coordinates of the residual stream, of a tensor type are read: the same in every layer.
-
-    The units stand in random order, so that the first of them are a random share of them all.
-    """
+    """The units (in random order) and residual-stream coordinates of a tensor type that are read in every layer."""
 
     kind: TensorType
     width: int
@@ -185,10 +178,9 @@ class UnitSample:
 
 
 def unit_sample(kind: TensorType, width: int, seed: int) -> UnitSample:
-    """All units and coordinates of `kind` for a residual stream of `width`; of larger tensors a random sample.
+    """Sample the units and coordinates of `kind` for a residual stream of `width`.
 
-    Above `_WIDEST` coordinates so many are drawn, and the same share of the units, at most `_MOST_UNITS`: cost stays
-    bounded, and a matrix keeps its proportions.
+    Up to `_WIDEST` coordinates all are read, otherwise that many and the same share of units, at most `_MOST_UNITS`.
     """
     generator = torch.Generator().manual_seed(seed)
     across = kind.shape[stream_axis(kind.shape, width)]
@@ -199,10 +191,7 @@ def unit_sample(kind: TensorType, width: int, seed: int) -> UnitSample:
 
 
 def units(tensors: Tensors, layer: int, sample: UnitSample) -> Tensor:
-    """The sampled entries of one layer's tensor, (units, coordinates) in float64.
-
-    Raises `MeasureError` for weights that are not finite.
-    """
+    """Return the sampled (units, coordinates) of a layer in float64; raise `MeasureError` if they are not finite."""
     stored = as_units(tensors.rows(layer, sample.kind.name, 0, sample.kind.shape[0]), sample.width)
     chosen = stored[sample.rows.to(stored.device)]
     if len(sample.columns) < stored.shape[1]:
