@@ -1,9 +1,7 @@
 """The command `layerwise`: every verb, in groups.
 
-Every error that layerwise raises on purpose is printed as its message alone, with exit code 2; Ctrl-C ends with 130.
-Anything else is a defect, and keeps its traceback. The verbs import what is heavy (torch, transformers) when they run,
-so that help, plans and misspelt options answer at once. What could not be read is answered with a near match that
-harms nothing, the verbs that know an option, or the quotes that a plan lacks.
+Expected errors print their message and exit with code 2, and Ctrl-C exits with 130; any other exception keeps its
+traceback. Verbs import torch and transformers only when they run.
 """
 
 from __future__ import annotations
@@ -68,11 +66,10 @@ def _version() -> str:
 
 @cache
 def build(everything: bool = False, word: str = COMPLETION) -> App:
-    """The command line, as much of it as is needed; a process makes it once.
+    """Build the command line as far as it is needed; a process makes it once.
 
-    `word` is the first one that was typed. Where it is a verb, that verb is made with its kinds; for `COMPLETION` all
-    are, and else the verbs that `layerwise --help` lists, without their options. Help lists the usual options, or
-    `everything`.
+    `word` is the first word typed: a verb is built with its kinds, `COMPLETION` builds all, and anything else builds
+    the verbs of `layerwise --help` without their options. Help lists the usual options, or `everything`.
     """
     app = App(
         name="layerwise",

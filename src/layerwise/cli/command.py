@@ -1,8 +1,4 @@
-"""A command from the configuration of an experiment: its options, their help and their headings.
-
-Nothing is written twice: flags, types, choices, defaults and help texts are those of the configuration's fields, and
-the help page is headed by its docstring. `--help` lists the options that are usual, `--help-all` every one.
-"""
+"""Commands built from configurations, whose fields give the flags, types, choices, defaults and help texts."""
 
 from __future__ import annotations
 
@@ -50,10 +46,7 @@ _WIDTH = 78
 
 
 def command(kind: type[Configuration], everything: bool = False) -> Callable[..., int]:
-    """The function that the command line calls for a configuration: it makes one and carries it out.
-
-    Its help lists the usual options, or `everything`.
-    """
+    """Return the function that carries a configuration out; its help lists the usual options, or `everything`."""
 
     def run(*positional: Any, **options: Any) -> int:
         quiet, dry_run = (options.pop(name, False) for name in ("quiet", "dry_run"))
@@ -89,10 +82,7 @@ def carry_out(config: Configuration, *, quiet: bool, dry_run: bool) -> int:
 
 
 def help_of(kind: type[Configuration], everything: bool = False) -> str:
-    """The docstring of the configuration, whose lines the terminal breaks, and its examples as commands.
-
-    With `everything` its settings follow; else, where options are left out, how they are listed.
-    """
+    """Return the configuration's docstring and its examples as commands; with `everything` its settings too."""
     paragraphs = [" ".join(text.split()) for text in inspect.cleandoc(kind.__doc__ or "").split("\n\n")]
     examples = [f"layerwise {kind.VERB} {text}".rstrip() for text in kind.EXAMPLES]
     settings = settings_of(kind)
@@ -179,9 +169,7 @@ def path_parameter(flag: str, help: str, metavar: str | None = None) -> Paramete
 
 
 def _group(kind: type[Configuration], name: str, everything: bool) -> Group:
-    """The heading of an option, where `everything` is listed: the class that declares it, `TextOptions` as "Text".
-
-    A verb's own options come first, and those of the run last.
+    """Return the heading of an option: the class that declares it, `TextOptions` as "Text options".
 
     >>> from layerwise.experiments.sweep.config import Sweep
     >>> [_group(Sweep, name, True).name for name in ("tasks", "tokens", "device", "seed")]

@@ -1,6 +1,5 @@
-"""Experiments: one frozen configuration and one runner each; what Python, the command line and a YAML file all call.
+"""Experiments: one frozen configuration and one runner each, shared by Python, the command line and YAML files.
 
-A configuration (`Sweep`, `Diagnosis`, ...) is a frozen dataclass of options. An option has its one home there: its
-default, its help text and its bounds. It names a generator, which opens the model and the data, says what it is about,
-and asks for units of work (`engines`); `perform` carries any of them out, anywhere, with any `Reporter`.
+An option's default, help text and bounds are defined in the configuration alone. The configuration names a generator
+that opens the model and yields units of work (`engines`); `perform` carries any of them out.
 """

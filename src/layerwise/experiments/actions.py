@@ -1,7 +1,4 @@
-"""`layerwise verify`: does a model under a plan compute what it says? And `layerwise compare`: models side by side.
-
-A comparison reads rows of runs, or files of evaluations: no model is opened, and this module needs no torch.
-"""
+"""`layerwise verify` checks a model under a plan; `layerwise compare` compares runs without opening a model."""
 
 from __future__ import annotations
 

@@ -18,9 +18,9 @@ MARGIN = 0.01  # the smallest difference that counts where no loss is stated tha
 
 
 def compared(locations: Sequence[str], tolerated: float | None = None) -> ReportData:
-    """The evaluations at some locations as the rows of their comparison with the first.
+    """Return the rows that compare the evaluations at `locations` with the first.
 
-    Raises `RunError` for one alone, for what is no evaluation, and for evaluations that were not asked the same.
+    Raises `RunError` for fewer than two, for other content, and for evaluations of different questions.
     """
     logs = [EvaluationLog.read(location) for location in locations]
     if len(logs) < 2:

@@ -1,9 +1,4 @@
-"""An experiment: a frozen configuration, and the steps that it is carried out in.
-
-    configuration --begin--> Outline, units of work, Rows --perform--> Result
-
-`layerwise.experiments.runner.perform` carries any of them out. This module needs no torch.
-"""
+"""An experiment: a frozen configuration, and the steps that `perform` carries it out in. Needs no torch."""
 
 from __future__ import annotations
 
@@ -55,11 +50,10 @@ class Inputs:
 
 @dataclass(frozen=True, kw_only=True)
 class Configuration(ABC):
-    """Options that are checked when they are made. A configuration needs neither torch nor a model.
+    """Options that are checked on creation, without torch or a model.
 
-    `VERB` is what the command line, a YAML file and the manifest call it. `EXAMPLES` are the arguments of commands that
-    its help shows. An option that only some others make use of says so itself (`Option.needs`), or `READS` does.
-    `ALTERNATIVES` are options of which one may be given.
+    `VERB` is its name on the command line, in YAML and in the manifest; `EXAMPLES` are arguments shown in its help.
+    `READS` says when an option is used, as `Option.needs` does. Of `ALTERNATIVES` one may be given.
     """
 
     VERB: ClassVar[str]
@@ -134,8 +128,8 @@ class Action(Configuration):
 class Experiment(RunOptions, Configuration):
     """The configuration of an experiment, whose rows go into a run folder.
 
-    `RUNS` names the function that carries it out, `module:function` below this package: it takes the configuration, a
-    reporter and the inputs, and gives `Steps`. As a text it needs no import of what needs torch.
+    `RUNS` is the `module:function` below this package that takes the configuration, a reporter and the inputs and
+    returns `Steps`; it is a string, so that torch need not be imported.
     """
 
     RUNS: ClassVar[str]

@@ -1,12 +1,11 @@
-"""Read experiments from YAML files: one, or several that belong together, as stages. Packaged ones are recipes.
+"""Read experiments from YAML files (packaged ones are recipes): a single one, or several as stages.
 
     takes: what the recipe needs, and how long it takes
     stages:
       train:  {experiment: train robust, model: google/vit-base-patch16-224, methods: [layershuffle]}
       survey: {experiment: robustness, model: "{runs}/train", run: null}
 
-The rows of a stage go into `{runs}/STAGE`, which a later stage may read; `run: null` leaves the folder to the
-experiment. A file without stages is one experiment, and so is a run folder.
+The rows of a stage go into `{runs}/STAGE`; with `run: null` the experiment names its folder.
 """
 
 from __future__ import annotations
@@ -53,10 +52,7 @@ class FileStage:
 
 @dataclass(frozen=True, slots=True)
 class ExperimentFile:
-    """The experiments of a file by the names of their stages, as plain values, and what the whole takes.
-
-    A file of one experiment has one stage, without a name.
-    """
+    """The experiments of a file by stage, as plain values, and its requirements; a single one has no stage name."""
 
     name: str
     stages: Mapping[str, Mapping[str, Any]]
@@ -64,10 +60,7 @@ class ExperimentFile:
 
     @classmethod
     def read(cls, source: str | Path) -> ExperimentFile:
-        """The content of a recipe, of a YAML file, or of a run folder, whose experiment is then resumed.
-
-        Raises `OptionError` for a name that there is not, for a file that cannot be read, and for one of another form.
-        """
+        """Read a recipe, a YAML file, or a run folder to resume; raises `OptionError` for anything else."""
         path = Path(source)
         if str(source) in RECIPES:
             content = _yaml(Path(__file__).parent / "recipes" / f"{source}.yaml")
@@ -102,11 +95,10 @@ class ExperimentFile:
         return {name: configuration(str(each.get(VERB))) for name, each in self.stages.items()}
 
     def configurations(self, given: Mapping[str, Mapping[str, Any]] | None = None) -> list[FileStage]:
-        """Every stage with its configuration; `given` are the options by stage that replace what the file says.
+        """Return every stage with its configuration; `given` options, by stage, replace those of the file.
 
-        An option that says the same in another way gives way too (`ALTERNATIVES`). The runs of stages are folders in
-        `runs/NAME`, or in the `run` that is given. What one of several stages would not read is left out of it. Raises
-        `OptionError`, which names the stage, for what cannot be.
+        They also replace their `ALTERNATIVES`. Runs of stages are in `runs/NAME` or in the given `run`. Options that a
+        stage would not read are left out if there are several. Raises `OptionError`, which names the stage.
         """
         made = []
         for name, kind in self.kinds().items():
@@ -145,10 +137,7 @@ class ExperimentFile:
         return set(re.findall(re.escape(_RUNS) + r"/([\w-]+)", _texts(value)))
 
     def options(self, words: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """The options in the words of a command line, such as `--tokens 900`, by stage: for every stage that has it.
-
-        Raises `OptionError` for an option that no stage has.
-        """
+        """Parse command-line words for every stage that has the option; raises `OptionError` if none has it."""
         kinds = self.kinds()
         given: dict[str, dict[str, list[str]]] = {name: {} for name in kinds}
         results: dict[str, dict[str, Any]] = {name: {} for name in kinds}
@@ -214,10 +203,9 @@ def _yaml(path: Path) -> Any:
 
 
 def read_experiment(path: str | Path) -> Experiment:
-    """The one experiment in a YAML file, or that of a run folder, which is then resumed.
+    """Read the single experiment of a YAML file or a run folder, which is then resumed.
 
-    Raises `OptionError` for a file that cannot be read or has stages, for an unknown verb, and for options that the
-    experiment does not have.
+    Raises `OptionError` for an unreadable file, one with stages, an unknown verb or unknown options.
     """
     file = ExperimentFile.read(path)
     stages = file.configurations()

@@ -1,12 +1,11 @@
-"""Benchmarks by fine-tuning: pre-trained models on GLUE, MSGS or your own task, as rows with chance next to them.
+"""Benchmarks by fine-tuning: pretrained models on GLUE, MSGS or your own task, compared with chance.
 
-    arm, seed, other    one fine-tuning, `other`, of one pre-trained model; the interval is over test examples
-    arm, seed           one pre-trained model: the mean over its fine-tunings; Student's interval over them
-    arm                 one architecture: the mean over its pre-trained models; Student's interval over those
+    arm, seed, other    one fine-tuning, `other`, of one pretrained model; the interval is over test examples
+    arm, seed           one pretrained model: the mean over its fine-tunings; Student's interval over them
+    arm                 one architecture: the mean over its pretrained models; Student's interval over those
 
-Only the last interval covers another pre-training. A mean of one has the interval below it. Every metric has a row
-compared with `CHANCE`: the score of always giving the commonest training label. The answers of each model are kept in
-`RUN/predictions`, keyed by everything that decides them, so an interrupted run resumes with the next fine-tuning.
+A mean of one has the interval below it. `CHANCE` is the score of the commonest training label. Answers are stored in
+`RUN/predictions`, keyed by everything that decides them.
 """
 
 from __future__ import annotations
@@ -44,10 +43,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class FineTunedModel:
-    """A model that is fine-tuned: its arm and seed, where it is read from, and the plans that it is fine-tuned under.
-
-    The first of the `members` is the model as trained; a model that is fine-tuned under no other plan needs none.
-    """
+    """A model to fine-tune: its arm, seed, source and plans; the first of `members`, if any, is the original model."""
 
     arm: str
     seed: int
@@ -76,10 +72,9 @@ def run_benchmarks(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
-    """Every model as trained, fine-tuned on every task with `seeds` seeds; the rows, which `run` keeps too.
+    """Fine-tune every original model on every task with `seeds` seeds; return the rows, which `run` stores too.
 
-    After every task its rows are in the store, and its note (`described`) with them; rows of models and tasks that are
-    not evaluated here stay there.
+    Rows and note (`described`) are stored after every task; those of other models and tasks stay.
     """
     result: list[Score] = []
     for task in tasks:
@@ -99,10 +94,7 @@ def run_task(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
-    """Every model fine-tuned on one task under one plan; the rows, which `run` keeps too.
-
-    The learning curves, where they are taken, are in the store with them.
-    """
+    """Fine-tune every model on one task under one plan; return the rows, which `run` stores with learning curves."""
     rows: list[list[list[Score]]] = []
     curves: list[Score] = []
     for model in models:
@@ -135,10 +127,9 @@ def fine_tuned(
     device: str = "auto",
     inspect_model: Inspection | None = None,
 ) -> tuple[Task, FineTuningResult]:
-    """The task with as many examples as the settings allow, and what the model answered to it.
+    """Return the task with as many examples as the settings allow, and the model's answers to it.
 
-    With a folder to `keep` them in, answers that are there already are read instead of computed.
-    `inspect_model` looks at a model that is fine-tuned here, and is not called where the answers are read.
+    Answers stored in the folder `keep` are read; otherwise `inspect_model` is called with the fine-tuned model.
     """
     task = task.limited(settings.training_limit, settings.test_limit)
     path = (
@@ -197,10 +188,7 @@ def curve_rows(task: Task, outcome: FineTuningResult) -> list[Score]:
 
 
 def averaged(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
-    """The rows of fine-tunings, a list for each of a model; then those of the models, then those of their arms.
-
-    Models of one arm that are under different plans are averaged apart.
-    """
+    """Return the rows of fine-tunings (a list for each of a model), then of models, then of arms, by plan."""
     models = [_mean(pieces, other=None) for pieces in rows]
     arms: dict[tuple[str | None, str | None], list[list[Score]]] = {}
     for own in models:
@@ -226,8 +214,7 @@ def described(task: Task, settings: FineTuningConfig) -> str:
 
 
 def _mean(pieces: Sequence[Sequence[Score]], **columns: None) -> list[Score]:
-    """The mean of rows that agree in task and metric, without the columns over which it is; `pieces` hold the same rows
-    in the same order."""
+    """Average the rows of `pieces`, which have equal tasks and metrics in equal order, without `columns`."""
     rows = []
     for same in zip(*pieces, strict=True):
         first = same[0]

@@ -1,9 +1,6 @@
-"""The evaluation of a run's models on minimal pairs: every model on every suite, resumed where it was stopped.
+"""Evaluate a run's models on minimal pairs; each paradigm's rows are stored at once, so an evaluation resumes.
 
-Each paradigm's rows go into the store as they are made, so a stopped evaluation goes on with the next paradigm. Rows
-stay only while they were made in the same way: a suite's note says which pairs and which temperature, and when it says
-something else than this evaluation, the suite begins anew. Models are opened one at a time, and only those of which
-something is missing.
+A suite's note names its pairs and temperature; if they differ, the suite starts again. Models are opened one at a time.
 """
 
 from __future__ import annotations
@@ -35,10 +32,7 @@ _LAST = "temperature"
 
 @dataclass(frozen=True, slots=True)
 class ScoringOptions:
-    """How sentences are scored: the temperature of the softmax, and what is done about those too long for a model.
-
-    `how` says in words what else decides the bits of a score, such as the type of the numbers.
-    """
+    """How sentences are scored: softmax temperature, handling of long ones, and `how` the numbers are computed."""
 
     temperature: float = 1.0
     too_long: TooLong = "refuse"
@@ -70,11 +64,9 @@ def evaluate_models(
     *,
     progress: Callable[[str, float], None] | None = None,
 ) -> None:
-    """Evaluate every model on every suite, and keep the rows of models and of arms in the store of `run`.
+    """Evaluate every model on every suite, and store the rows of models and arms in `run`.
 
-    `progress` receives the current model, suite and paradigm, and the share of the model's suite that is done.
-
-    Raises `DataError` for two suites of one name, and what `evaluate_pairs` raises.
+    `progress` receives model, suite, paradigm and the finished share. Raises `DataError` for two suites of one name.
     """
     names = [each.suite for each in suites]
     repeated = sorted({name for name in names if names.count(name) > 1})

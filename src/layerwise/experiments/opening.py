@@ -1,7 +1,4 @@
-"""Opening the model and the text that options name, and the model that trainings begin from; and their provenance.
-
-Provenance is which model, text and settings a measurement is of, and the folder that is named by them.
-"""
+"""Open the model and text that options name and the initial model of trainings, with their provenance."""
 
 from __future__ import annotations
 
@@ -116,10 +113,9 @@ def divided_sentence(text: EvalData, parts: Mapping[str, EvalData]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BaseModel:
-    """A model that trainings begin from, opened once to be looked at.
+    """The initial model of trainings, opened once.
 
-    `location` is what transformers would load, or `None` for a model that was opened in Python; `again` opens another
-    copy.
+    `location` is what transformers would load, None for a model opened in Python; `again` opens another copy.
     """
 
     stack: Stack
@@ -129,7 +125,7 @@ class BaseModel:
     revision: str | None
 
     def base(self, classes: tuple[str, ...] | None = None) -> Base:
-        """What trainings begin from: the model, or with `classes` the model with a new head for them.
+        """Return the initial model, with a new head if there are `classes`.
 
         Raises `TrainError` for a new head of a model that was opened in Python.
         """
@@ -205,10 +201,9 @@ def uniform_row(stack: Stack) -> Score:
 
 
 def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:
-    """The manifest of whatever is made of `stack`, whose weights have the hash `weights`.
+    """Return the manifest of results from `stack`, whose weights have the hash `weights`.
 
-    `settings` are those that change the last bits of a number, by the names of their options; `more` are the other
-    fields of the manifest.
+    `settings` change the last bits of a number, by option; `more` are other fields of the manifest.
     """
     return Manifest(
         model=stack.source.name,
@@ -235,9 +230,7 @@ def structure(stack: Stack) -> str:
 
 
 def numerics(device: torch.device | str, model: nn.Module | None = None, **settings: object) -> dict[str, str]:
-    """What, besides what is measured, decides the bits of a number: `settings`, and what torch computes by.
-
-    The threads count on a processor alone, where a sum is divided among them.
+    """Return what decides the bits of a number: `settings` and torch's environment (threads on a CPU only).
 
     >>> numerics("meta", batch_tokens=100)["batch_tokens"]
     '100'
@@ -279,10 +272,7 @@ def hardware(device: torch.device | str) -> dict[str, str]:
 
 
 def task_digest(folder: Path) -> str:
-    """SHA-256, shortened, over the task files in a folder, with their data and their paths in it.
-
-    What is hidden is left out, and so are the folders of runs and the caches of data, which may lie beside the tasks.
-    """
+    """Return a short SHA-256 of a folder's task files, data and paths, without hidden files, runs and caches."""
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*")):
         inside = path.relative_to(folder)
@@ -298,11 +288,9 @@ def task_digest(folder: Path) -> str:
 
 
 def folder_of(manifest: Manifest, recipe: object = None) -> Path:
-    """The folder of a run that was given none: named by what it measures, and of trainings by the `recipe` (plain
-    values, as JSON has them) that they share, so that the same command resumes it and no other one meets it.
+    """Return the default folder of a run, named by what it measures and the trainings' `recipe` (plain values).
 
-    How it is computed is not in the name: a command that would compute otherwise finds the run, and is refused with the
-    difference.
+    The name leaves out how it is computed: another way of computing finds the run and is refused.
     """
     content = {**manifest.measured(), **({} if recipe is None else {"recipe": recipe})}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,8 +1,4 @@
-"""An option of an experiment: a dataclass field with its help text and its bounds.
-
-The command line, a YAML file and Python all read these: the field is the one home of the option. Values are checked
-when the configuration is made, wherever they come from.
-"""
+"""An option of an experiment: a dataclass field with help text and bounds, checked wherever a value comes from."""
 
 from __future__ import annotations
 
@@ -151,10 +147,7 @@ def given_flag(config: type | object, name: str) -> str:
 
 
 def holds(config: object, needs: str | tuple[str, ...]) -> bool:
-    """Whether one of `needs` is so: `tasks`, that is given; `method=greedy|evolve`, it is, or holds, one.
-
-    `!` in front means the contrary.
-    """
+    """Check whether one of `needs` holds: `tasks` is given; `method=greedy|evolve` is or contains one; `!` negates."""
     return any(_is_so(config, need) for need in ((needs,) if isinstance(needs, str) else needs))
 
 
@@ -203,17 +196,17 @@ def check_options(config: object) -> None:
 
 
 def configured(kind: type, content: Mapping[str, Any], where: str) -> Any:
-    """The configuration of class `kind` from plain values, as YAML and JSON have them; `where` is named in refusals.
+    """Return the configuration `kind` from plain values, as YAML and JSON have them; `where` is named in errors.
 
-    Raises what `converted` raises, and `OptionError` for a value of another type.
+    Raises what `converted` raises, and `OptionError` for a wrong type.
     """
     return kind(**converted(kind, content, where))
 
 
 def converted(kind: type, content: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The options of class `kind` from plain values: texts as paths, lists as tuples, whole numbers as floats.
+    """Convert plain values to the options of `kind`: strings to paths, lists to tuples, integers to floats.
 
-    Raises `OptionError` for a name that is no option, and for one that is missing.
+    Raises `OptionError` for an unknown or missing name.
     """
     content = {str(name).replace("-", "_"): value for name, value in content.items()}
     check_names(kind, content, f"{where}: ")
@@ -253,10 +246,7 @@ def is_switch(kind: type, name: str) -> bool:
 
 
 def from_text(kind: type, name: str, texts: Sequence[str]) -> Any:
-    """The value of an option from the texts of a command line: one, or several for an option that is repeated.
-
-    Raises `OptionError` for a number that cannot be read and a path that cannot be looked up.
-    """
+    """Parse an option from command-line words, several if it is repeated; raises `OptionError` if unreadable."""
     each, flag, hint = options_of(kind)[name][1], flag_of(kind, name), _hints(kind)[name]
     for part in _alternatives(hint):
         if get_origin(part) is tuple:
@@ -293,9 +283,9 @@ def _switch(text: str) -> bool:
 
 
 def split_settings(kind: type, texts: Sequence[str]) -> dict[str, Any]:
-    """The options that `--set NAME=VALUE` names, by name; what is no setting of `kind` stays in its option `set`.
+    """Return the options that `--set NAME=VALUE` names; other names stay in the option `set`.
 
-    Raises `OptionError` for a text of another form, and for a name that there is not.
+    Raises `OptionError` for another form, and for an unknown name.
     """
     settings, values = settings_of(kind), {}
     others: list[str] = []

@@ -148,8 +148,7 @@ class Reported(ABC):
 class Result(Reported):
     """What an experiment computed, in the run folder `folder`.
 
-    The rows are read from the store of the run each time, so a result of a run that goes on elsewhere stays true. In a
-    notebook a result shows its summary.
+    The rows are read from the run's store each time. In a notebook a result shows its summary.
     """
 
     folder: Path

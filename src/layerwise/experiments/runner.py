@@ -1,9 +1,4 @@
-"""The one way in which every experiment is carried out: started, resumed, stopped and reported.
-
-`perform` names the run folder, opens its store, announces what is computed and what it costs, passes Ctrl-C on, and
-writes the report. An experiment that was killed goes on when it is performed again, and one that is complete computes
-nothing.
-"""
+"""Start, resume, stop and report any experiment; one that is complete computes nothing."""
 
 from __future__ import annotations
 
@@ -42,9 +37,8 @@ _HOW = ("run", "overwrite", "ray", "workers")
 def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs | None = None) -> Result:
     """Carry an experiment out, or resume it, and write its report; the result reads the run folder.
 
-    `inputs` are opened objects that stand in place of what the options name. Raises what opening the model and the data
-    and what the units of the experiment refuse; a `MeasureError` that comes after rows were stored is raised once the
-    report is written.
+    `inputs` are opened objects that replace what the options name. Raises the errors of opening and of units; a
+    `MeasureError` after rows were stored is raised once the report is written.
     """
     reporter, inputs = reporter or Silent(), inputs or Inputs()
     if not is_alone() and not isinstance(config, OptimizationOptions):

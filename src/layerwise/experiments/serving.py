@@ -1,7 +1,4 @@
-"""`layerwise serve`: a model whose layers live on nodes, behind the API that clients of OpenAI's speak.
-
-`layerwise serve status` shows how it does, as a table.
-"""
+"""`layerwise serve`: a model across nodes, behind an OpenAI-compatible API, and `layerwise serve status`."""
 
 from __future__ import annotations
 

@@ -37,9 +37,7 @@ def summary(data: pages.ReportData) -> str:
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:
-    """Effects of a sweep that was stopped, on the windows that every plan has rows for; none where there are none, or
-    where the model as trained has none.
-    """
+    """Estimate effects of a stopped sweep on windows that every plan has rows for, if the original model has any."""
     identity = next((record.plan for record in plans if record.family == "identity"), None)
     shared = complete(losses)
     measured = any(row.plan == identity for row in shared)

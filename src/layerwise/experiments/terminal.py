@@ -1,7 +1,4 @@
-"""The terminal as a reporter: results on the output, sentences and a progress bar on the error stream.
-
-In a notebook that has ipywidgets rich draws the same bar. Elsewhere a line every ten seconds replaces the bar.
-"""
+"""The terminal as a reporter: results on stdout, messages and a progress bar (or lines) on stderr."""
 
 from __future__ import annotations
 
@@ -25,11 +22,7 @@ EVERY = 10.0
 
 
 def write(console: Console, text: str, style: str = "") -> None:
-    """Print `text` as it is: brackets are not markup, and control characters are written as escapes.
-
-    A terminal gets lines broken between words; a file or a pipe gets them whole, and so do indented lines, whose
-    columns mean something.
-    """
+    """Print `text` without markup and with control characters escaped; a terminal wraps lines, a file does not."""
     for line in text.splitlines():
         console.print(Text(_printable(line), style), soft_wrap=not console.is_terminal or line.startswith(" "))
 
@@ -45,10 +38,7 @@ def _printable(line: str) -> str:
 
 
 class Terminal:
-    """A `Reporter` that writes to the terminal; a context manager, so that its bar is removed in every case.
-
-    A `quiet` one prints results and nothing else.
-    """
+    """A `Reporter` on the terminal, and a context manager that removes its bar; `quiet` prints only results."""
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet

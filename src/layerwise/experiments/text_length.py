@@ -2,8 +2,7 @@
 
     tokens = seconds / (seconds of a token in one pass * passes of the whole model)
 
-A clock decides how much is read, so the number is kept with the options of the run. The same command finds it there and
-reads the same text again; `--tokens` with that number reads it anywhere else.
+The number is stored in the run, so that the same command reads the same text; `--tokens` reproduces it elsewhere.
 """
 
 from __future__ import annotations
@@ -56,11 +55,10 @@ CHOSEN = ("tokens", "max_length", "parts")
 
 @dataclass(frozen=True)
 class TimedText:
-    """A verb's text as it can be cut, and what reading it takes.
+    """A verb's text as it can be cut, and the cost of reading it.
 
-    `cut(tokens, length)` gives the text, all of it without a number; `cost(data)` counts the layers and heads that the
-    verb runs on it. `compared` says how many plans are corrected together, `share` which share of the text they are
-    measured on. `fewest` are the documents or windows that the verb needs.
+    `cut(tokens, length)` returns the text, all of it without a number; `cost(data)` counts layers and heads. `compared`
+    plans are corrected together, on a `share` of the text; `fewest` documents or windows are needed.
     """
 
     stack: Stack
@@ -72,10 +70,9 @@ class TimedText:
 
     @property
     def least_units(self) -> int:
-        """The documents or windows of which sign flips can show an effect among all that are corrected together.
+        """Return the least documents or windows for sign flips to show an effect after Holm's correction.
 
-        With n of them no p is below 2^(1 - n) (`layerwise.measure.stats.statistics.sign_flips`), and Holm's correction
-        multiplies the least by how many are compared: 8 show nothing of one among 30, 11 do.
+        With n units p >= 2^(1 - n): 8 show nothing among 30 comparisons, 11 do.
         """
         least = 1 + math.log2(max(1, self.compared) / ALPHA)
         return max(self.fewest, math.ceil(least / self.share))
@@ -97,11 +94,11 @@ class ChosenText:
 
 
 def chosen_text(config: Experiment, timed: TimedText, corpus: Corpus, began: float) -> ChosenText:
-    """The text that the options say, that an earlier run of the same command read, or that the minutes allow. A demo's
-    own text, and one that is handed over in Python, are read whole unless minutes are given.
+    """Return the text by the options, an earlier run of the same command, or the minutes since `began`.
 
-    `began` is when the command did, on `time.monotonic`. A sweep that several processes share reads all of its text,
-    since one alone does not know their pace. Raises `OptionError` for minutes in which nothing can be concluded.
+    Demo text and text passed in Python are read whole unless minutes are given; a sweep shared by several processes
+    reads all of its text. `began` is on `time.monotonic`. Raises `OptionError` for too few minutes to conclude
+    anything.
     """
     assert isinstance(config, DurationOptions)
     if isinstance(config, ClusterOptions) and config.ray is not None:
@@ -165,10 +162,7 @@ def _that_fits(config: DurationOptions, timed: TimedText, corpus: Corpus, most: 
 
 
 def tokens_within(seconds: float, read: Callable[[int], tuple[EvalData, float]], least: int, most: int) -> int | None:
-    """The tokens that are read in so many seconds, from `least` to `most`; None where even `least` take longer.
-
-    `read(tokens)` gives the text of at most so many tokens and the seconds that it takes.
-    """
+    """Return the tokens, `least` to `most`, that fit so many seconds, or None; `read(tokens)` returns text and time."""
     tokens = min(least, most)
     data, taken = read(tokens)
     if taken > seconds:

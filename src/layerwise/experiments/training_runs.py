@@ -1,8 +1,4 @@
-"""What every run of trained models shares: its examples, its manifest, its models, and the least data to evaluate on.
-
-A model is trained or evaluated on the images or the text of the options, prepared for it. The folder of a model is
-`RUN/ARM/seed-N/model`.
-"""
+"""Shared parts of runs of trained models: examples, manifest, models (`RUN/ARM/seed-N/model`) and data limits."""
 
 from __future__ import annotations
 
@@ -56,12 +52,11 @@ def read_splits(
     check: bool = True,
     pack: bool = False,
 ) -> Splits:
-    """The splits that were named, or the model's own: demo-vit reads digits, demo its text and skills.
+    """Return the named splits or the model's own: demo-vit reads digits, demo its text and skills.
 
-    `location` is where the model's settings for images lie, and `seed` draws the splits. An opened `corpus` stands in
-    place of `--text`. With `pack`, texts to train on are packed into rows. Raises `DataError` for both kinds at once,
-    for none, for a kind that the model does not take, for a model that does not keep packed texts apart and, with
-    `check`, for labels that do not fit its head.
+    `location` has the model's image settings; `seed` draws the splits; `corpus` replaces `--text`; `pack` packs
+    training texts into rows. Raises `DataError` for both kinds of data or none, for data that the model does not take
+    or keep apart, and, with `check`, for labels that do not fit its head.
     """
     takes_images = _takes_images(stack)
     _check_kind(options, stack, corpus)
@@ -144,11 +139,10 @@ def _wanted(images: bool) -> str:
 
 
 def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None = None) -> tuple[str, Division]:
-    """The name of the text, and its documents in three parts; without a text, those of the standard library.
+    """Return the name and the documents, in three parts, of the text (default: the standard library's).
 
-    `seed` draws what is held out where no text of its own was given for it. An opened `corpus` stands in place of
-    `--text`. Raises `DataError` where held-out texts are given to no text, and for files of BabyLM that are of several
-    splits and all to be trained on.
+    `seed` draws held-out text if none was given; `corpus` replaces `--text`. Raises `DataError` for held-out text
+    without a text, and for BabyLM files of several splits that are all to be trained on.
     """
     if corpus is None and options.text is not None:
         corpus = read_corpus(options.text)
@@ -163,10 +157,7 @@ def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None =
 
 
 def text_source(options: CorpusOptions, seed: int, corpus: Corpus | None = None) -> TextSource:
-    """What `divided_documents` reads, and the files that it is read from, for the token cache.
-
-    An opened `corpus` and the standard library are in no files of their own, so they are read at every start.
-    """
+    """Return what `divided_documents` reads and, for the token cache, its files; other text is read at every start."""
 
     def read() -> ReadText:
         name, division = divided_documents(options, seed, corpus)
@@ -253,10 +244,9 @@ def manifest_of_trainings(folder: Path) -> Manifest:
 
 
 def as_trained(config: Data, manifest: Manifest) -> Data:
-    """`config` with the examples of the training that `manifest` is of, wherever it says nothing else.
+    """Return `config` with the data options and the split seed of the training in `manifest` if it has none.
 
-    Taken over are the options of the data, and the seed that divided them. Where `config` names a text or images, it
-    takes no others from the training.
+    If `config` names a text or images, none are taken from the training.
     """
     given = plain(config)
     names = {"seed", *options_of(DataOptions)} - (_SOURCES if given.keys() & _SOURCES else set())
@@ -308,10 +298,9 @@ def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequ
 
 
 def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Score]:
-    """Rows of measure `training`, by arm and seed: the losses that were noted, and what each training took.
+    """Return rows of measure `training` by arm and seed: noted losses (`amount`: their step) and costs.
 
-    The `amount` of a noted loss is its step. Models that were refined for fewer layers are one arm, `RETRAINED`, and
-    their `condition` says for how many.
+    Models refined for fewer layers are one arm, `RETRAINED`, with their number of layers as `condition`.
     """
     rows = []
     for (arm, seed), record in records.items():

@@ -126,12 +126,11 @@ def compare(*runs: Path | str, fail_if_worse: float | None = None) -> Comparison
 
 
 def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **options: object) -> dict[str, Result]:
-    """Carry out the experiments of a recipe, of a YAML file, or again that of a run folder; the results by stage.
+    """Carry out the experiments of a recipe, a YAML file or a run folder, and return the results by stage.
 
         layerwise.run("painters", "curves", model="demo", families=["painters"])
 
-    `options` replace those of the file, in every stage that has them. Raises `OptionError` for what no stage has, and
-    what the experiments refuse.
+    `options` replace those of the file in every stage that has them. Raises `OptionError` if no stage has one.
     """
     from layerwise.experiments.runner import perform
     from layerwise.experiments.terminal import Terminal
@@ -155,10 +154,7 @@ def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **op
 
 
 def perform_verb(verb: str, options: Mapping[str, object], reporter: Reporter | None) -> Result:
-    """Perform the experiment of a verb on opened objects, or on those that names and paths lead to.
-
-    What it refuses is said with the names of Python.
-    """
+    """Perform the experiment of a verb on opened objects, names or paths; errors use the names of Python."""
     from layerwise.experiments.runner import perform
     from layerwise.experiments.terminal import Terminal
 
@@ -181,10 +177,7 @@ def perform_verb(verb: str, options: Mapping[str, object], reporter: Reporter | 
 
 
 def _stack(model: object, tokenizer: object) -> Stack:
-    """A stack as it is, or that of a module, with the tokenizer that is named or stands beside what it was loaded from.
-
-    Raises `ModelError` for anything else.
-    """
+    """Return a stack, or make one of a module with the named or stored tokenizer; otherwise raise `ModelError`."""
     from torch import nn
 
     from layerwise.data.text.tokenizer import load_tokenizer

@@ -111,10 +111,7 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, Experiment):
     )
 
     def check(self) -> None:
-        """Raise `MeasureError` for an unknown part and for one whose needs are not among the parts.
-
-        Raises `RunError` for a run in place of a model.
-        """
+        """Raise `MeasureError` for an unknown part or unmet needs, and `RunError` for a run in place of a model."""
         if is_run(self.model):
             raise RunError(
                 f"{self.model} is the folder of a run, not a model; for what it measured write layerwise report "

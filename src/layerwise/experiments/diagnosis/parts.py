@@ -1,7 +1,4 @@
-"""The parts of a diagnosis: each is a function of the model, the text and the rows of earlier parts.
-
-A part stores its rows in the run; what it has to leave out it hands to `note`, in a sentence.
-"""
+"""The parts of a diagnosis: functions of the model, the text and earlier rows; `note` gets what is left out."""
 
 from __future__ import annotations
 

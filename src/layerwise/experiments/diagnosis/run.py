@@ -1,11 +1,8 @@
-"""The steps of a diagnosis: one model, one text, and every part into a run that outlives the process.
+"""The steps of a diagnosis: one model, one text, and every part into a run that can be resumed.
 
-A part that is complete is not computed again, and inside the long parts nothing that is finished is: losses go to the
-run as they are made. A part that this model cannot have (layers of unlike shapes, no random twin, too little text) says
-why in a note that the report prints, and the other parts go on.
-
-What is left is counted in passes of the whole model; a fine-tuning runs forward and backward, thrice a pass. Parts that
-compare weights alone are not counted. The counts are those of a model that allows everything.
+Complete parts are not computed again, and long parts store each loss as it is computed. A part that does not apply to
+the model leaves a note, and the others continue. Remaining work is counted in full forward passes, a fine-tuning step
+as three; parts that only compare weights are not counted.
 """
 
 from __future__ import annotations
@@ -49,10 +46,7 @@ _PROXY_PASSES = 2
 def passes_left(
     config: Diagnosis, stack: Stack, text: EvalData, finished: Collection[str] = (), stored: int = 0
 ) -> CostEstimate:
-    """Count the layers and heads that are left where the parts `finished` are complete and `stored` losses are known.
-
-    Every variant counts as a pass of all layers.
-    """
+    """Count the layers and heads left, given the `finished` parts and `stored` losses; each variant is a full pass."""
     due = _due(config, stack.depth, text, finished, stored)
     padded = sum(batch.size for batch in text.batches) / text.tokens
     heads = sum(number * scored for number, scored in due.values())
@@ -145,10 +139,9 @@ def diagnosis(config: Diagnosis, reporter: Reporter, inputs: Inputs) -> Steps:
 
 
 def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Reporter) -> Steps:
-    """The diagnosis of a model on a text that is chosen.
+    """Diagnose a model on a chosen text.
 
-    Raises `MeasureError` for a model of fewer than 4 layers, for too little text to conclude anything from, and where
-    no part could be carried out.
+    Raises `MeasureError` for fewer than 4 layers, for too little text, and if no part could be carried out.
     """
     refuse_shallow(stack)
     text = own.data
@@ -232,10 +225,7 @@ class PartsUnit(Unit[None]):
         return remaining_passes(self.stack, self.text, due)
 
     def carry_out(self, session: UnitSession) -> None:
-        """Carry every part out that is not complete.
-
-        A full disk, or any other `RunError`, ends the diagnosis; every other refusal ends its part alone.
-        """
+        """Carry out every part that is not complete; a `RunError` ends the diagnosis, any other error its part."""
         run, reporter = session.run, session.reporter
         context = PartContext(self.stack, self.text, self.config, run, reporter)
         context.store_time(size_row(self.stack))

@@ -1,9 +1,4 @@
-"""What is computed at once: rows that are kept as a whole, and measurements that keep what they finish themselves.
-
-Rounds are pieces that are measured in turn and each give rows, which are stored as the piece ends: a run that was
-stopped goes on with the next piece, and one that asks for more adds them. `ExpectedWork` counts what units will do that
-are not known before others have ended.
-"""
+"""Units that compute rows once, and rounds whose pieces are stored as they end, so that a run resumes or extends."""
 
 from __future__ import annotations
 
@@ -24,10 +19,10 @@ def _every(row: Score) -> bool:
 
 @dataclass(frozen=True)
 class CallUnit(Unit[list[Score]]):
-    """Rows that are computed once in the life of a run, such as what a machine takes, or a choice that depends on it.
+    """Rows that are computed once in the life of a run, such as a machine's timings.
 
-    They are the rows of `measure` that are `own`: those that are stored or, where there are none, what `compute()`
-    gives. Other rows of the measure stay. `says` is logged before anything is computed.
+    They are the rows of `measure` for which `own` holds: the stored ones or, if there are none, the result of
+    `compute()`. Other rows of the measure stay. `says` is logged before computing.
     """
 
     measure: str
@@ -77,11 +72,10 @@ Key = TypeVar("Key", bound=Hashable)
 
 @dataclass(frozen=True)
 class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
-    """The rows of `measure` by piece: those of `pieces` that are missing are measured, and all that are stored come.
+    """The rows of `measure` by piece: missing `pieces` are measured, and all stored ones are returned.
 
-    `key(row)` tells which piece a row is of. `begin()` is called once, where a piece is missing: it opens and warms up
-    what is needed, and returns the function that measures a piece. `label(piece)` is what progress is called. A piece
-    consists of `parts`, one of which `time_one()` carries out and times.
+    `key(row)` returns the piece of a row. `begin()` is called once if a piece is missing, and returns the function that
+    measures one. `label(piece)` names it in progress. A piece has `parts`, one of which `time_one()` times.
     """
 
     measure: str

@@ -1,8 +1,4 @@
-"""Losses of plans on text: each is computed once in the life of a run, and stored as soon as it is there.
-
-A search asks for losses that depend on others. So the unit gives it `KeptLosses`, which know what is stored: a run that
-was killed asks for the same losses again, reads those, and computes the rest.
-"""
+"""Losses of plans on text, each computed once per run and stored at once, so that a resumed search reads them."""
 
 from __future__ import annotations
 
@@ -28,10 +24,7 @@ class KeptLosses:
     def evaluator(
         self, stack: Stack, name: str, rungs: Sequence[EvalData], most: Spent | None = None
     ) -> GraphEvaluator:
-        """An evaluator of plans on the parts of a text, which its rows call `name`.
-
-        `most` is what will be computed at most.
-        """
+        """Return an evaluator of plans on a text, `name` in its rows; progress is relative to `most`, if given."""
         prefix = f"{name}/"
         known = [row for row in self.rows if row.task.startswith(prefix)]
         due = None if most is None else most.layer_tokens + most.head_tokens

@@ -1,4 +1,4 @@
-"""What is left of an experiment and what it costs, from one timed piece: for `--dry-run` and for `--minutes`.
+"""Remaining work of an experiment and its cost from one timed piece, for `--dry-run` and `--minutes`.
 
     seconds = seconds of a token in one pass of the model * tokens of all passes
 

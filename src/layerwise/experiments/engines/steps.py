@@ -1,14 +1,13 @@
-"""An experiment as steps: it opens model and data, says what it is about, asks for units of work, and returns rows.
+"""An experiment as steps: it opens model and data, describes itself, asks for units of work, and returns rows.
 
     def timing(config, reporter, inputs) -> Steps:
-        stack, settings = ...                                   opened, and refused where it cannot be
+        stack, settings = ...                                   opened, or refused
         yield Outline(manifest, says=..., ahead=(rounds,))      what is known before anything is computed
-        times = yield from rounds                               a unit: kept, resumed, shared, counted
-        return Completed(rows_of_rounds(names, settings, times))     stored when all of it is there
+        times = yield from rounds                               a unit: stored, resumed, shared, counted
+        return Completed(rows_of_rounds(names, settings, times))
 
-A unit keeps what it has finished in the run folder and does not compute it again. The code between units runs again
-whenever a run is resumed: it may depend on the seed, on the options and on what units return, and on nothing else.
-What is left to do is counted as `Remaining`. This module needs no torch.
+Units store what they finish. The code between units runs again on every resume, so it may depend only on the seed, the
+options and what units return. This module needs no torch.
 """
 
 from __future__ import annotations
@@ -26,10 +25,9 @@ from layerwise.results import Manifest, Run, Score, Store
 
 @dataclass(frozen=True, slots=True)
 class Remaining:
-    """What an experiment has left to do: `count` pieces, such as training steps.
+    """Remaining work: `count` pieces, such as training steps.
 
-    `time_one()` carries a piece out on the side and returns its seconds, where that is cheap. `memory_bytes` is what
-    all pieces hold at once beyond what one holds.
+    `time_one()` returns the seconds of one piece; `memory_bytes` is what all pieces hold beyond one.
     """
 
     count: float
@@ -43,10 +41,7 @@ T = TypeVar("T")
 
 @dataclass
 class UnitSession:
-    """One process at work on an experiment: the folder of its run, and who is informed.
-
-    A run is `opened` in the first process alone; those that only help to train have none.
-    """
+    """One process at work on an experiment; only the first has `opened` a run, others only help to train."""
 
     folder: Path
     reporter: Reporter
@@ -65,9 +60,9 @@ class UnitSession:
 
 
 class Unit(ABC, Generic[T]):
-    """Work that a run keeps. `result = yield from unit` has it carried out, or read where it is there already.
+    """Work that a run stores; `result = yield from unit` carries it out or reads the stored result.
 
-    A `collective` unit is carried out by every process that torchrun has started; such units come before the others.
+    Every torchrun process carries out a `collective` unit; such units come first.
     """
 
     collective: ClassVar[bool] = False
@@ -78,10 +73,7 @@ class Unit(ABC, Generic[T]):
         return result
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count what is left to do of it; None where nothing is, or nobody can tell.
-
-        `run` holds the rows that are stored, if there is one in `folder`.
-        """
+        """Count what is left to do, given the stored rows of `run`; None if nothing is left or it is unknown."""
         return None
 
     @abstractmethod
@@ -102,14 +94,12 @@ def has_no_rows(run: Run) -> bool:
 class Outline:
     """What is known of an experiment when its model and data are open, before anything is computed.
 
-    `manifest` is its provenance. `says` gives what will be computed from what, in sentences. `recipe` holds plain
-    values that name the run folder beside the manifest. `folder` is that of an existing run which the rows belong to,
-    if there is one. `ahead` are the units that are certain to come, whose work is counted beforehand. `refuse(folder)`
-    raises for what lies in the way. `discard(folder)` removes what `--overwrite` removes beside the rows.
-    `models(folder)` are those that it leaves in the run folder, by arm and seed. `results(run)` are tables before the
-    summary on a terminal. `is_empty(run)` tells whether a refusal leaves nothing to report. `lasts` says that a
-    complete run stays complete: nothing that is installed or trained later adds to it. `chosen` are options that the
-    experiment chose where they were not given; the run keeps them, so that the same command chooses the same.
+    `manifest` is its provenance; `says` describes the work in sentences. `recipe` holds plain values that name the run
+    folder with the manifest; `folder` is an existing run that the rows belong to. `ahead` are the units that are
+    certain to come. `refuse(folder)` raises for conflicting content, `discard(folder)` removes what `--overwrite` does
+    besides rows. `models(folder)` are the models in the run, by arm and seed; `results(run)` are tables for the
+    terminal. `is_empty(run)` tells if nothing is left to report after an error. `lasts` means a complete run stays
+    complete. `chosen` are options that the experiment chose; the run keeps them for the same command.
     """
 
     manifest: Manifest
@@ -128,10 +118,9 @@ class Outline:
 
 @dataclass(frozen=True)
 class Completed:
-    """What an experiment returns when it is complete: its scores, and notes by what they are about.
+    """The scores and notes (by subject) of a complete experiment, which replace those of the same measures.
 
-    They take the place of those of the same measures. With a `refusal` the experiment ends as incomplete once they are
-    stored: the refusal is raised, and the same command goes on.
+    A `refusal` is raised once they are stored; the experiment is then incomplete and can be resumed.
     """
 
     scores: Sequence[Score] = ()
@@ -151,10 +140,10 @@ Steps: TypeAlias = Generator[Outline | Unit[Any], Any, Completed]
 
 
 def carry_out(steps: Steps, session: UnitSession, *, collective_only: bool = False) -> Completed | None:
-    """Carry the units out, one after the other, behind the outline; returns the rows.
+    """Carry the units out in order and return the rows.
 
-    What a unit raises is raised in the experiment, which may go on with something else. If `collective_only`, it ends
-    before the first unit that is not collective, without rows: that is left to another process.
+    Errors of a unit are raised inside the experiment, which may continue. `collective_only` stops before the first unit
+    that is not collective and returns None.
     """
     try:
         unit = steps.send(session)

@@ -1,12 +1,7 @@
-"""Trainings in folders of their own: each resumes by itself.
+"""Trainings in folders, each of which resumes, and settings chosen by the least validation loss of each arm.
 
-Settings that validation chooses are those whose loss is the least, of each arm:
-
-RUN/pilot/ARM@RATE/seed-1000           one trial
-RUN/pilot/ARM@RATE,BATCH/seed-1000     one of several sizes of batch too
-
-A trial has a seed of its own and none of the examples that are reported. Rates are tried beyond those that were named
-while the best of them is at an end. Sizes of batch are what memory allows, so that no others are tried.
+RUN/pilot/ARM@RATE/seed-1000 is a trial; with several batch sizes it is RUN/pilot/ARM@RATE,BATCH/seed-1000. Trials have
+their own seed and read no reported examples. Rates are extended while the best is at an end; batch sizes are not.
 """
 
 from __future__ import annotations
@@ -68,10 +63,7 @@ RecipeTraining: TypeAlias = FolderTraining[Recipe]
 
 
 class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
-    """The records of `trainings`, in their order; those that are finished are not trained again.
-
-    `arguments` are further `TrainingArguments`.
-    """
+    """The records of `trainings` in order; finished ones are not repeated. `arguments` are `TrainingArguments`."""
 
     trainings: Sequence[FolderTraining[R]]
     arguments: Mapping[str, Any]
@@ -214,8 +206,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def beyond(losses: Mapping[float, float]) -> float | None:
-    """The learning rate to try next, where the best of several is the least or the greatest: as far from it as its
-    neighbour is, as a ratio; `None` where the best lies between others, or where one rate was meant.
+    """Return the rate to try next if the best is at an end, by its neighbor's ratio; otherwise None.
 
     >>> beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}), beyond({1e-3: 5.0})
     (0.008, None, None)
@@ -235,10 +226,7 @@ class RateSweep(Generic[K]):
         self.losses: dict[K, dict[float, float]] = {}
 
     def due(self, key: K, first: Sequence[float]) -> Iterator[float]:
-        """The rates to try, one after the other, each once the loss of the one before is noted.
-
-        Those of `first`, and beyond them while the best is at an end; one rate alone is tried as it is.
-        """
+        """Yield the rates of `first`, then further ones while the best is at an end; a single rate is not extended."""
         yield from first
         for _ in range(BEYOND if len(first) > 1 else 0):
             further = beyond(self.losses[key])

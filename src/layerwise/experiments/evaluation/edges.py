@@ -69,9 +69,9 @@ def evaluate_without_edges(
     seed: int,
     progress: Callable[[str, float], None],
 ) -> None:
-    """Evaluate every model on every suite without the edges of each cut; stored rows of the same settings are kept.
+    """Evaluate every model on every suite without the edges of each cut; stored rows of equal settings are kept.
 
-    Raises `ModelError` for a model without layer weights, and `PlanError` for a cut that removes nothing.
+    Raises `ModelError` for a model without layer weights, `PlanError` for a cut that removes nothing.
     """
     for pairs in suites:
         _discard_others(pairs, f"{pairs.suite}: seed {seed}, {setting(pairs, options)}", run)

@@ -1,8 +1,8 @@
-"""How many pairs of each paradigm are scored in the minutes that are given, by one timed batch of them.
+"""The number of pairs per paradigm that fits the given minutes, from one timed batch.
 
     seconds(limit) = models * seconds of a pair * sum over paradigms of min(limit, its pairs)
 
-A clock decides, so the number is a row of the run, and the same command scores the same pairs again.
+The number is stored as a row of the run, so that a repeated command scores the same pairs.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _part(minutes: float) -> str:
 
 
 def limit_within(pairs: float, sizes: Sequence[int]) -> int:
-    """Return the most pairs of each paradigm, of which there are `sizes`, so that there are at most `pairs` in all.
+    """Return the most pairs per paradigm, of the given `sizes`, such that all together are at most `pairs`.
 
     >>> [limit_within(most, [4, 1]) for most in (1.5, 2.0, 4.2, 60.0)]
     [0, 1, 3, 4]
@@ -72,9 +72,9 @@ def chosen_limit(
     temperature: float,
     too_long: TooLong,
 ) -> tuple[int, str]:
-    """The pairs of each paradigm that minutes allow, counted from `began` on `time.monotonic`, and a sentence on them.
+    """Return the pairs per paradigm that minutes allow since `began` (`time.monotonic`), and a sentence on them.
 
-    Raises `OptionError` for minutes in which one pair of each paradigm cannot be scored.
+    Raises `OptionError` if not even one pair of each paradigm fits.
     """
     begun = time.monotonic()
     opened = scorer()
@@ -101,10 +101,7 @@ def chosen_limit(
 
 
 def resolutions(suites: Sequence[PairSet]) -> Iterator[str]:
-    """The distance from chance that 80 of 100 such runs find in the accuracy of each suite, at most.
-
-    mde = (t[.975] + t[.8]) * 0.5 / sqrt(pairs)
-    """
+    """Yield the detectable effect of each suite at 80% power: (t[.975] + t[.8]) * 0.5 / sqrt(pairs)."""
     for each in suites:
         count = len(each.pairs)
         if count > 1:

@@ -1,12 +1,8 @@
-"""Models fine-tuned and tested under plans, as rows beside those of the models as trained.
+"""Models fine-tuned and tested under plans, as rows next to those of the original models.
 
-The study is the BERT half of "Transformer Layers as Painters" (Sun et al., 2024, section 2 and appendix A.9): the plan
-is active in fine-tuning and in the test, so that a row says what can be had from these layers in this order, and not
-what is lost at once. The rows of a model under a plan have that `plan`, at the three levels of
-`layerwise.experiments.finetuned_tasks`, and the plans are stored as those of a sweep are: strategy, affected layers.
-
-Over the tasks of a suite there are, as rows of the task "all", their `mean`, and on the scale from chance to the model
-as trained (the condition `NORMALISED`) their `mean` and `median`; see `layerwise.measure.language.task_summary`.
+This is the BERT half of "Transformer Layers as Painters" (Sun et al., 2024, section 2, appendix A.9). Rows have a
+`plan`, at the three levels of `layerwise.experiments.finetuned_tasks`. Rows of task "all" have the `mean` over a suite
+and, scaled from chance to the original model (condition `NORMALISED`), `mean` and `median`.
 """
 
 from __future__ import annotations
@@ -48,10 +44,7 @@ def run_plans(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> None:
-    """Every model fine-tuned on every task under every plan of its own, with `seeds` seeds, into the rows of `run`.
-
-    After every plan its rows are in the store. What is kept already is not fine-tuned again.
-    """
+    """Fine-tune every model on every task under each of its plans, with `seeds` seeds; stored results are kept."""
     for task in tasks:
         for plan in dict.fromkeys(plan for model in models for plan in model.plans):
             under = [model for model in models if plan in model.plans]
@@ -61,9 +54,9 @@ def run_plans(
 
 
 def store_summary(models: Sequence[FineTunedModel], tasks: Sequence[Task], run: Run, *, seeds: int) -> None:
-    """Put the means over the `tasks` into the run, and the scores from chance to the model as trained.
+    """Store the means over the `tasks` of a suite, and the scores from chance to the original model.
 
-    Only models that were fine-tuned on all of the tasks have means. The tasks are of one suite.
+    Models that were fine-tuned on only some of the tasks have none.
     """
     measure = tasks[0].measure
     stored = Rows(run.store.scores(measure)).where(condition=None)

@@ -1,8 +1,4 @@
-"""The steps of an evaluation: its suites are read, and its models are known.
-
-Finished paradigms and fine-tunings are kept, so an evaluation resumes with the next one. Rows of models and suites that
-are not evaluated now stay in the run.
-"""
+"""The steps of an evaluation, which resumes with the next paradigm or fine-tuning; rows of others stay."""
 
 from __future__ import annotations
 
@@ -87,11 +83,10 @@ def evaluation(config: Evaluation, reporter: Reporter, inputs: Inputs) -> Steps:
 
 
 class EvaluationUnit(Unit[None]):
-    """An evaluation whose suites are read: of every finished model in a run, or of a single model.
+    """An evaluation of every finished model in a run, or of a single model; `models` are by label, `ARM/SEED`.
 
-    `models` are the models by their labels, `ARM/SEED`. Raises `DataError` for suites that cannot be read and for
-    fine-tuning of an opened model, `RunError` for a run without a finished model, and `ModelError` for a model without
-    a tokenizer.
+    Raises `DataError` for unreadable suites or fine-tuning an opened model, `RunError` for a run without a finished
+    model, `ModelError` for a model without a tokenizer.
     """
 
     def __init__(self, config: Evaluation, reporter: Reporter, stack: Stack | None = None) -> None:

@@ -33,10 +33,7 @@ def _pairs(config: Evaluation, name: str) -> PairSet:
 
 
 def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
-    """The tasks that models are fine-tuned on: those that were named, or all of their suites.
-
-    Raises `DataError` for a name that no task has, and for files that are not where they should be.
-    """
+    """Return the tasks to fine-tune on, named or all; raises `DataError` for an unknown name or missing files."""
     tasks: list[Task] = []
     folder, named_tasks = _folder(config), {name.casefold() for name in config.tasks}
     if "glue" in config.suite:

@@ -1,9 +1,6 @@
-"""The configuration of a training in phases: which model, which schedule, at whose cost.
+"""Configurations of training in phases: `train growth`, and `train schedule`, which makes a schedule from a diagnosis.
 
-A schedule is a preset, a file, or made of the importance that a diagnosis has measured. Its name is checked before
-anything heavy is imported; the schedule is made when the depth of the model is known. `layerwise train schedule`
-allocates one from the rows of a diagnosis, explains it layer by layer, and writes it to a file: nothing is measured,
-and this module needs no torch.
+A schedule is a preset, a file, or allocated by measured importance. This module needs no torch.
 """
 
 from __future__ import annotations
@@ -44,9 +41,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class ScheduleSource:
-    """The name of a schedule, and what it is made from: a preset, what was read from a file, or the `run` of a
-    diagnosis.
-    """
+    """The name of a schedule and its source: a preset, a parsed file, or the `run` of a diagnosis."""
 
     name: str
     content: GrowthSchedule | None = None
@@ -63,10 +58,9 @@ class ScheduleSource:
 
 
 def schedule_source(text: str, importance: Path | None) -> ScheduleSource:
-    """The source that `--schedule` and `--importance` name.
+    """Return the source that `--schedule` and `--importance` name.
 
-    Raises `PlanError` for a name that there is not and a file that cannot be read, and `RunError` for importance
-    without a run to take it from.
+    Raises `PlanError` for an unknown name or unreadable file, `RunError` for importance without a run.
     """
     if text != IMPORTANCE and importance is not None:
         raise RunError(
@@ -162,11 +156,10 @@ class ImportanceSchedule(Action):
 def allocation_of(
     folder: Path, *, phases: int = PHASES, max_share: float | None = None, min_effect: float | None = None
 ) -> tuple[Allocation, str]:
-    """The allocation by the importance that the run in `folder` has measured, and which of `SOURCES` that is.
+    """Return the allocation by the importance measured in the run `folder`, and which of `SOURCES` it is from.
 
-    `min_effect` is in nats per token, by default that of the diagnosis. Raises `RunError` for a run that is no
-    diagnosis, or one without what importance is taken from, and names the command that makes one. Raises `PlanError`
-    where no layer has an effect.
+    `min_effect` is in nats/token (default: that of the diagnosis). Raises `RunError` for a run without importance,
+    naming the command that makes one, and `PlanError` if no layer has an effect.
     """
     with Run.open(folder) as run:
         scores = run.store.scores()

@@ -1,7 +1,6 @@
-"""The steps of a training in phases: a schedule and, beside it, uniform training, each with every seed.
+"""The steps of training in phases: a schedule and uniform training, each with every seed.
 
-Rows are made from the finished trainings each time; held-out losses are kept a model at a time. Those of the published
-headline are what a schedule saves to reach uniform's loss, and what it does at equal steps.
+Rows are made from the finished trainings; held-out losses are stored per model.
 """
 
 from __future__ import annotations
@@ -62,10 +61,7 @@ Model = tuple[str | None, int | None, float | None]
 
 @dataclass(frozen=True, slots=True)
 class FinishedArm:
-    """The finished trainings of an arm: its schedule, the training records by seed, and the name of its folder.
-
-    An arm that was trained for a share of the budget is another one than the arm itself.
-    """
+    """The finished trainings of an arm: its schedule, records by seed, and folder; `ARM@SHARE` is another arm."""
 
     folder: str
     schedule: GrowthSchedule
@@ -164,10 +160,10 @@ def _schedule(record: TrainingRecord) -> GrowthSchedule:
 
 
 def headline_rows(finished: Mapping[str, FinishedArm], ends: Mapping[str, Points], cost: ModelCost) -> list[Score]:
-    """The rows of `layerwise.train.phases.metrics`, of every arm that has seeds in common with uniform.
+    """Return the rows of `layerwise.train.phases.metrics` for arms that share seeds with uniform.
 
-    `ends` are where the trainings of every arm ended, on held-out text. An arm that was trained to several lengths
-    (`ARM@SHARE`) is read off their ends, another off its curve. None without uniform.
+    `ends` are held-out points at the ends of trainings. Arms trained to several lengths (`ARM@SHARE`) are read off
+    their ends, others off their curves. Without uniform there are none.
     """
     if UNIFORM not in finished:
         return []
@@ -246,10 +242,9 @@ _WIDTH = 60
 
 
 def growth(config: GrowthTraining, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Train every arm with a seed before the next seed, and compare every arm with uniform at equal cost.
+    """Train all arms seed by seed, and compare them with uniform at equal cost (default: one pass over the text).
 
-    Without steps and epochs uniform training reads the text once. Raises `PlanError` for a schedule of another depth
-    and for layers that would grow in over trained ones, `TrainError` for a text that would be read too often, and what
+    Raises `PlanError` for a schedule that does not fit the model, `TrainError` for a text read too often, and what
     `open_task` raises.
     """
     task = open_task(config, reporter, inputs)

@@ -1,7 +1,4 @@
-"""Growth schedules in files: YAML of the form that `layerwise.plan.schedule.serialization` defines.
-
-A file holds plain values and nothing else, each key once (`layerwise.data.plain_yaml`).
-"""
+"""Growth schedules in YAML files, in the form of `layerwise.plan.schedule.serialization`, each key once."""
 
 from __future__ import annotations
 
@@ -30,10 +27,7 @@ def read_schedule(path: Path) -> GrowthSchedule:
 
 
 def write_schedule(schedule: GrowthSchedule, path: Path) -> None:
-    """Write a schedule, whole or not at all; `read_schedule` gives an equal one back.
-
-    Raises `PlanError` where the file cannot be written.
-    """
+    """Write a schedule atomically for `read_schedule`. Raises `PlanError` if the file cannot be written."""
     content = write_yaml(schedule.to_json())
     try:
         write_whole(Path(path), content.encode())

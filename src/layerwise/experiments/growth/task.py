@@ -1,11 +1,8 @@
-"""The task of a training in phases: a model, the text that it learns from, and what its layers cost; and its arms.
+"""The task of a training in phases (a model, its text, the cost of its layers), and its arms.
 
-An arm is one way to train the model, and the steps that its budget buys with every seed. `RUN/ARM/seed-N/model` is a
-finished training, with its record, which holds the schedule.
-
-Without a model it is that of `--size` (`layerwise.train.phases.random_init`), with a tokenizer learned from the text; a
-folder or a hub id that is a configuration alone begins from random weights, a checkpoint from its own. Only whole
-windows are trained on, so that every step reads as many tokens as any other.
+An arm is a way to train and the steps that its budget buys. `RUN/ARM/seed-N/model` is a finished training, whose record
+holds the schedule. Without a model a random one of `--size` is used, with a tokenizer learned from the text; a bare
+configuration also begins from random weights. Only whole windows are trained on.
 """
 
 from __future__ import annotations
@@ -83,12 +80,11 @@ _WORTH_A_NOTE = 0.005
 
 @dataclass(frozen=True, slots=True)
 class GrowthTask:
-    """A model to train in phases: what trainings begin from, what they read, and what its layers cost.
+    """A model to train in phases: its initial weights, its data, and what its layers cost.
 
-    `stack` is the model opened once to be looked at. `validation_corpus` holds the whole documents that the validation
-    windows are from. `settings` and further `arguments` are those of the options. `pretrained` says whether trainings
-    begin from weights that were trained; with `reinitialized` those of a checkpoint are drawn anew. `left_out` is the
-    share of the tokens to train on that are behind the last whole window of a document.
+    `stack` is the model, opened once; `validation_corpus` has the whole documents of the validation windows. `settings`
+    and `arguments` are from the options. `pretrained` tells whether the initial weights were trained; `reinitialized`
+    draws those of a checkpoint at random. `left_out` is the share of tokens behind the last whole window.
     """
 
     base: Base
@@ -162,8 +158,7 @@ class GrowthTask:
 def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> GrowthTask:
     """Open the model, read the text, and count what the layers cost.
 
-    Raises `TrainError` for `TrainingArguments` that transformers does not have, `DataError` for `--from-scratch`
-    without a checkpoint, and what reading a model and a text raises.
+    Raises `TrainError` for unknown `TrainingArguments`, `DataError` for `--from-scratch` without a checkpoint.
     """
     reporter.log(f"loading {config.model or 'torch'}")
     config = replace(config, precision=config.resolved_precision(config.device, config.run))
@@ -300,7 +295,7 @@ def at_length(length: float, arm: str = UNIFORM) -> str:
 
 
 def length_of(name: str) -> tuple[str, float | None]:
-    """The arm whose trainings a folder of that name holds, and the share of the budget where they have another.
+    """Return the arm in a folder's name, and its share of the budget if the name has one.
 
     >>> length_of("published@0.634"), length_of("published")
     (('published', 0.634), ('published', None))
@@ -310,11 +305,10 @@ def length_of(name: str) -> tuple[str, float | None]:
 
 
 def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
-    """As many steps of the schedule as cost what `budget` uniform steps cost, with the draws that `seed` will make.
+    """Return the number of steps that cost what `budget` uniform steps cost, given the draws of `seed`.
 
-    Where nothing is left to chance this is `layerwise.plan.schedule.steps_for`. Else the mean over draws may be missed
-    by more than a step, and the number is corrected by what the very draws of this training cost, in so many forward
-    `passes` a step.
+    Without randomness this is `layerwise.plan.schedule.steps_for`; otherwise its mean is corrected by the actual draws,
+    with so many forward `passes` per step.
     """
     steps = steps_for(schedule, cost, budget)
     if all(phase.drop == (0.0, 0.0) and phase.sample is None for phase in schedule.phases):
@@ -335,10 +329,7 @@ def cost_in_uniform_steps(schedule: GrowthSchedule, cost: ModelCost, steps: int,
 
 
 def check_epochs(steps: int, batch: int, windows: int, max_epochs: float, name: str) -> None:
-    """Raise `TrainError` for a training, called `name`, that reads its text more often than `max_epochs` times.
-
-    What is read often is memorized, and a schedule that memorizes sooner is not better.
-    """
+    """Raise `TrainError` if training `name` reads its text more than `max_epochs` times and may memorize it."""
     if not 0 < max_epochs < inf:
         raise TrainError(f"a text may be read {max_epochs:g} times at most; write a number above 0")
     epochs = steps * batch / windows
@@ -362,10 +353,7 @@ def check_initial_weights(schedule: GrowthSchedule, pretrained: bool) -> None:
 
 
 def check_arms(task: GrowthTask, arms: Iterable[GrowthArm], max_epochs: float, folder: Path | None) -> None:
-    """Raise what any of the trainings would raise for its model, its text or the disk, before there is a run folder.
-
-    `folder` is that of the run, whose trainings must be these; `None` where the folder does not matter.
-    """
+    """Raise all errors of model, text or disk before a run folder exists; `folder` (optional) must match the arms."""
     for arm in arms:
         name = arm.name if arm.name == UNIFORM else f"{arm.name}, for the cost of {UNIFORM},"
         check_epochs(max(arm.steps.values()), arm.settings.batch_size, task.windows, max_epochs, name)

@@ -1,11 +1,9 @@
-"""The arms of a growth study that could say no, and what each is trained for.
+"""The arms of a growth study, all with equal initial weights and data order, and what each is trained for.
 
-All arms begin from the same weights and read the same text in the same order: `uniform` (everything learns),
-`published` (the founding paper's six phases), `importance` (layers learn for as long as they are important), its
-controls `permuted`, `reversed` and `random`, `stacking` (a third of the layers, copied upwards), and `ramp` (layers
-dropped by chance). Each is trained to the operations of uniform's budget; uniform is also trained to other lengths
-(`layerwise.train.cost.frontier`), and the published arm to half its budget (`HALF_BUDGET`). Learning rates and warm-ups
-are swept for both sides on seeds of their own (from `FIRST_SWEEP_SEED` on).
+`uniform` trains everything; `published` uses the founding paper's six phases; `importance` trains layers for as long as
+they are important, with the controls `permuted`, `reversed` and `random`; `stacking` copies a third of the layers
+upwards; `ramp` drops layers at random. All spend the operations of uniform's budget; uniform is also trained to other
+lengths (`layerwise.train.cost.frontier`), `published` to `HALF_BUDGET`. Sweeps use seeds from `FIRST_SWEEP_SEED` on.
 """
 
 from __future__ import annotations
@@ -80,10 +78,9 @@ def _drawn(schedule: GrowthSchedule, seed: int) -> Iterator[GrowthSchedule]:
 
 
 def permutation(schedule: GrowthSchedule, seed: int) -> tuple[int, ...] | None:
-    """Roles exchanged at random: an order for `GrowthSchedule.permuted`, drawn by `seed`.
+    """Draw an order for `GrowthSchedule.permuted` by `seed`; None if every layer has the same role.
 
-    Of `DRAWS` orders it is the first in which the most layers play another role: where few layers learn, one drawn
-    blindly would often leave them as they are, and would be no control. `None` where every layer has the same role.
+    Of `DRAWS` orders it is the first in which the most layers change roles, since a blind draw may change few.
     """
     chance = Random(f"{seed}/{PERMUTED}")
     orders = [tuple(chance.sample(range(schedule.depth), schedule.depth)) for _ in range(DRAWS)]
@@ -115,8 +112,8 @@ def shortened(arms: Iterable[str]) -> tuple[str, ...]:
 
 
 def lengths(steps: Iterable[int], budget: int, least: float = SHORTEST) -> tuple[float, ...]:
-    """The lengths that uniform is trained to beside its budget, as shares of it: one below, and up to the longest arm's
-    steps, with one between where that is far; and down to `least`, where an arm spends as little.
+    """Return the lengths that uniform is also trained to, as shares of its budget: one below, and up to the longest
+    arm, with one between if that is far, and down to `least` if an arm spends as little.
 
     >>> lengths([100, 128], budget=100), lengths([143], budget=100), lengths([120], budget=100, least=0.53)
     ((0.8, 1.3), (0.8, 1.2, 1.45), (0.5, 0.8, 1.2))
@@ -150,9 +147,9 @@ def rate_of(arm: str, chosen: Mapping[str, float]) -> float:
 
 
 def ordered_arms(names: Sequence[str]) -> tuple[str, ...]:
-    """The arms in the order of `ARMS`, uniform among them; those that are controls need what they control.
+    """Return the arms in the order of `ARMS`, with uniform.
 
-    Raises `TrainError` for what is no arm, and for a control without `importance`.
+    Raises `TrainError` for an unknown arm, and for a control without `importance`.
     """
     for name in names:
         if name not in ARMS:

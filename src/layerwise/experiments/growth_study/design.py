@@ -1,9 +1,6 @@
-"""The design of a study of growth: its arms, the steps of uniform that each may cost, and what its sweep tries.
+"""The design of a growth study: its arms, the uniform steps that each may cost, and what its sweep tries.
 
-The sweep of learning rates and warm-ups has seeds of its own:
-
-RUN/pilot/ARM@RATE/seed-1000           one training of the sweep
-RUN/pilot/ARM@RATE,WARMUP/seed-1000    another, with another warm-up than the usual one
+RUN/pilot/ARM@RATE/seed-1000 is a training of the sweep, RUN/pilot/ARM@RATE,WARMUP/seed-1000 one with another warm-up.
 """
 
 from __future__ import annotations
@@ -36,10 +33,9 @@ MOST_WARMUP = 0.5
 
 @dataclass(frozen=True)
 class StudyDesign:
-    """What is trained, as far as it is known before anything is.
+    """What is trained, as far as it is known beforehand: `arms`, known `schedules` by arm, `notes` on omissions.
 
-    The schedule by importance is not known yet; it is taken to need the most steps that it can. `schedules` are those
-    that are, by arm; `arms` are all. `notes` say what was left out.
+    The schedule by importance is assumed to need the most steps that it can.
     """
 
     config: GrowthStudy
@@ -92,10 +88,7 @@ class StudyDesign:
         return GrowthArm.at_equal_cost(name, schedule, settings, self.task, self.budget, self.seeds)
 
     def at_share(self, arm: str, schedule: GrowthSchedule, share: float, settings: Settings) -> GrowthArm:
-        """An arm that takes a share of the steps of the budget.
-
-        Raises `PlanError` where a phase of it would have no step.
-        """
+        """Return an arm with a share of the budget's steps; raises `PlanError` for a phase without a step."""
         steps = max(1, round(share * self.budget))
         schedule.bounds(steps)
         return GrowthArm(at_length(share, arm), schedule, settings, dict.fromkeys(self.seeds, steps))
@@ -103,10 +96,7 @@ class StudyDesign:
     def shortened(
         self, schedules: Mapping[str, GrowthSchedule], settings_of: Callable[[str], Settings]
     ) -> tuple[GrowthArm, ...]:
-        """The published schedule with its smaller budget, which is one of steps and not of operations.
-
-        Raises `PlanError` where a phase of it would have no step.
-        """
+        """Return the published schedule at its smaller budget of steps; raises `PlanError` as `at_share` does."""
         share = self.config.shorter
         return tuple(self.at_share(arm, schedules[arm], share, settings_of(arm)) for arm in study.shortened(schedules))
 
@@ -134,10 +124,7 @@ class StudyDesign:
             yield f"note: {note}"
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count what is left in the run `folder` in steps of uniform: all arms cost the same operations.
-
-        Nothing once the arms whose schedules are known are trained; those by importance are trained beside them.
-        """
+        """Count the uniform steps left in the run `folder`; None once all arms of known schedules are trained."""
         due = [
             f"{arm}/seed-{seed}"
             for arm in self.schedules
@@ -215,10 +202,7 @@ class LearningRateSweep:
         self.warmups: Losses = {}
 
     def tune(self, schedules: Mapping[str, GrowthSchedule]) -> Generator[Unit[Any], Any, None]:
-        """Train arms at every rate with every seed of the sweep; and at further rates, while the best is at the end.
-
-        A side that was not tuned would be no comparison. Then at the best rate with every warm-up.
-        """
+        """Train arms at every rate with every sweep seed, extend the rates, then try every warm-up at the best rate."""
         for arm in schedules:
             self.losses[arm] = {}
         due = dict.fromkeys(schedules, self.design.rates)

@@ -50,10 +50,7 @@ Studied = Generator[Unit[Any], Any, Completed]
 
 
 def growth_study(config: GrowthStudy, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Train in the order in which one thing depends on another, and compare.
-
-    Raises `PlanError` and `TrainError` for what the model or the text does not allow.
-    """
+    """Train the arms in order of dependency and compare them; raises `PlanError` and `TrainError`."""
     if not is_alone():
         raise TrainError(
             "a study is many small trainings, one after the other, on one process; start it without torchrun"
@@ -131,10 +128,7 @@ class _Study:
                 self._note(f"{arm} gives layer {layers} new random weights, in place of those that are trained")
 
     def _by_importance(self) -> Generator[Unit[Any], Any, dict[str, GrowthSchedule]]:
-        """The arm `importance` and those of its controls that the study has; none where no layer has an effect.
-
-        It is measured on the sweep's best uniform model.
-        """
+        """Return the arm `importance`, measured on the sweep's best uniform model, and its controls, if any."""
         config, rate, task = self.design.config, self.sweep.best(UNIFORM), self.design.task
         model = self.sweep.model_at_best(self.session.folder, UNIFORM)
         record = TrainingRecord.read(model)
@@ -230,9 +224,9 @@ IMPORTANCE_TOKENS = 50_000
 def schedule_by_importance(
     session: UnitSession, task: GrowthTask, model: Path, rate: float, seed: int
 ) -> GrowthSchedule:
-    """The schedule by the importance of the layers of `model`, which was trained with the learning rate `rate`.
+    """Return the schedule by layer importance of `model`, trained with learning rate `rate`; a stored one is read.
 
-    It is read where it was made of that model already. Raises `PlanError` where no layer has an effect.
+    Raises `PlanError` if no layer has an effect.
     """
     path = session.folder / SCHEDULE
     known = {row.value for row in session.store.scores(IMPORTANCE, metric=AT)}

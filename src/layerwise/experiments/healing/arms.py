@@ -48,10 +48,7 @@ class HealingArm:
 
 
 def arms_of(config: Healing, depth: int) -> tuple[HealingArm, ...]:
-    """Every arm for a model of `depth` layers: the healings under the plan, the controls, and the windows.
-
-    Where nothing is left out the controls would be the healing itself, and there are none.
-    """
+    """Return the healings under the plan, the controls (none if no layer is skipped), and the windows."""
     options = HealingOptions(method=config.method, teacher=config.teacher, hidden=config.hidden, rank=config.rank)
     main = HealingArm(config.main, options, config.main)
     others = [name for name in dict.fromkeys(config.compare) if name != config.main]

@@ -1,7 +1,4 @@
-"""Benchmarks of a healing: lm-eval's tasks and the pairs of layerwise, asked of every model under its plan.
-
-What every model does on the text that is reported is kept example by example, and stored beside the model.
-"""
+"""Benchmarks of a healing: lm-eval tasks and minimal pairs per model, whose answers are stored with the model."""
 
 from __future__ import annotations
 
@@ -50,10 +47,10 @@ class HealingBenchmarks:
 
     @classmethod
     def of(cls, config: Healing, stack: Stack, *, filled_in: bool) -> HealingBenchmarks | None:
-        """The benchmarks of `--tasks`; `None` where there are none.
+        """Return the benchmarks of `--tasks`, or None if there are none.
 
-        Raises `MeasureError` for a model without a tokenizer, for lm-eval's tasks of a model that fills in tokens, and
-        as `find_benchmarks` and `build_requests` do.
+        Raises `MeasureError` for a model without a tokenizer, for lm-eval tasks of a masked model, and as
+        `find_benchmarks` and `build_requests` do.
         """
         if not config.tasks:
             return None
@@ -95,10 +92,9 @@ class HealingBenchmarks:
         return f"benchmarks of every model: {', '.join(counts)}"
 
     def answers(self, stack: Stack, plan: Plan) -> dict[str, Predictions]:
-        """What the model answers under a plan, by benchmark: an example is a question, right (1) or wrong.
+        """Return right (1) or wrong (0) answers under a plan, by benchmark; a tied pair counts 0.5.
 
-        A pair of which both sentences are as likely counts half. Raises `MeasureError` for a benchmark that is not
-        judged by a share of right answers.
+        Raises `MeasureError` for a benchmark that is not judged by accuracy.
         """
         right: dict[str, list[float]] = {}
         if self.requests is not None:
@@ -204,10 +200,7 @@ class Outcomes:
         return int(next(iter(self._predictions.values())).scored[self._of_task[task]].sum())
 
     def difference(self, first: str, second: str, task: str) -> tuple[float, float | None, float | None]:
-        """Nats that `first` loses above `second`, with Student's interval over documents, paired.
-
-        A task of a single document has no interval.
-        """
+        """Return the nats that `first` loses above `second`, with Student's interval over paired documents, if any."""
         mask = self._of_task[task]
         changes = self._predictions[first].nll - self._predictions[second].nll
         units = np.unique(self._units[mask], return_inverse=True)[1]

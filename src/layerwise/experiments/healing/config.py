@@ -124,7 +124,7 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
 
 
 def parse_arm(name: str, rank: int) -> HealingOptions:
-    """The options of a healing by its name, without a plan. Raises `TrainError` for a name that is none.
+    """Return the options of a healing by its name, without a plan; raises `TrainError` for an unknown name.
 
     >>> parse_arm("tail-labels", 16).method, parse_arm("lora-mse", 8).hidden
     ('tail', 'mse')

@@ -1,12 +1,12 @@
-"""The rows of a healing: what was lost, what came back, net of what the whole model gains.
+"""The rows of a healing: the loss increase, and what is regained net of the original model's own gain.
 
-With L(m) the nats/token of a model m, W the whole model, P the model under the plan that was asked for, H the healed
-one of a seed, and C the whole model trained on the same tokens with the same seed,
+With L(m) in nats/token, W the original model, P the pruned one, H the healed one of a seed, and C the original model
+trained on the same tokens with the same seed,
 
     lost = L(P) - L(W)      regained = L(P) - L(H)      net = regained - (L(W) - L(C))      share = net / lost
 
-Intervals of `lost` are over documents, those of the others over seeds (Student's). Benchmarks have an `accuracy`
-(Wilson's interval) and paired `difference`s to the untouched model and to C, over seeds and questions (`over_seeds`).
+Intervals of `lost` are over documents, others over seeds (Student's). Benchmarks have an `accuracy` (Wilson's interval)
+and paired `difference`s to W and C, over seeds and questions (`over_seeds`).
 """
 
 from __future__ import annotations
@@ -167,10 +167,9 @@ def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
 
 
 def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    """Nats above the untouched model by the number of middle layers skipped, and where healing stops to make up.
+    """Yield nats above the original model by the number of middle layers skipped, and the crossing.
 
-    The text alone may make any model better. Where the whole one was trained on it too (at 0), the rows against `whole`
-    have the healed models beside that one, seed by seed, and the crossing is where they stop to be no worse than it.
+    If the original model was also trained (at 0), rows against `whole` compare with that one, seed by seed.
     """
     counts = sorted(_count(name) for name in trainings.names if name.startswith(vocab.SKIP))
     if not counts:
@@ -205,8 +204,8 @@ def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
 
 
 def crossing(curve: Mapping[int, float]) -> float | None:
-    """The number of layers, linearly between those that were tried, up to which a healed model is no worse than the
-    one it is compared with; 0 where it always is, `None` where it never is.
+    """Return the number of layers, interpolated linearly, up to which a healed model is no worse than its reference; 0
+    if it always is, None if it never is.
 
     >>> crossing({0: -0.2, 1: -0.1, 2: 0.1}), crossing({1: 0.1, 2: 0.3}), crossing({0: -0.2, 1: -0.1})
     (1.5, 0.0, None)

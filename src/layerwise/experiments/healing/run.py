@@ -55,10 +55,10 @@ Evaluated = tuple[str, str, Plan, Callable[[Path], Stack]]
 
 
 def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Sweep learning rates, train every arm with every seed, evaluate every model, and write the best as a checkpoint.
+    """Sweep learning rates, train every arm with every seed, evaluate all, and write the best as a checkpoint.
 
-    Raises `PlanError` for a plan of other layers, `DataError` for data that the model does not take or that are too
-    few, and `TrainError` where a library is missing or a setting is none.
+    Raises `PlanError` for a plan of other layers, `DataError` for unsuitable or too few data, `TrainError` for a
+    missing library or setting.
     """
     reporter.log(f"loading {config.model}")
     config = replace(config, precision=config.resolved_precision(config.device, config.run))

@@ -16,10 +16,7 @@ from layerwise.plan.dialects.located import SIZE
 
 
 def read_recipe(given: str) -> MergeRecipe:
-    """Return the plan that `given` leads to, and where its models are: the content of a file, or the text itself.
-
-    The text is mergekit's YAML or a plan. Raises `PlanError`, which begins with the file where there is one.
-    """
+    """Return the plan and models in `given`, a file or text, as mergekit YAML or a plan. Raises `PlanError`."""
     with _of_file(given):
         return read(_content(given))
 
@@ -46,9 +43,9 @@ def _of_file(given: str) -> Iterator[None]:
 
 
 def with_models(recipe: MergeRecipe, models: Sequence[str]) -> MergeRecipe:
-    """The recipe over `models`, if there are any: one, or several that the plan calls a, b, c, ...
+    """Return the recipe over `models`, if any: one, or several called a, b, c, ...
 
-    Raises `OptionError` where the recipe says itself where its models lie.
+    Raises `OptionError` if the recipe names its models itself.
     """
     if not models:
         return recipe
@@ -77,9 +74,9 @@ def write_recipe(recipe: MergeRecipe, dialect: str, depth: int | None = None) ->
 
 
 def depth_of(model: str) -> int:
-    """The number of layers in the configuration of a model, or in the header of a GGUF file; no weight is read.
+    """Return the number of layers by a model's configuration or GGUF header, without reading weights.
 
-    Raises `ModelError` where there is no such model, and for models of several stacks of layers.
+    Raises `ModelError` for an unknown model, and for one with several stacks of layers.
     """
     if is_gguf(model):
         return gguf.depth_of(gguf.GGUFFile.open(location_of(model)))

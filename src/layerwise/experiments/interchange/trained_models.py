@@ -1,8 +1,7 @@
-"""Models with their cards, on the disk and on the hub: those of a training, and one that is saved.
+"""Models with their cards, on disk and on the hub: those of a training, and a saved one.
 
-What the hub would refuse is refused before a training; a model that was pushed is noted next to it, so that the same
-command pushes what is left. The card of a trained model is made of its training record and claims nothing else; that
-of a saved model has tables of what runs measured of its plan, each line a row of a run.
+What the hub would refuse is refused before training. Pushed models are noted, so that a repeated command pushes the
+rest. A trained model's card is made of its training record, a saved one's of rows measured of its plan.
 """
 
 from __future__ import annotations
@@ -60,9 +59,9 @@ class TrainedModels:
 
     @classmethod
     def of(cls, config: Experiment, outline: Outline, folder: Path) -> TrainedModels | None:
-        """What the options ask for, checked before anything is trained; `None` where they ask for nothing.
+        """Check and return what the options ask for; None if nothing.
 
-        Raises `CheckpointError` where the hub would refuse one of the models that will be in the run `folder`.
+        Raises `CheckpointError` if the hub would refuse one of the models.
         """
         if not isinstance(config, PublishingOptions) or config.push is None:
             return None
@@ -78,10 +77,7 @@ class TrainedModels:
         return tuple(name for name, folder in self.folders.items() if self.overwrite or _pushed(folder) != name)
 
     def publish(self, reporter: Reporter) -> None:
-        """Write the card of every model that is not pushed yet, and push it.
-
-        Raises `CheckpointError` with what the hub refused; the models stay, and the same command pushes the rest.
-        """
+        """Write and push the card and model of all not pushed yet; raises `CheckpointError` with the hub's reply."""
         for name in self.due():
             folder, title = self.folders[name], name.partition("/")[2]
             if not folder.is_dir():
@@ -125,10 +121,10 @@ _LOSSES = 10
 
 
 def write_trained_card(folder: Path, *, name: str, base: str | None, command: str, versions: Mapping[str, str]) -> str:
-    """Write the card of the trained model in `folder`, and return its text.
+    """Write the card of the trained model in `folder`, headed `name`, and return its text.
 
-    `name` heads it; `base` is the model that it was trained from, as the command names it, and `None` for random
-    weights. Raises `CheckpointError` for a folder without a training record.
+    `base` is the model that it was trained from, None for random weights. Raises `CheckpointError` for a folder without
+    a training record.
     """
     from huggingface_hub import ModelCard, ModelCardData
 
@@ -185,9 +181,9 @@ class Publication:
     def of(
         cls, runs: Sequence[str], plan: Plan, models: Iterable[str], *, push: str | None, private: bool, overwrite: bool
     ) -> Publication:
-        """A card of what `runs` measured of the plan, checked before anything is written.
+        """Return a checked card of what `runs` measured of the plan.
 
-        Raises `RunError` for a run that measured nothing of the plan, and `CheckpointError` where the hub would refuse.
+        Raises `RunError` for a run without a row of it, and `CheckpointError` if the hub would refuse it.
         """
         locations = tuple(models)
         tables = tuple(evidence(Path(run), plan, locations) for run in runs)
@@ -196,9 +192,9 @@ class Publication:
         return cls(tables, push, private, overwrite)
 
     def publish(self, folder: Path, reporter: Reporter, origin: Origin | None = None) -> None:
-        """Write the card of the model in `folder`, and push the folder; or the card of a GGUF file, of `origin`.
+        """Write the card of the model in `folder`, or of the GGUF file of `origin`, and push it.
 
-        Raises `CheckpointError` with what the hub refused; the folder stays.
+        Raises `CheckpointError` with the hub's reply; the folder stays.
         """
         name = card_path(folder.resolve()).stem if is_gguf(folder) else folder.resolve().name
         name = name if self.repository is None else self.repository.partition("/")[2]
@@ -236,10 +232,9 @@ QUANTITIES = {
 
 
 def evidence(folder: Path, plan: Plan, models: Iterable[str]) -> CardTable:
-    """What the run in `folder`, a search or a sweep, measured of `plan`, with its controls beside it.
+    """Return what the search or sweep in `folder` measured of `plan`, with its controls.
 
-    Raises `RunError` for a run about none of `models`, and for one that has no row of the plan: a card says nothing
-    that was not measured.
+    Raises `RunError` for a run about none of `models`, and for one without a row of the plan.
     """
     with Run.open(folder) as run:
         manifest, scores = run.manifest, run.store.scores()

@@ -1,7 +1,7 @@
-"""The arms of a study of layer weights; all train on the same segments and masks, and differ from `ltg` in one thing.
+"""The arms of a study of layer weights, all on the same segments and masks; each differs from `ltg` in one thing.
 
     elc, zero, elc-identity  softmax weights that at first prefer the previous layer, are equal, or read it nearly alone
-    elc-frozen               the first weights of `elc`, never trained, in fine-tuning neither
+    elc-frozen               the first weights of `elc`, never trained, also not in fine-tuning
     denseformer              weights of any sign next to a residual stream, the plain model at first
     elc-bias-2, elc-seconds  `elc` with another initial scalar; `elc` with the backbone's time instead of its steps
     ltg-rewired, elc-kept    weights in fine-tuning only (denseformer's), and in pretraining only

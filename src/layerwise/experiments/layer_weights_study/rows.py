@@ -63,10 +63,7 @@ def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
 
 
 def difference_rows(rows: Iterable[Score]) -> list[Score]:
-    """The differences between arms in held-out loss (nats), accuracy on pairs, and correlation on tasks.
-
-    `rows` are those of single models.
-    """
+    """Return the differences between arms, from rows of single models, in held-out loss (nats) and scores."""
     results = []
     for task, values in answers(rows).items():
         for terms in (vocab.TOKENS, vocab.SECONDS):
@@ -80,12 +77,11 @@ def difference_rows(rows: Iterable[Score]) -> list[Score]:
 
 
 def answers(rows: Iterable[Score]) -> dict[str, Values]:
-    """What each arm answered to each question with each seed.
+    """Return the answers of each arm by question and seed; arms of a share of the text are left out.
 
-    The questions are the held-out loss, the accuracy on minimal pairs, Matthews' correlation on the tasks that test
-    one feature and on those that test which of two is preferred, the mean score over tasks of GLUE (each by its first
-    metric), and how much more of a decision on mixed signals comes from the words of the linguistic feature than from
-    those of the surface. Arms of a share of the text are left out: they are compared with each other (`share_rows`).
+    The questions are held-out loss, accuracy on minimal pairs, Matthews' correlation on tasks that test one feature and
+    on those with mixed signals, the mean GLUE score (first metric of each task), and the difference in attribution
+    between the linguistic and the surface feature.
     """
     of_models = Rows(row for row in rows if _is_model(row) and share_of(str(row.arm)) is None)
     mixed = of_models.where(measure=vocab.OUR_MSGS, metric="mcc", against=None)
@@ -221,8 +217,7 @@ def _slope(amounts: Numbers, table: Numbers) -> SeedDifference:
 
 
 def _f_of_arms(table: Numbers) -> tuple[float, float]:
-    """Whether the arms of `table`, (seeds, arms), differ, each seed a block of its own: F of arms over what is left of
-    arms and seeds, and its p."""
+    """Return F of the arms in `table`, (seeds, arms), each seed a block, over the residual, and its p."""
     seeds, arms = table.shape
     left = table - table.mean(axis=0) - table.mean(axis=1, keepdims=True) + table.mean()
     between = seeds * np.square(table.mean(axis=0) - table.mean()).sum() / (arms - 1)

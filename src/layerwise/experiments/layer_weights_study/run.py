@@ -45,7 +45,7 @@ FINE_TUNING = FineTuningConfig(learning_rates=(3e-4,), batch_size=32, epochs=4, 
 
 
 def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Pretrain the arms with equal steps, then the one at equal seconds; evaluate and fine-tune all, and compare them.
+    """Pretrain the arms with equal steps and one at equal seconds; evaluate, fine-tune and compare them.
 
     Raises `TrainError` for several processes, and what `prepare_pretrainings` raises.
     """

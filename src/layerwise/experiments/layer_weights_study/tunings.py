@@ -1,11 +1,9 @@
-"""The fine-tunings of a study of layer weights: which models are taught what, and the rows of that.
+"""The fine-tunings of a study of layer weights, stored as in `layerwise.experiments.finetuned_tasks`.
 
-What was answered is kept in the run (`layerwise.experiments.finetuned_tasks`). Every arm is also taught the ambiguous
-task of the study, and its decisions are attributed to tokens (`layerwise.measure.gradients.attribution`). Rows of
-measure `attribution`, of each model and each arm: `linguistic` and `surface` (the share of attribution on the words
-that carry the feature; against `TOKENS` the shares of the tokens), `preference` (the difference of both, less their
-shares of tokens) and `gap` (the most that is missing from completeness); against `SHUFFLED` the same of the model
-taught shuffled labels.
+Every arm is also taught the ambiguous task, and its decisions are attributed to tokens. Rows of measure `attribution`,
+per model and arm: `linguistic` and `surface` (attribution share of the feature's words; against `TOKENS` their token
+shares), `preference` (their difference, less token shares) and `gap` (the largest completeness error); against
+`SHUFFLED` the same for shuffled labels.
 """
 
 from __future__ import annotations
@@ -126,10 +124,7 @@ def attribution_rows(
     progress: Progress | None = None,
     device: str = "auto",
 ) -> list[Score]:
-    """The rows of every model, taught `task` and taught it with shuffled labels; not of arms.
-
-    Shares are kept in the run in `folder` as answers are, so that what is finished is not computed again.
-    """
+    """Return the rows of every model, taught `task` with its labels and with shuffled ones; shares are stored."""
     rows: list[Score] = []
     for model in models:
         for against, each in ((None, task), (SHUFFLED, shuffled(task))):

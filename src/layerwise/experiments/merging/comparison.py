@@ -63,10 +63,10 @@ def compare(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Score]:
-    """Rows of measures `merging` and `merges` for models that were trained in one way, and those that decide a claim.
+    """Return rows of measures `merging` and `merges` for models trained in one way, and those of a claim.
 
-    With `draws = 0` no merged models are made: members and ensemble alone. Raises `ModelError` for fewer than two
-    models and for models that are not built alike, `PlanError` for models of one layer.
+    `draws = 0` makes no merged models. Raises `ModelError` for fewer than two or different models, `PlanError` for
+    models of one layer.
     """
     if len(stacks) < 2:
         raise ModelError(f"merging takes two models or more; {arm} has {len(stacks)}")
@@ -194,9 +194,9 @@ ORDERS = (vocab.SEQUENTIAL, vocab.RANDOM_ORDER)
 def node_replacement(
     arm: str, merged: Stack, models: Sequence[str], splits: Splits, seed: int, step: Callable[[], None]
 ) -> Iterator[Score]:
-    """The rows of one arm; `merged` runs layers of all `models` by their names, `step` is called for every order.
+    """Return the rows of one arm if every node of every model is lost once; `merged` runs layers of all `models`.
 
-    Every node of every model is lost once. A model counts with the mean over its nodes; intervals are over models.
+    A model counts with its mean over nodes; intervals are over models. `step` is called for every order.
     """
     for order in ORDERS:
         outcomes: dict[str, list[Predictions]] = {vocab.NODE_LOST: [], vocab.NODE_REPLACED: []}

@@ -1,8 +1,7 @@
-"""Merged models compared with the models that they are made of, arm by arm: read from folders and runs, checked, named.
+"""Compare merged models with their members, arm by arm, read from folders and runs.
 
-Layers of two models fit together when both were refined from one base (Freiberger et al. 2024, section 4.4): refinement
-moves the weights a little, and the layers still read each other's states. Layers of unrelated models compute noise. The
-training record of a model says what it was refined from; a model without one is accepted, with a note.
+Layers of two models fit together if both were refined from one base (Freiberger et al. 2024, section 4.4). The training
+record names the base; a model without a record is accepted with a note.
 """
 
 from __future__ import annotations
@@ -67,9 +66,9 @@ class SourceModel:
 
 
 def source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
-    """The models at `locations`, in that order: each a model, or a run of which every finished model counts.
+    """Return the models at `locations` in order: each a model, or a run with all its finished models.
 
-    Raises `RunError` for a run without a finished model, `ModelError` for a model that is named twice.
+    Raises `RunError` for a run without a finished model, `ModelError` for a repeated model.
     """
     models = tuple(source for location in locations for source in _at(location))
     for number, source in enumerate(models):
@@ -96,10 +95,7 @@ def named(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
 
 
 def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
-    """What a reader must know about the bases and the data of models that are to be merged.
-
-    Raises `ModelError` for models of several bases.
-    """
+    """Return notes on the bases and data of models to merge; raises `ModelError` for several bases."""
     bases: dict[str, str] = {}
     for name, source in models.items():
         if source.record is not None:
@@ -144,9 +140,9 @@ def _source(location: str, record: TrainingRecord | None) -> SourceModel:
 
 
 def arms_of(locations: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, dict[str, SourceModel]]:
-    """The models at `locations`, of one `arm` or of all, by arm and name; the models of each arm have one base.
+    """Return the models at `locations`, of one `arm` or all, by arm and name.
 
-    Raises `ModelError` for an arm that is not there, and for models of different bases.
+    Raises `ModelError` for an unknown arm, and for different bases in an arm.
     """
     arms = by_arm(source_models(locations))
     if arm is not None and arm not in arms:
@@ -187,10 +183,7 @@ def compare_arms(
     draws: int,
     seed: int,
 ) -> list[str]:
-    """Evaluate the members of every arm with two models or more, models merged from them and their ensemble.
-
-    The rows go into `run`. Returns what was left out, in sentences. Arms are opened one after the other.
-    """
+    """Evaluate members, merged models and ensemble of every arm with two models; return notes on omissions."""
     rows: list[Score] = []
     notes = [f"{arm} has one model, so nothing was merged" for arm, models in arms.items() if len(models) < 2]
     for arm, models in arms.items():
@@ -220,10 +213,10 @@ def compare_arms(
 
 
 def merging(config: Merging, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Evaluate the members, merged models and the ensemble of every arm, on examples that all are evaluated on.
+    """Evaluate the members, merged models and the ensemble of every arm on shared held-out examples.
 
-    The rows go into the run of the trainings where all models are from one, else into a run of their own. Raises
-    `ModelError` where no arm has two models, and `RunError` for splits that a model may have learned from.
+    Rows go into the run of the trainings if all models are from one. Raises `ModelError` if no arm has two models,
+    `RunError` for splits that a model may have learned from.
     """
     quiet_transformers()
     arms = arms_of(config.models, config.arm, reporter)

@@ -57,10 +57,7 @@ class PlanOptions:
     )
 
     def check_plans(self) -> None:
-        """Raise `PlanError` for a family that is unknown and a plan that cannot be read.
-
-        Raises `OptionError` for numbers that cannot be read.
-        """
+        """Raise `PlanError` for an unknown family or invalid plan, and `OptionError` for invalid numbers."""
         for name in self.families:
             if name not in FAMILIES:
                 raise PlanError(f"unknown family {name!r}; {near_matches(name, FAMILIES)}")
@@ -192,10 +189,9 @@ def given_plan(text: str) -> Plan:
 
 
 def chosen_plan(text: str) -> Plan:
-    """The plan whose text is `text` or, where that is the folder of a run of `layerwise search`, the plan it chose.
+    """Return the plan of `text`, or the plan that the `layerwise search` run in that folder chose.
 
-    A folder is recognised by the manifest in it. Raises `PlanError` for a text that is no plan, and for a run that has
-    chosen none: of another experiment, or stopped before its end.
+    Raises `PlanError` for an invalid plan, and for a run that has not chosen one.
 
     >>> chosen_plan("0-3 6-11")
     Plan('0-3 6-11')

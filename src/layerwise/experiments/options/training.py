@@ -77,9 +77,9 @@ class OptimizationOptions:
         return arguments
 
     def resolved_precision(self, device: str, run: Path | None) -> Precision:
-        """The precision that was asked for, else that in which `run` began, else the default of the device.
+        """Return the precision asked for, else that in which `run` began, else the device's default.
 
-        What `--set` says of half precisions stands by itself, beside float32.
+        `--set` with half precision applies on top of float32.
         """
         if self.precision is not None:
             return self.precision

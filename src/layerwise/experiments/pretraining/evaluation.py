@@ -59,10 +59,7 @@ from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 
 
 def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter, *, pairs: int, segments: int) -> None:
-    """Store the rows of every finished model in the run; those that are stored already are kept.
-
-    `pairs` is the number of minimal pairs of each paradigm, `segments` the most held-out segments.
-    """
+    """Store the rows of every finished model; `pairs` per paradigm, and at most `segments` held-out segments."""
     models = finished_models(run.folder)
     rows = _held_out_rows(models, pretrainings, run, reporter, segments)
     rows += arm_means(rows)
@@ -103,9 +100,8 @@ def _held_out_rows(
 
 
 def _rows_of_weights(pretrainings: Pretrainings, rows: list[Score]) -> dict[str, list[Score]]:
-    """By measure, of each arm with layer weights, beside those that it begins with, (readers, sources): whether seeds
-    that learn have learned the same ones; of weights of sum one what the embedding and the previous layer carry, where
-    they are learned, and how far their rows are from equal shares, held ones too."""
+    """Compare layer weights, (readers, sources), with their initial values by measure and arm: agreement of seeds,
+    shares of embedding and previous layer (learned weights of sum one), and distance from equal shares."""
     scores: dict[str, list[Score]] = {SEED_AGREEMENT: [], CONTRAST: [], UNIFORMITY: []}
     for recipe in pretrainings.recipes:
         weights = new_model(recipe, pretrainings.tokenizer).layer_weights()
@@ -163,9 +159,9 @@ def pretrained_rows(
 
 
 def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[Sequence[Example]], Example]) -> Score:
-    """The nats per masked token; their interval is over documents, and there is none for a single document.
+    """Return nats per masked token, and their interval over documents if there are several.
 
-    `documents` and `tokens` count those that were scored.
+    `documents` and `tokens` count the scored ones.
     """
     device = device_of(model)
     documents = len(examples.segments.text)

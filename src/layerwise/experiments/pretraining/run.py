@@ -26,10 +26,9 @@ SEGMENTS = 4_096
 
 
 def pretraining(config: ElcPretraining, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Pretrain every variant with every seed; then held-out losses, layer weights, agreement of seeds, minimal pairs.
+    """Pretrain every variant with every seed, then evaluate losses, layer weights, agreement of seeds and pairs.
 
-    Raises `TrainError` and `ModelError` for variants and initialisations that there are not, with the near matches,
-    and what `prepare_pretrainings` raises.
+    Raises `TrainError` and `ModelError` for unknown variants and initializations, and as `prepare_pretrainings`.
     """
     reporter.log("loading torch")
     config = replace(config, precision=config.resolved_precision(config.device, config.run))
@@ -52,10 +51,7 @@ def pretraining(config: ElcPretraining, reporter: Reporter, inputs: Inputs) -> S
 
 
 def recipes(config: ElcPretraining) -> tuple[PretrainingRecipe, ...]:
-    """The recipe of every variant; an initialisation is part of the name of an arm.
-
-    Raises `TrainError` and `ModelError` for what there is not, with the near matches.
-    """
+    """Return the recipe of every variant and initialization; raises `TrainError` and `ModelError` for unknown ones."""
     changes = config.changes() | changed(
         steps=config.steps,
         seconds=config.seconds,

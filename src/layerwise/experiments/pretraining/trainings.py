@@ -1,7 +1,4 @@
-"""Pretrainings side by side: several recipes and seeds on one text with one tokenizer.
-
-Every training resumes by itself. Under torchrun every process takes part in the trainings.
-"""
+"""Pretrainings of several recipes and seeds on one text with one tokenizer; each resumes, also under torchrun."""
 
 from __future__ import annotations
 
@@ -42,10 +39,7 @@ FAMILY = "pretraining"
 
 @dataclass(frozen=True)
 class Pretrainings(FolderTrainings[PretrainingRecipe]):
-    """Recipes, each with every seed from 0 on, on one text with one tokenizer.
-
-    `arguments` are further `TrainingArguments`, which replace the recipes' settings.
-    """
+    """Recipes, each with every seed from 0 on; `arguments` are `TrainingArguments` that replace recipe settings."""
 
     trainings: Sequence[FolderTraining[PretrainingRecipe]]
     tokenizer: PreTrainedTokenizerBase
@@ -180,13 +174,10 @@ def prepare_pretrainings(
     *,
     epochs: float | None = None,
 ) -> Pretrainings:
-    """Open the text from the token cache, with the tokenizer that is named or one learned from it; `epochs` replaces
-    the steps.
+    """Open the text from the token cache, with the named tokenizer or one learned from it.
 
-    What is not in the cache is read, learned and encoded first, by one process while others wait.
-
-    Raises `TrainError` for `TrainingArguments` that transformers does not have, and `DataError` for a text that is
-    smaller than a batch, before there is a run folder.
+    `epochs` replaces the steps. One process fills the cache while others wait. Raises `TrainError` for unknown
+    `TrainingArguments`, and `DataError` for a text smaller than a batch.
     """
     if epochs is not None:
         check_positive("epochs", epochs)

@@ -1,8 +1,7 @@
-"""The assessment of trained models: every model surveyed once, every row of the robustness report made from that.
+"""Survey trained models, one at a time, and make every row of the robustness report from the surveys.
 
-The survey of a model is kept beside it (`survey-<key>.npz`, where the key stands for the data, the questions and how
-the model is computed), so an assessment that was stopped resumes with the next model, and a complete one computes
-nothing. Models are opened one at a time.
+A survey is stored next to its model (`survey-<key>.npz`, keyed by data, questions and computation), so an assessment
+resumes with the next model.
 """
 
 from __future__ import annotations
@@ -53,12 +52,11 @@ def assess(
     how: str = "",
     inside: EmbeddingOptions | None = None,
 ) -> bool:
-    """Survey every model on the test split and store the rows of a robustness run.
+    """Survey every model on the test split, store the rows, and return whether a survey was computed.
 
-    `layerwise.measure.interventions.survey` says what a survey measures. `how` says how the models are computed;
-    surveys that were computed otherwise are not these. `inside` says which outputs are laid out. Returns whether any
-    model was surveyed that had not been. Models trained at a reduced depth (arms `retrained-6`) are evaluated at that
-    depth alone, and are one arm.
+    See `layerwise.measure.interventions.survey`. `how` describes the computation, and is part of the key; `inside`
+    selects the outputs to embed. Models trained at a reduced depth (arms `retrained-6`) are evaluated at that depth
+    alone, and are one arm.
     """
     surveys: dict[str, dict[int, Survey]] = {}
     first_of_arm: dict[str, TrainedModel] = {}

@@ -1,7 +1,4 @@
-"""Robustness: which models are trained or opened, and which layer orders and subsets they are evaluated under.
-
-Of a merging: which models are put together from the layers of several, and what they are evaluated on.
-"""
+"""Configurations of robustness (models, layer orders and subsets) and of merging (members, evaluation data)."""
 
 from __future__ import annotations
 

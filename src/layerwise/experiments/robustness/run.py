@@ -1,11 +1,8 @@
-"""The steps of robustness: models are trained, or those of a run or a single one are opened, and every one is surveyed.
+"""The steps of robustness: models are trained or opened, and each is surveyed once under orders and subsets.
 
-A survey runs a model once under its own layer order, random orders and subsets of layers. It is kept beside the model,
-so a measurement that was stopped goes on with the next model.
-
-Where trainings are tuned, every method is tried at the same rates and sizes of batch, and validation chooses: the paper
-took the better of batches of 640 and 128 for each method. A trial is a whole training with a seed of its own, and what
-it is judged by is never among the examples that are reported.
+Surveys are stored next to the model, so a stopped run resumes with the next one. With tuning, each method is tried at
+the same rates and batch sizes (the paper: 640 and 128), and validation chooses. A trial is a whole training with its
+own seed, and never sees reported examples.
 """
 
 from __future__ import annotations
@@ -120,10 +117,9 @@ def tuned_recipe(recipe: Recipe, rate: float, batch: int) -> Recipe:
 
 
 def splits_of_trials(splits: Splits, held_out: Callable[[], Splits]) -> Splits:
-    """The splits that trials are trained and judged on: nothing that is reported is among them.
+    """Return the splits of trials, without reported examples; `held_out()` if checkpoints are selected on those.
 
-    Where checkpoints are selected on the examples that are reported, trials have those of `held_out()`. Raises
-    `DataError` for images that bring no split of their own to report: what would be held out is reported then.
+    Raises `DataError` for images without a split to report.
     """
     if not splits.selects_on_reported:
         return splits
@@ -141,10 +137,7 @@ REDUCED = (9, 6, 3)
 
 @dataclass(frozen=True)
 class SurveysUnit(Unit[None]):
-    """The surveys of `models(folder)` on the test split, and every row that follows from them.
-
-    `how` says in words how the models are computed: surveys that were computed otherwise are not these.
-    """
+    """The surveys of `models(folder)` on the test split, computed as `how` describes, and all rows from them."""
 
     models: Callable[[Path], tuple[TrainedModel, ...]]
     stack: Stack
@@ -224,7 +217,7 @@ def robustness(config: Robustness, reporter: Reporter, inputs: Inputs) -> Steps:
 def _trained(
     config: RobustTraining, reporter: Reporter, inputs: Inputs, grid: EvaluationGrid, inside: EmbeddingOptions
 ) -> Steps:
-    """Trainings, then surveys. Every training resumes by itself; under torchrun every process takes part in them.
+    """Train, then survey; every training resumes, and all torchrun processes take part.
 
     Raises `DataError`, `PlanError` and `TrainError` for data, methods and settings that do not fit the model.
     """
@@ -330,10 +323,7 @@ def _survey(surveys: SurveysUnit, outline: Outline) -> Generator[Any, Any, Compl
 def _surveyed_run(
     config: Robustness, reporter: Reporter, inputs: Inputs, grid: EvaluationGrid, inside: EmbeddingOptions
 ) -> Steps:
-    """Every finished model of a run of `layerwise train robust`; the rows go into that run.
-
-    Raises `RunError` for a run of another kind, without a finished model, or trained on other splits.
-    """
+    """Survey every finished model of a `layerwise train robust` run; raises `RunError` for another run or splits."""
     folder = Path(config.model).expanduser()
     manifest = manifest_of_trainings(folder)
     models = finished_models(folder)

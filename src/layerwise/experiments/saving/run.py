@@ -1,7 +1,4 @@
-"""A plan written as a checkpoint: streamed where that is possible, else the models are opened as they are stored.
-
-With `--from`, the models, the plan and the data type are those that a file of another tool says.
-"""
+"""Write a plan as a checkpoint, streamed if possible. `--from` reads models, plan and dtype of another tool."""
 
 from __future__ import annotations
 
@@ -40,10 +37,10 @@ if TYPE_CHECKING:
 
 
 def save_checkpoint(config: Saving, reporter: Reporter) -> None:
-    """Write the model that the options describe, and report what was proved of it, and how it is loaded.
+    """Write the model that the options describe, and report what was verified and how to load it.
 
-    Raises `ModelError` for models of several arms, and for layers that were trained with something that no ordinary
-    checkpoint holds; and what `layerwise.save` raises.
+    Raises `ModelError` for models of several arms and layers that no ordinary checkpoint can hold, and as
+    `layerwise.save` does.
     """
     if is_gguf(config.output) or any(map(is_gguf, config.models)):
         _save_gguf(config, reporter)
@@ -208,11 +205,10 @@ STORED = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 def resolved_recipe(
     given: str, models: Sequence[str], *, dtype: Dtype, revision: str | None, reporter: Reporter
 ) -> tuple[MergeRecipe, dict[str, str], Dtype, str | None]:
-    """The recipe that `given` leads to, over the models that it names or, where it names none, over `models`.
+    """Return the recipe of `given` (over its own models, or `models`), locations by name, dtype and revision.
 
-    Returns it with the locations of the models by name (empty for a single one), the data type, which is `auto` where
-    every model is stored in the one that is to be written, and the revision. Raises `OptionError` for models, data
-    types and revisions that are given twice, and what `read_recipe` raises.
+    Locations are empty for a single model; the dtype is `auto` if all models are stored in it. Raises `OptionError` for
+    values that are given twice, and what `read_recipe` raises.
     """
     recipe = read_recipe(given)
     if not (recipe.models or models):

@@ -101,10 +101,7 @@ class Search(ModelOptions, DurationOptions, Experiment):
         return self.latency or Budget.parse(self.budget).unit == "ms"
 
     def with_sources(self, stack: Stack, reporter: Reporter) -> Stack:
-        """`stack` with the layers of the other models within reach, as b, c, ...: the names that `save` gives them.
-
-        Raises `ModelError` for a model that is not built alike.
-        """
+        """Return `stack` with the layers of the other models as b, c, ...; raises `ModelError` for unlike models."""
         if not self.source:
             return stack
         from layerwise.experiments.opening import open_model

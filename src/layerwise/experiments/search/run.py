@@ -80,7 +80,7 @@ class Finalists:
 def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     """Search, choose and confirm.
 
-    Raises `OptionError` for a budget that the whole model keeps already, and `DataError` for too little text.
+    Raises `OptionError` for a budget that the original model meets, `DataError` for too little text.
     """
     began = time.monotonic()
     corpus = inputs.corpus or config.corpus(config.model)
@@ -197,10 +197,7 @@ def _text(config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, bega
 
 
 def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget | None = None) -> Space:
-    """What may be searched, within a budget that may stand `instead` of that of the options.
-
-    Raises `OptionError` for a budget that the whole model keeps already.
-    """
+    """Return the search space within the budget, or the one `instead`; raises `OptionError` as `search` does."""
     budget, moves = instead or Budget.parse(config.budget), check_moves(config.moves)
     if BITS in moves:
         stack.check(uniform(stack.depth, FEWEST_BITS))

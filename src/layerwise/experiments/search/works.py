@@ -1,7 +1,4 @@
-"""The work of a search: its rounds at most, the choice among its finalists, and what is measured on fresh text.
-
-How many layer evaluations and heads that is, is counted with losses that are made up so that a search costs most.
-"""
+"""The work of a search (rounds, choice, held-out losses), counted with losses that make it cost the most."""
 
 from __future__ import annotations
 
@@ -49,9 +46,9 @@ def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: S
 
 
 def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
-    """The allocation of each rule, by llama.cpp's importance matrix too, where one lies beside the model.
+    """Return the allocation of each rule, with a stored llama.cpp importance matrix too.
 
-    Raises `CheckpointError` for one that is not of this model.
+    Raises `CheckpointError` for a matrix of another model.
     """
     path = imatrix_beside(stack)
     return rule_plans(space, scores, {} if path is None else layer_power(path, stack.depth))

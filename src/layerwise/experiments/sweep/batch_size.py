@@ -1,8 +1,6 @@
-"""How many tokens of a sweep run together, where `--batch-tokens` does not say it.
+"""The default of `--batch-tokens`: 4,096 on a CPU, up to 65,536 on an accelerator, within 1/4 of free memory.
 
-On a processor 4,096, which keeps its cores busy; on an accelerator up to 65,536. Fewer where they would take more than
-a quarter of the free memory. The number decides the last bits of the losses, so it is part of the manifest, and a run
-that goes on keeps the number that it was begun with, whatever is free now.
+It decides the last bits of losses, so it is in the manifest, and a resumed run keeps it.
 """
 
 from __future__ import annotations

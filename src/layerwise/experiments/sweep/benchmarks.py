@@ -1,14 +1,7 @@
-"""The benchmarks of a sweep: likelihoods of all plans at once, what is written under each plan, and the comparison.
+"""The benchmarks of a sweep: likelihoods of all plans at once, generation plan by plan, and the comparison.
 
-What is asked by likelihood goes through the graph of the sweep, batch by batch, and every row is stored as it is
-computed; what is to be written is generated in place, plan after plan, and stored by the plan. Both resume where a
-killed run stopped. A model that is scored on masked tokens, which reads what stands behind, has no such requests.
-
-The results are written in lm-eval's own JSON too: one file a plan, for the tools that read lm-eval's.
-
-    RUN/lm_eval/0-13 18-31-0c27d91e/results_2026-07-01T12-00-00.000000.json
-
-A folder is named after its plan, and by a digest of it where the name must leave something out.
+Rows are stored as they are computed, so both resume. Masked models have no generation requests. Results are also
+written in lm-eval's JSON, RUN/lm_eval/PLAN-DIGEST/results_TIME.json, one file per plan.
 """
 
 from __future__ import annotations
@@ -48,10 +41,7 @@ BENCHMARKS = "benchmarks"
 
 
 class SweptBenchmarks:
-    """The benchmarks of a sweep, their requests built and counted.
-
-    Raises `MeasureError` for a benchmark that lm-eval does not know, and as `build_requests` does.
-    """
+    """The benchmarks of a sweep with their requests; raises `MeasureError` for an unknown one."""
 
     def __init__(self, config: Sweep, stack: Stack, members: Sequence[Member], plans: Sequence[Plan]) -> None:
         self.config, self.stack, self.members, self.plans = config, stack, members, tuple(plans)
@@ -76,11 +66,10 @@ class SweptBenchmarks:
             yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under each plan by itself"
 
     def measure(self, run: Run, reporter: Reporter, runner: PieceRunner | None) -> list[str]:
-        """Ask what is not answered yet, and compare what is; returns a sentence for each plan that cannot be judged.
+        """Answer what is missing and compare; return a sentence for each plan that cannot be judged.
 
-        `runner` computes likelihoods elsewhere; what is generated is generated here.
-
-        Raises `MeasureError` when the model as trained cannot be.
+        `runner` computes likelihoods elsewhere, but not generation. Raises `MeasureError` if the original model cannot
+        be judged.
         """
         failures = self._likelihoods(run, reporter, runner)
         judged_now = self._judge(run, reporter, failures)
@@ -201,10 +190,7 @@ _LONGEST = 60
 
 
 def _commit() -> str | None:
-    """What git calls the commit of the working directory; `None` outside a repository, and without git.
-
-    lm-eval's own function lets git complain on the terminal, under every plan.
-    """
+    """Return git's commit of the working directory, if any, silently (lm-eval's own function prints errors)."""
     try:
         described = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=False)
     except OSError:
@@ -215,9 +201,9 @@ def _commit() -> str | None:
 def write_harness_results(
     folder: Path, plan: Plan, results: Mapping[str, Any], manifest: Manifest, began: datetime, seconds: float
 ) -> Path:
-    """Write `results` (see `harness_results`) into the run `folder`, in the place of earlier ones of the plan.
+    """Write `results` (see `harness_results`) into the run `folder`, replacing earlier ones of the plan.
 
-    `seconds` are those of the judging alone: likelihoods are computed for all plans together.
+    `seconds` are those of judging alone, since likelihoods are computed for all plans together.
     """
     from lm_eval.loggers.evaluation_tracker import GeneralConfigTracker
     from lm_eval.utils import handle_non_serializable

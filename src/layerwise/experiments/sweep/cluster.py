@@ -1,8 +1,7 @@
-"""A sweep on Ray: every process opens the sweep from the same options, and computes plans on one batch at a time.
+"""A sweep on Ray: every process opens the sweep from the same options, and computes plans batch by batch.
 
-A process is refused where it has other weights, another text, another kind of processor or other threads: its rows
-would not be those of the run. It computes with one thread, as this process then does too. So the rows have the bits
-that one process with one thread gives on such a machine, and that process may resume the run.
+A process with other weights, text, CPU or threads is refused. All compute with one thread, so the rows have the bits of
+a single process with one thread, which may resume the run.
 """
 
 from __future__ import annotations
@@ -81,10 +80,9 @@ class SweepTasks:
 
 @contextmanager
 def one_thread(config: Sweep, inputs: Inputs) -> Iterator[None]:
-    """Within the context compute as tasks do, with one thread; nothing is changed where there are none.
+    """Compute with one thread within the context if there are workers.
 
-    Raises `SwarmError` where Ray is not installed, for an address of another form, and for an opened model that cannot
-    be sent.
+    Raises `SwarmError` without Ray, for an invalid address, and for a model that cannot be sent.
     """
     if config.ray is None:
         yield
@@ -140,9 +138,9 @@ def check_same_sweep(shared: Mapping[str, Plain], stack: Stack | None, here: Man
 
 
 def check_same_here(wanted: Manifest, here: Manifest) -> None:
-    """Raise `RunError` where a worker opened another thing than the run is of, or would compute other bits.
+    """Raise `RunError` if a worker opened something else than the run or would compute other bits.
 
-    The name of a model is not compared: one that was opened in Python has another one here. Its weights are.
+    The model's name is not compared, since a model opened in Python has another one; its weights are.
     """
     try:
         check_same_run(wanted, replace(here, model=wanted.model, revision=wanted.revision))

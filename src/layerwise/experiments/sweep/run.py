@@ -1,8 +1,6 @@
 """The steps of a sweep: losses of every plan, their effects, similarity of hidden states, benchmarks.
 
-Each part asks the run which rows are stored and adds what is missing. A sweep therefore resumes where a killed one
-stopped, and a complete one computes nothing. A plan whose numbers are not finite costs itself alone: everything else is
-measured and stored before the plan is named.
+Each part adds what is missing. Plans with numbers that are not finite are reported once the rest is stored.
 """
 
 from __future__ import annotations
@@ -106,9 +104,9 @@ def _opened(config: Sweep, reporter: Reporter, inputs: Inputs) -> SweepUnit:
 
 
 def open_piece_function(shared: Mapping[str, Plain]) -> Callable[[Plain], Plain]:
-    """In another process: open the sweep that `shared_by` describes, and return what computes a piece of it.
+    """Open the sweep that `shared_by` describes in another process, and return the function of a piece.
 
-    Raises what opening it raises, and `RunError` where it is not the same here.
+    Raises what opening raises, and `RunError` if it is not the same here.
     """
     config = configured(Sweep, shared["options"], "a worker")
     inputs = opened_inputs(shared, config)
@@ -209,10 +207,10 @@ class SweepUnit(Unit[MeasureError | None]):
         return remaining_passes(self.stack, self.text, due, self.plans) if due.head_tokens else None
 
     def carry_out(self, session: UnitSession) -> MeasureError | None:
-        """Losses, effects, similarity and benchmarks; what is stored is not computed again.
+        """Compute missing losses, effects, similarity and benchmarks.
 
-        Returns a refusal where some plans gave numbers that are not finite, after everything else has been measured
-        and stored. Raises `MeasureError` at once when the model as trained does.
+        Returns an error for plans whose numbers are not finite, once the rest is stored. Raises `MeasureError` at once
+        if the original model's are not.
         """
         run, reporter = session.run, session.reporter
         run.store.replace_notes(LEFT_OUT, self.left_out)
@@ -265,10 +263,7 @@ class SweepUnit(Unit[MeasureError | None]):
             run.store.replace_notes(CONTINUATION, [one.note().text for one in known])
 
     def _sweep(self, run: Run, reporter: Reporter) -> list[str]:
-        """Measure the losses that are missing and everything that is computed from losses.
-
-        Returns a sentence for each plan without finite losses.
-        """
+        """Measure missing losses and what follows from them; return a sentence per plan without finite losses."""
         due = cost_estimate(self.stack, self.plans, self.text, run.store.finished)
         failures = self._measure_losses(due, run, reporter) if due.head_tokens else []
         if due.head_tokens or not run.store.scores(EFFECT):
@@ -342,8 +337,8 @@ class SweepUnit(Unit[MeasureError | None]):
 
 
 def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
-    """The plans under which prompts are continued: the trained order, those that were asked for by themselves or by a
-    window, and those of the painters nearest to half the depth; of random orders the first.
+    """Return the plans to continue prompts under: the trained order, single plans and windows asked for, and painters
+    near half the depth; of random orders the first.
 
     >>> from layerwise.plan import families
     >>> [str(plan) for plan in continued_plans(families.painters(6), 6)]
@@ -365,9 +360,8 @@ def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
 
 
 def compared_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
-    """The plans under which hidden states are compared: the trained order, those that were asked for by themselves, and
-    skip and middle repeat of every window, as in the Painters' figure 15; of at most `MOST_STATES` steps.
-    """
+    """Return the plans to compare hidden states under: the trained order, single plans asked for, and skip and
+    middle repeat of every window (Painters, figure 15); at most `MOST_STATES` steps."""
     chosen = (
         member.plan
         for member in members
@@ -395,10 +389,7 @@ def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
 
 
 def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds: float) -> list[Score]:
-    """What the sweep was to cost and what it did, as scores of measure `run`.
-
-    A resumed sweep has no seconds, because a killed process cannot store its own.
-    """
+    """Return the sweep's estimated and actual cost as scores of measure `run`; a resumed sweep has no seconds."""
     figures: dict[str, float] = {
         "plans": whole.plans,
         "evaluations_naive": whole.naive,

@@ -1,7 +1,4 @@
-"""The steps of a timing.
-
-Measure `time_round`: of each plan, in a setting (`condition`) and a round (`seed`), milliseconds.
-"""
+"""The steps of a timing. Measure `time_round`: ms by plan, setting (`condition`) and round (`seed`)."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ TIME_ROUND = "time_round"
 
 
 def timing(config: Timing, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Time the plans in turns, the first of which the others are compared with.
-
-    Raises `PlanError` for a plan of layers that the model does not have.
-    """
+    """Time the plans in turns, relative to the first; raises `PlanError` for layers that the model does not have."""
     stack = inputs.stack or open_named(config, reporter)
     plans = _timed_plans(config, stack)
     settings = _timed_settings(config, stack)
