@@ -1,7 +1,4 @@
-"""Turn the rows of a run into a report: figures, one self-contained HTML page, Markdown, and lines of a terminal.
-
-`data` has the rows, `kinds` the kinds of run as data with their words, `derived` and `claims` the numbers and verdicts
-that follow from rows, `marks` the pictures, and `writers` and `page` the outputs. Nothing here sees a model.
+"""Turn the rows of a run into a report: figures, a self-contained HTML page, Markdown, and terminal output.
 
 Example:
     html = render(ReportData(manifest, plans, scores))

@@ -1,8 +1,4 @@
-"""The arms of a robustness run: ways of training one model, in reading order, each with the colour it keeps.
-
-An arm that is not in the list (a single model, under its own name) comes after the known ones and takes a colour that
-none of them has. Nothing else about an arm is known here: what it survives is in the rows.
-"""
+"""The variants of a robustness run in reading order, each with a fixed color; unlisted ones come last."""
 
 from __future__ import annotations
 

@@ -23,12 +23,11 @@ _DIGITS = re.compile(r"\d{300}")
 
 @dataclass(frozen=True)
 class ReportData:
-    """The rows of one run. Nothing here measures anything: a number that is not in the rows is not in the report.
+    """The rows of one run; every number in the report comes from them.
 
-    `manifest` is printed whole in the provenance; `model`, `corpus` and `depth` are also read for the title. `losses`
-    are optional: with them, two plans are compared document by document, without them by their two intervals. `notes`
-    say what a measure had to leave out; each stands in its chapter. `level` is the significance level of every verdict.
-    Of a comparison `runs` are the runs that stand side by side, by the names of their models.
+    `manifest` is printed in full in the provenance. With `losses` two plans are compared document by document,
+    otherwise by their intervals. `notes` say what a measure left out, `level` is the significance level of every
+    verdict, and `runs` are the runs of a comparison by model name.
     """
 
     manifest: Mapping[str, object]
@@ -47,10 +46,9 @@ class ReportData:
 
     @cached_property
     def rows(self) -> Rows:
-        """The scores, looked up by their columns.
+        """Return the scores, indexed by column, without non-finite values and intervals.
 
-        Values that are not finite are not measured: they are left out, and so is an interval that has one such end.
-        Raises `RunError` for a name with a number that has too many digits to be read as one.
+        Raises `RunError` for a name that contains a number with too many digits.
         """
         for name in {name for score in self.scores for name in (score.claim, score.task, score.metric) if name}:
             if _DIGITS.search(name):
@@ -62,8 +60,7 @@ class ReportData:
 
     @cached_property
     def depth(self) -> int:
-        """The depth that the manifest states, or a row of a robustness run, else one more than the deepest layer of any
-        plan or row; 0 for none.
+        """Return the depth from the manifest, a robustness row, or the deepest layer seen; 0 if there are none.
 
         Raises `RunError` for more layers than a model has.
         """
@@ -99,10 +96,7 @@ class ReportData:
 
     @cached_property
     def swept(self) -> tuple[PlanRecord, ...]:
-        """The plans of a sweep, a record for each family that lists one.
-
-        Those that models were fine-tuned under are none.
-        """
+        """Return the plans of a sweep, a record for each family that lists one, without those used for fine-tuning."""
         if not self.rows.where(measure=vocab.FINE_TUNED, plan=PRESENT):
             return self.plans
         measured = {plan for plan, _, _ in self._effects}
@@ -142,10 +136,7 @@ class ReportData:
         return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == vocab.EFFECT}
 
     def verdict(self, plan: str) -> str:
-        """The verdict on a plan on the whole text, in words.
-
-        Effects are differences to the untouched model, so that one has none itself: it is the baseline.
-        """
+        """Return the verdict on a plan on the whole text, in words; the original model is the baseline and has none."""
         score = self.effect(plan, self.tasks[0]) if self.tasks else None
         if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
             return "the baseline"

@@ -1,7 +1,6 @@
-"""A kind of run as data: its sections, and in each the marks, tables and findings that it is made of.
+"""A kind of run as data: its sections, each with marks, tables and findings, for all `layerwise.report.writers`.
 
-`layerwise.report.writers` writes any of them as HTML, as Markdown and for a terminal, so no output can forget one.
-Titles, leads and notes are in `kinds/NAME.md`, which holds paragraphs alone:
+Titles, leads and notes are in `kinds/NAME.md`, which contains only paragraphs:
 
     # healing | What healing brings back | Healing    the anchor of a section, its title, its name in the menu, its lead
     ## missing                                        the line that is shown where nothing was healed
@@ -60,10 +59,10 @@ Derive = Callable[[ReportData], Iterable[Score]]
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """Findings, or plain sentences, that a function reads from the rows: the only logic of a section.
+    """Findings, or plain sentences, that a function reads from the rows.
 
-    Findings are questions with answers and badges. Those with `terminal` stand on a terminal too; `folded` hides them
-    behind their title on the page. `note` is small print under them; `small` sentences are small print themselves.
+    `terminal` also prints the findings, `folded` hides them behind their title on the page, `note` is small print under
+    them, and `small` makes sentences small print.
     """
 
     facts: Facts
@@ -77,10 +76,9 @@ class Says:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: the row of a `metric`, or of the first of several that there is, as `show` writes it.
+    """A column of a table: the row of the first `metric` that exists, formatted by `show` (a quantity or a function).
 
-    `show` is a quantity, or a function that writes a row. Without metrics it is the first row of the line. `where`
-    filters further, by any column. `text` writes the cell from all these rows of the line instead.
+    Without metrics it is the first row of the line. `where` filters by any column; `text` formats all rows of the line.
     """
 
     head: str
@@ -105,13 +103,12 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pivot:
-    """A table of rows: a line for each combination of the columns `rows` (heading to column) that there is.
+    """A table with a line for each combination of the columns `rows` (heading to column).
 
-    Its cells are `columns`, and with `across` a cell for each value of that column: its row, as `show` writes it.
-    `where` and `derive` choose the rows as in a mark. With `split` there is a table for every value of a column.
-    Columns without any cell are left out. `folded` hides it behind its title on the page. `terminal` puts it on a
-    terminal, or as many of its columns. `words` writes the values of `rows` and `across`. `order` sorts the lines.
-    `badges` are the words that are badges on the page; the cells of such a table are text.
+    Cells are `columns`, and with `across` one for each value of that column. `where` and `derive` choose rows as in a
+    mark. `split` makes a table for each value of a column, `folded` hides it behind its title, `terminal` prints it (or
+    that many of its columns), `words` formats the values of `rows` and `across`, and `order` sorts the lines. `badges`
+    are words shown as badges. Columns without cells are left out.
     """
 
     name: str = ""
@@ -195,10 +192,7 @@ class Beside:
 
 @dataclass(frozen=True, slots=True)
 class SweptPlans:
-    """The plans of a sweep: a few as pictures on the page alone, and all as a table to sort.
-
-    `rows` are those of the table where it is text.
-    """
+    """The plans of a sweep: a few as pictures on the page, and all as a sortable table (as text: `rows`)."""
 
     look: Literal["examples", "table"]
     name: str = ""
@@ -212,12 +206,10 @@ Part = Mark | Beside | Says | Pivot | Tabled | SweptPlans
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A section of the page: its anchor, its title, its name in the menu, and its parts in reading order.
+    """A section of the page: its anchor, title, menu name, and parts in reading order (or a function of the run).
 
-    It is written where the run has rows that match `needs`, a filter, or a function of the run; else `missing` is the
-    one line that says so. `needs` is by default that there are rows whose measure is the anchor. Parts are a function
-    of the run where their quantity or their range depends on it. `prose` is the kind whose file has the words, by
-    default that which the section is written for; words that are given here go before those of the file.
+    It is written if rows match `needs` (a filter or function; default: the measure is the anchor), otherwise the line
+    `missing` is. `prose` is the kind whose file has the text; text given here comes first.
     """
 
     anchor: str
@@ -282,13 +274,11 @@ def opening(facts: Facts, count: int | None = 1) -> Callable[[ReportData], str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A kind of run.
+    """A kind of run, recognized by a row of one of `measures` or by `present`.
 
-    A run is of this kind where it has a row of one of `measures`, or where `present` says so. `answer` is the verdict
-    with which the page begins and the terminal ends. `tiles` are (number, name) for the masthead, `counts` the numbers
-    of the manifest that it shows too. `unfinished` is the sentence of the banner of a run that was stopped half-way.
-    `following` says what to do next, with a command or a plan that can be copied. With `claims` the chapter of the
-    published claims stands after the first section.
+    `answer` is the verdict at the top of the page and the end of the terminal output. `tiles` are (number, name) for
+    the masthead, which also shows the manifest's `counts`. `unfinished` is the banner of an incomplete run, `following`
+    the next steps, and `claims` adds the chapter of the published claims after the first section.
     """
 
     name: str

@@ -1,7 +1,4 @@
-"""How a number is written and which axis it stands on: its scale, its decimals, its unit and its interval.
-
-Every number of a page passes through `Show`: a table, a sentence and a figure of one quantity agree.
-"""
+"""How a number is formatted and plotted: scale, decimals, unit and interval, for tables, sentences and figures."""
 
 from __future__ import annotations
 
@@ -18,12 +15,11 @@ ABSENT = "–"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Show:
-    """A quantity as it is shown.
+    """The format of a quantity with the axis title `axis`.
 
-    `axis` is the title of its axis. A value is multiplied by `scale` and written with `decimals`, or with three
-    significant digits where there are none, a sign where it is `signed`, and `unit` behind it. `bounds` writes the
-    interval too. `span` is the whole range of the axis, and `reference` the value that others are compared with: a
-    dotted line.
+    A value is multiplied by `scale` and written with `decimals` (default: three significant digits), a sign if it is
+    `signed`, its `unit`, and with `bounds` its interval. `span` is the axis range, `reference` the value of a dotted
+    line.
     """
 
     axis: str = ""

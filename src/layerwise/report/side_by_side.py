@@ -1,7 +1,6 @@
-"""Several runs as one: which can stand side by side, what their models are called, and the rows of all of them.
+"""Combine several runs for comparison: which are comparable, the names of their models, and the rows of all of them.
 
-Sweeps are compared with sweeps and diagnoses with diagnoses: their rows answer the same questions. Texts, numbers of
-tokens and choices of plans may differ; the page says what differs, and lists what a run did not measure.
+Sweeps are compared with sweeps and diagnoses with diagnoses; texts, numbers of tokens and plans may differ.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ FEWEST = 2
 
 
 def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
-    """The runs of some folders as the rows of their comparison, the name of the model as `arm`.
+    """Return the runs of some directories as the rows of their comparison, with the name of the model as `arm`.
 
-    Raises `RunError` where they cannot stand side by side, and says why.
+    Raises `RunError` if they cannot be compared.
     """
     if len(folders) < FEWEST:
         given = "no run was given" if not folders else f"only {folders[0][0]} was given"

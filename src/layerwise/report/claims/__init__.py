@@ -1,12 +1,10 @@
-"""The published claims about layers, decided for one model from its rows alone.
+"""Decide the published claims about layers for one model, from its rows alone. Verdicts:
 
-Every claim has a rule, shown on the page, that turns rows, their nulls and their intervals into a verdict:
-
-    supported              the rows show it, and no null shows it too
-    explained by the null  a null gives the published figure too, or what counts is shown not to be there
-    contradicted           the rows show the opposite
-    not resolvable         the intervals hold both answers; the claim says how much text would decide
-    not measured           the rows that the rule reads are not there
+supported              the rows show it, and no null shows it too
+explained by the null  a null gives the published figure too, or the effect is shown to be smaller than the margin
+contradicted           the rows show the opposite
+not resolvable         the intervals allow both answers; the claim says how much text would decide
+not measured           the rows that the rule reads do not exist
 """
 
 from __future__ import annotations
@@ -31,10 +29,7 @@ def claims(data: ReportData) -> tuple[Claim, ...]:
 
 
 def claim_lines(data: ReportData) -> tuple[str, ...]:
-    """Every claim that a diagnosis or a growth run decides, as one line of text, for a terminal; none for other runs.
-
-    What another command measures is left to the page.
-    """
+    """Return each claim that a diagnosis or a growth run decides as one line of text; none for other runs."""
     if not data.rows.where(measure=DIAGNOSED) and not is_growth(data):
         return ()
     decided = (claim for each in judged(data) for claim in each.claims)

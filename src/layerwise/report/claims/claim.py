@@ -1,11 +1,9 @@
-"""The one rule by which an interval becomes a position, from which verdicts follow.
+"""Place the interval of a contrast relative to a *margin*, the smallest contrast that counts, stated beforehand:
 
-A contrast is measured with an interval, and the smallest contrast that counts, its *margin*, is stated beforehand:
-
-    within   the interval is inside (-margin, +margin): nothing that counts is there, which is *shown*; this goes first
-    above    it is above zero
-    below    it is below zero
-    open     anything else: the interval holds both answers, and the claim says how much text would decide
+within   inside (-margin, +margin): the effect is shown to be negligible; checked first
+above    above zero
+below    below zero
+open     anything else: the interval allows both answers
 """
 
 from __future__ import annotations
@@ -113,10 +111,7 @@ def span(score: Score | None) -> Span | None:
 
 
 EQUIVALENCE = 1.16
-"""How much finer an interval must be to show that nothing is there than to find what is at the margin.
-
-(z[.975] + z[.9]) / (z[.975] + z[.8]): both ends of the interval must lie inside the margin, in 80 of 100 runs.
-"""
+"""(z[.975] + z[.9]) / (z[.975] + z[.8]): how much finer an interval must be to lie inside the margin (80 % power)."""
 
 
 def seen(score: Score, margin: float, unit: str, scale: float = 1.0) -> str:

@@ -44,13 +44,13 @@ Facts = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One number that a rule reads: its row, the smallest size that counts, and the bound it is held against, if any.
+    """Hold one number that a rule reads: its row, its margin, and the bound it is compared with, if any.
 
-    In a template of a claim it is written by a word: `{cost:+}` with its sign, `{cost:%}` in hundredths, `{cost:=}`
-    without its interval (each of these may be combined), `{cost:factor}` as the ratio of which it is the logarithm,
-    `{cost:count layer}` as a number of layers, `{cost:tokens}` as the tokens behind it; and what power it had:
-    `{cost:seen nats}` what would be found, `{cost:beside nats}` what would be told from the bound, `{cost:needed}` and
-    `{cost:more}` how much more text, or seeds and images, would decide.
+    Format specifications in the template of a claim, which can be combined: `{cost:+}` with its sign, `{cost:%}` in
+    percent, `{cost:=}` without its interval, `{cost:factor}` as the ratio of which it is the logarithm,
+    `{cost:count layer}` as a number of layers, `{cost:tokens}` as the tokens behind it. Power: `{cost:seen nats}` the
+    detectable contrast, `{cost:beside nats}` the same around the bound, `{cost:needed}` and `{cost:more}` how much more
+    text, or how many seeds and images, would decide.
     """
 
     score: Score
@@ -106,11 +106,10 @@ _WRITTEN: Mapping[str, Callable[[Fact, str], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Several:
-    """Facts that are read together, by name: `together` of them, all by default, are what a run would have to find.
+    """Hold facts that are read together, by name; a run would have to find `together` of them (default: all).
 
-    In a template they are a list: each by `item`, a template of the fact and its name, after `lead` if there are any;
-    `{orders:at below}` lists the names of those that lie there.
-    The words of a fact about power are those of the one that is known least well.
+    A template lists them: `item` is the template of a fact and its name, `lead` comes before the list, and
+    `{orders:at below}` lists the names of those at a position. Power is that of the least precise fact.
     """
 
     facts: Mapping[str, Fact]
@@ -120,10 +119,9 @@ class Several:
 
     @property
     def least_known(self) -> Fact:
-        """The fact that is known least well, its detectable size that at which all are found together.
+        """Return the least precise fact, with the mde at which as many facts as a run must find are found together.
 
-        The widest has an mde of z[.975] + z[.8] standard errors, stretched so that as many contrasts would be found
-        together if each stood by itself.
+        The widest has an mde of z[.975] + z[.8] standard errors, stretched for that number of contrasts.
         """
         score = widest(fact.score for fact in self.facts.values())
         least = next(fact for fact in self.facts.values() if fact.score is score)
@@ -165,10 +163,10 @@ def is_known(fact: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """How a fact is read off the contrasts of a claim: its metric, and what counts; `of` is another claim.
+    """Describe how a fact is read from the contrasts: its metric, margin and bound; `of` names another claim.
 
-    Of several metrics, by the name that each has in a sentence, it is `Several`: those that were measured where it is
-    `optional`, and those that have an interval where they must be `known`.
+    Several metrics, keyed by the name of each in a sentence, give `Several`: with `optional` only those that were
+    measured, with `known` only those that have an interval.
     """
 
     metric: str | Mapping[str, str]
@@ -208,9 +206,9 @@ def nulls(metric: str, margin: float = ALIKE, bound: float | None = None, *, ite
 
 @dataclass(frozen=True, slots=True)
 class Contrasts:
-    """Reads the contrasts of a claim: a fact for each `Read`; nothing unless each that is not optional was measured.
+    """Read the contrasts of a claim, a fact for each `Read`; None if one that is not optional was not measured.
 
-    The words `tokens` are the tokens behind all of the rows; `words` adds others.
+    `tokens` is the number of tokens behind all of the rows; `words` adds other entries.
     """
 
     claim: str

@@ -1,8 +1,7 @@
 """The headline claims of growth training: 54 % cheaper, 4.7 times lower loss, 13 % faster.
 
-Each names a figure. A rule that asked for that figure to the digit would be decided by the size of the interval, so the
-interval decides: it must reach the figure, and must lie above half of it, a ratio of losses above its root. What
-lies below the figure as a whole does not show it.
+The interval decides: it must reach the published figure and lie above half of it (for a ratio of losses, above its
+root). An interval below the figure does not show the claim.
 """
 
 from __future__ import annotations
@@ -89,10 +88,7 @@ def headline(
 
 
 def beyond_pairs(data: ReportData) -> Score | None:
-    """How far uniform training ends below a table of token pairs, in nats per token, with the interval of its loss.
-
-    `None` where nobody counted a table.
-    """
+    """Return how far uniform training ends below the bigram baseline (nats/token), or None if there is no baseline."""
     own, null = run.held_out(data, Training(UNIFORM_TRAINING)), run.token_pairs(data)
     return None if own is None or null is None or span(own) is None else short_of(own, null.value)
 

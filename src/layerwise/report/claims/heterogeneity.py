@@ -39,16 +39,15 @@ HELD_OUT = {"heldout_rows_r2": "on held-out rows", "heldout_layers_r2": "on held
 SHARED = 3**0.5
 """Every layer stands in three fits, so as little as a third of the positions may be independent."""
 SEEN = 1.65
-"""How much further than its reach to one side a number must lie for both to be told in 80 of 100 runs:
-(z[.975] + z[.9]) / z[.975]."""
+"""(z[.975] + z[.9]) / z[.975]: distance from a bound, in half-widths of the interval, that 80 of 100 runs resolve."""
 PUBLISHED_DAMAGE, EQUAL_DAMAGE = ("noise_50", "layer"), ("equal_damage", "layer")
 OF_NOISE = "; of random errors of the same norm a share of "
 
 
 def predictability(data: ReportData) -> Facts | None:
-    """R2 in sample and held out over layers, widened for the layers that fits share, and the nulls that come near it.
+    """Return R2 in sample and held out over layers (row of all tensor types), and the nulls that come near it.
 
-    The row of all tensor types decides.
+    The interval over layers is widened because fits share layers.
     """
     rows = data.rows.where(measure=vocab.PREDICTABILITY, layer=None, part=None, condition=None)
 
@@ -84,10 +83,10 @@ def predictability(data: ReportData) -> Facts | None:
 
 
 def oscillation(data: ReportData) -> Facts | None:
-    """The correlation of successive weight differences, less what the same layers give in random orders.
+    """Return the correlation of successive weight differences, minus that of the same layers in random orders.
 
     Independent layers of equal variance give exactly -0.5: cov(W2 - W1, W3 - W2) = -var(W2), and each difference has
-    twice that variance. Layers of other variances give another number, so the null is a random order of the same ones.
+    twice that variance. Layers of unequal variance give another number, hence the null.
     """
     rows = data.rows.where(measure=vocab.DELTAS, amount=1, part=None, against=None)
     score, raw = _verdict(rows), rows.one(metric="correlation")
@@ -180,9 +179,9 @@ def joint_manipulation(data: ReportData) -> Facts | None:
 
 
 def core(data: ReportData) -> Facts | None:
-    """What skipping costs in a range beyond twice the others, for each range near the published one; the best is shown.
+    """Return the cost of skipping beyond twice the others' for each range near the published one; the best is shown.
 
-    The published intervention shows a core that is damage alone where random weights of the same norm nearly reach it.
+    The published intervention shows only damage in a range if random weights of the same norm nearly reach its cost.
     """
     own = data.rows.where(measure=vocab.CONTRAST, claim="core", layer=PRESENT)
     ranges = {_range(row): row for row in sorted(own.where(metric="skip_excess"), key=_range) if span(row) is not None}
@@ -262,9 +261,9 @@ def importance_range(data: ReportData) -> Facts | None:
 
 
 def recovery(data: ReportData) -> Facts | None:
-    """Rank correlations of recovery with the effect of skipping: as published, and from equal damage.
+    """Return rank correlations of recovery with the effect of skipping: as published, and from equal damage.
 
-    Where damage of equal size was not run, the initial damage is held fixed.
+    If damage of equal size was not run, the initial damage is held fixed.
     """
     rows = data.rows.where(measure=vocab.RECOVERY, layer=None, against=None)
     known = sorted({(str(row.condition), str(row.arm)) for row in rows.where(metric="layers")} - {EQUAL_DAMAGE})

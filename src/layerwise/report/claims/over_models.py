@@ -1,12 +1,9 @@
 """Published claims over several models: where each holds, in all or in any, and whether their curves coincide.
 
-A claim holds in every model if it holds in each at the level of one run (intersection-union), and in any model if it
-holds in one after Holm's correction, whose steps widen the intervals. "Does not hold" is corrected separately.
-Curves are compared over percent of the depth on the scale of their model (0 is the original model, 1 is chance):
-
-    coincide         everywhere the interval of the difference is inside +-`MARGIN` of the scale
-    differ           somewhere it is outside, corrected over the percentages (Bonferroni) and over the pairs (Holm)
-    not resolvable   anything else, and curves neither of which loses `LEAST_LOST` of its scale anywhere
+"All models" is an intersection-union test at the level of one run; "any model" and "does not hold" use Holm's
+correction. Curves are compared over percent of depth, scaled from 0 (original model) to 1 (chance): they coincide if
+the interval of the difference is inside +-`MARGIN` everywhere, and differ if it is outside somewhere, corrected over
+percentages (Bonferroni) and pairs (Holm). Otherwise, or if neither loses `LEAST_LOST`, they are not resolvable.
 """
 
 from __future__ import annotations
@@ -48,10 +45,7 @@ Shares = Mapping[float, Span]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The curves of one strategy in two models: the difference at each percentage, the first model less the second.
-
-    `lost` is the greatest share of a scale that either loses there.
-    """
+    """The curves of one strategy in two models: differences (first - second), and the greatest share `lost`."""
 
     models: tuple[str, str]
     differences: Shares
@@ -75,8 +69,9 @@ class Pair:
 
 
 def coincidences(data: ReportData) -> Iterator[Score]:
-    """A row for each pair of models with curves of a strategy on a scale from trained to chance, its verdict corrected
-    over the pairs; of more than two models a row over all pairs comes first, whose value is their number.
+    """Return a row for each pair of models with a strategy's curves, its verdict corrected over the pairs.
+
+    With more than two models a row over all pairs comes first, whose value is their number.
     """
     rows = data.rows.where(task=vocab.ALL)
     for scaled in (
@@ -135,9 +130,7 @@ def shares(run: ReportData, rows: Rows) -> Shares:
 
 
 def loss_scale(run: ReportData) -> Span | None:
-    """From the loss as trained to that of guessing all tokens alike, nats per token; `None` where it is not known to be
-    above zero, or was not stored.
-    """
+    """Return the distance from trained loss to uniform guessing (nats/token); None if unknown or not above zero."""
     guessed = run.rows.value(measure="run", metric=UNIFORM)
     whole = str(Plan.identity(run.depth)) if run.depth else ""
     trained = span(run.effect(whole, own_task(run, vocab.ALL), vocab.NLL))
@@ -164,9 +157,7 @@ def differences(first: Shares, second: Shares) -> Shares:
 
 
 def _at(curve: Shares, percent: float) -> Span:
-    """The curve on the line between its two neighbouring points; so is its interval, which is no narrower than that of
-    a mean of two.
-    """
+    """Interpolate the curve and its interval linearly; the interval is no narrower than that of a mean of two."""
     known = sorted(curve)
     ends = ([getattr(curve[at], end) for at in known] for end in ("value", "low", "high"))
     return Span(*(float(np.interp(percent, known, each)) for each in ends))
@@ -193,9 +184,9 @@ def model_of(name: str, run: ReportData) -> str:
 
 
 def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
-    """The verdicts on every claim of the papers of which some run has the rows, in each run and over the models.
+    """Return the verdicts on every claim that has rows in some run, for each run and over the models.
 
-    Runs of one model are one: a claim holds there where each of them says so.
+    Runs of one model count once: a claim holds there if each of them says so.
     """
     levels = {name: cache(partial(widened, run)) for name, run in runs.items()}
     models = {name: model_of(name, run) for name, run in runs.items()}

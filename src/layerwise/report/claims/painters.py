@@ -135,9 +135,9 @@ def _factor(logs: Fact) -> str:
 
 
 def graceful(data: ReportData) -> Facts | None:
-    """What each step of an order takes beyond the best parabola, and what absence costs more at each window.
+    """Return what each step of an order costs beyond the best parabola, and how much more absence costs at each window.
 
-    What is said of one step or window among all is widened for all of both orders (Bonferroni).
+    Statements about one step or window are corrected over all of both orders (Bonferroni).
     """
     rows = data.rows.where(measure=CONTRAST, claim="graceful", task="all")
 

@@ -1,8 +1,7 @@
-"""A published claim as a row, its prose and its cases from Markdown, and the one function by which it is decided.
+"""A published claim as a row, its prose and its cases from Markdown, and the function that decides it.
 
-A row names the facts that its rule reads. The rest stands in `<paper>.md` beside this file, under a heading
-`## key: name`: what was published, where, the rule and what the rule needs, the figures, and the cases in the order in
-which they are tried. Each is a verdict, the conditions on where those facts lie, and the reason that a person reads:
+The prose is in `<paper>.md` under a heading `## key: name`: the finding, its source, the rule and its requirements, the
+figures, and the cases in order. A case is a verdict, conditions on the facts, and the reason:
 
     - supported if gain above, learned above: It gains, and loses the gain where its weights are held at their start.
 """
@@ -102,13 +101,11 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Prose:
-    """What a person reads of a claim, and by which cases it is decided.
+    """Hold the text of a claim and the cases that decide it.
 
-    The name, the published finding and its place, the rule, and what measures the rows that it needs. `number` is what
-    the paper itself reports, in the terms of the figures. `figures` is a template of the facts with the numbers,
-    `power` one with the smallest contrast that 80 of 100 such runs would have found; `bare` and `uncertain` are the
-    numbers and the reason where a fact has no interval that must have one. The first of `cases` that holds decides; the
-    last always does, and is not resolvable.
+    `number` is the figure in the paper, `figures` a template with the numbers, `power` one with the contrast detectable
+    with 80 % power, `bare` and `uncertain` the numbers and the reason if a required interval is missing. The first of
+    `cases` that holds decides; the last always holds, and is not resolvable.
     """
 
     name: str
@@ -148,10 +145,7 @@ class Prose:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A claim as it was published, and what decides it here: a row of the table.
-
-    `key` names it in rows and in the prose. Where a fact of `certain` has no interval nothing is decided.
-    """
+    """A published claim, known by `key` in rows and prose; undecided if a fact of `certain` has no interval."""
 
     key: str
     reads: Reads
@@ -182,10 +176,9 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What became of one published claim: the numbers, the reason for the verdict, and what could have been seen.
+    """The verdict on one published claim and the reason for it.
 
-    `figures` is a sentence with the numbers, their intervals and the tokens behind them; `power` one with the smallest
-    contrast that 80 of 100 such runs would have found. Both are empty when nothing was measured.
+    `figures` is a sentence with the numbers, `power` one with the detectable contrast; both are empty if not measured.
     """
 
     published: Published

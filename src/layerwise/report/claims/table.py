@@ -1,9 +1,7 @@
-"""The table of the published claims: what each of them reads.
+"""The table of the published claims: the key of each and the facts that its rule reads.
 
-A row has the key of the claim and the facts that its rule reads. A fact is a contrast with the size that counts
-(`Read(metric, margin)`), or with a bound it is held against (`Read(metric, margin, bound)`); what is derived from
-several rows comes from a function of the paper's module. `certain` names the facts without whose interval nothing is
-decided. By which cases the facts decide, and what the paper itself reports, stands in the Markdown of the paper.
+A fact is a contrast with its margin, `Read(metric, margin)`, or also a bound, `Read(metric, margin, bound)`, or comes
+from a function of the paper's module. `certain` names the facts that need an interval.
 """
 
 from __future__ import annotations

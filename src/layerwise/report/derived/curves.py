@@ -1,11 +1,8 @@
 """Curves of plans: the effect of a strategy at every number of layers that it affects, and the size for comparisons.
 
-A strategy that was drawn several times is a mean over its draws. Its interval adds two errors in quadrature: the draws
-differ (Student's t over the draws), and all draws use the same documents (the mean half-width of their intervals).
-Rows have the strategy as `condition`, its family as `part` and the number of affected layers as `amount`; a draw has
-its number as `seed`, and a mean has no plan.
-
-Plans that change one window of layers are recognized from the schedule and not from the name of a family.
+The interval of a mean over draws adds in quadrature Student's t over the draws and the mean half-width of their
+intervals, since all draws use the same documents. Rows: strategy `condition`, family `part`, affected layers `amount`,
+draw `seed`. Plans that change one window are recognized by their schedule.
 """
 
 from __future__ import annotations
@@ -54,10 +51,7 @@ def change_of(order: Sequence[int], depth: int) -> Change | None:
 
 
 def changes(data: ReportData) -> dict[Change, str]:
-    """Every change of one window that a plan of the run makes, with the first such plan.
-
-    Only a plain sequence of whole layers of the model makes one: as many stages as evaluations.
-    """
+    """Return every change of one window with the first plan that makes it, for plain sequences of whole layers only."""
     plans: dict[Change, str] = {}
     for text, record in data.records.items():
         plan = data.schedules.get(text)
@@ -73,8 +67,7 @@ def changes(data: ReportData) -> dict[Change, str]:
 
 
 def changed(data: ReportData) -> Rows:
-    """What every change of one window costs on every task: of the layers `layer` to `other`, what is done the
-    `condition`; by depth."""
+    """Return the cost of each change of one window per task: `condition` applied to layers `layer` to `other`."""
     return Rows(
         replace(score, layer=first, other=last, condition=done)
         for (done, first, last), plan in sorted(changes(data).items(), key=lambda change: change[0][1:])
@@ -159,10 +152,7 @@ def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iter
 
 
 def curve_families(data: ReportData) -> tuple[str, ...]:
-    """The families that have a curve: some strategy of theirs was run at two or more sizes.
-
-    Plans that were given one by one are no strategy.
-    """
+    """Return the families with a strategy that was run at two or more sizes, without plans given one by one."""
     sizes: dict[tuple[str, str], set[int]] = defaultdict(set)
     for record in data.swept:
         if record.family != GIVEN:
@@ -179,10 +169,9 @@ class LayerWindow:
 
 
 def half_window(data: ReportData) -> LayerWindow | None:
-    """The window nearest to half the depth, in the published family where it was run.
+    """Return the window nearest to half the depth, at the size that most strategies were run at.
 
-    Where no family has windows of several sizes it is the first of those that were asked for by their layers. Numbers
-    of loops and gains are no strategies to be ranked. Of its sizes it is one that most strategies were run at.
+    The published family is preferred, then the first windows given by layers. Numbers of loops and gains do not count.
     """
     families = tuple(family for family in curve_families(data) if family not in (LOOPED, GAINED))
     families = families or tuple(each.family for each in data.swept if each.family.startswith(f"{WINDOW} "))
@@ -212,10 +201,7 @@ def at_half(data: ReportData) -> Rows:
 
 
 def distinct(rows: Rows) -> Iterator[Score]:
-    """The rows of strategies that differ: of two whose plans are the same ones, the first.
-
-    Of two layers there is one other order, so that a random order of them is the reverse.
-    """
+    """Return the rows of distinct strategies: of two with the same plans, the first."""
     seen: set[frozenset[str]] = set()
     for own in rows.by("condition").values():
         plans = frozenset(own.axis("plan"))
@@ -225,8 +211,7 @@ def distinct(rows: Rows) -> Iterator[Score]:
 
 
 def order_strategy(data: ReportData) -> str | None:
-    """The strategy at half the depth that changes only the order, each layer once: the one with most plans, so random
-    before reverse."""
+    """Return the order-only strategy at half the depth with the most plans (random before reverse)."""
     straight = list(range(data.depth))
     window, orders = half_window(data), defaultdict[str, set[str]](set)
     for record in data.swept:

@@ -1,7 +1,7 @@
-"""A growth run read from its rows: its arms and lengths, their phases, what was tuned, and what its headline promises.
+"""A growth run read from its rows: variants and lengths, phases, tuning, and its headline result.
 
-An arm is a schedule of training: `uniform`, which trains everything all the time, or one that trains in phases. A
-training with a share of the whole budget is no arm but a point of that arm's frontier: a `Training` with a share.
+A variant is a training schedule: `uniform`, or one in phases. A `Training` with a share of the whole budget is a point
+on the frontier of its variant.
 """
 
 from __future__ import annotations
@@ -256,10 +256,7 @@ def headline_arm(data: ReportData) -> str | None:
 
 
 def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
-    """What the arm saves to reach uniform's loss; of a loss that was not reached, or too soon, the one bound there is.
-
-    `None` where it was not measured, or has no interval.
-    """
+    """Return what the variant saves to reach uniform's loss, or a one-sided bound; None without a measured interval."""
     exact, most, least = _savings(compared_rows(data, Training(arm)).where(condition=terms))
     if exact is not None and exact.low is not None and exact.high is not None:
         return Bounds(exact.value, exact.low, exact.high)

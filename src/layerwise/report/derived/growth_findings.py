@@ -1,9 +1,7 @@
-"""Findings of a growth run: whether a schedule beats uniform training, whether layer roles are why, and whether the
-test was fair.
+"""Findings of a growth run: whether a schedule beats uniform training, whether layer roles are why, and fairness.
 
-A gain over uniform training alone does not show that it matters which layers train when: phases also restart the
-learning rate and spend differently. Only a schedule that beats each of its controls, the same schedule with the roles
-of its layers exchanged, shows that.
+Phases also restart the learning rate and spend differently, so only a schedule that beats each of its controls, the
+same schedule with the layer roles exchanged, shows that it matters which layers train when.
 """
 
 from __future__ import annotations
@@ -96,8 +94,10 @@ def _at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect] | None:
 
 
 def baseline(data: ReportData) -> State | None:
-    """Whether uniform training ends below a table of token pairs: `resolved` where it does with its interval,
-    `unresolved` where it does not show, `described` where it ends above it; `None` where nobody counted a table."""
+    """Return whether uniform training ends below the bigram baseline; None without a baseline.
+
+    `resolved` if its interval is below, `described` if above, `unresolved` otherwise.
+    """
     own, null = growth.held_out(data, growth.UNIFORM), growth.token_pairs(data)
     if own is None or null is None:
         return None
@@ -108,10 +108,7 @@ def baseline(data: ReportData) -> State | None:
 
 
 def budget_shares(data: ReportData) -> dict[tuple[str, int], float]:
-    """(Arm, seed) to the FLOPs of the training as a share of those of uniform with the same seed.
-
-    Only arms that were compared at equal FLOPs were given that budget.
-    """
+    """Map (variant, seed), if compared at equal FLOPs, to its FLOPs as a share of uniform's with the same seed."""
     base = growth.by_seed(data, TRAINING, "flops", growth.UNIFORM)
     return {
         (arm, seed): own.value / base[seed].value
@@ -247,8 +244,7 @@ def _steps(data: ReportData) -> Iterator[str]:
 
 
 def _limit(score: Score, level: float) -> str:
-    """What could have been seen; and where the arm alone would have been distinguished, that the number of arms
-    decided.
+    """Say what would have been detectable, or that only the correction over variants made it inconclusive.
 
     >>> _limit(Score("growth", "difference", 0.1, p=0.03, p_adjusted=0.2), 0.05)
     ' among so many arms (adjusted p 0.20)'

@@ -1,9 +1,7 @@
-"""Curves and the importance of single layers of several models, over percent of the depth.
+"""Curves and the importance of single layers of several models, over percent of depth.
 
-A strategy that affects 6 of 12 layers and one that affects 15 of 30 stand at 50 percent of the depth (affected / depth,
-figure 12 of the Painters). Layer l of L stands at 100 l / (L - 1) percent: the first at 0, the last at 100. Nothing is
-interpolated and nothing smoothed: every number is a row, or the mean over the plans that a run has at one size, as in
-the report of the run itself.
+A strategy is at affected / depth (figure 12 of the Painters), layer l of L at 100 l / (L - 1). Values are rows, or
+means over the plans at one size; nothing is interpolated or smoothed.
 """
 
 from __future__ import annotations
@@ -80,10 +78,7 @@ def drawn_families(runs: Runs) -> dict[str, bool]:
 
 
 def curves(runs: Runs) -> Iterator[Score]:
-    """Every point of the curves of every run: the family is the `part`, the strategy the `condition`.
-
-    The task `all` is the whole text of each run, by whatever name its rows have it.
-    """
+    """Return the curve points of every run: family `part`, strategy `condition`, and the whole text as task `all`."""
     families = [family for family, is_drawn in drawn_families(runs).items() if is_drawn]
     for name, run in runs.items():
         records = [record for record in run.swept if record.family in families]
@@ -114,10 +109,7 @@ def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, 
 
 
 def layers(runs: Runs) -> Iterator[Score]:
-    """What leaving out each layer costs, and swapping it with the next, in nats per token: a row a model and layer.
-
-    A pair of neighbours stands half-way between the two.
-    """
+    """Return the cost of skipping each layer and of swapping neighbors (at their midpoint), in nats/token."""
     ablated = (task for run in runs.values() for task in _ablated(run).axis("task"))
     tasks = tuple(dict.fromkeys((*_tasks(runs), *ablated)))
     changed = {(name, done): single(run, done) for name, run in runs.items() for done in CHANGES}

@@ -1,9 +1,4 @@
-"""How much text a wanted resolution takes, in tokens and minutes: an interval is half as wide on four times the text.
-
-    tokens = tokens read * (mde / wanted effect)^2
-
-The minutes are those that the text of this run was chosen for.
-"""
+"""How much text a given resolution needs: tokens = tokens read * (mde / effect)^2, and minutes at this run's pace."""
 
 from __future__ import annotations
 
@@ -27,8 +22,7 @@ MOST = 100
 
 
 def tokens_needed(score: Score, wanted: float | None = None) -> int | None:
-    """How many tokens show a difference of `wanted` nats, by default one as large as was seen; `None` where fewer than
-    those that were read do, or the row does not say.
+    """Return the tokens that show `wanted` nats (default: the effect seen); `None` if already enough or unknown.
 
     >>> tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
     4000

@@ -1,10 +1,8 @@
-"""What the rows of a robustness run say: the quantity that it leads with, what survives, and what decides it.
+"""What the rows of a robustness run say: the lead quantity, what survives, and what decides it.
 
-A robustness run trains one model in several ways, its arms, and measures what each survives: another order, fewer
-layers, layers of other models. What is left is measured on one scale for the whole run: 0 is chance, 1 is the best arm
-in order, both as credit (see `LeadQuantity`). An arm *survives* a condition when even the low end of its interval keeps
-three quarters of that way, it is *lost* when even the high end keeps less than one quarter, and all else is survival
-*in part*: so the words never say more than the intervals do. A number without an interval is left out.
+Scores are scaled by credit (see `LeadQuantity`): 0 is chance, 1 is the best variant in order. A variant *survives* a
+condition if the low end of its interval is at least 0.75, is *lost* if the high end is below 0.25, and otherwise
+survives *in part*. Numbers without intervals are left out.
 """
 
 from __future__ import annotations
@@ -64,9 +62,9 @@ BY_WHOM: dict[Fate, str] = {"survives": "survived by", "in part": "survived in p
 
 @dataclass(frozen=True, slots=True)
 class LeadQuantity:
-    """What a run leads with: accuracy, which is better when it is greater, or nats per token, better when smaller.
+    """The lead quantity of a run: accuracy, or loss in nats/token.
 
-    `above` shows a paired difference of two arms, `added` what a loss of layers costs, as the metric `cost`.
+    `above` is the metric of a paired difference of two variants, `added` that of the loss caused by missing layers.
     """
 
     metric: str
@@ -78,9 +76,7 @@ class LeadQuantity:
     is_loss: bool
 
     def credit(self, value: float) -> float:
-        """The value as a share of one of which more is better: an accuracy as it is, a loss as exp(-loss).
-
-        exp(-loss) is the geometric mean of the probabilities given to the right tokens.
+        """Return an accuracy as it is, a loss as exp(-loss), the geometric mean probability of the right tokens.
 
         >>> ACCURACY.credit(0.9), round(LOSS.credit(math.log(4)), 2)
         (0.9, 0.25)
@@ -191,10 +187,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Survival:
-    """Arms by conditions, only those that have a cell: `cells[arm][condition]`.
-
-    `ends` are the credit of chance and that of the best arm in order.
-    """
+    """The survival `cells[arm][condition]` where measured; `ends` are the credits of chance and of the best arm."""
 
     conditions: tuple[SurvivalCondition, ...]
     cells: Mapping[str, Mapping[SurvivalCondition, Cell]]
@@ -374,10 +367,10 @@ def worst_nodes(data: ReportData) -> Iterator[Score]:
 
 
 def node_sentences(data: ReportData) -> Iterator[str]:
-    """What one of the most nodes costs each arm in random order, and what decides about it.
+    """Describe what losing one of the most nodes costs each variant in random order, and what decides about it.
 
-    Two costs are alike when the interval of their difference lies within two points of accuracy (0.05 nats), one is
-    more than the other when all of it lies to one side of zero, and the rest is not resolvable.
+    Costs are equal if the interval of their difference lies within two points of accuracy (0.05 nats), different if it
+    excludes zero, and otherwise not resolvable.
     """
     lead = quantity(data)
     rows = by_arm(data.rows.where(measure=vocab.NODES, amount=1.0, condition=vocab.RANDOM_ORDER))

@@ -25,8 +25,7 @@ FITTED = "line through the best"
 
 
 def numbered(data: ReportData) -> Iterator[Score]:
-    """The effect of every window of `amount` layers with `other` loops, or that gain, on every task; the family is the
-    `part`."""
+    """Return the effect of each window of `amount` layers with `other` loops, or that gain, per task; family `part`."""
     for record in data.swept:
         number = record.strategy.partition("=")[2]
         if record.family not in BEST or not number.isdecimal():
@@ -38,9 +37,9 @@ def numbered(data: ReportData) -> Iterator[Score]:
 
 
 def best(data: ReportData) -> Iterator[Score]:
-    """The number with the least effect, for each window that has more than one, and the line through those of loops.
+    """Return the number with the least effect for each window that has several, and the line through those of loops.
 
-    The interval, and the line, are those of the contrasts, which are of the whole text.
+    Intervals, and the line, are those of the contrasts on the whole text.
     """
     for family, of in Rows(numbered(data)).by("part").items():
         for task, rows in of.by("task").items():
@@ -117,8 +116,7 @@ def ranking(data: ReportData) -> Iterator[Score]:
 
 
 def degradation(data: ReportData) -> Iterator[Score]:
-    """The curves of every family, `measure` saying of what, beside the smallest detectable effects and the model as
-    trained."""
+    """Return the curves of every family on `measure`, with the smallest detectable effects and the original model."""
     for metric in CURVED:
         rows = Rows(replace(row, measure=metric) for row in curves(data, metric))
         yield from rows
@@ -157,8 +155,7 @@ def benchmark_metrics(data: ReportData) -> dict[str, str]:
 
 
 def benchmark_curves(data: ReportData) -> Iterator[Score]:
-    """Benchmarks on the scale from chance, 0, to the model as trained, 1: what is taken over all, and each by its
-    metric, the `arm` saying which; of strategies with several sizes."""
+    """Return benchmark curves from chance (0) to the original model (1), overall and for each metric (`arm`)."""
     rows = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
     shown = {(vocab.ALL, middle): f"{middle} of the benchmarks" for middle in MIDDLES}
     shown |= {(task, metric): f"{label(task)} ({metric})" for task, metric in benchmark_metrics(data).items()}

@@ -1,12 +1,9 @@
-"""What a training had cost by each of its steps, in floating-point operations and seconds, and its loss there.
-
-A phase that freezes layers takes fewer operations and less time a step. Rows hold the cost of the whole training, and
-for each phase the share of a uniform step that its step takes:
+"""The cost of a training up to each step, in FLOPs and in seconds, and its loss there.
 
     FLOPs by step n   = FLOPs of the training * sum over steps < n of `predicted` / sum over all steps of `predicted`
     seconds by step n = median seconds of a uniform step * sum over steps < n of `measured`
 
-Seconds are those of steps alone. A phase that was too short to be timed takes what was predicted.
+Seconds are those of steps alone. A phase that was too short to time uses `predicted` in both.
 """
 
 from __future__ import annotations
@@ -62,10 +59,9 @@ def outlay(data: ReportData, training: growth.Training, seed: int, terms: str) -
 
 
 def loss_by_cost(data: ReportData) -> Iterator[Score]:
-    """Every arm's loss (`loss`) by what it had cost: the `amount`, of the cost that the `condition` names.
+    """Return the loss of every variant by cost `amount` of kind `condition`: the mean over seeds, with their range.
 
-    A value is the mean over the seeds that were measured there, its interval their range. The rows `against` the
-    `FRONTIER` are the last losses of uniform's trainings by their whole cost, where it was trained to several lengths.
+    Rows `against` the `FRONTIER` are the final losses of uniform's trainings of several lengths.
     """
     for terms in AXES:
         for arm in growth.arms(data):

@@ -1,12 +1,8 @@
-"""The zones of the depth under a plan: runs of states that are more alike, at equal distance, than with those around.
+"""Zones of the depth under a plan: runs of neighboring states that are alike (Sun et al. 2024, section 3.1).
 
-State j is what stage j of the plan passes on. Where they were compared the states are cut by a test against walks
-(`layerwise.measure.activations`), of which the rows hold the borders, their contrasts, and the p-value of more zones.
-
-A zone in the Painters' sense is a run of neighbouring hidden states that look like each other and unlike the rest
-(Sun et al. 2024, section 3.1). Its contrast is the mean similarity inside the run minus the mean similarity between the
-run and all other states. The embedding is left out of both: it is unlike every state, so that any run would stand out
-against it, and a run of all other states is no zone.
+State j is the output of stage j. The contrast of a run is the mean similarity inside minus that between the run and all
+other states, without the embedding, which is unlike every state. Borders and p-values come from rows
+(`layerwise.measure.activations`).
 """
 
 from __future__ import annotations
@@ -35,8 +31,8 @@ LEVEL, MARGIN = 0.01, 0.02
 class PlanZones:
     """The zones of the states 1 to `states` under one plan.
 
-    `borders` are the first states of the zones after the first, `None` where there are too few states to be cut into
-    zones; `contrasts` those of the borders, and `p` that of more zones.
+    `borders` are the first states of the zones after the first (None if there are too few states), `contrasts` those of
+    the borders, and `p` tests for more zones.
     """
 
     plan: str
@@ -71,8 +67,7 @@ class PlanZones:
 
     @property
     def longest(self) -> tuple[int, int]:
-        """The first and the last state of the longest zone, which is the middle of the depth; the first of equal
-        ones."""
+        """Return the first and last state of the longest zone, the middle of the depth; the first of equal ones."""
         return max(self.ranges, key=lambda zone: (zone[1] - zone[0], -zone[0]))
 
     def part(self, zone: tuple[int, int]) -> str:
@@ -150,10 +145,9 @@ def mirrored(rows: Iterable[Score]) -> Iterator[Score]:
 
 
 def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | None:
-    """The similarity of every pair of hidden states, or one bound of it, or `None` when it was not measured.
+    """Return the similarity of every pair of states, or a bound of it, or None if pairs are missing.
 
-    It is `None` also when there are fewer pairs than states, which is no matrix. A pair that was not listed, or has no
-    interval when a bound is asked for, is `None`. A state is as similar to itself as can be, which needs no interval.
+    A pair without a row, or without the interval for a bound, is `None`; the diagonal is 1.
     """
     rows = data.rows.where(measure=SIMILARITY, metric=metric, layer=PRESENT, other=PRESENT)
     values = {
@@ -167,10 +161,9 @@ def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | No
 
 
 class Runs:
-    """Runs of neighbouring states: their mean similarity inside and with all others, the embedding left out.
+    """Mean similarities of runs of neighboring states, inside and with all others, without the embedding.
 
-    Every float is a whole number of the smallest unit among them, so that sums over blocks are differences of sums
-    from the corner that round nothing: n states take n^2 steps for all of their runs.
+    Block sums are exact integer prefix sums in the smallest unit among the floats, so n states take n^2 steps.
     """
 
     def __init__(self, values: Matrix) -> None:
@@ -206,8 +199,7 @@ class Runs:
         return means[0] - means[1] if means else 0.0
 
     def clearest(self) -> Zone | None:
-        """The run of at least three hidden states with the greatest contrast, of those that leave a state out besides
-        the embedding."""
+        """Return the run of at least three states with the greatest contrast that omits a non-embedding state."""
         runs = [
             Zone(first, last, self.contrast(first, last))
             for first in range(1, self.size)
@@ -218,9 +210,9 @@ class Runs:
 
     @classmethod
     def bounds(cls, data: ReportData, metric: str, first: int, last: int) -> tuple[float, float] | None:
-        """Bounds of the contrast of a run: the least similarity inside against the greatest outside, and the reverse.
+        """Return bounds of the contrast of a run: least similarity inside minus greatest outside, and the reverse.
 
-        They hold whatever the errors of two pairs have to do with each other. `None` where no pair has an interval.
+        They hold for any correlation of errors. `None` if pairs have no intervals.
         """
         lows, highs = matrix(data, metric, "low"), matrix(data, metric, "high")
         least, most = (cls(values).means(first, last) if values else None for values in (lows, highs))

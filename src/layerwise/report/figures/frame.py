@@ -1,8 +1,6 @@
-"""A figure as plain data, and what figures share: fonts, margins, quiet axes, colours by role, and intervals.
+"""A figure as plain data in Plotly's JSON schema, and the shared style of figures.
 
-Traces and layout have the names of Plotly's JSON schema, which plotly.js on the page reads. The Python classes of
-Plotly check every property, which takes most of the time of a page that has hundreds of figures. The tests ask that
-check of every kind of page instead.
+Plotly's Python classes are not used because their checks take most of the time of a page; the tests run them instead.
 """
 
 from __future__ import annotations
@@ -33,10 +31,7 @@ Shape = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Traces, drawn one over another, in a layout.
-
-    `plotly.graph_objects.Figure(figure.payload())` checks it, and shows it alone.
-    """
+    """Traces and a layout; `plotly.graph_objects.Figure(figure.payload())` validates and shows it."""
 
     traces: tuple[Trace, ...]
     layout: Mapping[str, Any]
@@ -93,11 +88,7 @@ def framed(
     shapes: Sequence[Shape] = (),
     **layout: Any,
 ) -> Figure:
-    """A figure in the house frame; `x` and `y` add to its axes, `layout` to the rest.
-
-    What is `None` is no property of an axis. The template is empty: a figure without any is given the default one of
-    Plotly's Python package where it is shown alone.
-    """
+    """Return a figure in the common style; `x` and `y` extend its axes (None removes a property), `layout` the rest."""
     return Figure(
         tuple(traces),
         {

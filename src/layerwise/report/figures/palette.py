@@ -1,8 +1,7 @@
-"""The colours of the report: one list for light paper, one for dark, pair by pair.
+"""The colors of the report: one list for light paper, one for dark, pair by pair.
 
-Figures are built in the light colours, so they also stand alone in a notebook; the page swaps each for its dark
-partner. The series colours keep apart under the common kinds of colour blindness, and every series also has its own
-marker.
+Figures use light colors, which the page swaps in dark mode. Series colors are distinguishable under common color
+blindness, and every series also has its own marker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The kinds of run, each as data in a file of its own, with its words beside it (`NAME.md`).
-
-`KINDS` is the one list: the page, the Markdown, the terminal and the masthead all read it.
-"""
+"""The kinds of run, listed once in `KINDS`, each as data in its own file with its text in `NAME.md`."""
 
 from __future__ import annotations
 

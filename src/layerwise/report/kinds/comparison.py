@@ -245,10 +245,9 @@ def similarities(data: ReportData) -> Iterator[Score]:
 
 
 def clearest(data: ReportData) -> Iterator[Score]:
-    """The layers before, in and after the clearest zone of each similarity, and its contrast.
+    """Return the layers before, in and after the clearest zone of each similarity, and its contrast.
 
-    State j is what layer j - 1 passes on: the layers that write the states of the zone are the middle (figures 3 and 14
-    of the Painters, which count them by eye).
+    State j is the output of layer j - 1; the writers of the zone are the middle (figures 3 and 14 of the Painters).
     """
     for metric, words in MAPS.items():
         for name, run in data.runs.items():

@@ -173,8 +173,7 @@ def agreements(data: ReportData) -> Iterator[Score]:
 
 
 def _agreement(row: Score) -> str:
-    """What stands in a cell: in brackets where the interval holds zero; with the random score how far chance
-    reaches."""
+    """Format a cell: in brackets if the interval includes zero; a random score with its chance range."""
     if vocab.RANDOM_SCORE in (row.arm, row.against) and row.high is not None:
         return f"±{fixed(row.high, 2)}"
     holds_zero = row.low is not None and row.high is not None and row.low <= 0.0 <= row.high
@@ -189,11 +188,7 @@ def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
 
 
 def _unfinished(data: ReportData) -> str | None:
-    """Parts that the run was to have and has not finished.
-
-    A diagnosis that was carried out into a run folder says of each part when it is complete; of rows that came
-    another way, a measure counts as complete when it has any.
-    """
+    """List the parts of the run that are not complete; without a run directory a measure with any row is complete."""
     families = data.manifest.get("families")
     names = [str(name) for name in families] if isinstance(families, list | tuple) else []
     complete = set(data.rows.where(measure="part").axis("condition"))

@@ -238,10 +238,9 @@ MANIPULATION_SECTION = Section(anchor=vocab.MANIPULATION, parts=manipulations)
 
 
 def recommendation(data: ReportData) -> Iterator[str]:
-    """Which proxies rank the layers as the measured skip does, the best first; nothing where that was not compared.
+    """Name the proxies that rank layers as the measured skip does, best first.
 
-    One agrees when its rank correlation with skipping leaves zero below its interval, and is beyond what random
-    rankings reach (Holm's p over the proxies, which are what is chosen among).
+    The interval of the rank correlation must exclude zero, and beat random rankings (Holm's p over the proxies).
     """
     rows = data.rows.where(measure=vocab.AGREEMENT, metric="spearman", arm=vocab.SKIPPING)
     compared = {name: row for name in RANKED if (row := rows.one(against=name)) is not None}

@@ -1,5 +1,4 @@
-"""The weights in a diagnosis: how they change with depth, whether they can be predicted, and what layers are made
-of."""
+"""Weights in a diagnosis: how they change with depth, whether they can be predicted, and what they consist of."""
 
 from __future__ import annotations
 

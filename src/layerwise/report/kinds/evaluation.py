@@ -195,8 +195,7 @@ def heading(view: View) -> str:
 
 
 def curves(data: ReportData, suite: str) -> Iterator[Score]:
-    """The scores of a suite by the number of layers that a strategy touches, each score by its name, beside what the
-    model as trained scores and what chance does."""
+    """Return suite scores by number of affected layers, with those of the original model and of chance."""
     for own in Taught.every(data):
         for view in own.views if own.suite == suite else ():
             known = {"as trained": own.levels(view)[0], CHANCE: own.levels(view)[1]}
@@ -253,8 +252,7 @@ def _text(row: Score | None) -> str:
 
 
 def _ranked(own: Taught, family: str, depth: int) -> tuple[View, list[Score]] | None:
-    """The strategies of a family from the most that is left to the least, where about half of the layers are affected,
-    by the mean on the scale from chance, else the plain mean, else the one task that there is."""
+    """Rank strategies at about half the layers by the scaled mean, else the plain mean, else the only task."""
     wanted: tuple[View, ...] = ((ALL, "mean", NORMALISED), (ALL, "mean", None), *own.columns)
     view = next((each for each in wanted if own.has(each)), None)
     rows = own.curves(view).where(part=family) if view is not None else Rows()

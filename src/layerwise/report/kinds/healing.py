@@ -61,9 +61,9 @@ def models(data: ReportData, measure: str = vocab.HEALING) -> Rows:
 
 
 def answers_by_window(data: ReportData) -> Iterator[Score]:
-    """What is answered right by the number of middle layers skipped, before and after healing, and by guessing.
+    """Return accuracy by the number of middle layers skipped, before and after healing, and by guessing.
 
-    At 0 the untouched model stands before, and the whole one that was trained as long after.
+    At 0 are the original model and the control, the full model trained as long.
     """
     run = data.rows.where(measure=vocab.HEALING_TASK, metric="accuracy", seed=None)
     skipping = run.where(amount=PRESENT)

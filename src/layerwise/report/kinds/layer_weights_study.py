@@ -63,10 +63,7 @@ def difference(row: Score) -> str:
 
 
 def study_findings(data: ReportData) -> Iterator[Finding]:
-    """One finding for each pair of arms and the terms on which they were compared, then one for what they cost.
-
-    The difference of the paper's arm from its backbone is the first.
-    """
+    """Return a finding for each pair of variants and terms, the paper's variant first, then one for the cost."""
     rows = data.rows.where(measure=vocab.STUDY)
     pairs = dict.fromkeys((row.arm, row.against, row.condition) for row in rows.where(metric="difference"))
     for arm, other, terms in sorted(pairs, key=lambda pair: pair[:2] != (vocab.LAYER_WEIGHTS, vocab.BACKBONE)):
@@ -109,8 +106,7 @@ def _in_words(data: ReportData, row: Score) -> str:
 
 
 def compared(data: ReportData) -> Iterator[Score]:
-    """The rows of the study as they are drawn: what was compared as the task, and a difference from the backbone under
-    the name of its arm."""
+    """Return the rows of the study as drawn: the comparison as the task, a difference under the name of its variant."""
     for row in data.rows.where(measure=vocab.STUDY):
         kind = "ratio" if row.metric == "ratio" else "nats" if row.task == vocab.MASKED_LM else "points"
         task = " ".join(filter(None, (question_name(row.task), TERMS.get(row.condition or ""))))
@@ -148,9 +144,9 @@ def differences(data: ReportData) -> Iterator[Score]:
 
 
 def every_arm(data: ReportData) -> Table:
-    """A line for each arm: held-out loss, minimal pairs, and what it makes of mixed signals.
+    """Return a line for each variant: held-out loss, minimal pairs, and scores on mixed signals.
 
-    An arm that is another one until it is fine-tuned has that one's name where it was not evaluated by itself.
+    A variant that equals another until fine-tuning names that one if it was not evaluated itself.
     """
     losses = by_arm(data.rows.where(measure=vocab.MASKED_LM)).along("arm")
     pairs = by_arm(data.rows.where(measure=vocab.PAIRS, metric="accuracy", task=vocab.ALL)).along("arm")
@@ -213,8 +209,7 @@ def _ratio_words(data: ReportData, ratio: Score, censored: Rows) -> tuple[str, b
 
 
 def tuning_table(data: ReportData, named: Iterable[str]) -> Table:
-    """A line for each task and arm: its score on test examples, then steps and seconds to the common selection score,
-    each with its ratio to the backbone's."""
+    """Return a line per task and variant: test score, steps and seconds to the common selection score, and ratios."""
     run = data.rows.where(measure=vocab.TUNING_CONVERGENCE)
     named = tuple(named)
     body = []

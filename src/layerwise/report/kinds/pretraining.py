@@ -148,9 +148,9 @@ def weight_parts(data: ReportData) -> Iterator[Part]:
 
 
 def weight_table(data: ReportData, arm: str) -> Table:
-    """A line a reader, a column a source: the mean weight over seeds, with its standard deviation where there are two.
+    """Return mean weights over seeds, readers by sources, with their standard deviation if there are several seeds.
 
-    The stronger the colour, the greater the weight, up to the greatest of a reader that has a choice.
+    Cells are tinted by weight, up to the greatest of a reader that has a choice.
     """
     cells: dict[tuple[int | None, int], list[Score]] = {}
     for row in data.rows.where(measure=vocab.ALPHA, arm=arm, other=PRESENT):

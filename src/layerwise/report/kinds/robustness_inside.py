@@ -183,10 +183,7 @@ POSITION_SECTION = Section(
 
 @dataclass(frozen=True, kw_only=True)
 class Layout(Mark):
-    """A dot for each output that is drawn, near the outputs that are like it.
-
-    The axes of such a layout have no unit and no zero, so they are not drawn; only what stands near what can be read.
-    """
+    """A dot for each output, near similar outputs; the axes have no unit or zero and are not drawn."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
         """The points of one arm, violet where the position, or the layer, is the first and yellow where the last."""

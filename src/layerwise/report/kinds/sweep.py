@@ -299,8 +299,7 @@ def _texts(data: ReportData) -> Iterator[Part]:
 
 
 def _answer(data: ReportData) -> str:
-    """The answer of the first question that the run resolves, else of the first that it asks, in one sentence; with the
-    question where that says little by itself."""
+    """Return the first resolved answer (otherwise the first) in one sentence, with the question if it is brief."""
     every = findings(data)
     answers = [finding for finding in every if finding.state == "resolved"] or every
     if not answers:

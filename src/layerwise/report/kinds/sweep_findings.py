@@ -1,11 +1,8 @@
-"""From rows to sentences: what a sweep found, each finding the answer to one question.
+"""Findings of a sweep, each the answer to one question.
 
-A finding is `resolved` when its interval (corrected where one pick was made among many) excludes zero, `unresolved`
-when the run was too small to decide, `described` when its rows have no interval: then nothing is concluded.
-
-Two plans on one task saw the same documents: with raw losses they are compared by a paired bootstrap, without them
-their intervals are joined as if independent, which is wider. Two tasks share no documents, so joining is right there.
-The `documents` of a difference are those that were compared one by one, `None` if none was.
+`resolved`: the interval (corrected if one of many was picked) excludes zero; `unresolved`: the run was too small;
+`described`: there is no interval. Plans on one task are compared by a paired bootstrap if raw losses exist, otherwise
+as if independent, which is wider. `documents` counts those compared one by one, `None` if there are none.
 """
 
 from __future__ import annotations
@@ -56,8 +53,7 @@ def by_document(losses: Iterable[Loss]) -> Losses:
 
 
 def contrast(treated: Rows, control: Rows, losses: Losses, level: float = 0.05) -> Score | None:
-    """The effect of one strategy minus that of another on one task, each a mean beside its draws; `None` without
-    intervals to judge it by."""
+    """Return the effect of one strategy minus another's on one task (means over draws), or None without intervals."""
     first, second = (_mean_documents(rows, losses) for rows in (treated, control))
     if first and second and first.keys() == second.keys() and len(first) > 1:
         return _bootstrapped(first, second, level)
@@ -66,11 +62,7 @@ def contrast(treated: Rows, control: Rows, losses: Losses, level: float = 0.05) 
 
 
 def independent(first: Score, second: Score, *, pairs: int = 1, level: float = 0.05) -> Score | None:
-    """The effect on one task minus the effect on another.
-
-    `pairs` is the number of pairs that these two were picked from as the extreme one; the interval is widened for the
-    choice (Bonferroni).
-    """
+    """Return the difference of the effects on two tasks, widened for the extreme of `pairs` pairs (Bonferroni)."""
     normal = NormalDist()
     wider = normal.inv_cdf(1 - level / (2 * pairs)) / normal.inv_cdf(1 - level / 2)
     return _joined(first, second, wider)
@@ -162,9 +154,7 @@ def _named(rows: Iterable[Score]) -> str:
 
 
 def _silence(rows: Sequence[Score], level: float) -> str:
-    """Which layers are not distinguished from zero: those whose interval holds zero, and those that lose to the
-    correction over layers an effect that their own interval shows.
-    """
+    """Describe layers not distinguished from zero, by their own interval or only after the correction over layers."""
     silent = [row for row in rows if not is_resolved(row, level)]
     layers = counted(len(rows), "layer")
     if not silent:
@@ -325,9 +315,9 @@ def _zones(data: ReportData) -> Finding | None:
 
 
 def _sink(data: ReportData) -> Finding | None:
-    """Does the clearest zone keep its contrast without the sink tokens? Judged by the share that is left.
+    """Judge whether the clearest zone keeps its contrast without the sink tokens, by the share that is left.
 
-    A zone that is no clearer than the same run of states is between tokens of different documents is no finding.
+    Return None if it is no clearer than between tokens of different documents.
     """
     names = ("cosine", "cosine_no_sink", "cosine_null")
     with_sink, without, null = (Runs(values) if (values := matrix(data, name)) else None for name in names)

@@ -190,8 +190,7 @@ def mean_curve(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
 
 
 def _ticks(losses: Sequence[float]) -> dict[str, object]:
-    """Ticks at one, two and five times the powers of ten that the losses span, written out; at every whole multiple
-    where those would be fewer than three.
+    """Place ticks at 1, 2 and 5 times powers of ten, or at whole multiples if those would be fewer than three.
 
     >>> _ticks([0.3, 2.0])["ticktext"], _ticks([4.1, 8.7])["ticktext"]
     (['0.2', '0.5', '1', '2'], ['3', '4', '5', '6', '7', '8'])

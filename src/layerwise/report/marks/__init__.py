@@ -1,8 +1,4 @@
-"""The marks of which every picture is made: lines, levels, dots, heat, bars and scatter.
-
-A mark is data: which rows it draws, which column is its axis, which its series, which a reader chooses between. It
-knows no kind of run; `Mark.picture` makes the figures of a run from its rows.
-"""
+"""Marks, the data that describes a picture: lines, levels, dots, heat, bars and scatter (see `Mark.picture`)."""
 
 from layerwise.report.marks.bars import Bars
 from layerwise.report.marks.dots import Dots

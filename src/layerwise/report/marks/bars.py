@@ -25,10 +25,9 @@ HEAD, ROW = 76, 44
 class Bars(Mark):
     """A bar for each value of the column `x`, side by side for each series.
 
-    Without series a bar that is distinguished from zero is strong and the others are pale. `of` is the number that the
-    bar shows, where that is not the value (tokens spent). `across` is the title of the axis, `at` what a position is
-    called, with `{}` for it, `text` what is said of a bar beside its number. With `sideways` there is a row for each
-    value of `x`, in which the bars lie one after another.
+    Without series, bars that are not distinguished from zero are pale. `of` is the number shown if it is not the value,
+    `across` the axis title, `at` the name of a position (with `{}`), `text` extra text of a bar. With `sideways` there
+    is a row for each value of `x`, with its bars one after another.
     """
 
     x: str = "layer"

@@ -39,12 +39,11 @@ class Lane:
 
 @dataclass(frozen=True, kw_only=True)
 class Dots(Mark):
-    """A row for each value of the column `y`, in it a lane for each series.
+    """A row for each value of the column `y`, with a lane for each series.
 
-    Rows in which the column `faint` is not empty are single seeds or draws, shown as faint dots behind the others; with
-    `swarm` each row of the figure is a swarm of all its draws with their median, and the rows without are its mark,
-    named `mark`. Rows that are `against` the value `chance` are a short dotted line in their row of the figure.
-    `from_zero` keeps zero on the axis. `allowed` is a grey band through all rows, or says it of the rows.
+    Rows with the column `faint` are single draws behind the others; with `swarm` they form a swarm with their median,
+    and rows without it are the symbol named `mark`. Rows `against` the value `chance` are a dotted line. `from_zero`
+    keeps zero on the axis, `allowed` is a gray band or a function of the rows.
     """
 
     y: str = "task"

@@ -28,12 +28,10 @@ SIGNS = 5
 class Heat(Mark):
     """A cell for each pair of the columns `x` (across) and `y` (downwards).
 
-    With `diverging` white is zero, orange more and blue less; with `root` the colour is the signed square root, so that
-    small values are told apart while the key stays in their own unit. Otherwise brighter is more. `least` and `most`
-    fix the scale. Rows whose metric is `framed` are frames around the cells from their `layer` to their `other` on both
-    axes; `square` maps have axes of their own. `numbers` writes each value into its cell, as `number` says; `diagonal`
-    is a dotted line where both agree, and `upwards` lets the rows go from the bottom to the top. `across` and `down`
-    are the titles of the axes. `text` is what is beside the value in the hover text.
+    `diverging`: white is zero, orange more, blue less; otherwise brighter is more. `root` colors by the signed square
+    root, `least` and `most` fix the scale. Rows with the metric `framed` are frames from `layer` to `other`. `square`
+    maps have their own axes, `numbers` writes values into cells (by `number`), `diagonal` is a dotted line, and
+    `upwards` starts at the bottom. `across` and `down` are the titles of the axes, `text` is extra hover text.
     """
 
     x: str = "layer"

@@ -24,10 +24,7 @@ NAME = 11  # for each name: on a phone the legend takes several lines
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One kind of mark: its score in every row that has it. A null is grey and its interval broad.
-
-    `slot` picks its colour and mark, for a null its mark alone.
-    """
+    """A mark for one score; a null is gray with a broad interval. `slot` picks color and symbol (null: symbol only)."""
 
     name: str
     rows: Mapping[str, Score]
@@ -37,10 +34,9 @@ class Level:
 
 @dataclass(frozen=True, kw_only=True)
 class Levels(Mark):
-    """A row for each value of the column `y`, in it a mark for each series; rows `against` something are nulls, grey.
+    """A row for each value of the column `y`, with a mark for each series; rows `against` something are gray nulls.
 
-    Values below `floor` are drawn at it, so that one wild value does not flatten the rest; the hover shows the value.
-    There is no picture where there are only nulls.
+    Values below `floor` are drawn at it; the hover shows the value. There is no picture if there are only nulls.
     """
 
     y: str = "part"

@@ -38,11 +38,10 @@ QUARTERS = {
 class Lines(Mark):
     """Each series as a line along the numeric column `x`, its intervals as a ribbon.
 
-    `across` is the title of the axis and `at` what a position is called in the hover text, with `{}` for it. Rows
-    that are `against` something are nulls: with `nulls` each is a grey band, named by it; without, they are no
-    part of the figure. `hollow` says which points are open. `sizes` is a logarithmic axis, `percent` one from nothing
-    to all, `reach` fixes its ends. With `named` the lines are named above the figure. Rows in which the column `faint`
-    is not empty are single draws, shown as faint dots behind their line.
+    `across` is the axis title, `at` the hover name of a position (with `{}`). Rows `against` something are gray bands
+    with `nulls`, otherwise left out. `hollow` selects open points, `sizes` is a logarithmic axis, `percent` one from
+    nothing to all, `reach` fixes its ends. `named` labels lines above the figure. Rows with the column `faint` are
+    single draws.
     """
 
     x: str = "layer"
@@ -172,10 +171,9 @@ def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
 
 
 def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Describe:
-    """Hover text: what the point is (`what` with `{}` for its position, or `{:.0f}`), the score with its interval, and
-    its p-value.
+    """Return hover text: the point `what` (with `{}` or `{:.0f}` for its position), its score, interval and p-value.
 
-    With `nats` the score is a loss difference: its sign is shown, and it is also given as a change of perplexity.
+    With `nats` the score is a loss difference, shown with its sign and as a change of perplexity.
     """
 
     def describe(name: str, x: float, score: Score) -> str:

@@ -1,8 +1,6 @@
-"""What all marks share: which rows, which series in which colours, and the choices beside the figure.
+"""What all marks share: rows, series, colors, and the choices beside the figure.
 
-A `Picture` is a slot on the page where a figure is drawn, with the choices that switch it: task, family, metric. Every
-variant is a whole figure, built beforehand; the script only shows the one that is chosen. So a choice cannot compute
-anything the run did not.
+A `Picture` is a slot on the page; each variant is a complete figure built beforehand, and the script only switches.
 """
 
 from __future__ import annotations
@@ -36,10 +34,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A named figure: `variants` maps one option index per choice to the figure; a lone figure has the key `()`.
+    """A named figure: `variants` maps one option index per choice to the figure; a single figure has the key `()`.
 
-    `rooted` offers a square-root scale on the vertical axis, for effects of very different size, and `bent` shows it
-    first. A picture with a `leader` has no controls of its own: it follows those of the picture so named.
+    `rooted` offers a square-root vertical axis, `bent` starts with it. With a `leader` it follows that figure's
+    controls.
     """
 
     name: str
@@ -122,14 +120,11 @@ def in_order(names: Sequence[str]) -> dict[str, int]:
 class Mark(ABC):
     """A picture as data.
 
-    `where` filters the rows of the run (see `Rows.where`), after `derive` has made them of the run where they are not
-    stored as they are drawn. `show` is the quantity. Each value of the column `series` is drawn in a colour of its own,
-    given by `slots`, a mapping or a function of all names, or in that of its arm where `arms` are those of the run;
-    `legend` is the noun of the buttons that hide and show them, and without it there are none. Each of `choices` is a
-    question beside the figure, with the column whose values are its answers; `by_choice` are the fields of the mark
-    that an answer changes, such as the quantity; for each value of the columns `apart` there is an axis of its own.
-    With `each` there is a figure for every value of a column, all on one axis. `words` writes a value of the columns
-    `series`, `each` and `choices`. `note` is small print under the figure.
+    `where` filters the rows (see `Rows.where`) after `derive` has computed them; `show` is the quantity. Each value of
+    the column `series` has a color from `slots` (a mapping, or a function of all names) or `arms`; `legend` is the noun
+    of its buttons (default: no buttons). `choices` maps questions beside the figure to their columns, and `by_choice`
+    holds the fields that an answer changes. Columns in `apart` have an axis for each value; `each` makes a figure for
+    every value, all on one axis. `words` formats values of `series`, `each` and `choices`. `note` is small print.
     """
 
     name: str
@@ -153,10 +148,9 @@ class Mark(ABC):
 
     @abstractmethod
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The figure of rows that all belong together; `None` where there is nothing to draw.
+        """Return the figure of rows that belong together; `None` if there is nothing to draw.
 
-        `all_rows` are those of every figure that stands beside this one, for a common axis; of one metric, where that
-        is a choice.
+        `all_rows` are those of every neighboring figure (of one metric, if that is a choice), for a common axis.
         """
 
     def rows(self, data: ReportData) -> Rows:

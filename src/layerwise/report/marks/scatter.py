@@ -23,11 +23,7 @@ CROWDED = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """How a series of points is drawn.
-
-    `line` joins the points in the order of the quantity across, with a `dash`. `faint` points are small, grey and
-    without intervals. `symbol` and `size` are those of the points.
-    """
+    """The style of a series; `line` joins points from left to right, `faint` ones are small, without intervals."""
 
     line: bool = False
     faint: bool = False
@@ -41,10 +37,9 @@ class Style:
 class Scatter(Mark):
     """A point for each value of the column `point` that has a row `across` and a row `upwards`, each a filter.
 
-    `show_across` is the quantity across, `show` that upwards. Points are coloured by their series, or by depth where
-    `point` is a layer, which also numbers them (`numbered`); a point without a depth is grey. `equal` draws the line on
-    which both agree. `styles` says of a series how it is drawn, and `named` names the series above the figure.
-    There is no picture where all points share one position across.
+    `show_across` and `show` are the quantities. Colors follow the series, or depth if `point` is a layer (`numbered`).
+    `equal` draws the diagonal, `styles` maps series to styles, `named` labels series above the figure. There is no
+    picture if all points share one position across.
     """
 
     point: str = "layer"

@@ -1,11 +1,7 @@
-"""The page: chapters, figures, style and script as one HTML file that needs nothing else and asks nobody.
+"""The page: chapters, figures, style and script as one HTML file that makes no requests.
 
-A content security policy in the file itself forbids every request, so "no network" is enforced by the browser and not
-by care. `render` is pure: the same rows give the same bytes.
-
-A run may be of several kinds at once, a sweep and a search. The page writes the sections of every kind and then the
-provenance. A section whose rows are missing is left out; the provenance lists what those had to say, so that a reader
-learns what was not measured. A new kind of run is one line in `layerwise.report.kinds`.
+A content security policy in the file forbids them. `render` is pure: the same rows give the same bytes. A run may be of
+several kinds: the page has the sections of each, then the provenance, which lists what was not measured.
 """
 
 from __future__ import annotations
@@ -158,10 +154,7 @@ def _asset(name: str) -> str:
 
 
 def written(data: ReportData) -> list[Chapter]:
-    """Every chapter of every kind that has something to say, each anchor once, and the provenance at the end.
-
-    A run that has no rows at all keeps the first of its chapters, which says so.
-    """
+    """Return all chapters with content, each anchor once, then the provenance; an empty run keeps its first chapter."""
     by_anchor: dict[str, Chapter] = {}
     for kind in present_kinds(data):
         for chapter in _chapters(kind, data):

@@ -1,10 +1,6 @@
-"""HTML that escapes itself.
+"""HTML that escapes itself, because names in a report are user input.
 
-A report prints names that other people chose: plans, tasks, file names, a command line. Here text becomes HTML in one
-place only: `element` escapes every child and every attribute unless it already is `Safe`. The rest of the room builds
-pages out of elements and cannot forget.
-
-Markdown has its own `escaped`, in which what users named stays text.
+`element` escapes every child and attribute unless it already is `Safe`; `escaped` does so for Markdown.
 """
 
 from __future__ import annotations
@@ -34,7 +30,7 @@ def join(children: Iterable[str]) -> Safe:
 
 
 def element(name: str, /, *children: str, **attributes: str | bool | None) -> Safe:
-    """One HTML element. Attribute names lose a trailing underscore, and inner ones become hyphens.
+    """Return an HTML element; attribute names lose a trailing underscore, and inner ones become hyphens.
 
     `None` and `False` leave an attribute out; `True` writes it without a value.
 
@@ -66,10 +62,7 @@ def measured(text: str) -> Safe:
 
 
 def embedded_json(name: str, value: object) -> Safe:
-    """A JSON data block that a script reads by its `id`.
-
-    `<` is written as an escape, so no text inside can end the block; what is not finite becomes `null`.
-    """
+    """Return a JSON block that a script reads by `id`, with `<` escaped and non-finite values as `null`."""
     try:
         text = _strict(value)
     except ValueError:  # a number that is not finite; most pages have none, and need no copy without them
@@ -105,9 +98,7 @@ _INERT = tuple(
 
 
 def escaped(text: str) -> str:
-    """Text as it stands, whatever Markdown would make of it: in a line and a cell, without markup, links or entities.
-
-    A tag and an entity are undone by an entity, since not every reader of Markdown takes a backslash before them.
+    """Escape text for a Markdown line or cell; entities undo tags, since backslashes do not work everywhere.
 
     >>> print(escaped("0 (1|2)*3 <b> [a](b)"))
     0 (1\\|2)\\*3 &lt;b> [a\\](b)

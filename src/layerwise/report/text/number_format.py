@@ -1,7 +1,4 @@
-"""How the report writes numbers: three significant digits, a true minus sign, the interval beside the value.
-
-One number and its interval share their decimals, so that they can be compared by eye.
-"""
+"""Number formats of the report: three significant digits, a true minus sign, the interval with the same decimals."""
 
 from __future__ import annotations
 

@@ -24,9 +24,8 @@ class Tone:
 class Table:
     """The headings and the cells; the columns from `numeric_from` on hold numbers.
 
-    Those of `code` hold text to be copied, such as plans: on the page one click selects a cell whole.
-    `tones` are the colours of cells, by row and column: with any, the table is a picture. On the page what a cell
-    begins with is a badge where it is among `badges`, a word to the kind of its badge.
+    Columns in `code` are selected as a whole by a click. `tones` colors cells by (row, column), which makes the table a
+    picture; `badges` maps a word at the start of a cell to its kind of badge.
     """
 
     head: tuple[str, ...]

@@ -76,10 +76,7 @@ def folded(summary: str, *children: Safe) -> Safe:
 
 
 def legend(slots: dict[str, int], figures: tuple[str, ...], *, noun: str = "Strategies") -> Safe:
-    """The strategies as buttons, each with its colour; pressing one hides or shows its curve in all `figures`.
-
-    What is no strategy, `noun` telling what it is, goes by its own name.
-    """
+    """Return buttons that hide or show each strategy (or other `noun`) in all `figures`, with its color."""
     chips = [
         element(
             "button",

@@ -1,9 +1,4 @@
-"""What became of the published claims: a chapter of the page of a run, and of all models one Markdown page.
-
-The page is generated from runs of any kind: it holds every paper with its claims, each with its statement, its citation
-and its rule, and a table of the runs that decided it. A run is one of a model, a text and a command, which the page
-lists first.
-"""
+"""The published claims: a chapter of a run's page, and one Markdown page over all models with the runs behind it."""
 
 from __future__ import annotations
 

@@ -103,10 +103,7 @@ class _Writer:
             self.body += self._note(mark.note)
 
     def _cards(self, pictures: list[Picture], *, wide: bool) -> None:
-        """A card each; several stand side by side, and where they share choices, or a scale, the first leads them.
-
-        A first one that alone has choices stands above the others.
-        """
+        """Return cards side by side; with shared choices or scale the first leads, above if it alone has choices."""
         if len(pictures) > 1 and pictures[0].choices and not any(picture.choices for picture in pictures[1:]):
             self._cards(pictures[:1], wide=wide)
             self._cards(pictures[1:], wide=False)

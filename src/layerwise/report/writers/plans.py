@@ -1,8 +1,4 @@
-"""The plans of a sweep on the page: a few as pictures, and all as a table to sort and filter, each with its picture.
-
-The table is plain HTML, which reads without scripts and prints; a script sorts and filters. A cell that sorts by number
-carries the number itself.
-"""
+"""The plans of a sweep on the page: a few pictures, and a table that is plain HTML; a script sorts and filters it."""
 
 from __future__ import annotations
 
@@ -168,16 +164,11 @@ def _glyph(data: ReportData, score: Score | None, scale: float) -> Safe:
 
 
 def wiring(plan: Plan, depth: int, *, title: str | None = None) -> Safe:
-    """The wiring of a plan as an SVG: the matrix A of x_j = sum_i A[j,i] d_i, one column for every update d_i.
+    """Return the wiring of a plan as an SVG: the matrix A of x_j = sum_i A[j,i] d_i, one column for every update d_i.
 
-    Rows are read from top to bottom, one for each step and a last one for the output; the cell in row j and column i is
-    filled when step j reads the update i, the fainter the smaller its weight. The first column is the embedding, in
-    grey; the others take the colour of the layer that wrote them, violet for the first layer and yellow for the last.
-    So a skip is a jump of colour, a reversal a gradient that turns, a repeat a stripe, and a parallel group a notch in
-    the staircase.
-
-    Neighbouring cells of one column and one weight are one rectangle, and rectangles of one colour one path: a plan of
-    30 layers takes about two kilobytes.
+    Rows are steps from top to bottom, the last one the output; a filled cell means step j reads update i, fainter for
+    smaller weights. The embedding column is gray, the others have the color of their layer (violet to yellow).
+    Neighboring equal cells are merged into rectangles, and one color into one path: about 2 kB for 30 layers.
     """
     rows = plan.matrix()
     size = len(rows)

@@ -1,8 +1,4 @@
-"""A run as Markdown, for papers and logs, and as lines of a terminal: claims, findings and tables, without figures.
-
-Only text that is safe in a table cell or a sentence is written: what users named is escaped, so that a task called
-`a|b` stays one cell.
-"""
+"""A run as Markdown and as terminal output: claims, findings and tables, with all user-supplied names escaped."""
 
 from __future__ import annotations
 
