@@ -1,7 +1,4 @@
-"""The model card of a written checkpoint: the `README.md` that the hub shows, made of what is in the folder.
-
-What was measured is in tables that are handed in, each line of which is a row of a run.
-"""
+"""The model card (`README.md`) of a written checkpoint, with tables of measured results."""
 
 from __future__ import annotations
 
@@ -41,10 +38,7 @@ HOST = "shell"
 
 @dataclass(frozen=True, slots=True)
 class CardTable:
-    """A table of what was measured: sentences before it, the heads of its columns, and its cells.
-
-    `results` are the rows about the model itself, for the metadata of the card.
-    """
+    """A table of results: an introduction, the column heads, the cells, and the `results` for the metadata."""
 
     title: str
     sentences: tuple[str, ...]

@@ -1,8 +1,4 @@
-"""Compact checkpoints: every layer once, and a plan that says how they run, with repeats, groups and halves.
-
-The stored layers are an ordinary checkpoint. Its `config.json` holds under `layerwise` the plan over them, which
-`layerwise.load` runs. Layers that the plan never visits are left out, so that the stored ones have other numbers.
-"""
+"""Compact checkpoints: each visited layer once, and a plan over them in `config.json`, under `layerwise`."""
 
 from __future__ import annotations
 
@@ -23,11 +19,7 @@ Numbers = Mapping[tuple[str | None, int], int]
 
 
 def refuse_inexpressible(plan: Plan, compact: str = ", write it with --compact,", *, types: bool = False) -> None:
-    """Raise `PlanError` for a plan with halves, groups or layers at a type, which no ordinary checkpoint holds.
-
-    `compact` says what else could be done, where there is another form that holds them; `types` lets layers at a type
-    pass, which a GGUF file holds.
-    """
+    """Raise `PlanError` for sublayers, groups or, without `types`, quantized layers; `compact` adds a hint."""
     if not types:
         refuse_quantised_layers(plan, "save a model")
     steps = plan.steps()

@@ -1,8 +1,4 @@
-"""`visit_config` in a process of its own, which imports neither torch nor what transformers imports for its models.
-
-A configuration needs its class and no more, and torch takes longer to import than a checkpoint takes to copy. So torch
-cannot be imported in this process, and packages run their own code only if they are asked for something (`_Postponed`).
-"""
+"""`visit_config` in a separate process without torch, which takes longer to import than a checkpoint to copy."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""What transformers expects in the folder of a configuration: proved on the device `meta`, where tensors weigh nothing.
+"""What transformers expects of a configuration's folder, by its own loading (`from_pretrained`) on the device `meta`.
 
-The names and shapes on the disk go through transformers' own loading (`from_pretrained` with a state dictionary), its
-renamings and its fusing of experts included. What is missing, left over or of another shape then, and was not in the
-model itself, is a mistake.
+A tensor that is missing, unexpected or of another shape, and was not so in the original model, is an error.
 """
 
 from __future__ import annotations
@@ -90,11 +88,7 @@ class Expectation:
         return cls(kind, own, config, config_text(whole), blocks)
 
     def prove(self, own: Tensors, planned: Tensors, quantised: bool) -> None:
-        """Raise `UnresolvedNames` unless `planned` fits the plan's configuration as well as `own` fits the model's.
-
-        The tensors of a quantised checkpoint have other names and shapes than their modules; of them only the modules
-        are compared.
-        """
+        """Raise `UnresolvedNames` unless `planned` fits as well as `own` (if quantized, only the modules)."""
         before, after = self._misfits(self.own, own, quantised), self._misfits(self.config, planned, quantised)
         known = {_template(misfit) for misfit in before}
         new = sorted(misfit for misfit in after if _template(misfit) not in known)

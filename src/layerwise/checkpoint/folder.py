@@ -22,8 +22,7 @@ FILE = "plan.json"
 """What the plan was, and whose weights, beside the weights."""
 
 Proof: TypeAlias = Literal["logits", "keys", "none"]
-"""What of a written checkpoint was compared: its logits with the plan's; its keys and shapes with those that
-transformers expects; or nothing but the headers of its files."""
+"""The extent of the check: logits with the plan's, keys and shapes with transformers', or headers only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,10 +84,7 @@ def refuse_in_the_way(folder: Path, overwrite: bool) -> None:
 
 @contextmanager
 def draft_of(folder: Path) -> Iterator[Path]:
-    """A folder beside `folder` that takes its name if all goes well, and is gone if not.
-
-    A process that is killed leaves its draft, which the next one that writes the same folder removes.
-    """
+    """A temporary folder that replaces `folder` on success; a killed process leaves it for the next one to remove."""
     folder = folder.absolute()
     with _draft_beside(folder) as draft:
         yield draft

@@ -1,9 +1,7 @@
-"""A plan as a GGUF file, of another one: whole layers go from file to file as bytes, and nothing is quantised again but
-the matrices of layers for which the plan names a type, some rows at a time, by the package gguf, and the layers of
-model folders, at the types that the file has.
+"""A plan as a GGUF file: whole layers are copied as bytes, without torch or transformers.
 
-The order of tensors and of metadata stays, and so does every byte that does not count or list layers. No tensor is held
-in memory, and neither torch nor transformers is imported, but for folders.
+Only layers at a named type and layers of model folders are quantized again, some rows at a time. The order of tensors
+and all metadata but the layer counts and lists stay.
 """
 
 from __future__ import annotations
@@ -49,15 +47,13 @@ def save_gguf(
 ) -> Origin:
     """Write the GGUF file `source` under `plan` to the file `target`, which llama.cpp opens.
 
-    The plan is a sequence of whole layers of the one model: it skips, reorders and repeats them, and may name a type of
-    each (`0-13 Q4_0:14 15-29`): the matrices of such a layer are quantised to it, as they are where the plan is
-    measured (`layerwise.stack.quantised_layers`). Layers may also be those of Hugging Face `folders`, by their names in
-    the plan (`0-13 b:14-29`), such as a model that was healed after it was read from `source`; they get the types of
-    the layers with their numbers, and where all are of one folder, so is what lies around them. The file appears whole
-    or not at all; one that is there is replaced only with `overwrite`, and if it is a GGUF file, and not `source`.
+    The plan skips, reorders and repeats whole layers, and may name a type of each (`0-13 Q4_0:14 15-29`). Layers may be
+    those of Hugging Face `folders`, by their names in the plan (`0-13 b:14-29`), at the types of the source's layers;
+    if all are of one folder, so is the rest of the model. The file appears whole or not at all; only a GGUF file other
+    than `source` is replaced, with `overwrite`.
 
-    Raises `PlanError` for a plan that is no sequence of the file's layers, `UnsupportedModel` where the metadata cannot
-    say what the plan does, and `CheckpointError` for files that are malformed, or in the way.
+    Raises `PlanError` for a plan that is not a sequence of layers, `UnsupportedModel` where the metadata cannot express
+    the plan, and `CheckpointError` for files that are malformed or in the way.
     """
     source, target, plan = Path(location_of(str(source))), Path(target).expanduser(), Plan.parse(plan)
     refuse_inexpressible(plan, compact="", types=True)

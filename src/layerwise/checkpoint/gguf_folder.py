@@ -1,8 +1,6 @@
-"""Layers of Hugging Face folders in the form that a GGUF file has for them: what loading does to a tensor, undone.
+"""Layers of Hugging Face folders as GGUF tensors: the inverse of transformers' loading, per architecture.
 
-transformers makes a parameter of a tensor by rules of each architecture. A tensor whose numbers are 0, 1, 2, ... goes
-through them, and what comes out says where each number of a parameter belongs. What is made so goes through once more,
-and has to give the parameter.
+A tensor of 0, 1, 2, ... shows where loading puts each number; the result must load to the parameter again.
 """
 
 from __future__ import annotations
@@ -35,11 +33,9 @@ _SLOT = re.compile(r"blk\.(\d+)\..+")
 def of_folders(
     file: GGUFFile, planned: PlannedFile, folders: Mapping[str, Path | str], steps: Sequence[Step]
 ) -> dict[str, Rewritten]:
-    """The tensors that are made of `folders`, by their new names: those of the steps that name one.
+    """The tensors made of `folders`, by their new names; of one folder for all steps also those around the layers.
 
-    Where every step names the same one, what lies around the layers is of it too, if it is not what the file has.
-    Raises `UnsupportedModel` for a folder whose parameters are not those of the file, and `CheckpointError` where the
-    package gguf is not installed.
+    Raises `UnsupportedModel` if the parameters differ from the file's, `CheckpointError` without the package gguf.
     """
     need_gguf("folders are quantised")
     weights = _weights(file)

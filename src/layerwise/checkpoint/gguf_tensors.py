@@ -52,10 +52,7 @@ def need_gguf(what: str) -> None:
 
 
 def rows_of(file: GGUFFile, tensor: GGUFTensor) -> Iterator[NDArray[np.float32]]:
-    """A matrix in float32, `NUMBERS` of its numbers or one row at a time.
-
-    Raises `CheckpointError` where the package gguf cannot read the type that it has.
-    """
+    """Yield the float32 rows of a matrix, about `NUMBERS` at a time. Raises `CheckpointError` for unreadable types."""
     import gguf
     import numpy as np
 

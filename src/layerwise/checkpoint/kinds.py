@@ -1,8 +1,4 @@
-"""Of which kind each block of a model is, and the configuration under which a model has the blocks that a plan needs.
-
-Some configurations say by the number of a layer of which kind it is, so another order needs other values. Models are
-drawn up on the device `meta`, and their blocks are compared: modules, shapes, and the settings that each module keeps.
-"""
+"""The kind of each block of a model, compared on the device `meta`, and a configuration that gives a plan its kinds."""
 
 from __future__ import annotations
 
@@ -91,13 +87,10 @@ def difference(wanted: Sequence[Kind], kinds: Sequence[Kind]) -> str | None:
 
 
 def planned_config(model: Any, path: str, order: Sequence[int]) -> tuple[Any, list[Kind], frozenset[tuple[str, str]]]:
-    """The configuration for the visits `order` of the blocks of `model` at `path`, the kind of block that each visit
-    needs, and the attributes that are `positional`.
+    """Return the configuration for the visits `order`, the kind of block of each, and the `positional` attributes.
 
-    It is the model's own in visit order, with other values of index-coded settings where the blocks need them. Groups
-    of settings that belong together (`attn_layer_period`, `attn_layer_offset`) are chosen one after another, the values
-    of each so that most blocks are as wanted, and then all together; among equals the model's own value stays, then the
-    smallest is taken. Where no values fit, they stay the model's own.
+    Index-coded settings are changed where the blocks need it: related groups (`attn_layer_period`, `attn_layer_offset`)
+    one after another, then all together; ties keep the model's value, then the smallest. If nothing fits, all stay.
     """
     kind, blocks = type(model), list(block_list(model, path))
     positional = positional_traits(blocks)

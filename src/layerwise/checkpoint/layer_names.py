@@ -1,9 +1,4 @@
-"""The names of a checkpoint's tensors on the disk, layer by layer, without a model that would know them.
-
-The names of a stack's tensors differ in one number: `model.layers.0.mlp.up_proj.weight`, `model.layers.1.mlp...`. The
-first number of a name is that of its layer; what stands before it is the prefix of the stack. Experts are numbered
-inside of a layer, so they go with it.
-"""
+"""The names of a checkpoint's tensors, layer by layer: the first number of a name is its layer (not its expert)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What of a model lies behind its layers, for merges that take it from another model than what lies before them.
+"""The parts of a model used only after its last layer (norm, head), which merges may take from another model.
 
-mergekit takes the last norm and the head from the model of the last slice. A part belongs to them if it is computed
-with only after the last layer; a weight that is also used before, such as a tied embedding, does not.
+A tied embedding is also used before, and does not count.
 """
 
 from __future__ import annotations
@@ -28,10 +27,9 @@ from layerwise.stack.load import model_class
 
 
 def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | None = None) -> frozenset[str]:
-    """The names of the parameters and buffers that `model` computes with only after the last block at `path`.
+    """The parameters and buffers of `model` used only after the last block at `path`; nothing is computed on `meta`.
 
-    `inputs` are by default a small batch; on the device `meta` nothing is computed. Raises `UnsupportedModel` for a
-    model that does not run.
+    Raises `UnsupportedModel` for a model that does not run.
     """
     batch = example_inputs(model) if inputs is None else dict(inputs)
     blocks = block_list(model, path)
@@ -70,10 +68,7 @@ def parts_behind(model: nn.Module, path: str, inputs: Mapping[str, Tensor] | Non
 
 
 def stored_parts_behind(model: StoredModel, path: str | None) -> frozenset[str]:
-    """The names in the files of a checkpoint of what lies behind its layers; no weight is read.
-
-    Raises `UnresolvedNames` where the model does not run without its weights, or its files have other names.
-    """
+    """The stored names of what follows the layers. Raises `UnresolvedNames` if they cannot be found."""
     try:
         config = CONFIG_MAPPING[model.settings["model_type"]].from_dict(dict(model.settings))
         drawn: Any = on_meta(model_class(config, False), config)
@@ -90,10 +85,7 @@ def stored_parts_behind(model: StoredModel, path: str | None) -> frozenset[str]:
 
 
 def with_head(stack: Stack, name: str, inputs: Mapping[str, Tensor] | None = None) -> Stack:
-    """`stack`, a Stack over several models, with what lies behind the layers from the one called `name`.
-
-    No weight is copied, and none of the models changes.
-    """
+    """Return `stack` with the parts after the layers from the model `name`; nothing is copied or changed."""
     host, other = next(iter(stack.sources.values())), stack.sources[name]
     shared = {id(tensor): tensor for tensor in chain(host.model.parameters(), host.model.buffers())}
     model = copy.deepcopy(host.model, shared)

@@ -41,11 +41,10 @@ def proof_inputs(stack: Stack, inputs: Mapping[str, Tensor] | None) -> Mapping[s
 
 
 def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *, compact: bool) -> float:
-    """How far the logits of the folder are from those of the plan, which is refused if it is not rounding.
+    """Return the relative difference between the logits of the folder and of the plan, or refuse more than rounding.
 
-    The folder is loaded as a user would load it, and must hold as many parameters as the plan visits, or as a `compact`
-    one stores, whose stored layers run their plan; and so does the code in the folder, where there is some. Half
-    precision rounds too much to decide: the logits are those of both models in float32.
+    The parameter counts must match, too. The code in the folder is tried as well. Half precision is compared in
+    float32.
     """
     kind = type(stack.model).__name__
     stored = stored_layers(plan) if compact else plan

@@ -1,8 +1,4 @@
-"""A written checkpoint on the Hugging Face hub: its folder becomes a repository.
-
-What would be refused at the end of a long run is refused before it: `check_push` asks for the name, the token and the
-network, and for a repository that is not there yet.
-"""
+"""Push a checkpoint folder to the Hugging Face hub; `check_push` finds before a long run what would be refused."""
 
 from __future__ import annotations
 
@@ -33,10 +29,7 @@ def check_repository(name: str) -> None:
 
 
 def check_push(name: str, *, overwrite: bool = False) -> None:
-    """Raise `CheckpointError` unless a folder can be pushed to `name` now, with what to do instead.
-
-    A repository that holds a model already is refused without `overwrite`.
-    """
+    """Raise `CheckpointError` unless a folder can be pushed to `name` now (over a model only with `overwrite`)."""
     check_repository(name)
     if constants.is_offline_mode():
         raise CheckpointError(
@@ -51,10 +44,9 @@ def check_push(name: str, *, overwrite: bool = False) -> None:
 
 
 def push(folder: Path, name: str, *, private: bool = False, overwrite: bool = False) -> str:
-    """Make the repository `name`, if need be, and upload the folder to it in one commit; returns its address.
+    """Upload the folder to the repository `name` in one commit, and return its address.
 
-    With `overwrite` the commit removes weights that the folder does not have; other files of the repository stay.
-    Raises `CheckpointError` with what the hub said.
+    `overwrite` removes weights that the folder lacks. Raises `CheckpointError` with the hub's message.
     """
     check_repository(name)
     api = huggingface_hub.HfApi()

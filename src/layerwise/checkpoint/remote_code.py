@@ -1,8 +1,4 @@
-"""The code that transformers runs with `trust_remote_code`, where layerwise is not installed: one file in the folder.
-
-For a plan it is `planned.py` and a class or two that derive from those of transformers. Models of layerwise's
-own (`layerwise-elc`) bring their modules along, joined to one file.
-"""
+"""The code for `trust_remote_code` in one file: `planned.py` with derived classes, or layerwise's own models."""
 
 from __future__ import annotations
 
@@ -33,11 +29,7 @@ OWN = "layerwise."
 def add_plan(
     draft: Path, plan: Plan, kind: Any, config: Any, path: str, stack: Stack | None, remote_code: bool
 ) -> None:
-    """Add `plan` to a draft of its stored layers: a model of class `kind` and this configuration, its blocks at `path`.
-
-    The halves of layers are found on `stack`, and so are there before a plan with halves is written. Raises
-    `UnsupportedModel` for a plan with halves of a model that has none.
-    """
+    """Add `plan` to a draft of its stored layers. Raises `UnsupportedModel` for sublayers that the model lacks."""
     halves = stack.branches().paths if stack is not None and plan.has_sublayers() else []
     if not remote_code:
         write_record(draft, over_stored(plan))
@@ -55,10 +47,7 @@ def add_own_code(draft: Path, kind: Any) -> None:
 def plan_record(
     kind: Any, config: Any, path: str, plan: Plan, halves: Sequence[Mapping[Sublayer, str]]
 ) -> dict[str, Any]:
-    """What `planned.py` reads of a plan over the stored layers: its visits, and what changes for them.
-
-    `halves` are the paths of the two branches of each stored layer, for a plan that runs halves.
-    """
+    """What `planned.py` reads of a plan; `halves` are the paths of the two branches of each stored layer."""
     model = on_meta(kind, config)
     blocks = list(block_list(model, path))
     order = plan.order()

@@ -94,10 +94,7 @@ def save_named(
     revision: str | None = None,
     in_memory: str = "",
 ) -> Origin:
-    """Write the plan over the models called `names`: streamed, or built in memory by `open_stack` where it cannot be.
-
-    `in_memory` says why nothing is to be streamed, if so.
-    """
+    """Write the plan over the models `names`, streamed or, for the reason `in_memory`, built by `open_stack`."""
     if writing.head == next(iter(names)):
         writing = replace(writing, head=None)
     if writing.head is not None and writing.head not in names:

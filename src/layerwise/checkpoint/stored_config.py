@@ -26,10 +26,9 @@ INDEX_CODED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class VisitConfig:
-    """A stack on the disk (the prefix of its names, its depth), and the text of `config.json` for its visits.
+    """A stored stack (prefix, depth) and its `config.json` for the visits.
 
-    `index_coded` names the settings that may say by a layer's number of which kind it is. `listed` tells whether the
-    configuration lists the kinds of its layers.
+    `index_coded`: settings that may give a layer's kind by number. `listed`: the configuration lists the kinds.
     """
 
     prefix: str

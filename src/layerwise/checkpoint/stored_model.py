@@ -34,9 +34,9 @@ class StoredModel:
 
     @classmethod
     def open(cls, name: str, revision: str | None = None) -> StoredModel:
-        """Read the headers of a model: a folder, a hub id, or one that comes with the package.
+        """Read the headers of a folder, a hub id or a bundled model.
 
-        Raises `CheckpointError` for files that are malformed, and `UnresolvedNames` for a hub id that is not to be had.
+        Raises `CheckpointError` for malformed files, `UnresolvedNames` for an unavailable hub id.
         """
         folder = Path(location_of(name))
         if not folder.is_dir():

@@ -1,8 +1,4 @@
-"""A plan written out from safetensors to safetensors: no model is built, and no tensor is held in memory.
-
-The names in the files stay; only the number of the layer changes. Below `PROVED_SIZE` the logits are compared with
-those of the plan, and above that keys and shapes with what transformers expects.
-"""
+"""Write a plan from safetensors to safetensors, without a model or tensors in memory; see `PROVED_SIZE`."""
 
 from __future__ import annotations
 
@@ -35,11 +31,10 @@ PROVED_SIZE = 2 * 10**9
 def save_stored(
     models: Mapping[str, StoredModel], plan: Plan, writing: Writing, open_stack: Callable[[], Stack]
 ) -> Origin:
-    """Write the plan over the layers of `models`, of which the first is the model at hand; returns what was written.
+    """Write the plan over the layers of `models` (the first is the model at hand), and return the record.
 
-    `open_stack` opens them in memory, which is done where logits are compared. Raises `UnresolvedNames` where the
-    checkpoint cannot be taken apart on the disk, `PlanError` for a plan that no checkpoint holds, `UnsupportedModel`
-    where the configuration cannot say what the plan does, and `CheckpointError` for files that are in the way.
+    Raises `UnresolvedNames` if it needs memory, `PlanError` and `UnsupportedModel` if no checkpoint can hold the plan,
+    and `CheckpointError` for files in the way.
     """
     stored = stored_layers(plan) if writing.compact else plan
     refuse_inexpressible(stored)

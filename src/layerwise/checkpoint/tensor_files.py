@@ -1,8 +1,4 @@
-"""Safetensors files written from ranges of bytes: the data is copied by the kernel, never held in memory.
-
-What is written equals what the library safetensors writes for the same tensors, byte for byte: tensors of the
-widest dtype first, then by name.
-"""
+"""Safetensors files written from ranges of bytes, which the kernel copies, identical to the library's own files."""
 
 from __future__ import annotations
 
@@ -56,10 +52,7 @@ def _shards(tensors: Tensors, most: int) -> Iterator[list[str]]:
 
 
 def write_file(file: Path, tensors: Tensors) -> None:
-    """Write one safetensors file whose data is copied from where `tensors` lie.
-
-    Raises `CheckpointError` where the disk is full, and where a file of the source has changed meanwhile.
-    """
+    """Write a safetensors file from `tensors`. Raises `CheckpointError` for a full disk or changed sources."""
     ordered = sorted(tensors, key=lambda name: (-_RANKS[tensors[name].dtype], name))
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     end = 0
@@ -73,10 +66,7 @@ def write_file(file: Path, tensors: Tensors) -> None:
 
 
 def write_pieces(file: Path, pieces: Iterable[bytes | Range]) -> None:
-    """Write a file of bytes as they are given, and of ranges of other files.
-
-    Raises `CheckpointError` where the disk is full, and where another file has changed meanwhile.
-    """
+    """Write bytes and ranges of other files. Raises `CheckpointError` for a full disk or changed sources."""
     try:
         with file.open("wb") as target, ExitStack() as opened:
             sources: dict[Path, BinaryIO] = {}

@@ -1,8 +1,6 @@
-"""A model in memory, written under a plan as an ordinary checkpoint, which plain transformers loads to the same logits.
+"""A model in memory, written under a plan as an ordinary checkpoint and proved by loading it.
 
-Block slot i of the new model gets the weights of the plan's i-th visit, whichever model they are from, and a layer that
-is visited twice is written twice. Everything else is that of the model at hand, and the configuration is the one that
-the model shows while the plan is in place. What is written is loaded again and compared before it gets its name.
+Slot i gets the weights of visit i, so a layer that is visited twice is written twice.
 """
 
 from __future__ import annotations
@@ -36,11 +34,9 @@ PREPROCESSING = ("preprocessor_config.json", "processor_config.json", "video_pre
 def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "") -> Origin:
     """Write `stack` under `plan` as a Hugging Face model, and prove that it loads to the same logits.
 
-    The folder appears whole or not at all. The tokenizer goes along where the stack has one, and so does the
-    configuration of an image processor where its files are at hand. `note` is written into the record (see `Origin`).
-
-    Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model that is not of transformers or
-    whose configuration cannot say what the plan does, and `CheckpointError` for a folder that is in the way.
+    The folder appears whole or not at all, with the tokenizer and the image processor's configuration if there are any.
+    `note` goes into the record (`Origin`). Raises `PlanError` for groups or sublayers, `UnsupportedModel` where
+    transformers cannot express the plan, and `CheckpointError` for a folder in the way.
     """
     stack.check(plan)
     compact, remote_code = writing.compact, writing.remote_code

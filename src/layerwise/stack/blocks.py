@@ -1,8 +1,4 @@
-"""Finding the one list of repeated blocks in a model, without knowing its architecture.
-
-Transformers marks every block that can be checkpointed by its class; other modules are searched for the list that holds
-the most weights. The caller then proves what is found by behavior (`forward_trace.trace_blocks`).
-"""
+"""Find the list of repeated blocks in a model of any architecture; `forward_trace.trace_blocks` then proves it."""
 
 from __future__ import annotations
 
@@ -16,13 +12,11 @@ from layerwise.errors import UnsupportedModel, near_matches
 
 
 def find_blocks(model: nn.Module, path: str | None = None) -> str:
-    """The dotted path of the `nn.ModuleList` that holds the blocks of `model`.
+    """Return the dotted path of the `nn.ModuleList` that holds the blocks of `model`; `path` names it outright.
 
-    `path` names it outright. Otherwise it is the one outermost list whose items are all
-    `GradientCheckpointingLayer`, among several that of the decoder where the model generates text (from images, say),
-    else the one as long as the configuration says; where no block carries that
-    mark, the list of two or more like modules that holds the most weights (parameters and buffers), else that of one.
-    Raises `UnsupportedModel` when there is none, or several to choose from.
+    It is the outermost list whose items are all `GradientCheckpointingLayer` (of several, the decoder's of a generative
+    model, else the one with the configured depth), or else the list of like modules with the most weights. Raises
+    `UnsupportedModel` if there is none, or several to choose from.
     """
     if path is not None:
         return _named(model, path)

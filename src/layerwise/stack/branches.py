@@ -1,11 +1,9 @@
-"""The two branches of a block, found by what they do and not by what they are called.
+"""The two branches of a block, found by behavior: submodules whose *output* the block adds to the residual stream.
 
-A branch is named by the path of the submodule whose *output* it adds to the residual stream. Every submodule is tried.
 A pair is accepted when (1) with both outputs at zero the block is the identity, (2) with one at zero, half the output
 of the other gives half the update, and (3) with `mlp` at zero a change of one token reaches other tokens, with `attn`
-at zero it does not. All three hold up to rounding, in float32 (`layerwise.stack.precision`). Blocks that normalize
-after the addition (BERT) and blocks with one branch (Mamba) are refused. Of several pairs the one that completes last
-is taken: behind a norm of its own (Gemma 2) only that is linear.
+at zero it does not; all up to rounding, in float32. Blocks that normalize after the addition (BERT) or have one branch
+(Mamba) are refused. Of several pairs the last to complete is taken: behind a norm (Gemma 2) only that is linear.
 """
 
 from __future__ import annotations
@@ -99,10 +97,9 @@ def _proved(candidate: _Candidate, known: Mapping[type, Sequence[Pair]]) -> Pair
 
 @contextmanager
 def edited(block: nn.Module, path: str, edit: Edit) -> Iterator[None]:
-    """Within the context the output of the submodule at `path` goes through `edit` before the block adds it.
+    """Within the context, in this thread, `edit` changes the output of the submodule at `path` before it is added.
 
-    That holds for the calling thread: others run the block as it is. An edit may keep what it is given, and give what
-    it keeps: the block adds a copy.
+    An edit may keep its input and output: the block adds a copy.
     """
     mine = get_ident()
 

@@ -1,8 +1,7 @@
-"""Blocks that torch compiles: one graph for every kind of block, whatever the order in which the blocks run.
+"""Blocks that torch compiles: one graph for each class of blocks, for any plan.
 
-The function of a class of blocks is compiled once and called with the block itself: its parameters are inputs of the
-graph, so where a block is, and which blocks run, changes nothing. A visit that needs a state of its own (a layer that
-runs twice, a member of a group, a half) runs uncompiled, to the same numbers.
+The parameters are inputs of the graph. A visit with state of its own (a repeated layer, a member of a group, a
+sublayer) runs uncompiled.
 """
 
 from __future__ import annotations

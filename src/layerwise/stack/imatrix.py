@@ -1,10 +1,8 @@
-"""The importance matrix of llama.cpp: how much the inputs of each layer's matrices vary on a calibration text.
-
-`llama-imatrix` writes a GGUF file with two tensors for each matrix: `in_sum2`, the sums of the squares of its inputs
-over tokens, and `counts`, the tokens, a number for each expert where there are some. The power of a layer is the sum
-over its matrices and their inputs of the mean square.
+"""The importance matrix of llama.cpp: the power of the inputs of each layer's matrices on a calibration text.
 
     power[layer] = sum over matrices of sum over inputs of in_sum2 / counts
+
+`in_sum2` are sums of squared inputs over tokens, `counts` the tokens (per expert).
 """
 
 from __future__ import annotations
@@ -36,10 +34,7 @@ def imatrix_beside(stack: Stack) -> Path | None:
 
 
 def layer_power(path: Path, depth: int) -> dict[int, float]:
-    """The power of the inputs of each layer's matrices.
-
-    Raises `CheckpointError` for a file that is no importance matrix of a model of `depth` layers.
-    """
+    """The input power of each layer. Raises `CheckpointError` for a file of another kind or of another `depth`."""
     file = GGUFFile.open(path)
     powers = dict.fromkeys(range(depth), 0.0)
     seen: set[int] = set()

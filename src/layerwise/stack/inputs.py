@@ -16,11 +16,7 @@ from layerwise.stack.placement import device_of, dtype_of
 
 
 def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """`inputs` with caching off where the model knows the word: a captured batch must not hold a live cache.
-
-    Some models take `use_cache` by name, others among their further keywords; their configuration knows it in both
-    cases.
-    """
+    """Return `inputs` with `use_cache=False` if the model knows it: a captured batch must not hold a live cache."""
     parameters = inspect.signature(model.forward).parameters
     config = getattr(model, "config", None)
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -38,10 +34,7 @@ def main_tensor(output: Any) -> Tensor:
 
 
 def example_inputs(model: nn.Module, length: int = 12) -> dict[str, Tensor] | None:
-    """A small seeded batch of the kind `model` takes, or `None` where its kind of input is not known.
-
-    Token ids `(2, length)` for models of text, pixel values `(2, channels, height, width)` for models of images.
-    """
+    """Seeded batch: token ids `(2, length)`, pixels `(2, channels, height, width)`, or `None` for other inputs."""
     generator = torch.Generator().manual_seed(0)
     config = getattr(model, "config", None)
     wanted = getattr(model, "main_input_name", None)

@@ -1,8 +1,4 @@
-"""From a name, a folder or a module to a `Stack` that has been proved to be one.
-
-Names and folders go through transformers, with safetensors only: a pickle can run code. A checkpoint that lacks weights
-of the stack is refused. Remote code runs only when it is named.
-"""
+"""Load and inspect a model as a `Stack`, with safetensors only, and remote code only when it is named."""
 
 from __future__ import annotations
 
@@ -325,10 +321,7 @@ def _is_quantised(config: Any) -> bool:
 
 
 def model_class(config: Any, trust_remote_code: bool) -> Any | None:
-    """The class that the configuration names, else the automatic one for its head.
-
-    Raises `CheckpointError` for a name of transformers that is no model, or one of another configuration.
-    """
+    """The configured class, else the automatic one for its head. Raises `CheckpointError` for a wrong class."""
     for name in getattr(config, "architectures", None) or ():
         kind = class_named(name) or _registered(name, config)
         if kind is not None:

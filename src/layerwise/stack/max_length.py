@@ -1,8 +1,6 @@
-"""What a model makes of positions: the longest text that it reads, and whether it keeps texts in one row apart.
+"""The longest text that a model reads, and whether it keeps packed texts apart, both by behavior.
 
-RoBERTa and its kin count positions from the row behind the padding's, so that a table of 514 rows serves 512 tokens.
-Where a model looks its positions up is therefore seen, on a short text. Whether texts are kept apart is found by
-behavior too: the second of two texts in a row has the outputs that it has alone.
+RoBERTa counts positions from the row after the padding's, so a table of 514 rows serves 512 tokens.
 """
 
 from __future__ import annotations

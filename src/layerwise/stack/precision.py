@@ -1,8 +1,6 @@
-"""Questions about a half-precision model that only float32 can answer, at the memory of one block more.
+"""Compute in float32 what half precision cannot tell from rounding, with the memory of one more block.
 
-What has to be distinguished from rounding is computed in float32, by the model itself: whatever surrounds its blocks is
-widened for as long as the question takes, and each block only while it runs. The modules hold float32 copies for a
-while, and then the parameters again, the same objects with the same bits.
+The rest of the model is widened meanwhile, each block only while it runs; the original parameters are restored.
 """
 
 from __future__ import annotations
@@ -29,10 +27,9 @@ Answer = TypeVar("Answer")
 
 
 def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Answer], *others: Stack) -> Answer:
-    """`compute(inputs)`, with the inputs and all models of the stacks in float32 where they are in half precision.
+    """Return `compute(inputs)` with inputs and models in float32, or in their own dtype if they cannot run in it.
 
-    A model that cannot run in float32 (some kernels are for half precision alone) computes in its own dtype, where only
-    equal bits are equal. Plans and captures of other threads wait for it.
+    Plans and captures of other threads wait.
     """
     stacks = (stack, *stack.sources.values(), *others)
     models = {id(each.model): each for each in stacks}.values()
@@ -52,10 +49,7 @@ def in_float32(stack: Stack, inputs: Inputs, compute: Callable[[Inputs], Answer]
 
 @contextmanager
 def widened(model: nn.Module, path: str) -> Iterator[None]:
-    """Within the context `model` computes in float32 instead of half precision; `path` is that of its blocks.
-
-    What is outside the blocks is held twice meanwhile, and each block while it runs.
-    """
+    """Within the context `model` computes in float32, with an extra copy of all but its blocks (at `path`)."""
     blocks = list(block_list(model, path))
     inside = {id(module) for block in blocks for module in block.modules()}
     with ExitStack() as undo:
@@ -148,11 +142,7 @@ def _exact_products() -> Iterator[None]:
 
 
 def matmul_precision() -> str:
-    """How products in float32 are rounded, in the words of `torch.set_float32_matmul_precision`.
-
-    torch refuses to say where a part of its precisions was set by their names (`torch.backends.cuda.matmul`), as
-    compiled training does; then those of CUDA count.
-    """
+    """The float32 matmul precision (`torch.set_float32_matmul_precision`), or CUDA's if it was set by backend."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:

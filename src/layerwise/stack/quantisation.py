@@ -1,8 +1,4 @@
-"""Models whose weights are stored in fewer bits: they run plans, and are refused where somebody asks for weights.
-
-transformers loads them, and the library that quantised them computes. Their stored numbers are codes and scales, so
-nothing that compares, averages, redraws or trains weights can be said of them.
-"""
+"""Models with quantized weights, which run plans; comparing, averaging, redrawing or training weights is refused."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The weights of layers at a type of GGUF: quantised by the package gguf, and dequantised to compute with.
+"""Layers quantized to a GGUF type and dequantized to the model's dtype to compute.
 
-Quantized are the matrices of linear layers, a row for each output. Vectors stay as they are, and a matrix whose rows
-are not whole blocks is rounded to F16, as llama.cpp does. A layer with other weights of two axes or more is refused.
-The weights are in the model's own dtype.
+Only the matrices of linear layers are quantized, F16 if their rows are not whole blocks, as llama.cpp does. Layers with
+other weights of two axes or more are refused.
 """
 
 from __future__ import annotations
@@ -46,10 +45,7 @@ class QuantisedLayers:
         self._kept: dict[tuple[Any, ...], dict[str, Tensor]] = {}
 
     def weights(self, block: nn.Module, layer: int, kind: WeightType) -> Mapping[str, Tensor]:
-        """The matrices of a block at a type, by their paths inside it. Nothing in the block changes.
-
-        What is kept is used while the block holds the same tensors, as often changed as when it was made.
-        """
+        """Return the quantized matrices of a block by path, cached until its tensors change; the block is unchanged."""
         matrices = dict(_matrices(block))
         # Tensors of inference mode count no changes, and nobody trains them.
         own = (each.weight for each in matrices.values())
@@ -68,10 +64,7 @@ class QuantisedLayers:
 
 
 def refuse_unquantisable(stack: Stack, plan: Plan) -> None:
-    """Raise `UnsupportedModel`, with the reason, where a layer cannot run at the type that the plan gives it.
-
-    Raises `ModelError` where the package gguf is not installed, or does not have the type.
-    """
+    """Raise `UnsupportedModel` if a layer cannot run at its type, `ModelError` if gguf or the type is missing."""
     for layer, kind in quantised_layers(plan):
         refuse_on_disk(stack.model, f"run layer {layer} at {kind}")
         refuse_quantised(stack.model, f"run layer {layer} at {kind}")

@@ -22,8 +22,7 @@ ADDITIONS = 8 * EPS
 """What a few additions and products of entries, with no inner product among them, may be off."""
 
 HALF_OF_THE_DIGITS = math.sqrt(EPS)
-"""What two algorithms may differ by: a cache makes a recurrence of a scan, and layers of recurrences pass errors on
-enlarged. A cache that holds the wrong thing is off by more than one part in a hundred."""
+"""Cached recurrences differ from scans and amplify errors; a wrong cache is off by more than one part in 100."""
 
 HALF = frozenset({torch.float16, torch.bfloat16})
 

@@ -1,8 +1,7 @@
-"""`Stack`: a model whose layers can be run by a plan. The only place where a plan meets a model.
+"""`Stack`: a model whose layers can be run by a plan.
 
-Step by step (`capture`, `run`, `finish`) is the reference: real blocks, called with the arguments their own model would
-have given them. In place (`under`) makes the model itself run the plan, so that `generate`, pipelines and trainers work
-unchanged. `Stack.with_sources` makes layers of several models available to one plan.
+Step by step (`capture`, `run`, `finish`) is the reference. In place (`under`) makes the model itself run the plan, for
+`generate`, pipelines and trainers.
 """
 
 from __future__ import annotations
@@ -153,11 +152,10 @@ class Stack:
         return config.get_text_config()
 
     def inspect(self, **inputs: Any) -> BlockTrace:
-        """Prove on `inputs` that the model can be re-planned; raises `UnsupportedModel` with the reason if not.
+        """Prove on `inputs` that the model can be re-planned, or raise `UnsupportedModel` with the reason.
 
-        Three proofs, all by behaviour: the blocks run once each and in order and hand on nothing but the hidden state
-        (`forward_trace.trace_blocks`); the identity plan gives the model's own output bit for bit; and another order
-        run in place equals the same order run step by step, so that no block's function depends on its position.
+        The blocks run once each in order and pass on only the hidden state (`forward_trace.trace_blocks`); the identity
+        plan is bit-identical; and another order gives the same in place and step by step.
         """
         arguments = accepted(self.model, inputs)
         try:
@@ -202,11 +200,7 @@ class Stack:
         return captured
 
     def capture_pass(self, inputs: Mapping[str, Any]) -> Capture:
-        """`capture` of one pass of cached decoding: the inputs are taken as they are, with the cache among them.
-
-        The calls of the blocks hold that cache; whoever runs the blocks elsewhere puts another in its place. Needs a
-        Stack that was inspected before, by a first `capture`.
-        """
+        """Capture one pass of cached decoding; its calls hold the cache. Needs an earlier `capture`."""
         trace = self._inspected("capture a pass")
         with occupancy.capturing(self.model, self.path, self.source.name, "capture a pass"):
             return capture.capture(self.model, self._blocks, trace, inputs)
@@ -229,11 +223,10 @@ class Stack:
         return self._trace
 
     def check(self, plan: Plan | str) -> None:
-        """Raise `PlanError` unless this Stack has the layers, and the sources, that `plan` names.
+        """Raise `PlanError` unless this Stack has the layers and sources that `plan` names.
 
-        Raises `UnsupportedModel` for parallel branches of layers that read what each of the earlier ones left behind,
-        for a layer that runs before the one whose keys and values it reads, and for one that cannot run at a type
-        (see `layerwise.stack.quantised_layers`).
+        Raises `UnsupportedModel` for a layer that runs before the one whose keys and values it reads, for groups of
+        layers that read all earlier states, and for a type (GGUF) that a layer cannot have.
         """
         plan = Plan.parse(plan)
         plan.check(self.depth, self.sources)
@@ -253,9 +246,8 @@ class Stack:
     ) -> Tensor:
         """Run one layer, of the named source if there is one, on `state`; same shape out as in.
 
-        It is called with the arguments that this model captured for the layer of that number. With a `sublayer` only
-        that half of the layer runs: `x + branch(x)`, the other branch silent. Raises `UnsupportedModel` if the model
-        cannot be split.
+        It is called with its captured arguments. With a `sublayer` only that half of the layer runs (`x + branch(x)`).
+        Raises `UnsupportedModel` if the model cannot be split.
         """
         block = self.block(layer, source)
         args, kwargs = self.call(layer, state, captured)
@@ -279,11 +271,9 @@ class Stack:
         return args, kwargs if self._tracker is None else {**kwargs, **self._tracker.keywords(layer, state, kwargs)}
 
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
-        """Say that `after` is what `layer` makes of `before`, for a state made otherwise than by `apply`; go on with
-        what is returned.
+        """Record that `layer` made `after` of `before` outside `apply`, and return the state to continue with.
 
-        Only layers that read more than the state before them (see `layerwise.stack.history.depth_history`) need to
-        know; to all others it means nothing.
+        Only layers that read earlier states need it (see `layerwise.stack.history.depth_history`).
         """
         return after if self._tracker is None else self._tracker.note(layer, before, after)
 
@@ -292,10 +282,9 @@ class Stack:
         return change(state) if self._tracker is None else self._tracker.changed(state, change)
 
     def branches(self, captured: Capture | None = None) -> Branches:
-        """The two branches of every layer, found and proved when first used (see `layerwise.stack.branches`).
+        """The two branches of every layer, found on first use on example inputs or else on `captured`.
 
-        They are proved on a small batch that layerwise makes up or, for inputs that it cannot make up, on `captured`.
-        Raises `UnsupportedModel` with the reason if a layer cannot be split, and `ModelError` if there is no batch.
+        Raises `UnsupportedModel` if a layer cannot be split, and `ModelError` without a batch.
         """
         if isinstance(self._tracker, HistoryTracker):
             self._unsplit = (
@@ -371,24 +360,20 @@ class Stack:
     def under(self, plan: Plan | str, *, single_pass: bool = False) -> Iterator[Stack]:
         """Within the context the model itself runs `plan`: forward, `generate`, pipelines, trainers.
 
-        Parameters are shared, never copied; cached decoding has one slot per visit. The model is exactly as before on
-        exit, also after an exception.
+        Parameters are shared, cached decoding has one slot per visit, and the model is restored even if an exception is
+        raised. `state_dict`, `save_pretrained`, `to`, `train`, new hooks and adapters act on the model itself;
+        iterating its blocks and reading its configuration follow the plan. Hooks and recorded hidden states see each
+        layer's own input and output at each visit, before a group merges them. Copying and pickling the model raises
+        `ModelError`.
 
-        The model's modules stay where they are: `state_dict`, `save_pretrained`, `to`, `train`, new hooks and adapters
-        mean the model itself, count at once and stay (`layerwise.save` writes the model of the plan). Only
-        walking the list of blocks, as the model's forward does, meets the visits, and the configuration reads in visit
-        order. Hooks of a layer, and so the recorded hidden states, see the layer's own input and output at each visit,
-        before a group merges them. Copying and pickling the model raises `ModelError`.
-
-        Threads: all that call the model inside the context run the plan, each pass by itself. Another thread that
-        enters a plan or captures a batch meanwhile gets a `ModelError`; a plan waits for captures that are under way
-        before it enters, and for passes of other threads before it leaves. Not guarded: a pass of the untouched model
-        that another thread began before the plan was entered, or while layers are examined (`load`, `verify`, the
-        first plan with halves). Start threads inside the context, or give each its model.
+        Threads that call the model inside the context run the plan, each pass by itself. Another thread that enters a
+        plan or captures a batch meanwhile gets a `ModelError`; a plan waits for captures before it enters and for
+        passes before it leaves. Not guarded: a pass of the original model that another thread began before the
+        plan was entered, or while layers are inspected (`load`, `verify`, the first plan with sublayers). Start threads
+        inside the context, or give each its own model.
 
         `single_pass` promises that no cache outlives a forward pass, as in training and scoring; asking for one raises
-        `ModelError`. A layer that the plan visits once is then the block itself: entering costs next to nothing, and
-        whatever is tied to the block (sharding) stays.
+        `ModelError`. A layer that is visited once is then the block itself, which keeps sharding intact.
         """
         plan = Plan.parse(plan)
         self._refuse_while_in_place(f"run {plan}")
@@ -399,11 +384,7 @@ class Stack:
             yield self
 
     def enter(self, plan: Plan | str) -> None:
-        """From now on the model itself runs `plan`, as it does in `under`, until `leave`.
-
-        That is how a compact checkpoint opens: `layerwise.load(folder).model.generate(...)` runs the plan beside the
-        weights. The layers are those that are stored; another plan over them needs `leave` first.
-        """
+        """Make the model run `plan`, as in `under`, until `leave`; compact checkpoints open like this."""
         plan = Plan.parse(plan)
         context = self.under(plan)
         context.__enter__()

@@ -1,8 +1,4 @@
-"""The laws that make a re-planned model trustworthy, run on the user's own model and plan.
-
-Each law compares two computations that must agree; `verify` runs them all and says which hold. What the original model
-cannot do itself (beam search, a static cache) is not held against the plan.
-"""
+"""Check a plan on the user's own model: each law compares two computations that must agree."""
 
 from __future__ import annotations
 
@@ -54,16 +50,12 @@ def verify(
     *,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Law]:
-    """Run every law on `stack` under `plan`; `inputs` default to a small seeded batch. `progress` receives the share of
-    the laws that are tested.
+    """Run every law on `stack` under `plan`; `inputs` default to a small seeded batch.
 
-    The laws: the identity plan in place is the untouched model, bit for bit; the plan in place equals the plan step by
-    step, up to rounding; no weight is copied; the model is untouched afterwards; every layer that the plan halves is
-    made of its halves; and for models that generate, cached decoding equals recomputation, greedy, left-padded, with a
-    static cache and with beams (tokens equal, logits up to rounding). What is up to rounding is computed in float32,
-    also for a model in half precision.
-
-    Raises `UnsupportedModel` for a plan with halves of a model whose layers cannot be split.
+    The laws: the identity plan is bit-identical to the original model; the plan in place equals the plan step by step;
+    no weight is copied; the model is unchanged afterwards; layers are the sum of their sublayers; and cached decoding
+    equals recomputation, greedy, left-padded, with a static cache and with beams. Rounding is judged in float32.
+    `progress` receives the share of tested laws. Raises `UnsupportedModel` if a layer cannot be split as the plan asks.
     """
     plan = Plan.parse(plan)
     stack.check(plan)

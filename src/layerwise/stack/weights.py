@@ -52,10 +52,7 @@ def weight_rows(stack: Stack, layer: int, name: str, start: int, stop: int) -> T
 
 
 def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captured: Capture) -> Tensor:
-    """Run one layer with `weights` in the place of its own of the same names; same shape out as in.
-
-    Weights that are not named stay the layer's own. Nothing in the model changes.
-    """
+    """Run one layer with `weights` in place of its own of the same names, without changing the model."""
     block = block_list(stack.model, stack.path)[layer]
     hold(block)  # before others take the place of its weights
     args, kwargs = stack.call(layer, state, captured)
@@ -63,11 +60,9 @@ def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captur
 
 
 def random_twin(stack: Stack, seed: int) -> Stack:
-    """A randomly initialised twin: the same configuration, weights as the model class draws them before training.
+    """Return a randomly initialized model with the same configuration, fixed by `seed`; the null for trained models.
 
-    The null of every measure of a trained model: what it says of a network that has learned nothing. `seed` alone
-    fixes the weights. Raises `UnsupportedModel` for a module that is not a transformers model, whose initialisation
-    nobody wrote down, and for a model whose shapes are no longer those of its configuration.
+    Raises `UnsupportedModel` for other than transformers models, and for shapes that differ from the configuration.
     """
     model = stack.model
     refuse_on_disk(model, "draw a randomly initialised twin")
@@ -98,10 +93,9 @@ def random_twin(stack: Stack, seed: int) -> Stack:
 
 @contextmanager
 def weights_on_disk(stack: Stack) -> Iterator[None]:
-    """Within the context the weights of the model are in a temporary folder, and no memory holds them.
+    """Within the context the weights are on the disk (`TMPDIR`), or in memory if there is no room.
 
-    The model cannot be run inside; afterwards it has the same values, to the bit. Where the folder of temporary files
-    (`TMPDIR`) has no room for them, they stay in memory.
+    The model cannot run meanwhile, and is restored bit for bit.
     """
     parameters = list(stack.model.parameters())
     layouts = [(parameter.device, parameter.shape, parameter.stride()) for parameter in parameters]

@@ -1,13 +1,9 @@
-"""A model whose layers live on many machines, and that answers while some of them die.
+"""A model whose layers are on several machines, and that keeps answering when some of them fail.
 
-    swarm = layerwise.swarm.gather(stack, nodes=8, replicas=2)                    # in this process, to try it out
-    swarm = layerwise.swarm.gather(stack, nodes=8, replicas=2, address="auto")    # on a Ray cluster
+    swarm = layerwise.swarm.gather(stack, nodes=8, replicas=2, address="auto")    # without `address`: in this process
     answer = swarm.generate(ids, max_new_tokens=64)
-    answer.tokens, answer.plan, answer.missing, answer.expected
 
-Where a replica of a lost layer is left, it repeats what the dead node had done, and the tokens stay the same. Where
-none is, the model goes on with the layers that are left, and the answer says which these are and what that is expected
-to cost. Below the quorum there is a refusal. Names are resolved when they are first used.
+If no replica of a lost layer is left, the model continues without it: see `answer.missing` and `answer.expected`.
 """
 
 from __future__ import annotations

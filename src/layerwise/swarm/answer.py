@@ -35,12 +35,10 @@ UNKNOWN = Expected(None, None, None, "unknown")
 
 @dataclass(frozen=True, slots=True)
 class TokenSpan:
-    """New tokens of an answer that were made alike: those from number `start` to the one before `stop`.
+    """The new tokens `start` to `stop - 1` of an answer, which were computed under the same conditions.
 
-    `plan` is the text of the plan that wrote them, `missing` the layers of the plan asked for that it lacks, and
-    `expected` what that costs. `earlier` are layers that lacked when tokens before these were written, which are
-    followed here: it may show though nothing is missing any more. `doubted` are nodes that were found to compute
-    wrongly after these tokens, or tokens before them, had passed through. Of a single pass the span is 0 to 1.
+    `plan` is the text of the plan that computed them, `missing` the requested layers that it lacks, and `expected` the
+    cost of that. `earlier` are layers missing for earlier tokens, `doubted` the nodes later found to compute wrongly.
     """
 
     start: int
@@ -58,10 +56,7 @@ class TokenSpan:
 
 
 def continued(before: Sequence[TokenSpan], at: int, after: Sequence[TokenSpan]) -> tuple[TokenSpan, ...]:
-    """The spans of an answer whose first `at` tokens one swarm made, and the others another one, which had their ids.
-
-    What was missing or doubted before follows those tokens; caches are new, so that it costs what it costs alone.
-    """
+    """Join the spans of an answer whose first `at` tokens were computed by another swarm."""
     made = [replace(span, stop=min(span.stop, at)) for span in before if span.start < at]
     made[-1:] = [replace(span, stop=at) for span in made[-1:]]
     lacked = {layer for span in made for layer in (*span.missing, *span.earlier)}
@@ -114,10 +109,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class PromptScores:
-    """How likely the tokens of a prompt are, each behind those before it.
+    """Log-probabilities of the tokens of a prompt, in nats.
 
-    `logprobs` are those of the second token and all later ones, in nats. `best` are the likeliest tokens behind the
-    first, the first two, and so on up to the whole prompt, and `best_logprobs` theirs: one more than `logprobs`.
+    `logprobs` start at the second token; `best` are the most likely tokens after each prefix, one more.
     """
 
     logprobs: tuple[float, ...]
@@ -199,12 +193,11 @@ MOST_STOP_CHARACTERS = 1_000
 class Decoding:
     """How the tokens of one answer are chosen.
 
-    `temperature` divides the logits; 0, or less than `LEAST_TEMPERATURE`, takes the likeliest token. Of the
-    distribution only the `top_k` likeliest tokens are kept (0: all), of those the fewest that have `top_p` of the
-    probability, and none that has less than `min_p` times that of the likeliest. `repetition_penalty` divides the
-    positive logits of tokens that are there already, and multiplies the negative ones. The answer ends after
-    `max_new_tokens`, at the model's end token (which none of the first `min_new_tokens` is), or where one of the texts
-    in `stop` appears in the text of the new tokens. A request with a `seed` has the same answer again.
+    `temperature` divides the logits; below `LEAST_TEMPERATURE` decoding is greedy. Tokens are drawn from the `top_k`
+    most likely (0: all), the fewest that have `top_p` of the probability, with at least `min_p` times the highest
+    probability. `repetition_penalty` divides the positive logits of earlier tokens and multiplies the negative ones.
+    The answer ends after `max_new_tokens`, at the end token (not before `min_new_tokens`) or at a text in `stop`. A
+    `seed` makes it reproducible.
 
     >>> Decoding(16).temperature
     0.0

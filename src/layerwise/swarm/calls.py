@@ -1,9 +1,7 @@
-"""Calls of nodes: for how long an answer is waited for, whether a node computes, and a look at what comes back.
+"""Calls of nodes: timeouts, health checks, and validation of the replies.
 
-A node does one thing after another. While it answers anything it is busy, and a hop that waits there is waited for. A
-node that has answered nothing of what it owes is late: a request may then leave it for a replica, and the node is asked
-to run its layers on a sample. Only one that has not answered that either, for as long as its patience says, is no
-longer relied on.
+A node runs one call at a time. It is late when no reply has come by its deadline: a request may then move to a replica,
+and the node is checked on a sample. It is given up only when that check times out, too.
 """
 
 from __future__ import annotations
@@ -126,11 +124,9 @@ class Calling:
     async def _answer(
         self, member: NodeRecord, hop: Hop, may_leave: Callable[[], bool], request: str
     ) -> tuple[float, Response]:
-        """The node's answer and how long it took; `Late` once the request leaves it, the hop is lost, or the node
-        computes no more.
+        """The node's answer and how long it took; `Late` if the request leaves it, or the hop or node is lost.
 
-        A hop is lost if the node has since answered one that was sent later. Time in which this process was busy
-        otherwise is not held against the node. A check is sent at once, since it is to find out about the others.
+        A hop is lost if the node has answered a later one. Time in which this process was busy does not count.
         """
         clock = asyncio.get_running_loop().time
         took = 0.0

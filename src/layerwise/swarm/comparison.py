@@ -20,10 +20,7 @@ MOST_REPLICAS = 2
 
 
 class ReplicaComparison:
-    """Which hops are compared, by whom, and what follows: a node that is proved wrong is quarantined.
-
-    `share` of the hops are spot checks; with 0 nothing is compared.
-    """
+    """Which hops are compared (a `share` of them, none with 0); a node that is proved wrong is quarantined."""
 
     def __init__(self, calling: Calling, share: float, seed: int, referee: Node | None) -> None:
         self.referee = referee
@@ -43,11 +40,10 @@ class ReplicaComparison:
         return chosen
 
     async def wrong(self, node: str, hop: Hop, whole: Hop, reply: Reply) -> frozenset[str]:
-        """The nodes that a comparison of the answer to `hop` proves wrong; they are quarantined.
+        """Quarantine and return the nodes that a comparison of the answer to `hop` proves wrong.
 
-        Others are given the `whole`, all tokens up to those of the hop. Where two answers differ a third is asked for:
-        of another replica, of the node itself, or of the router's own layers. These are asked, too, where replicas
-        agree on zeros, which two broken nodes may return alike.
+        Others compute `whole`, all tokens up to those of the hop. Where two answers differ, or agree on zeros, more are
+        asked.
         """
         answers: list[tuple[str, Tensor]] = [(node, _wide(reply.state))]
         others = self.members.holders([visit.layer for visit in hop.visits], node)[:MOST_REPLICAS]

@@ -1,13 +1,8 @@
-"""How long a node may take for a hop, from how long it took for its last hops.
+"""Deadlines of a node's hops, from the durations of its recent hops.
 
-A prompt of many tokens takes longer than one token, so hops are sorted by their work: visits times tokens times
-sequences, replayed passes included. Hops whose work lies between the same powers of four are one class. Times grow
-with the work and no faster than in proportion to it, as far as a deadline needs to know, so that a class that has few
-hops is bounded by those above and below it. Attention over a long past grows faster than that; the factor of the
-deadline leaves room for it, and the class itself is used once it has been seen often enough.
-
-Only hops that were answered are counted, each from the answer before it: what waits for others is not slow. A node
-that has become slow for good answers late, and is given more time, up to a bound that no observation moves.
+Hops are grouped by work (visits x tokens x sequences, replayed passes included) in powers of four. Times are assumed to
+grow with the work and at most in proportion to it, so a class with few hops is bounded by its neighbors. Durations
+count from the node's previous answer. A node that becomes slow gets more time, up to a fixed bound.
 """
 
 from __future__ import annotations
@@ -49,10 +44,7 @@ def _quantile(seconds: Collection[float], share: float) -> float:
 
 @dataclass(slots=True)
 class Latencies:
-    """How long the last hops of one node took, and what follows for the next one.
-
-    Before enough hops are seen a hop is given `first` seconds and some for its work, and at least `floor` at any time.
-    """
+    """Durations and deadlines of one node's hops: initially `first` seconds and some for the work, at least `floor`."""
 
     first: float = 10.0
     floor: float = 0.05
@@ -69,11 +61,9 @@ class Latencies:
         return _quantile(self._all, share) if self._all else None
 
     def deadline(self, work: int = 1, others: Latencies | None = None) -> float:
-        """After how many seconds without an answer the node is late, where the hop that it is to answer has so much
-        work.
+        """Return the seconds without an answer after which a node with so much `work` due is late.
 
-        Where too little is known of the node, `UNKNOWN` times what is known of the `others`; never more than `MEDIANS`
-        times their median, nor than `LONGEST` times that of a first hop.
+        Little-known nodes get `UNKNOWN` times the `others`, at most `MEDIANS` medians and `LONGEST` first hops.
         """
         known, usual = self._bound(0.99, work), None if others is None else others._bound(0.99, work)
         if known is not None:

@@ -36,10 +36,7 @@ class LossEstimate:
 
 
 def estimate_of_run(folder: Path | str) -> LossEstimate:
-    """Read the effects of all plans from the run directory of a sweep.
-
-    Of several tasks it reads that of all together. Raises `SwarmError` if the run has no effects.
-    """
+    """Read the effects of all plans (over all tasks) from a sweep's run directory. Raises `SwarmError` without any."""
     with Run.open(folder) as run:
         rows = run.store.scores(EFFECT, metric=DELTA)
         identity = [each.plan for each in run.store.plans() if each.family == "identity"]

@@ -27,19 +27,14 @@ def gather(
     estimate: LossEstimate | None = None,
     schedule: Schedule | None = None,
 ) -> Swarm:
-    """A swarm of `nodes` nodes that hold `replicas` copies of every layer of the `plan`.
+    """Gather a swarm of `nodes` nodes that hold `replicas` copies of every layer of the `plan`.
 
-    Without an `address` the nodes are objects of this process, which share the weights of `stack`;
-    with a `schedule` of faults they live on virtual time. With an address (`local`, `auto`, `HOST:PORT`) they are
-    processes of a Ray cluster, and are sent their layers. `estimate` says what missing layers cost
-    (`layerwise.swarm.estimate.estimate_of_run`).
+    Without an `address` the nodes are objects of this process that share the weights of `stack` (in virtual time with a
+    `schedule` of faults). With an address (`local`, `auto`, `HOST:PORT`) they are processes of a Ray cluster.
+    `estimate` is the cost of missing layers (`layerwise.swarm.estimate.estimate_of_run`). Layers of other models in
+    `Stack.with_sources` that the plan does not name are held as replacements (`SwarmSettings.replacements`).
 
-    A plan over several models that `Stack.with_sources` put within reach holds layers of each; where the plan names
-    none of them, nodes hold the layers of the others beside their own, to replace lost ones (see
-    `SwarmSettings.replacements`).
-
-    Raises `SwarmError` where the cluster has no room, and `UnsupportedModel` for layers that
-    cannot run elsewhere.
+    Raises `SwarmError` if the cluster has no room, and `UnsupportedModel` for layers that cannot run elsewhere.
     """
     supply = _supply(stack, nodes, replicas, plan)
     if address is None:

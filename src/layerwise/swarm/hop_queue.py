@@ -26,10 +26,7 @@ class QueuedHop:
 
 
 class HopQueue:
-    """The hops that wait for `node`, which has one call at a time; `numbers` count the calls of all nodes.
-
-    A hop whose answer is cancelled before it was sent is not sent.
-    """
+    """The hops that wait for `node`, which has one call at a time; cancelled hops are not sent."""
 
     def __init__(self, node: str, call: Call, numbers: Iterator[int]) -> None:
         self._node, self._call, self._numbers = node, call, numbers

@@ -15,11 +15,7 @@ from layerwise.swarm.route import Leg
 
 @dataclass(frozen=True, slots=True)
 class LivePlan:
-    """The plan that runs in place of the one `requested` for.
-
-    `visits[i]` is what step i runs; its `slot` is that in the plan asked for, so that a layer keeps its cache slot
-    when others go. `missing` are the layers of the plan asked for that no visit runs.
-    """
+    """The plan that runs in place of the `requested` one, without `missing` layers; visits keep their cache `slot`."""
 
     requested: Plan
     running: Plan
@@ -34,10 +30,7 @@ class LivePlan:
         missing: Collection[RemoteLayer] = (),
         replaced: Mapping[RemoteLayer, RemoteLayer] | None = None,
     ) -> LivePlan | None:
-        """What is left of `requested` without the `missing` layers; `None` if that is nothing.
-
-        A layer that is `replaced` runs as the other one, in the same place.
-        """
+        """Return `requested` without the `missing` layers, with the `replaced` ones exchanged; `None` if empty."""
         others = {layer: other for layer, other in (replaced or {}).items() if layer not in missing}
         slots = [
             (slot, step)

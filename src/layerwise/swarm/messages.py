@@ -1,11 +1,10 @@
-"""What a router and a node say to each other: frozen values that hold numbers, text and bytes, and no objects.
+"""Messages between a router and its nodes: frozen values of numbers, text and bytes.
 
     Hop           run these visits on this state                ->  Reply | Refused
     LoadLayers    keep these layers, with these weights         ->  Done | Refused
     Release       forget what a request left in the caches      ->  Done
 
-A call can also end in ways that the node does not choose: `Gone`, `Late` or `Corrupt`. A message travels as the name of
-its class and its fields, in MessagePack: Ray would pickle anything but bytes, and unpickling runs whatever it is sent.
+A call can also end as `Gone`, `Late` or `Corrupt`. Messages travel as MessagePack, since unpickling can run any code.
 """
 
 from __future__ import annotations
@@ -45,11 +44,7 @@ class RemoteLayer:
 
 @dataclass(frozen=True, slots=True)
 class RemoteVisit:
-    """One layer evaluation of a request's plan: the `slot` in the plan, and the layer that runs there.
-
-    A layer that a plan visits twice owns two cache slots, one a place. `sublayer` names the half of the layer that
-    runs, if not all of it does.
-    """
+    """One layer evaluation of a request's plan: the cache `slot`, and the layer (or its `sublayer`) that runs there."""
 
     slot: int
     layer: RemoteLayer
@@ -66,11 +61,10 @@ class RemoteVisit:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What the blocks are called with beside the state: tensors, and for every layer how they make up its call.
+    """The arguments of the blocks beside the state: layer `layers[n]` is called as `calls[forms[n]]` says.
 
-    Layer `layers[n]` is called as `calls[forms[n]]` says: MessagePack in which `{"tensor": 3}` stands for `arrays[3]`
-    and `{"cache": "module:class"}` for the node's own cache of that class (see `layerwise.swarm.wire`). Layers that are
-    called alike share one. An array that no call of these layers needs is `None`.
+    A call is MessagePack, in which `{"tensor": 3}` stands for `arrays[3]` and `{"cache": "module:class"}` for the
+    node's cache of that class (see `layerwise.swarm.wire`). Unneeded arrays are `None`.
     """
 
     arrays: tuple[Array | None, ...]
@@ -86,11 +80,7 @@ class Arguments:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """The part of a forward pass that a node is to run: the state that enters, and the arguments of the blocks.
-
-    `index` numbers the passes of a request: 0 reads the prompt, each later one a token. The state of a replay holds
-    the tokens of all passes up to this one.
-    """
+    """A node's part of forward pass `index` (0: the prompt); in a replay the state has all tokens up to it."""
 
     index: int
     state: Array
@@ -99,12 +89,10 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """Run `visits` one after another on the state of the pass `given`.
+    """Run `visits` in order on the state of the pass `given`.
 
-    With `fresh` the node first forgets what it knows of the visits, as at the beginning of a request, or where it is
-    given at once what another node did in several passes before; otherwise its caches must hold exactly the passes
-    before this one. `number` counts the hops of a request, so that a node drops one that comes twice, or after a later
-    one.
+    With `fresh` the node first clears its caches of these visits; otherwise they must hold exactly the earlier passes.
+    `number` counts the hops of a request, so that a node drops repeated and outdated ones.
     """
 
     request: str
@@ -121,11 +109,9 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The state that the visits of hop `number` arrived at in the pass `index`.
+    """The state after the visits of hop `number` in the pass `index`.
 
-    `seconds` is the time that the layers took, on the node's clock, without what carried the message; of hops that
-    ran together each has its share. `process` names the process that answers: one that is started under the name of
-    another has a new one.
+    `seconds` is the compute time on the node, shared among batched hops; `process` identifies the process of the node.
     """
 
     node: str
@@ -139,12 +125,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class LoadLayers:
-    """Keep the blocks `layers` of a model, beside what is held already.
+    """Keep the blocks `layers` of a model, in addition to those that are held.
 
-    `model_class` is the dotted name of its class and `config` its configuration as JSON: from both the node builds
-    blocks without weights. `path` is the list of blocks in the model. `weights` are the parameters and buffers of each
-    block, by their name inside it. `halves` are, for each layer, the submodules whose outputs its two branches add, if
-    plans halve it.
+    The node builds blocks without weights from `model_class` (a dotted name) and `config` (JSON); `path` is the list of
+    blocks. `weights` are the tensors of each block by name, `halves` the submodules of each layer's two branches.
     """
 
     source: str
@@ -209,11 +193,7 @@ Response: TypeAlias = Reply | Done | Failure
 
 
 class Transport(Protocol):
-    """Carries messages to nodes, at most once each: it never sends a message again by itself.
-
-    The way a call ends is a value: a node that has died is `Gone`, and nothing is raised. A call that takes too long
-    is ended by the caller, which then speaks of `Late`.
-    """
+    """Carries messages to nodes, at most once each. A call to a failed node returns `Gone`; callers bound the time."""
 
     @property
     def is_over(self) -> bool:

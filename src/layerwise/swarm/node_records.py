@@ -23,14 +23,12 @@ MOST_SERVED = 100
 
 @dataclass(slots=True)
 class NodeRecord:
-    """One node: what it holds, its state, what its hops took, and what is known of its answers.
+    """One node: its layers, its state, the durations of its hops, and the checks of its answers.
 
-    `owed` are the calls under way by number, with the moment and the work of each, also those that nobody waits for any
-    more. `heard` is the moment of the last answer, `before` that of the answer before it, and `last` the number of its
-    call in the order of sending; `answered` is the greatest such number. `process` is the process that answers under
-    the node's name.
-    `answers` and `requests` count what a `ReplicaComparison` has looked at, and `served` are the last requests that
-    used its answers.
+    `owed` maps calls under way to their start and work. `heard` and `before` are the times of the last two answers,
+    `last` and `answered` the last and the greatest call number answered. `process` is the process that answers.
+    `answers` and `requests` count what a `ReplicaComparison` has seen; `served` are the last requests that used its
+    answers.
     """
 
     name: str
@@ -76,10 +74,7 @@ class NodeRecord:
         return now - max(self.before, self.owed.pop(number)[0])
 
     def observe(self, seconds: float, reply: Reply, hop: Hop) -> None:
-        """Note a hop that was answered: how long it took, how long of that the layers, and by which process.
-
-        Of a new process under the old name nothing is known that was known of the other.
-        """
+        """Note the duration of a hop, of its layers, and its process; a new process starts without a history."""
         self.hops += 1
         self.latencies.record(seconds, hop.work)
         self.overhead.append(max(seconds - reply.seconds, 0.0))
@@ -158,10 +153,9 @@ class NodeRecords:
         return member
 
     def change(self, name: str, state: NodeState, kind: str, reason: str) -> bool:
-        """Put a node into a state; whether it was in another.
+        """Put a node into a state, and return whether it changed.
 
-        What is quarantined stays so until it is gone or another process answers, and what is gone until it computes.
-        The event of a quarantine names the last requests that used the node's answers.
+        Quarantine lasts until the node is gone or has a new process; a gone node returns when it computes.
         """
         member = self._members[name]
         only = {"quarantined": "gone", "gone": "live"}.get(member.state, state)

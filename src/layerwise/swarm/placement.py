@@ -19,8 +19,7 @@ APART = 1.5
 def assign_layers(layers: Sequence[RemoteLayer], nodes: Sequence[str], replicas: int) -> Placement:
     """Assign `replicas` copies of every layer to the nodes, each copy to another node.
 
-    The copies are laid out in a row, one model after another, and cut into runs of consecutive layers of equal length,
-    one per node. No run is longer than the model, so the copies of a layer are on different nodes (McNaughton's rule).
+    The row of all copies is cut into runs of equal length, at most one model long, one per node (McNaughton's rule).
     Raises `SwarmError` without any node or replica.
 
     >>> assign_layers([RemoteLayer(0), RemoteLayer(1)], ["a", "b"], 1)
@@ -36,10 +35,9 @@ def assign_layers(layers: Sequence[RemoteLayer], nodes: Sequence[str], replicas:
 
 
 def assign_missing(layers: Sequence[RemoteLayer], live: Placement, replicas: int) -> Placement:
-    """Return the layers that each of the `live` nodes must add so that every layer has its copies again.
+    """Return the layers that each `live` node must add: each copy goes to the node with the fewest.
 
-    A copy goes to the node with the fewest layers, where a node that holds neither neighbor of the layer counts as
-    having `APART` times as many.
+    Nodes that hold neither neighbor of the layer count as having `APART` times as many.
     """
     held = {name: set(own) for name, own in live.items()}
     added: dict[str, list[RemoteLayer]] = {name: [] for name in live}

@@ -1,8 +1,4 @@
-"""One request as its router knows it: what has passed every place of the plan, and which node has seen how much of it.
-
-Every pass leaves, at the beginning of each hop, the state that entered it. From these states a node that takes over a
-part of the plan is given in one pass what its predecessor was given in many.
-"""
+"""One request as its router tracks it: the states at the start of each hop, to replay them on another node."""
 
 from __future__ import annotations
 
@@ -25,10 +21,7 @@ from layerwise.swarm.wire import encode, joined, selected
 
 @dataclass(slots=True)
 class RecordedPass:
-    """One forward pass: the arguments of the blocks, and by place the state that entered there.
-
-    `whole` is the pass of all tokens up to those of this one, once somebody has needed it.
-    """
+    """One forward pass: the blocks' arguments, the states by slot, and, if needed, the `whole` pass of all tokens."""
 
     index: int
     arguments: Arguments
@@ -45,10 +38,7 @@ class RecordedPass:
         return self.entering[slot]
 
     def enter(self, after: int | None, slot: int, state: Array) -> None:
-        """Note that `state` entered at `slot`, and at every place between `after` and it, which nothing ran.
-
-        `after` is `None` before the first place.
-        """
+        """Note that `state` entered at `slot` and at the unvisited slots after `after` (`None` before the first)."""
         for each in range(0 if after is None else after + 1, slot + 1):
             self.entering[each] = state
 
@@ -84,17 +74,11 @@ def _refuse_to_recapture() -> Capture:
 
 @dataclass(eq=False)
 class SwarmRequest:
-    """A request on its way through the swarm.
+    """A request in the swarm; nodes know it by its unique `key`.
 
-    Nodes know it by its `key`, which no other request has, whatever its name: what one of the same name has left on a
-    node must not answer for it.
-
-    `recapture` makes one pass of all tokens so far, for a request that begins anew in the middle. `one_pass` says that
-    the request is a single forward pass, which leaves no cache.
-
-    `touched` are the nodes that were sent anything. `used` are those whose answers were used, and `doubted` those of
-    them that were found to compute wrongly, each with the number of the first token. `written` says of each pass which
-    plan it ran in the end; a layer that is lost in the middle of one counts as missing in all of it.
+    `recapture` makes one pass of all tokens so far; `one_pass` is set for a single forward pass without caches.
+    `touched` are the nodes that were sent anything, `used` those whose answers were used, and `doubted` those of them
+    found to be wrong, each with its first token. `written` is the plan that each pass ended with.
     """
 
     request: str
@@ -147,10 +131,7 @@ class SwarmRequest:
         self.live, self.legs = live, ()
 
     def spans(self, expected: Callable[[LivePlan], Expected], recomputed: bool) -> tuple[TokenSpan, ...]:
-        """Which plan wrote which tokens; `recomputed` says that caches never hold what a lost layer left.
-
-        What tokens cost that follow others without their layers, or behind a wrong node, nobody has measured.
-        """
+        """Which plan wrote which tokens. Without `recomputed`, the cost after a lost layer is unknown."""
         cuts = {number for number in range(1, len(self.written)) if self.written[number] != self.written[number - 1]}
         cuts |= {0, *self.doubted.values()}
         made: list[TokenSpan] = []

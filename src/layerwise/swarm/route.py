@@ -1,7 +1,6 @@
-"""Which node runs which layers of a request: the route that takes the fewest seconds.
+"""The fastest route of a request through the nodes. Consecutive visits on one node are one leg and cost one hop.
 
-Consecutive visits on one node are one leg, which costs one hop. Hops that wait at a node run first, each taken to visit
-every layer that the node holds, so that a busy node costs more.
+Hops that wait at a node count as visits to all its layers, so that a busy node costs more.
 """
 
 from __future__ import annotations
@@ -17,11 +16,7 @@ from layerwise.swarm.messages import RemoteLayer, RemoteVisit
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A live node: the layers that it holds and what they take there.
-
-    `hop_seconds` is a message there and back without the layers, `layer_seconds` one layer evaluation, and `waiting`
-    the hops under way or queued at the node.
-    """
+    """A live node and its layers: seconds per hop and per layer, and the hops `waiting` or under way."""
 
     node: str
     layers: frozenset[RemoteLayer]
@@ -57,10 +52,7 @@ Replay: TypeAlias = Mapping[tuple[str, RemoteVisit], float]
 def cheapest(
     visits: Sequence[RemoteVisit], offers: Collection[Offer], replay: Replay | None = None
 ) -> tuple[Leg, ...] | Uncovered:
-    """Return the legs of the fastest route through `visits` in their order.
-
-    It is exact: a dynamic program over (visit, node that ran last).
-    """
+    """Return the legs of the fastest route through `visits`, by dynamic programming over (visit, last node)."""
     nodes = sorted(offers, key=lambda offer: offer.node)
     seconds = np.full((len(visits), len(nodes)), np.inf)
     for column, offer in enumerate(nodes):

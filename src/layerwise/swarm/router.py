@@ -1,8 +1,7 @@
-"""The router: takes the states of a request from node to node, and goes on when nodes do not.
+"""The router sends the states of a request from node to node, and reroutes the rest when a node fails.
 
-One pass is a walk along the visits of the plan. Where a node fails, the rest of the walk gets another route, and the
-node that takes over is sent at once what its predecessor was sent in turn. A node that is merely late is left only for
-one that is free. Where no node computes a layer any more, the plan goes on without it, down to the quorum.
+The node that takes over replays the earlier passes. A late node is replaced only if another is free. Without a replica
+of a layer the plan continues without it, down to the quorum.
 """
 
 from __future__ import annotations
@@ -63,10 +62,7 @@ class Router:
         self.sessions: WeakSet[SwarmRequest] = WeakSet()
 
     async def forward(self, session: SwarmRequest, captured: Capture) -> Tensor:
-        """The state that the request's plan arrives at in one more pass, of the shape of `captured.state`.
-
-        Raises `BelowQuorum` where too few layers are left.
-        """
+        """Run one more pass, and return its state. Raises `BelowQuorum` if too few layers are left."""
         self.sessions.add(session)
         tokens = captured.state.shape[1] if captured.state.ndim > 2 else None
         self._rejoin(session)
@@ -203,10 +199,7 @@ class Router:
         return None
 
     async def _believed(self, session: SwarmRequest, record: RecordedPass, hop: Hop, reply: Reply) -> bool:
-        """Whether an answer stands, once it was compared with a replica's, if it is one of those that are.
-
-        Raises `_BeginAgain` where earlier answers of the same node may be wrong, too.
-        """
+        """Compare an answer if it is due. Raises `_BeginAgain` if earlier answers of the node may be wrong."""
         if not self.comparison.chooses(reply.node, begins=record.index == 0):
             return True
         whole = hop
@@ -224,10 +217,7 @@ class Router:
         return reply.node not in wrong
 
     async def _entered(self, session: SwarmRequest, record: RecordedPass, leg: Leg) -> list[Array] | None:
-        """The states that entered the first visit of `leg` in all earlier passes; `None` when a node failed on the way.
-
-        Where a pass has not left one, the leg before is run anew through all passes.
-        """
+        """The states that entered `leg` in all earlier passes, recomputed where missing; `None` if a node fails."""
         if not session.history_whole:
             raise _BeginAgain
         slot = leg.visits[0].slot
@@ -261,10 +251,7 @@ class Router:
     # -- loss and return ------------------------------------------------------------------------------------------
 
     def _lose(self, session: SwarmRequest, lost: frozenset[RemoteLayer]) -> None:
-        """Go on without the `lost` layers, or with layers of another model in their place; or refuse.
-
-        What was missing stays so until the next pass: it has not run in this one.
-        """
+        """Continue without the `lost` layers or with replacements, or refuse. Missing layers stay so for this pass."""
         live = self.members.live_layers(_worn(session))
         missing = set(session.live.missing)
         for layer in session.layers:

@@ -1,9 +1,7 @@
-"""The rules of a swarm: what it does when layers are lost, how long it waits, what it checks, and its quorum.
+"""Settings of a swarm: lost layers, deadlines, checks, and the quorum.
 
-    8 layers      at least 8 layers of the plan are live
-    0.5 nats      what is missing costs at most 0.5 nats per token, by the upper end of its interval
-
-Where nobody knows what the missing layers cost, a quorum in nats is not met.
+8 layers      at least 8 layers of the plan are live
+0.5 nats      the missing layers cost at most 0.5 nats/token (upper end of the interval; not met if unknown)
 """
 
 from __future__ import annotations
@@ -76,9 +74,7 @@ def _named(missing: Collection[int]) -> str:
 
 
 OnLoss: TypeAlias = Literal["keep", "recompute"]
-"""What a request does whose last replica of a layer is lost. `keep`: earlier tokens keep the caches that the lost layer
-helped to make, and later ones go without it; cheap. `recompute`: all tokens so far are computed again without it, so
-that the rest is what the plan without it would have written from there."""
+"""When the last replica of a layer is lost: `keep` the caches, or `recompute` all tokens without it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,9 @@ MESSAGE_BYTES = 2**27
 
 
 class Supply:
-    """The weights of a model, and which node is to hold which of its layers.
+    """The weights of a model and their placement: `replicas` copies of every layer of `plan`, each on another node.
 
-    The nodes hold `replicas` copies of every layer that `plan` visits, each on another node. Layers of other models
-    that `Stack.with_sources` put within reach are held together with those of the same number.
+    Layers of the other models in `Stack.with_sources` are held together with those of the same number.
     """
 
     def __init__(self, stack: Stack, plan: Plan, nodes: Sequence[str], replicas: int = 2) -> None:

@@ -1,11 +1,7 @@
-"""A model whose layers live on nodes: gathered, asked, watched, closed.
+"""A model whose layers are on nodes.
 
-    swarm = layerwise.swarm.gather(stack, nodes=8, replicas=2)
-    answer = swarm.generate(ids, max_new_tokens=64)
-    answer.tokens, answer.plan, answer.missing, answer.expected
-
-A `Swarm` lives in one event loop. `generate` and `outputs` run that loop until their answer is there; a server awaits
-`stream` and `classify` in a loop of its own.
+A `Swarm` belongs to one event loop. `generate` and `outputs` run that loop until their answer is there; a server awaits
+`stream` and `classify` in its own loop.
 """
 
 from __future__ import annotations
@@ -72,9 +68,8 @@ T = TypeVar("T")
 class Swarm:
     """A model on nodes, and the requests that they answer.
 
-    `supply` says which layers each node of `transport` is to hold; `fill` sends them. `estimate` is what sets
-    of missing layers cost; without one that is unknown. Raises as `Servable.of` does, unless the model is known to be
-    `servable`.
+    `supply` places the layers on the nodes of `transport`; `fill` sends them. `estimate` is the cost of missing layers,
+    if known. Raises as `Servable.of` does, unless `servable` is given.
     """
 
     def __init__(
@@ -180,10 +175,7 @@ class Swarm:
     # -- requests -------------------------------------------------------------------------------------------------
 
     def generate(self, ids: Tensor | Sequence[int], *, request: str | None = None, **options: Any) -> Answer:
-        """The answer to a prompt of token ids; `options` are those of the model's own `generate`.
-
-        Raises `BelowQuorum` where too few layers are left.
-        """
+        """Answer a prompt; `options` are those of `generate`. Raises `BelowQuorum` if too few layers are left."""
         return self.run(self.answer(ids, request=request, **options))
 
     def outputs(self, **inputs: Any) -> tuple[Tensor, Answer]:
@@ -211,10 +203,9 @@ class Swarm:
     async def stream(
         self, ids: Sequence[int], decoding: Decoding, *, request: str, made: Sequence[int] = ()
     ) -> AsyncGenerator[int | Answer, None]:
-        """The new tokens as they are made, and the `Answer` last. Closing the generator cancels the request.
+        """Yield the new tokens, then the `Answer`. Closing the generator cancels the request.
 
-        The first new tokens may be `made` already, by another swarm: those that follow are the same as if this one had
-        made them, and the answer counts from there. Raises `BelowQuorum`, also after the first token.
+        `made` tokens of another swarm are continued exactly. Raises `BelowQuorum`, also after the first token.
         """
         draws = None if decoding.seed is None else partial(_draws, decoding.seed, len(made))
         text = TextStream(self.tokenizer, ids, decoding.stop) if decoding.stop else None

@@ -1,7 +1,6 @@
 """Which answers of nodes are compared, and what a comparison shows.
 
-This finds faults: broken memory, wrong weights, a wrong version. A node that returns wrong states only where it knows
-that nobody compares is not found.
+It finds faults (memory, weights, versions), not a malicious node that knows which answers are compared.
 """
 
 from __future__ import annotations
@@ -86,11 +85,10 @@ def judge(
     differences: Sequence[Sequence[float]],
     tolerated: float,
 ) -> Judgement:
-    """Who is right about one hop, from the relative differences of each two answers; a node may have answered twice.
+    """Judge one hop from the relative differences of each two answers; a node may have answered twice.
 
-    In this order: who contradicts itself is wrong; who contradicts the router's own layers is wrong; who contradicts a
-    majority of the nodes is wrong. Otherwise the next step is another answer: a third replica's, the router's, or a
-    node's again.
+    A node is wrong if it contradicts itself, or else the router's layers, or else a majority of the nodes. Otherwise
+    another answer is needed: of a third replica, the router, or a node again.
     """
     agree = [[difference <= tolerated for difference in row] for row in differences]
     pairs = [(i, j) for i in range(len(nodes)) for j in range(len(nodes)) if i != j]

@@ -1,8 +1,7 @@
 """Tensors and the calls of blocks as bytes, and back.
 
-A block is called with its state and with what its model computed for it: masks, rotary embeddings, positions, flags, a
-cache. All of it is sent as tensors and plain data, in MessagePack, so that a node needs nothing of the model but the
-block. Tensors that several layers are called with are sent once. The cache never travels: the node has its own.
+Masks, rotary embeddings, positions and flags travel as tensors and plain MessagePack, so that a node needs only the
+blocks. Shared tensors are sent once; the cache stays on the node.
 """
 
 from __future__ import annotations
@@ -82,10 +81,7 @@ def _dtype(name: str) -> torch.dtype:
 
 
 def encode(calls: Sequence[Call], layers: Iterable[int]) -> Arguments:
-    """What the blocks of `layers` are called with, beside their state.
-
-    Raises `SwarmError` for an argument that is neither a tensor, a cache nor plain data.
-    """
+    """Encode the arguments of `layers` beside the state. Raises `SwarmError` for arguments that are not plain data."""
     arrays: list[Array] = []
     indices: dict[int, int] = {}
 
@@ -197,10 +193,7 @@ class Calls:
         self._made: dict[int, tuple[list[Any], dict[str, Any]]] = {}
 
     def of(self, layer: int, cache: Callable[[str], Any]) -> tuple[list[Any], dict[str, Any], int | str]:
-        """What the block of `layer` is called with, and where in it the state is to stand: a position or a keyword.
-
-        `cache` gives the node's cache of the named class. The list and the mapping belong to the caller.
-        """
+        """The arguments of `layer`, and the position or keyword of its state; `cache` makes the cache of a class."""
         number = self._arguments.forms[self._arguments.layers.index(layer)]
         form = _form(self._arguments.calls[number])
         if number not in self._made:

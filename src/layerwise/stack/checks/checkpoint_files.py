@@ -1,7 +1,6 @@
-"""The files of a checkpoint, looked at before anything is built from them.
+"""Checks of a checkpoint's files before a model is built: bounded JSON, and a model no larger than its tensors.
 
-A configuration of a hundred bytes can ask for a thousand million layers. So the JSON is read within bounds, and the
-model that it describes is drawn up without weights and compared in size with the tensors that were saved.
+A configuration of a hundred bytes can ask for a billion layers.
 """
 
 from __future__ import annotations
@@ -33,10 +32,9 @@ SLACK = 2**22
 
 
 def check_folder(folder: Path) -> Tensors:
-    """The tensors that transformers would load from `folder`, by their headers.
+    """Return the tensors that transformers would load from `folder`, by their headers.
 
-    Raises `CheckpointError` for files that are missing, cut short, malformed, pickled or outside of the folder, and for
-    a configuration that asks for more layers than the tensors can be of.
+    Raises `CheckpointError` for missing, truncated, malformed, pickled or outside files, and for too many layers.
     """
     settings = read_config(folder)
     read_settings(folder / "generation_config.json")
@@ -46,10 +44,7 @@ def check_folder(folder: Path) -> Tensors:
 
 
 def open_config(location: str, revision: str | None = None) -> Any:
-    """transformers' configuration in a folder or of a hub id. Raises `ModelError` where it cannot be read.
-
-    The file in a folder is looked at first: its class may build whatever the file asks for.
-    """
+    """Read the configuration of a folder (checked first) or hub id. Raises `ModelError` if it cannot be read."""
     folder = Path(location).expanduser()
     if folder.is_dir():
         check_counts(folder, read_config(folder))
@@ -66,10 +61,7 @@ def open_config(location: str, revision: str | None = None) -> Any:
 
 
 def check_counts(folder: Path, settings: Mapping[str, Any], tensors: int = 0) -> None:
-    """Raise `CheckpointError` for more layers or experts than `tensors` that were saved, and than `MOST_PARTS`.
-
-    Building them would take the memory that this says, before any tensor is missed.
-    """
+    """Raise `CheckpointError` for more layers or experts than saved `tensors`, and than `MOST_PARTS`."""
     for key, count in _counts(settings):
         if count > max(tensors, MOST_PARTS):
             limit = f"{tensors} tensors were saved" if tensors else f"at most {MOST_PARTS:,} are built without weights"
@@ -88,11 +80,7 @@ def _counts(settings: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def check_size(location: str, saved: Tensors, draw: Callable[[], nn.Module]) -> None:
-    """Raise `CheckpointError` where the model that `draw` makes has far more numbers than were saved.
-
-    The model is drawn up on the device `meta`, where tensors have shapes and no content. What cannot be drawn up there
-    is left to transformers, which says why.
-    """
+    """Raise `CheckpointError` if the model that `draw` makes on `meta` has far more numbers than were saved."""
     there = sum(prod(tensor.shape) for tensor in saved.values())
     numbers = 0
     with suppress(Exception), torch.device("meta"), no_init_weights():

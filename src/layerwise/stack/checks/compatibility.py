@@ -1,7 +1,6 @@
-"""Whether layers of several models can run in one: the models must be alike in everything that a block reads.
+"""Whether layers of several models can run in one.
 
-Blocks fit each other when they are of one class, with parameters of one shape, under one configuration, in one dtype
-and on one device. What belongs to the shell alone may differ: only the first model's embedding, norm and head run.
+Blocks must have the same class, parameter shapes, configuration, dtype and device. Embedding, norm and head may differ.
 """
 
 from __future__ import annotations
@@ -90,9 +89,7 @@ def _configuration(model: nn.Module) -> dict[str, Any]:
 def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
     """Raise `PlanError` when the stack mixes kinds of layers and `plan` keeps none of one kind.
 
-    Hybrids interleave attention with linear or state-space layers, and ask their cache for its length by kind: of the
-    first attention layer, of the last linear one. A plan that keeps none of a kind leaves that question without an
-    answer.
+    Hybrids ask the first attention layer and the last linear layer for the length of the cache.
     """
     owner = model.get_submodule(path.rpartition(".")[0])
     types = getattr(getattr(owner, "config", None), "layer_types", None)

@@ -1,8 +1,6 @@
-"""Whether a checkpoint and its model are of one kind: every tensor that is missing, left over, or of another shape.
+"""Whether a checkpoint fits its model: transformers initializes missing tensors and ignores unexpected ones.
 
-transformers draws what is missing at random and passes over what is left, and a model with a random part gives
-plausible numbers. Some of it is right: tied weights are saved once, old files hold buffers that are now computed, a
-head is not needed where the model under it is asked for. Everything else is refused, and named.
+Tied weights, buffers of old files and unneeded heads may differ. Everything else is refused, by name.
 """
 
 from __future__ import annotations

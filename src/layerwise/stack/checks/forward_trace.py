@@ -1,8 +1,4 @@
-"""What a model does with its blocks, observed once on a real forward pass rather than assumed.
-
-`trace_blocks` watches every block: in which container it returns the hidden state, and whether each is called once, in
-order, and fed exactly what the one before returned. Another model is refused by name and with the reason.
-"""
+"""How a model uses its blocks, observed on one forward pass; models that use them otherwise are refused."""
 
 from __future__ import annotations
 
@@ -25,11 +21,10 @@ from layerwise.stack.rounding import same
 
 @dataclass(frozen=True)
 class BlockTrace:
-    """The container each block returns its state in (`None`: the bare tensor), and the model's own output.
+    """The container in which each block returns its state (`None`: the bare tensor), and the model's own output.
 
-    `mixes` says that blocks are called with a `Record`: they read states from before the last one. `sharing` says which
-    read keys and values of others, `streams_first` that the hidden state is several streams a token (AltUp), of shape
-    (streams, batch, seq, width).
+    `mixes`: blocks read earlier states from a `Record`. `sharing`: layers that read keys and values of others.
+    `streams_first`: the state is `(streams, batch, seq, width)` (AltUp).
     """
 
     containers: tuple[tuple[type, int] | None, ...]
@@ -107,11 +102,10 @@ class _Watch:
 
 
 def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[str, Any]) -> BlockTrace:
-    """Run `model(**inputs)` untouched and report how it uses `blocks`.
+    """Run `model(**inputs)` and report how it uses `blocks`.
 
-    Raises `UnsupportedModel` with the reason when blocks share parameters, are not each called once and in order,
-    change in place what they are handed, hand each other more than the hidden state, or when the model changes the
-    state between two of them.
+    Raises `UnsupportedModel` if blocks share parameters, do not run once each in order, modify their inputs in place,
+    pass on more than the hidden state, or if the model changes the state between them.
     """
     _refuse_shared_parameters(model, blocks)
     watch = _Watch()

@@ -18,10 +18,9 @@ from layerwise.gguf.file import CONVERT_AGAIN
 
 
 def check_gguf(path: Path) -> GGUFFile:
-    """A GGUF file, which is one that transformers reads: its numbers are dequantised when it is loaded.
+    """Check that transformers can read a GGUF file.
 
-    Raises `CheckpointError` for a malformed file, `UnsupportedModel` for types that transformers cannot read, by name,
-    and `ModelError` where the package gguf is not installed.
+    Raises `CheckpointError` if it is malformed, `UnsupportedModel` for unknown types, `ModelError` without gguf.
     """
     file = GGUFFile.open(path)
     depth_of(file)

@@ -40,8 +40,7 @@ def prove_identity(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None
 def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
     """Raise `UnsupportedModel` unless another order gives the same in place as step by step.
 
-    The last layer runs first, and the first layer twice: a cache slot, an index or a live cache in the wrong position
-    shows.
+    The last layer runs first and the first twice, which shows a cache slot or index in the wrong position.
     """
     sharing = stack.sharing
     descending = range(stack.depth - 1, -1, -1) if sharing is None else sharing.allowed_order(stack.depth)

@@ -1,8 +1,4 @@
-"""Running a model's own code around its blocks: once before them (`capture`), once after them (`finish`).
-
-Both run the model's own forward with stand-ins in the list of blocks: to capture, each notes the arguments of its call;
-to finish, the last one returns the state that a plan arrived at.
-"""
+"""Run a model's own code before its blocks (`capture`) and after them (`finish`), with stand-ins for the blocks."""
 
 from __future__ import annotations
 
@@ -31,11 +27,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Capture:
-    """What a batch brings to the blocks: the state `x_0` before the first, and each layer's own call.
-
-    `state` is `(batch, seq, width)` in nearly every model. The calls hold each layer's own mask and rotary embedding,
-    so that a sliding-window layer keeps its window wherever a plan puts it.
-    """
+    """The state before the first block, usually `(batch, seq, width)`, and the arguments of each layer."""
 
     state: Tensor
     calls: tuple[Call, ...]
@@ -43,10 +35,7 @@ class Capture:
 
 
 class Probe(nn.Module):
-    """Stands in the list for a block: answers its calls, and is asked for its attributes as if it were the block.
-
-    `attributes` are its own, before those of the block.
-    """
+    """Stands in for a block: answers its calls, and has its attributes, after its own `attributes`."""
 
     def __init__(self, block: nn.Module, container: tuple[type, int] | None, answer: Answer, **attributes: Any) -> None:
         super().__init__()
@@ -72,10 +61,7 @@ class Probe(nn.Module):
 
 
 def capture(model: nn.Module, blocks: nn.ModuleList, trace: BlockTrace, inputs: Mapping[str, Any]) -> Capture:
-    """Run `model(**inputs)` up to and through its blocks, and note what it would have called them with.
-
-    The pass ends at the last block: a head on a large vocabulary would cost more than all the rest, for nothing.
-    """
+    """Run `model(**inputs)` up to its last block, without the head, and record the calls of its blocks."""
     states: list[Tensor] = []
     calls: list[Call] = []
     own = own_blocks(blocks)
@@ -106,11 +92,9 @@ def finish(
     state: Tensor,
     way: HistoryStep | None = None,
 ) -> Any:
-    """Run `model(**inputs)` as if its blocks had arrived at `state`; returns what the model returns.
+    """Run `model(**inputs)` as if its blocks had arrived at `state`, and return what the model returns.
 
-    A model may read, behind its last block, what all of them left behind on the `way` to `state`. One stand-in for
-    every source of the record then answers with what that source left behind: the embedding as if a layer -1 had
-    returned it, and last of all the layer that arrived at `state`.
+    For models that read all states after the last block, one stand-in per source returns the state on the `way`.
     """
 
     def answering(kept: Tensor) -> Answer:

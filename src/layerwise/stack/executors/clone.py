@@ -1,8 +1,7 @@
-"""A second module over the state of a first one: the same in everything but where it stands.
+"""A second module over the parameters and hooks of a first one.
 
-A clone holds the block's own dictionaries of parameters and hooks, and looks up everything else in the block. What
-differs: the position under which a cache is asked (`layer_idx`), the configuration of a borrowed block, replaced
-weights, and what becomes of the output. What a clone sets while it runs stays with it.
+It may differ in cache position (`layer_idx`), configuration, replaced weights, and the handling of its output.
+Attributes that a clone sets while it runs stay with it.
 """
 
 from __future__ import annotations
@@ -79,12 +78,10 @@ def clone(
     then: Mapping[str, Then] | None = None,
     weights: Mapping[str, Tensor] | None = None,
 ) -> nn.Module:
-    """A module over the state of `module` whose cache slots are `shift` further on.
+    """Clone `module` with its cache slots shifted by `shift`.
 
-    `host` is the block of the same layer in the model that runs it, where that is another model: its configuration is
-    read instead. `then` says what becomes of the output of the submodule at each path; `""` is the module itself, after
-    its hooks. `weights` are computed with in the place of the parameters at their paths, and those of the module stay.
-    A clone of a clone with other weights has them too.
+    The configuration is that of `host`, if given. `then` maps the path of a submodule (`""`: the module itself, after
+    its hooks) to a function of its output. `weights` replace the parameters at their paths.
     """
     known = getattr(module, "_own", None)
     if isinstance(known, _Own):

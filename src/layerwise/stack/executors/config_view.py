@@ -1,8 +1,6 @@
-"""A model's configuration as a plan sees it: every per-layer list in visit order, every layer count the plan's.
+"""A model's configuration under a plan: per-layer lists in visit order, and the plan's layer count.
 
-Models choose masks by position from lists such as `config.layer_types` and build their caches from the configuration.
-It keeps its own values, so that whoever writes it down writes the model and not the plan; while a plan is in place its
-class answers those names in visit order.
+The configuration keeps its own values for saving; meanwhile its class answers in visit order.
 """
 
 from __future__ import annotations
@@ -40,9 +38,8 @@ def visit_order(
 ) -> Iterator[None]:
     """Within the context, every configuration that describes the blocks at `path` reads in visit order.
 
-    `order` gives the layer of each visit, `depth` the number of layers the model was built with. `settings` are read
-    from the configuration of the blocks' owner instead of its own, where it has them. Values that are set inside under
-    a name that reads otherwise are forgotten on exit.
+    `order` is the layer of each visit, `depth` the model's layer count. `settings` come from the configuration of the
+    blocks' owner. Changes inside of values in visit order are lost on exit.
     """
     with reading(visit_order_values(model, path, order, depth, settings)):
         yield

@@ -1,9 +1,4 @@
-"""What a list of blocks answers with while something else than its own blocks is to run.
-
-The modules of a model stay where they are: whatever walks the tree of modules finds the model's own blocks. Only what
-the list gives to those who walk it is another sequence, for every thread (a plan in place), or for the thread that set
-it (a capture).
-"""
+"""What iterating a list of blocks yields while a plan or capture runs; the tree of modules stays the same."""
 
 from __future__ import annotations
 
@@ -38,10 +33,9 @@ class _Answers:
 
 @contextmanager
 def entries(blocks: nn.ModuleList, listed: Sequence[nn.Module], *, everyone: bool = False) -> Iterator[None]:
-    """Within the context whoever walks `blocks` meets the modules `listed` instead of the blocks themselves.
+    """Within the context, iterating `blocks` yields the modules `listed`, in this thread or for `everyone`.
 
-    That holds for the calling thread, or for `everyone`. The blocks stay the list's submodules all the time. The list
-    can be neither changed nor copied meanwhile: both raise `ModelError`.
+    Changing or copying the list raises `ModelError` meanwhile.
     """
     chosen = tuple(listed)
     with _CHANGING:

@@ -1,12 +1,9 @@
 """Many plans as one graph, in which nothing that two plans share is computed twice.
 
-Every state that a plan passes through is a node: the captured state, one layer applied to a node, or a group merged
-from its branches. Nodes are hash-consed, so the number of `Apply` nodes is the least number of layer evaluations that
-the plans can cost, known before anything runs. An intervention is a plan with a changed node (`Changed`).
-
-Execution walks the graph depth first and frees a state when its last reader has read it. At a fork the reader with the
-most work below it goes last, so live states grow with the logarithm of the number of plans. Where layers read all
-earlier states (`layerwise.stack.history.depth_history`), a live state keeps the states on the way to it alive.
+Nodes (the captured state, a layer applied to a node, a merged group, a `Changed` node) are hash-consed, so the number
+of `Apply` nodes is the minimum number of layer evaluations. Execution is depth first and frees a state after its last
+reader. At a fork the reader with the most work goes last, so live states grow with the log of the plan count.
+Where layers read all earlier states (`layerwise.stack.history.depth_history`), a live state keeps those before it.
 """
 
 from __future__ import annotations
@@ -92,10 +89,7 @@ class Graph:
 
     @property
     def evaluations(self) -> int:
-        """The number of distinct (layer or half of some model, state) pairs: no executor can do with fewer.
-
-        What interventions make of layers is not counted.
-        """
+        """The number of distinct layer evaluations, the minimum for any executor, without interventions."""
         return sum(isinstance(node, Apply) and node.variant.change is None for node in self.nodes)
 
     @property
@@ -183,13 +177,10 @@ def inputs(node: Node) -> tuple[int, ...]:
 
 
 def schedule(graph: Graph, first: int | None = None) -> list[int]:
-    """The order in which to compute the nodes: depth first, at a fork the lightest way down first.
+    """Return the order in which to compute the nodes: depth first, at a fork the lightest first.
 
-    The way down to the node `first` goes before every other; the states that it passes stay live until those below them
-    are done, at most as many as the way is long.
-
-    Every node hangs below the one it starts from (a layer below its input, a join below its base). The branches of a
-    join are computed one after another just before it, so that each can be folded in and let go.
+    The path to the node `first` goes before every other. The branches of a join are computed just before it, one by
+    one.
     """
     below: list[list[int]] = [[] for _ in graph.nodes]
     weight = [1] * len(graph.nodes)
@@ -245,10 +236,9 @@ def _refuse_change(node: Apply, state: Tensor) -> Tensor:
 class GraphExecutor:
     """One execution of a graph on one batch.
 
-    `apply(layer, state, part, source)` runs a layer, or one half of it, of one model; `change(node, state)` what an
-    intervention makes of one. `states()` yields the states at which plans end, each as soon as it is there, but that of
-    the plan `first` before all others. `watch` sees every state. `evaluated` counts layer evaluations, `most_live` the
-    most states that were held at once, `live_states` are those that are held now.
+    `apply(layer, state, part, source)` runs a layer or sublayer, `change(node, state)` an intervention. `states()`
+    yields the final states of plans as they are ready, `first` before all others. `watch` sees every state. `evaluated`
+    counts layer evaluations; `most_live` and `live_states` are the peak and current number of states.
     """
 
     graph: Graph

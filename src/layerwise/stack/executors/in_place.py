@@ -1,9 +1,7 @@
 """A plan in place: the model's own forward, `generate` and training loop run it unchanged.
 
-Every visit of the plan is one entry of what the model meets when it walks its list of blocks: a clone of the block with
-a cache slot of its own (`layer_idx` is the visit's position). The first member of a group notes the state it was given,
-each later branch starts from it, and the last member returns the merge, behind the hooks of the block, so the model's
-loop never knows. A half of a layer is a clone whose other branch returns zeros.
+Every visit is a clone of its block with its own cache slot (`layer_idx`). The first member of a group records its
+input, later branches start from it, and the last returns the merge. In a sublayer's clone the other branch is zero.
 """
 
 from __future__ import annotations
@@ -52,11 +50,9 @@ def in_place(
     *,
     single_pass: bool = False,
 ) -> Iterator[None]:
-    """Within the context the model of `stack` runs `plan`; it is exactly as before afterwards, come what may.
+    """Within the context the model of `stack` runs `plan`; it is restored even if an exception is raised.
 
-    A plan with halves needs the `pairs` of branches of the blocks. In a `single_pass` no cache outlives a forward pass,
-    so that a layer needs no slot of its own: one that is visited once, outside every group, is entered as the block
-    itself.
+    Plans with sublayers need `pairs`. In a `single_pass` without caches, a layer visited once is the block itself.
     """
     model, path = stack.model, stack.path
     if model.training:
@@ -91,11 +87,7 @@ def in_place(
 
 @contextmanager
 def per_layer_inputs(model: nn.Module, path: str, order: Sequence[int], depth: int) -> Iterator[None]:
-    """Within the context what is computed for all layers at once is in visit order: a layer keeps its own input.
-
-    Some models hand every layer an input of its own beside the hidden state. An embedding or a projection around the
-    blocks gives those of all layers side by side, `depth * width` columns, of which the model hands on by position.
-    """
+    """Within the context, inputs computed for all layers at once (`depth * width` columns) are in visit order."""
 
     def in_order(module: nn.Module, args: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
         return gathered(output, -1, order, depth)

@@ -1,8 +1,7 @@
-"""Who may run a model's layers at this moment: one plan in place, or one examination, or any number of captures.
+"""Locks on a model's layers, for all Stacks and threads: one plan in place, one inspection, or any number of captures.
 
-A plan in place changes what everybody who calls the model computes. Two Stacks over one model, or two threads, know of
-each other by the objects that are changed: the list of blocks, and the configurations. A plan may be in place for long,
-so others are refused; captures and examinations are short, and are waited for.
+Stacks over one model meet at the objects that are changed: the list of blocks and the configurations. A plan in place
+makes others fail with an error; captures and inspections are waited for.
 """
 
 from __future__ import annotations
@@ -53,10 +52,9 @@ def refuse_while_running(blocks: nn.ModuleList, name: str, wish: str) -> None:
 
 @contextmanager
 def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[None]:
-    """Within the context the blocks of `model` at `path` are taken by `plan`.
+    """Within the context `plan` occupies the blocks of `model` at `path`.
 
-    Raises `ModelError` when they run a plan already, when a part of the model that `plan` changes is taken by another
-    thread, and when the calling thread is in the middle of a capture.
+    Raises `ModelError` if a plan or another thread occupies them already, and in the middle of a capture.
     """
     wish, mine = f"run {plan}", (get_ident(), plan)
     with _CHANGED:
@@ -71,10 +69,7 @@ def in_place(model: nn.Module, path: str, name: str, plan: Plan) -> Iterator[Non
 
 
 def inspecting(model: nn.Module, path: str, name: str) -> AbstractContextManager[None]:
-    """Within the context the calling thread may change how single blocks run, and no other runs a plan or a capture.
-
-    Raises `ModelError` while the model runs a plan, and in the middle of a capture.
-    """
+    """Within the context only this thread may change blocks. Raises `ModelError` during a plan or capture."""
     return _counted(model, path, name, "examine its layers", "examinations")
 
 

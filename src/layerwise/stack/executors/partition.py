@@ -1,8 +1,6 @@
-"""Plans in parts: what each of several workers computes of one batch, and what that costs beside one process.
+"""Split plans among workers, which share no states; the cost is compared with one process.
 
-Plans that begin alike share the states of their beginnings (`layerwise.stack.executors.graph`). Workers share nothing,
-so a beginning that two parts have in common is computed twice. Depth first, plans that share most stand side by side:
-each part is a run of that order, and the runs are cut where the most expensive of them is as cheap as it can be.
+Depth first, plans that share most are adjacent. Each part is a run of that order, cut to minimize the largest cost.
 """
 
 from __future__ import annotations

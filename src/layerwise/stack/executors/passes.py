@@ -1,7 +1,4 @@
-"""The forward passes of a model that runs a plan in place: what each has done so far, and that it ran the whole plan.
-
-A pass belongs to the thread that began it, so that several threads may run one model under one plan at the same time.
-"""
+"""The forward passes of a model that runs a plan in place, one per thread at a time, and whether each ran all of it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Where the hidden state sits in a block's call, and how the states of several branches become one.
-
-The four functions here are the only place that knows the first; `Merger` is the only place that knows a merge rule.
-"""
+"""Where the hidden state is in a block's call, and how the states of branches are merged (`Merger`)."""
 
 from __future__ import annotations
 
@@ -64,11 +61,10 @@ def streams_first(state: Tensor) -> Tensor:
 
 
 class Merger:
-    """Folds the branches of a group into one state, one branch at a time, so that none has to be kept.
+    """Folds the branches of a group into one state, one at a time, in float32 for half precision, in plan order.
 
     With `delta_m = out_m - base` over M branches the result is `base + scale * sum(delta_m)`, where `scale` is `1/M`
-    for mean, `1` for sum and `g/M` for gain `g`. Half-precision states are folded in float32. Every executor folds in
-    the order of the plan's text, so all of them give the same bits.
+    for mean, `1` for sum and `g/M` for gain `g`. All executors give the same bits.
     """
 
     __slots__ = ("_count", "_total", "base")
@@ -95,11 +91,10 @@ class Merger:
 
 
 def follow(step: Step, state: Tensor, output: Tensor, groups: list[Merger]) -> Tensor:
-    """The state after `step`, from the state it received and what its layer returned.
+    """Return the state after `step`; `groups` holds the open groups, innermost last.
 
-    `groups` holds the open groups, innermost last. This is the whole meaning of groups, shared by every executor that
-    works on states: a step opens its groups at the state it received; at each end of a branch the output is folded and
-    the next branch starts again from the noted state; the last end returns the merge.
+    A step opens its groups at its input. At the end of a branch the output is folded and the next starts from the same
+    input; the last end returns the merge.
     """
     groups.extend(Merger(state) for _ in range(step.opens))
     current = output

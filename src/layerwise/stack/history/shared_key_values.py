@@ -26,10 +26,9 @@ _WRITTEN: Any = WeakTensorKeyDictionary()
 
 @dataclass(frozen=True, slots=True)
 class KeyValueSharing:
-    """Which layers read keys and values of others: a constraint on plans.
+    """Which layers read keys and values of others, which the blocks get as the argument `keyword`.
 
-    Blocks are handed a mapping, their argument `keyword`. `writers` is the layer that writes each of its entries, and
-    `reads` names the entries that a layer reads and does not write.
+    `writers` is the layer that writes each entry, `reads` the entries that a layer reads and does not write.
     """
 
     keyword: str
@@ -83,10 +82,7 @@ class KeyValueTracker:
         """Nothing is written before the first layer."""
 
     def keywords(self, layer: int, state: Tensor, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """What a layer is called with on `state`: the keys and values that were written on the way to it.
-
-        Raises `UnsupportedModel` where the layer reads some that nothing wrote.
-        """
+        """Return a layer's keys and values for `state`. Raises `UnsupportedModel` if nothing wrote them."""
         written = _WRITTEN.get(state, {})
         for name in self.sharing.reads.get(layer, ()):
             if name not in written:

@@ -1,8 +1,4 @@
-"""Which record led to which state, for models whose layers read more than the state before them.
-
-The `DepthHistory` behind a state is found by the identity of its tensor, and nothing is kept longer than the tensor.
-`depth_history` itself is written into checkpoints that bring their code, and imports no plan.
-"""
+"""The `DepthHistory` behind each state, by the identity of its tensor and for its lifetime, for models that read it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Many plans on many batches, layer by layer: whatever a layer can be applied to is computed while it is in memory.
-
-What that takes is known beforehand: readings, bytes, and live states (`streaming_estimate`).
-"""
+"""Many plans on many batches, layer by layer; `streaming_estimate` gives the readings, bytes and live states."""
 
 from __future__ import annotations
 
@@ -21,11 +18,7 @@ from layerwise.stack.streaming.resident import ResidentLayers
 
 @dataclass
 class StreamedExecutor:
-    """One execution of a graph on each of several batches, in which they share the readings of the layers.
-
-    `schedule` is that of the distinct graphs, in the order in which they first appear. `most_live` counts the states of
-    all batches that were held at once.
-    """
+    """One execution of graphs on several batches, which share the readings of layers."""
 
     stack: Stack
     resident: ResidentLayers
@@ -94,10 +87,7 @@ class StreamingEstimate:
 
 
 def streaming_estimate(resident: ResidentLayers, work: Sequence[tuple[int, Graph]]) -> StreamingEstimate:
-    """The estimate for batches, each as the bytes of one hidden state and the graph of its plans.
-
-    As many batches share their readings as have states that take no more memory than the layers may, at least one.
-    """
+    """Estimate the cost for batches, each the bytes of one hidden state and the graph of its plans."""
     schedules = {id(graph): reading_schedule([graph], resident.most) for _, graph in work}
     needs = [size * schedules[id(graph)].live[0] for size, graph in work]
     allowed = sum(sorted(resident.sizes)[-resident.most :])

@@ -1,8 +1,4 @@
-"""Where the weights of each layer lie on the disk, under the names and in the form in which its block has them.
-
-transformers itself says where: it loads a checkpoint with the blocks left on the disk, and writes once what it has to
-convert (experts that are stored one by one). Of GGUF files `gguf_weights` says it.
-"""
+"""Where the weights of each layer are on the disk, as transformers (or `gguf_weights`) maps them to parameters."""
 
 from __future__ import annotations
 
@@ -94,10 +90,9 @@ class LayerFiles:
         stored: Mapping[str, SafetensorsWeight | GGUFWeight],
         converted: ConvertedWeights | None = None,
     ) -> LayerFiles:
-        """The weights of `blocks` (at `path` in their model) by the names of the parameters of the model.
+        """Return the weights of `blocks` (at `path`) by parameter name.
 
-        Raises `UnsupportedModel` for a parameter that is not stored, and `CheckpointError` for one that has another
-        shape on the disk.
+        Raises `UnsupportedModel` for a parameter that is not stored, `CheckpointError` for one of another shape.
         """
         layers = []
         for number, block in enumerate(blocks):

@@ -1,8 +1,4 @@
-"""The weights of a GGUF file by the parameters that they become; each is read and dequantised when it is needed.
-
-transformers' table of names and its processors (which permute the queries of a Llama, and take 1 from the norms of a
-Gemma) are used here, for one parameter at a time: its own loader holds all weights at once.
-"""
+"""The weights of a GGUF file by parameter, dequantized when needed with transformers' names and processors."""
 
 from __future__ import annotations
 

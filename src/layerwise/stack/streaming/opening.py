@@ -1,8 +1,4 @@
-"""Opening a checkpoint with its blocks left on the disk, through transformers' own loading.
-
-Accelerate offloads the blocks of safetensors; its hooks are removed, and what they know of the files is kept. For those
-of a GGUF file transformers loads parameters that take no memory.
-"""
+"""Open a checkpoint with its blocks left on the disk, through transformers' own loading and accelerate's offloading."""
 
 from __future__ import annotations
 
@@ -116,10 +112,7 @@ class OffloadedBlocks:
     converted: ConvertedWeights | None
 
     def residents(self, model: nn.Module, most: int, device: torch.device) -> ResidentLayers:
-        """The layers of `model`, of which at most `most` are in memory; each is read when it is called.
-
-        What else the blocks hold is moved to `device`, with the rest of the model.
-        """
+        """The layers of `model`, at most `most` in memory; the rest of each block moves to `device`."""
         model._apply(lambda tensor: tensor if tensor.is_meta else tensor.to(device))  # type: ignore[no-untyped-call]
         blocks = block_list(model, self.path)
         return ResidentLayers(blocks, LayerFiles.of(blocks, self.path, self.stored, self.converted), most, device)

@@ -26,10 +26,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadingSchedule:
-    """The readings for some graphs; no order needs fewer than `bound`.
-
-    `live` is for each graph the most states that one batch holds at once.
-    """
+    """The readings for some graphs, the lower `bound`, and per graph the most `live` states of a batch."""
 
     readings: tuple[Reading, ...]
     bound: int

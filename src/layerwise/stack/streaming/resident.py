@@ -1,8 +1,4 @@
-"""The layers of a model that are in memory, at most so many; a layer that is called and is not there is read first.
-
-Executors that know what comes (`layerwise.stack.streaming.executor`) say which layer is released and which is read
-ahead. Otherwise the layer that was not used for the longest time is released.
-"""
+"""At most so many layers of a model in memory; others are read when called, and the least recently used is released."""
 
 from __future__ import annotations
 
@@ -32,10 +28,7 @@ def hold(block: nn.Module) -> None:
 
 
 def stored_parameter(model: nn.Module, name: str) -> Tensor:
-    """A parameter of a model of which a part is not in memory, read by itself.
-
-    Raises `ModelError` where no file is known to have it.
-    """
+    """Read a parameter of a partly loaded model. Raises `ModelError` if no file has it."""
     path = name
     while path:
         path = path.rpartition(".")[0]

@@ -1,7 +1,6 @@
-"""The way to Ray: a cluster that runs already, or one on this machine that ends with this process.
+"""Connections to Ray: a running cluster, or one on this machine that ends with this process.
 
-A cluster on this machine has no dashboard, and a token that is drawn for it: Ray listens on every interface and takes
-pickled code, so without one anybody on the network could run theirs.
+A cluster on this machine has a random token, because Ray listens on every interface and unpickles what it receives.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ LOCAL, AUTO = "local", "auto"
 AUTHENTICATION, TOKEN = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
 
 FOLDER = "LAYERWISE_CLUSTER_FOLDER"
-"""The environment variable that names the folder of a cluster on this machine, where it is not drawn; who set it
-removes it where this process cannot."""
+"""Environment variable with the folder of a cluster on this machine; who sets it removes the folder if need be."""
 
 NOT_INSTALLED = (
     "a cluster was asked for, and Ray, which runs it, is not installed; write pip install 'layerwise[ray]', or compute "
@@ -57,17 +55,12 @@ def ray_module() -> ModuleType:
 
 
 class Connection:
-    """A connection to a cluster; `close` ends it, and the cluster with it where it was started here.
-
-    A process that is connected to Ray already stays so: its connection is used, and not closed.
-    """
+    """A connection to a cluster; `close` ends it with a cluster started here, but not one that existed before."""
 
     def __init__(self, address: str, processors: int) -> None:
-        """Connect to the cluster at `address`, `HOST:PORT` or `auto`, or start one here (`local`) that offers so many
-        `processors`, of which each worker takes one.
+        """Connect to the cluster at `address` (`HOST:PORT`, `auto`), or start one here (`local`) with `processors`.
 
-        Raises `SwarmError` for a cluster that does not answer, and for one beyond this machine without a word on who
-        may use it.
+        Raises `SwarmError` for a cluster that does not answer or that other machines can use without a token.
         """
         self._folder: Path | None = None
         self._restore: list[Callable[[], None]] = []
@@ -118,10 +111,7 @@ class Connection:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _close_to_others(self) -> None:
-        """Ask for a token, drawn by this process, unless the environment says who may use a cluster.
-
-        Ray reads this when it is imported; where it is, it has to read it again.
-        """
+        """Set a random token unless the environment has one, also if Ray, which reads it, is imported already."""
         if AUTHENTICATION in os.environ:
             return
         self._set(AUTHENTICATION, "token")
@@ -142,11 +132,7 @@ class Connection:
         self._replace("worker", "print_to_stdstream", lambda usual: _silent)
 
     def _start(self, options: dict[str, Any]) -> None:
-        """Start Ray or connect to it; twice where its processes were not ready in time.
-
-        Ray's main process ends where the others have not started within 15 s. They take longer where the processors are
-        busy and what they import has never been compiled, which the second time it has.
-        """
+        """Start Ray or connect to it, twice at most: processes that were not ready in 15 s start faster then."""
         try:
             self.ray.init(**options)
         except Exception as error:

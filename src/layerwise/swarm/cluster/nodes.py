@@ -1,9 +1,7 @@
-"""Nodes on Ray: one actor each, in a process of its own, on another machine where the cluster has several.
+"""Nodes on Ray: one actor each, on different machines where the cluster has several.
 
-An actor is called at most once for each message (`max_task_retries=0`): what a lost call has done, the router finds
-out and repairs. A node that has died is known at once, one that is silent only by its deadline; Ray's own detection
-takes 15 to 55 s and is not waited for. Ray starts a node again that has died (`max_restarts=-1`); it then holds
-nothing, and is sent its layers again.
+An actor is called at most once for each message (`max_task_retries=0`); the router repairs lost calls. Ray's own
+failure detection takes 15 to 55 s, so deadlines are used. Restarted nodes (`max_restarts=-1`) hold no layers.
 """
 
 from __future__ import annotations
@@ -46,10 +44,9 @@ class NodeActor:
 
 
 class RayTransport:
-    """Messages to nodes on a Ray cluster.
+    """Messages to nodes on a Ray cluster (`local`, `auto` or `HOST:PORT`), one actor per name.
 
-    `address` is `local`, `auto` or `HOST:PORT`. Every name gets an actor, on machines of their own where there are
-    enough. Raises `SwarmError` where no cluster answers, and where it has no room for the nodes.
+    Raises `SwarmError` if no cluster answers or it has no room for the nodes.
     """
 
     def __init__(self, names: Sequence[str], address: str = LOCAL, *, device: str = "auto") -> None:

@@ -1,11 +1,8 @@
-"""The pieces of a sweep as Ray tasks, which Ray begins again where a process that computes one ends.
+"""The shards of a sweep as Ray tasks, which Ray restarts when a process ends. Arguments and results are plain values:
 
-Nothing but plain values travels, and a task runs only functions of layerwise; that Ray pickles the values is Ray's own
-way. What comes back:
-
-    ("done", VALUE)                 the result of a piece
-    ("refused", CLASS, MESSAGE)     a `LayerwiseError` was raised; no object of ours travels
-    ("failed", TRACEBACK)           anything else was
+("done", VALUE)                 the result of a shard
+("refused", CLASS, MESSAGE)     a `LayerwiseError` was raised
+("failed", TRACEBACK)           any other error
 """
 
 from __future__ import annotations
@@ -33,10 +30,7 @@ _opened: dict[str, Callable[[Any], Any]] = {}
 
 
 class RayTasks:
-    """Ray tasks, of which as many run at a time as there are processors, or accelerators.
-
-    `address` is `local`, `auto` or `HOST:PORT`; `count` tasks run at a time at most. Raises as `Connection` does.
-    """
+    """Ray tasks on the cluster at `address`, at most `count` at a time. Raises as `Connection` does."""
 
     def __init__(self, address: str = LOCAL, count: int | None = None, *, accelerators: bool = False) -> None:
         processors = count or available_processors()
@@ -95,10 +89,7 @@ class RayTasks:
 def carry_out(
     folder: str, paths: tuple[str, ...], key: str, opens: str, shared: Sequence[Any], piece: Any
 ) -> tuple[Any, ...]:
-    """In the process of a task: open what the piece is about, if that is not open yet, and carry the piece out.
-
-    It works in `folder`, where it is there, and imports from `paths` too.
-    """
+    """Run one task in a worker process, in `folder` if it exists and with `paths` on the import path."""
     import ray
     import torch
 

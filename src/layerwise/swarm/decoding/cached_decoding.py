@@ -1,9 +1,7 @@
-"""A text as a model reads it whose layers are elsewhere: what they are called with, pass by pass.
+"""The calls of the layers, pass by pass, for a model whose layers are elsewhere.
 
-What `generate` prepares (processors of logits, criteria to stop, settings of the model) is taken from `generate`
-itself. The keys and values of a text are where the layers are. The model around the layers needs only their number,
-for positions and masks, and asks the cache for it. `advance` therefore fills the cache of `generate` with rows of one
-zero a token.
+Logits processors, stopping criteria and settings come from `generate` itself. The keys and values are on the nodes;
+`advance` fills the cache of `generate` with one zero per token, since the model reads only its length.
 """
 
 from __future__ import annotations
@@ -106,10 +104,9 @@ def find_cache(inputs: Any) -> Cache | None:
 
 
 def advance(cache: Cache, kinds: Sequence[str | None], batch: int, tokens: int) -> None:
-    """Let `cache` look as if every layer had read `tokens` more tokens of `batch` texts.
+    """Fill `cache` as if every layer had read `tokens` more tokens of `batch` texts.
 
-    `kinds` are the layer types by the configuration, for a cache that was not built from it: layers of linear attention
-    leave no keys in it.
+    `kinds` are the configured layer types: linear-attention layers leave no keys in the cache.
     """
     own: Any = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
     nothing = torch.zeros(batch, 1, tokens, 1)

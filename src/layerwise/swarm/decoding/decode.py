@@ -23,10 +23,7 @@ async def decode(
     draws: Callable[[int], torch.Generator] | None = None,
     **options: Any,
 ) -> AsyncGenerator[Tensor, None]:
-    """The new tokens of `model.generate(ids, **options)`, `(batch,)` at a time, run by the nodes of `router`.
-
-    Sampling draws token `n` from `draws(n)`, or like `generate` from torch's own.
-    """
+    """Yield the new tokens of `model.generate(ids, **options)`, each `(batch,)`; `draws(n)` samples token `n`."""
     decoding = CachedDecoding(head.stack, prepared(head.stack, ids, options))
     ready, ids = decoding.ready, decoding.ready.ids
     unfinished = torch.ones(ids.shape[0], dtype=torch.long, device=ids.device)

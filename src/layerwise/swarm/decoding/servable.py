@@ -50,11 +50,9 @@ def writes(stack: Stack) -> bool:
 
 
 def refuse_unlike(stack: Stack, node: Node) -> None:
-    """Raise `UnsupportedModel` for a model that reads a text otherwise in one pass than in two, with a pass of another
-    text between them on the same `node`.
+    """Raise `UnsupportedModel` if two passes differ from one, with another text's pass on the same `node` between them.
 
-    Some keep what they have read in their blocks (RecurrentGemma), and requests would be mixed; of others a token
-    changes how those before it are read (CPM-Ant), and a node that takes over would arrive elsewhere.
+    Some models keep state in their blocks (RecurrentGemma); in others a token changes earlier positions (CPM-Ant).
     """
     ids = smallest_inputs(stack)["input_ids"]
     layers = [layer.number for layer in node.layers if not layer.source]

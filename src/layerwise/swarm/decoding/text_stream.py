@@ -9,18 +9,14 @@ REPLACEMENT = "�"
 """What a tokenizer writes for bytes that are no character, or not yet one."""
 
 CONTEXT = (6, 7, 8, 9, 12, 16)
-"""How many tokens of the prompt are decoded along with the first new one, since a tokenizer may drop the space before
-the first token of a text: the least number that does not begin within a character."""
+"""Prompt tokens decoded with the first new one, since a tokenizer may drop the space before the first token."""
 
 
 class TextStream:
-    """Turns the new tokens of one answer into text, piece by piece: never half a character, nothing of a stop text.
+    """Turns the new tokens of one answer into text as soon as it can no longer change.
 
-    A character of UTF-8 takes up to four tokens, and a stop text may span several; so text is released as soon as it
-    can no longer change, and no sooner. The pieces of `add`, one after another, and of `finish` at the end are the text
-    of all new tokens, cut before the first stop text. `stopped` becomes true with the token that completes a stop text;
-    nothing is released from then on. A character that the prompt begins and no token ends is left out. (`DecodeStream`
-    of tokenizers fails on bytes that are no character.)
+    The pieces of `add` and `finish` are the text of all new tokens, cut before the first stop text, which sets
+    `stopped`. An incomplete character at the end is dropped. (`DecodeStream` of tokenizers fails on invalid bytes.)
     """
 
     def __init__(self, tokenizer: Any, prompt: Sequence[int] = (), stop: Sequence[str] = ()) -> None:

@@ -1,8 +1,7 @@
 """Hops of several requests as one batch: every block runs once, on the states of all of them.
 
-Each request keeps its own cache. Keys and values of shorter texts are padded on the left, where a mask hides them, as
-`generate` does with prompts of several lengths. A matrix product of several rows rounds otherwise than one of each
-row, so a state differs from that of its request alone by rounding.
+Keys and values of shorter texts are padded on the left and masked, as `generate` does. States differ from those of the
+request alone by rounding.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """The blocks of a model without the rest of it: as weights in a message, and as modules on a node.
 
-The configuration and the name of the model's class say how the blocks are built; the weights are bytes. Nothing is
-unpickled, and a class is taken from transformers or layerwise alone, so that a message cannot name other code.
+Nothing is unpickled, and classes come from transformers or layerwise only, so that a message cannot run other code.
 """
 
 from __future__ import annotations
@@ -29,10 +28,9 @@ _IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
 
 
 def load_message(stack: Stack, layers: Iterable[int], source: str = "", *, halves: bool = False) -> LoadLayers:
-    """The message with which a node gets `layers` of the model of `stack`.
+    """Return the message that sends `layers` of the model of `stack` to a node, with their branches if `halves` is set.
 
-    With `halves` the branches of the layers are found and sent, so that plans can run one of the two. Raises
-    `SwarmError` for a model that nodes cannot build: one without a configuration, or of a class of another package.
+    Raises `SwarmError` for a model without a configuration, or of a class of another package.
     """
     model: Any = stack.model
     kind = type(model)
@@ -64,10 +62,7 @@ def byte_count(block: nn.Module) -> int:
 
 
 def built_blocks(message: LoadLayers, device: torch.device | str) -> tuple[list[nn.Module], Any]:
-    """The blocks of a `LoadLayers` message, with their weights, and the configuration of their model.
-
-    Raises `SwarmError` for a class of another package, and for blocks whose weights are not all in the message.
-    """
+    """Build a message's blocks and configuration. Raises `SwarmError` for a foreign class or missing weights."""
     module, _, name = message.model_class.partition(":")
     if module.partition(".")[0] not in _PACKAGES:
         raise SwarmError(f"{module} is none of the packages that a node builds models of: {', '.join(_PACKAGES)}")

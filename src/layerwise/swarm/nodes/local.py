@@ -1,8 +1,7 @@
-"""The local double of a cluster: nodes are objects of this process, and what goes wrong is written in a schedule.
+"""Simulated cluster: nodes are objects of this process, with a schedule of faults.
 
-On a `VirtualLoop` the clock stands still while anything can be computed, and jumps when all that is left is waiting:
-deadlines, delays and retries of hours take as long as the computing among them, and happen in the same
-order every time. On an ordinary event loop they take their own.
+On a `VirtualLoop` the clock jumps to the next event when nothing can be computed, so that runs are deterministic and
+waiting costs no time. On an ordinary event loop time is real.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """The faults of the nodes, and how long a hop takes: `hop` on the way, `layer` for every visit of every pass.
-
-    `jitter` is the standard deviation of the logarithm of a hop's time.
-    """
+    """The faults of the nodes, the seconds per `hop` and per `layer`, and the std `jitter` of log times."""
 
     faults: tuple[Fault, ...] = ()
     hop: float = 0.001
@@ -87,11 +83,7 @@ class LocalTransport:
         return False
 
     async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
-        """The node's answers, after the time that the schedule says, if the schedule lets it answer.
-
-        A node does one thing at a time. What it has begun it ends, though nobody waits for it any more; what waits
-        for its turn is cancelled with the call.
-        """
+        """Return the node's answers after the scheduled time. A node runs one call at a time, to its end."""
         self.calls[node] += 1
         loop = asyncio.get_running_loop()
         chance = random.Random(f"{self.schedule.seed}/{node}/{self.calls[node]}")

@@ -1,8 +1,7 @@
-"""A node: some layers of a model, and what each request left in their caches. It runs where its weights are.
+"""A node: some layers of a model, and the caches of each request.
 
-A node has no embedding, no norm behind the layers and no head, and it knows nothing of other nodes. It answers every
-message with a value. It counts the passes that each request has run on each visit, so that a hop that skips one, or
-comes twice, can do no harm.
+It answers every message with a value, and counts the passes of each request through each visit, so that skipped and
+repeated hops do no harm.
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ class HeldLayer:
 
 @dataclass(slots=True)
 class _Visited:
-    """What a request has left of one visit: its cache, the passes and the tokens that it has run, and the last hop that
-    ran it."""
+    """The cache, passes and tokens of one visit of a request, and the last hop that ran it."""
 
     cache: Any = None
     passes: int = 0
@@ -211,11 +209,7 @@ class Node:
         return [next(answers) if isinstance(each, _Request) else each for each in begun]
 
     def _arrive_alike(self, ready: Sequence[_Ready]) -> bool:
-        """Whether the blocks arrive in a batch where they arrive alone, up to rounding.
-
-        That is tried once, on copies of what the shortest text and the longest one have left; once more where these
-        are of one length.
-        """
+        """Check on copies of the shortest and longest caches that batching changes states only by rounding."""
         if len(ready) < 2:
             return False
         visits = ready[0][0].visits
@@ -270,8 +264,7 @@ class Node:
     def _pass(
         self, requests: Sequence[_Request], visits: Sequence[RemoteVisit], passes: Sequence[Pass]
     ) -> tuple[Sequence[Tensor], float]:
-        """The states of one pass of each of the requests through the visits, in turn, and the seconds that the blocks
-        took."""
+        """The states after one pass of each request through the visits, and the seconds of the blocks."""
         calls = BatchedCalls(passes, self.device)
         prepared = []
         for visit in visits:
@@ -323,11 +316,7 @@ def memory_of(device: torch.device) -> int:
 
 
 def cache_factory(config: Any) -> NewCache:
-    """How to make the caches that the blocks of a model with this configuration fill.
-
-    A class of its own, which the model brings, takes no arguments. Raises `ModelError` for one that is no cache of
-    transformers.
-    """
+    """Return how to make the caches of a model with this configuration. Raises `ModelError` for other cache classes."""
 
     def new_cache(kind: str) -> Any:
         module, _, name = kind.partition(":")

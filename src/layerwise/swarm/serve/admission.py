@@ -1,7 +1,4 @@
-"""How many requests are answered at a time, until when each is worked on, and how the end of the server shortens that.
-
-Beyond what is answered and what waits, a client is told when to come back.
-"""
+"""Limits on running and queued requests, and their deadlines, also during shutdown."""
 
 from __future__ import annotations
 
@@ -50,11 +47,7 @@ _WEIGHT = 0.1  # of the latest request, in the mean duration
 
 
 class Admission:
-    """Lets `most_running` requests in at a time, and `most_queued` wait, first come, first served.
-
-    `stopping` is set when the end begins: no request begins any more, and those under way have a last moment. `cut`
-    counts those that reach it.
-    """
+    """Admit `most_running` requests at a time and queue `most_queued`, in order; `cut` counts those out of time."""
 
     def __init__(self, most_running: int, most_queued: int) -> None:
         self._free = asyncio.Semaphore(most_running)
@@ -66,11 +59,7 @@ class Admission:
 
     @asynccontextmanager
     async def admitted(self, deadline: RequestDeadline) -> AsyncIterator[None]:
-        """One of the requests that are answered at a time.
-
-        Raises `Overloaded` at once where the queue is full, and `Refusal` once the end has begun and, by the deadline,
-        for a request that waits too long.
-        """
+        """Admit one request. Raises `Overloaded` if the queue is full, `Refusal` after a long wait or in shutdown."""
         if self.stopping.is_set():
             raise _shutting_down()
         self._deadlines.add(deadline)

@@ -19,10 +19,7 @@ from layerwise.swarm.serve.state import ServerState, Service
 
 
 def create_app(service: Service, settings: ServeSettings) -> FastAPI:
-    """The application that serves a swarm; `app.state.server` is its `ServerState`.
-
-    Raises `SwarmError` where other machines could reach it without a token.
-    """
+    """Create the application (`app.state.server`: `ServerState`), or raise `SwarmError` if open without a token."""
     check_exposure(settings.host, settings.tokens)
     state = ServerState(service, settings)
     # The pages that FastAPI makes of the routes load their scripts from a CDN; the description itself is kept.

@@ -1,8 +1,6 @@
-"""Connections of a server, with bounds on those that ask for nothing: in time, by address, and in all.
+"""Limits on idle connections: by time, by address, and in total.
 
-Uvicorn closes a connection that is idle after an answer. It waits without end for the first request of one, and for
-the rest of a header. Its own bound (`limit_concurrency`) is not used: it refuses a request for connections that were
-closed a moment before.
+Uvicorn waits forever for the first request, and its `limit_concurrency` counts closed connections.
 """
 
 from __future__ import annotations
@@ -16,10 +14,9 @@ from layerwise.swarm.serve.settings import ServeSettings
 
 
 def bounded_connections(settings: ServeSettings) -> type[asyncio.Protocol]:
-    """The protocol of a server's connections.
+    """Return the protocol class of a server's connections.
 
-    Where there are too many, of the same address or in all, one is closed that has never had a request, the oldest
-    first; else the oldest that has none at the moment. A connection that has a request is not closed for another one.
+    Beyond the limits, the oldest connection without any request so far is closed, then the oldest idle one.
     """
     open_: dict[BoundedConnection, None] = {}
 

@@ -106,10 +106,7 @@ def _scored(state: ServerState, prompt: Prompt, request: Request) -> Response:
 async def pieces(
     state: ServerState, prompt: Prompt, request: str, began: float, deadline: RequestDeadline
 ) -> AsyncGenerator[TextPiece, None]:
-    """The text of an answer as it is made, the `Answer` last. Closing the iterator cancels the request.
-
-    Text behind a stop text is dropped here, whatever the swarm goes on to make.
-    """
+    """Yield the text of an answer up to a stop text, then the `Answer`. Closing the iterator cancels the request."""
     text = TextStream(state.service.tokenizer, prompt.ids, prompt.decoding.stop)
     async with (
         state.admission.admitted(deadline),

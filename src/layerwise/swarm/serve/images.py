@@ -60,10 +60,7 @@ def image_routes(state: ServerState) -> APIRouter:
 
 
 def decoded(text: str, most_pixels: int) -> Image.Image:
-    """The RGB image of a base64 text or a data URL. Raises `Refusal` for anything else, and for too many pixels.
-
-    The header is read first: the pixels are decoded only where it says that they are few enough.
-    """
+    """Decode a base64 text or data URL to RGB. Raises `Refusal` for anything else, and for too many pixels."""
     start = _DATA_URL.match(text)
     try:
         content = base64.b64decode(text[start.end() if start else 0 :], validate=True)

@@ -88,10 +88,7 @@ def plain_chat(messages: Sequence[ChatMessage]) -> str:
 async def encoded(
     tokenizer: Any, text: str, param: str, most: int | None = None, *, special: bool = True
 ) -> tuple[int, ...]:
-    """The token ids of a text, made in a thread: a long text must not keep other requests waiting.
-
-    Raises `Refusal` for a text whose beginning has more than `most` tokens already; the rest is then not looked at.
-    """
+    """Encode a text in a thread. Raises `Refusal` if its beginning already has more than `most` tokens."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -1,7 +1,4 @@
-"""Responses that end when their client goes away, and that say what went wrong, also halfway.
-
-Refusals have the shape that OpenAI's API gives them, so that its clients raise their own errors.
-"""
+"""Responses that end when their client disconnects. Errors have the format of OpenAI's API, also within a stream."""
 
 from __future__ import annotations
 
@@ -22,10 +19,7 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 429: "rate_limit
 
 
 class Refusal(Exception):
-    """A request that is not answered: the status, and what a client shows its user.
-
-    `code` is one word for programs and `param` the field of the request that is wrong, if one is.
-    """
+    """A refused request: status, message, `code` for programs, and `param`, the wrong field of the request if any."""
 
     def __init__(
         self, status: int, code: str, message: str, *, param: str | None = None, headers: dict[str, str] | None = None
@@ -114,9 +108,8 @@ def event(content: Any) -> bytes:
 class WatchedResponse(Response):
     """Runs `work` to make the response, and cancels it when the client disconnects.
 
-    `work` returns a response, or writes events itself and returns nothing. An error of the swarm becomes a refusal with
-    its status; after the first event it becomes an event `{"error": ...}`, and the stream ends. `ended` is called
-    once with what came of it: `None` (done), a `Refusal`, or `"disconnected"`.
+    `work` returns a response or writes events. An error of the swarm becomes a refusal, or an `{"error": ...}` event in
+    a stream. `ended` is called once with `None` (done), a `Refusal`, or `"disconnected"`.
     """
 
     def __init__(

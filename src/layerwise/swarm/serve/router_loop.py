@@ -1,7 +1,4 @@
-"""The process of a router: it gathers a swarm and answers what its server asks, until that is no longer there.
-
-Ray ends the process that is connected to it where a part of Ray ends. So the server is another process.
-"""
+"""The process of a router, separate from its server because Ray can end the process that is connected to it."""
 
 from __future__ import annotations
 

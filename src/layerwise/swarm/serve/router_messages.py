@@ -1,8 +1,4 @@
-"""What a server and the process of its router say to each other, as frames on a pair of sockets.
-
-A frame is the number of its bytes, in four of them, and one message in MessagePack. Every request has a name; what
-answers it has the same one.
-"""
+"""Messages between a server and its router process, on a pair of sockets: 4 bytes of length, then MessagePack."""
 
 from __future__ import annotations
 

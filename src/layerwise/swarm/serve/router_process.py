@@ -1,8 +1,7 @@
-"""A swarm whose router is a process of its own: it may die, and the answers under way are gone on with.
+"""A swarm whose router is a separate process: it can crash and restart, and in-flight responses resume.
 
-What an answer is made from is kept here: the prompt, how tokens are chosen (with the seed), the tokens so far, and
-which plans wrote them. A second router is given all but the last of the tokens; it makes that one again, which has to
-be the same, and goes on. Ray is connected to the process of the router alone, and ends nothing else when it ends.
+The prompt, sampling settings, seed, tokens so far and their plans are kept here. A new router recomputes the last
+token, which must be the same, and continues.
 """
 
 from __future__ import annotations
@@ -165,10 +164,7 @@ class RunningRouter:
 
 
 class RouterProcess:
-    """A swarm behind a process, which is started again when it ends: what the routes of a server ask, as a `Swarm`.
-
-    `started` starts it (`RunningRouter.started`), and `tokenizer` opens the tokenizer of the model.
-    """
+    """A swarm in a process that is restarted when it ends, with the interface of `Swarm` that the routes use."""
 
     def __init__(
         self, started: Callable[[], Awaitable[RunningRouter]], tokenizer: Callable[[], Any], close_seconds: float = 20.0

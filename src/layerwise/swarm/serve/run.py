@@ -1,7 +1,4 @@
-"""Serving a swarm until somebody stops it: the port first, then the nodes, then requests; and all of it undone again.
-
-Without FastAPI and uvicorn this module can be imported; `serve` then says what to install.
-"""
+"""Serve a swarm until it is stopped. Importable without FastAPI and uvicorn; `serve` then names what to install."""
 
 from __future__ import annotations
 
@@ -36,10 +33,9 @@ _BACKSTOP = 15  # seconds behind the drain, for connections that take nothing mo
 def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, announce: Callable[[str], None]) -> int:
     """Serve what `gather` makes until one of the signals `ENDING`, and return the exit status: 0, or `CUT_OFF`.
 
-    The port is taken before the nodes are started, so that a port in use is known at once. The first signal lets
-    requests under way go on for `drain_seconds`; a second one ends them now. In both cases the nodes are stopped.
-    `announce` is called with the address once requests can be sent. Raises `SwarmError` for an address that cannot
-    be listened on, for one that is open to other machines without a token, and for a library that is missing.
+    The port is taken before the nodes start. The first signal gives running requests `drain_seconds`, a second one ends
+    them. `announce` is called with the address once requests are accepted. Raises `SwarmError` for an address that
+    cannot be used or is open without a token, and for a missing library.
     """
     check_exposure(settings.host, settings.tokens)
     check_libraries()

@@ -60,10 +60,7 @@ class StreamOptions(BaseModel):
 
 
 class GenerationBody(BaseModel):
-    """What completions and chats have in common; other fields than these are looked at by `check_others`.
-
-    `top_k`, `min_p`, `min_tokens` and `repetition_penalty` are not OpenAI's: its client sends them as `extra_body`.
-    """
+    """Fields of completions and chats; those that are not OpenAI's are sent as `extra_body`."""
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
@@ -135,10 +132,7 @@ def _changes_nothing(value: Any, neutral: tuple[Any, ...]) -> bool:
 
 
 class CompletionBody(GenerationBody):
-    """A text to continue, or its token ids. A list of several prompts is refused: one request is one prompt.
-
-    With `echo`, `logprobs` and one new token the prompt itself is scored, as lm-eval asks for it.
-    """
+    """One prompt: a text or its token ids. `echo` with `logprobs` and one new token scores the prompt (lm-eval)."""
 
     prompt: str | list[TokenId] | list[str] | list[list[TokenId]]
     echo: bool | None = None

@@ -1,7 +1,4 @@
-"""The settings of the edge: where it listens, how much of everything it takes, and who may use it.
-
-Who may is said by bearer tokens; without one no door is open to other machines.
-"""
+"""Settings of the HTTP front end: address, limits, and bearer tokens (required beyond loopback)."""
 
 from __future__ import annotations
 
