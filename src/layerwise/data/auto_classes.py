@@ -1,9 +1,8 @@
-"""The one way to transformers' automatic classes: code that a checkpoint brings runs only where that is asked for.
+"""Open transformers' automatic classes; code from a checkpoint runs only if the caller allows it.
 
-A checkpoint may name code of its own (`auto_map`); unless transformers is told whether it may run, it asks on the
-terminal, and the letter y runs it. So nothing else in layerwise calls an automatic class
-(tests/laws/test_auto_classes.py), and every call from here says `trust_remote_code`, false unless a caller's option
-says otherwise.
+Unless told otherwise, transformers asks on the terminal whether to run a checkpoint's own code (`auto_map`). So nothing
+else in layerwise calls an automatic class (tests/laws/test_auto_classes.py), and every call here passes
+`trust_remote_code`.
 """
 
 from __future__ import annotations
@@ -27,11 +26,7 @@ from layerwise.errors import ModelError
 
 @contextmanager
 def without_retries(location: str | Path | None) -> Iterator[None]:
-    """Within the context nothing is requested from a hub that does not answer.
-
-    A folder, a file and no location at all need no hub, so it is not asked. huggingface_hub tries each request six
-    times, which takes half a minute where there is no network.
-    """
+    """Within the context, do not retry requests to a hub that does not answer (six tries take half a minute)."""
     before = constants.HF_HUB_OFFLINE
     if not before and location is not None and not Path(location).exists():
         try:
@@ -50,10 +45,9 @@ def class_named(name: str) -> Any | None:
 
 
 def from_pretrained(kind: Any, location: str | Path | None, *, trust_remote_code: bool = False, **options: Any) -> Any:
-    """What `kind.from_pretrained` makes of the checkpoint at `location`, a folder, a GGUF file or a hub id.
+    """Return `kind.from_pretrained` of the checkpoint at `location`; `kind` is a transformers class or its name.
 
-    `kind` is a class of transformers or its name, automatic or not. Raises `ModelError` for a checkpoint whose code
-    would have to run, and what transformers raises for any other.
+    Raises `ModelError` if the checkpoint's code would have to run, and what transformers raises otherwise.
     """
     kind = class_named(kind) if isinstance(kind, str) else kind
     if location is not None and is_gguf(location):
@@ -90,10 +84,7 @@ def quiet(name: str) -> Iterator[None]:
 
 
 def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> nn.Module:
-    """A model of class `kind`, automatic or not, with a copy of the configuration `config` and fresh weights.
-
-    Raises what `from_pretrained` raises.
-    """
+    """Build a model of class `kind` from a copy of `config`, with new weights; raises what `from_pretrained` raises."""
     kind = class_named(kind) if isinstance(kind, str) else kind
     try:
         if issubclass(kind, nn.Module):

@@ -1,7 +1,6 @@
-"""Batches: windows of similar length side by side, padded on the right, with what is to be predicted where.
+"""Batches: windows of similar length, padded on the right, with their targets.
 
-Batches depend on the windows and the settings alone, never on what a run has finished: a resumed run builds
-the very same tensors, so its numbers are the same to the last bit.
+Batches depend only on the windows and the settings, so a resumed run gives bitwise equal results.
 """
 
 from __future__ import annotations
@@ -23,11 +22,10 @@ IGNORED = -100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Windows that run through the model together.
+    """Windows that run through the model together, as int64 tensors of shape (batch, seq).
 
-    `input_ids`, `attention_mask` and `targets` are int64 of shape (batch, seq). `targets[b, t]` is the token
-    that the model's output at position t should predict, or `IGNORED`: for a next-token loss the token at t +
-    1, for a masked-token loss the one that stood at t.
+    `targets[b, t]` is the token to predict at position t, or `IGNORED`: the token at t + 1 for a next-token loss, the
+    original token at t for a masked-token loss.
     """
 
     input_ids: Tensor
@@ -53,11 +51,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledBatch:
-    """Items with one label each, such as images: what the models of `...ForImageClassification` are scored on.
+    """Items with one label each, such as images; evaluates models of `...ForImageClassification`.
 
-    `inputs` are the keyword arguments of the model's forward, every tensor with `batch` rows; `targets` is int64 of
-    shape (batch,), or of sentences their embeddings (batch, width) by the model as trained; `windows` names the items,
-    one scored target each (`item`).
+    `inputs` are keyword arguments of forward with `batch` rows. `targets` is int64 (batch,), or for sentences the
+    embeddings (batch, width) of the original model. `windows` names the items, one target each.
     """
 
     inputs: dict[str, Tensor]
@@ -103,10 +100,7 @@ def batches(
 
 
 def row_of(window: Window, mask_id: int | None) -> Row:
-    """The ids that the model sees of a window and what is asked at each, both (seq,), as in a `Batch`.
-
-    Raises `DataError` for a masked window without `mask_id`.
-    """
+    """Return the input ids and targets of a window, both (seq,); raises `DataError` for a mask without `mask_id`."""
     if window.masked is None:
         ids, labels = labelled(window)
         return ids, pad(labels[1:], (0, 1), value=IGNORED)
@@ -130,11 +124,10 @@ def labelled(window: Window) -> Row:
 
 
 def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Window]]:
-    """The windows in groups of at most `tokens` tokens, padding counted, the longest first.
+    """Group windows into at most `tokens` tokens, padding included, the longest first.
 
-    A batch is as wide as its longest window: a few long texts and many short answers together would cost several times
-    what they hold. So no window is more than twice as long as one beside it; one longer than `tokens` stands alone. A
-    labelled item, which has no tokens, fills one position.
+    No window is more than twice as long as another of its group. A window longer than `tokens` is a group of its own; a
+    labeled item fills one position.
     """
     # Longest first, so that a batch which does not fit the memory fails at once and not in the last minute.
     group: list[Window] = []
@@ -151,11 +144,10 @@ def of_like_length(windows: Sequence[Window], tokens: int) -> Iterator[list[Wind
 def regrouped(
     made: Sequence[AnyBatch], kept: Collection[Window], cut: Mapping[Window, Window] | None = None
 ) -> tuple[AnyBatch, ...]:
-    """The batches that hold the windows `kept` and no others, with the targets and masks they were drawn with.
+    """Return batches of only the windows `kept`, with the targets and masks they already have.
 
-    Windows of tokens are put together anew, at most as many tokens together as in the largest batch of `made`; those
-    that `cut` names are replaced by their beginnings (`Window.beginning`). Labelled items stay in their batches. Raises
-    `DataError` when nothing is left.
+    Token windows are batched again, up to the largest batch of `made`; those in `cut` are replaced by their beginnings.
+    Labeled items stay in their batches. Raises `DataError` if nothing is left.
     """
     wanted = frozenset(kept)
     rows: dict[Window, Row] = {}
@@ -197,10 +189,9 @@ def _padded_batch(group: Sequence[Window], rows: Mapping[Window, Row], pad_id: i
 
 
 def padded(rows: Sequence[Mapping[str, Tensor]], pad_id: int, multiple: int = 1) -> dict[str, Tensor]:
-    """Texts side by side, each of their tensors (seq,) as one of (batch, seq), padded on the right.
+    """Pad tensors (seq,) on the right into (batch, seq), with seq rounded up to `multiple`.
 
-    A batch is as wide as its longest row, rounded up to a `multiple`. It has an "attention_mask" of that shape, unless
-    the rows have "position_ids", which say which tokens belong together.
+    Adds an "attention_mask" unless the rows have "position_ids", which say which tokens belong together.
     """
     lengths = torch.tensor([len(row["input_ids"]) for row in rows])
     width = -(-int(lengths.max()) // multiple) * multiple

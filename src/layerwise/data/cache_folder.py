@@ -1,8 +1,7 @@
 """Cache folder: `LAYERWISE_CACHE`, else `XDG_CACHE_HOME/layerwise`, else `~/.cache/layerwise`.
 
-A stamp tells without reading it that a file is the one that was read before: its size, its inode, and when its content
-and its entry were last changed. A second change within one tick of the file system's clock cannot be seen, so files
-that were changed a moment before they were read have no stamps yet.
+A stamp (size, inode, times of change) tells without reading a file that it is unchanged. Files that changed within one
+tick of the file system's clock have no stamp yet.
 """
 
 from __future__ import annotations
@@ -50,9 +49,9 @@ def writable(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold the lock of the file at `path`, which ends with the process, also by `kill -9`; others wait for it.
+    """Hold the lock of `path`, which the end of the process releases; `waiting` is called if another process holds it.
 
-    `waiting` is called once where another process holds it. Raises `DataError` where no file can be locked.
+    Raises `DataError` if the file cannot be locked.
     """
     with writable(path.parent.parent):
         path.parent.mkdir(parents=True, exist_ok=True)

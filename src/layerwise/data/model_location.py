@@ -22,10 +22,9 @@ def is_gguf(location: str | Path) -> bool:
 
 
 def location_of(name: str) -> str:
-    """What transformers loads for the name of a model: the folder of a demo model, a folder, a GGUF file, or a
-    hub id.
+    """Return what transformers loads for a model's name: a folder, a GGUF file or a hub id.
 
-    Raises `ModelError` or `CheckpointError` for a path at which no model lies.
+    Raises `ModelError` or `CheckpointError` for a path without a model.
     """
     if name in EMBEDDED:
         return str(resources.files("layerwise") / EMBEDDED[name])

@@ -1,7 +1,6 @@
-"""Parquet files, some rows at a time, never more of them than a machine can take.
+"""Read Parquet files in batches of bounded memory.
 
-A parquet file writes a value that repeats once, and packs it as well: half a kilobyte can hold gigabytes. So a file is
-read in batches that are small enough whatever its values are, and what they take is counted.
+Repeated values are packed, so half a kilobyte can expand to gigabytes; what a batch takes is counted.
 """
 
 from __future__ import annotations

@@ -44,11 +44,9 @@ class Examples(Dataset[Example]):
 class Splits:
     """Three disjoint sets of examples under a name.
 
-    `digest` is a SHA-256 over every example, its label and its split: two splits with equal digests train, select and
-    report alike. Augmentation, which is drawn anew each time, does not count. `classes` names the labels in order and
-    is empty for text; `skipped` names images that could not be read, and `copies` those left out because a later split
-    has the same one; `pad_id` fills up the ends of texts (no
-    output depends on it: it is masked, and its labels are `IGNORED`).
+    `digest` is a SHA-256 over every example, its label and its split; augmentation does not count. `classes` names the
+    labels in order (empty for text), `skipped` the images that could not be read, and `copies` those left out because a
+    later split has the same image. `pad_id` pads texts, masked and with labels `IGNORED`.
     """
 
     name: str
@@ -72,10 +70,7 @@ class Splits:
         return max(Counter(int(label) for label in labels).values()) / len(labels)
 
     def collate(self, examples: Sequence[Example]) -> Example:
-        """The examples as one batch of the model's arguments, "labels" included; a Trainer's `data_collator`.
-
-        Images are stacked to (batch, channels, height, width) with labels (batch,), texts are `padded`.
-        """
+        """Collate to model arguments with "labels": images (batch, channels, height, width), texts `padded`."""
         if "input_ids" in examples[0]:
             return padded(examples, self.pad_id)
         return {key: torch.stack([example[key] for example in examples]) for key in examples[0]}
@@ -158,10 +153,9 @@ def _positions_of(labels: Sequence[_Label]) -> dict[_Label, list[int]]:
 
 
 def sample(examples: Examples, count: int, seed: int) -> tuple[int, ...]:
-    """The positions of at most `count` examples, drawn from `seed`, ascending.
+    """Return the positions of at most `count` examples, drawn from `seed`, ascending.
 
-    Of images every class has nearly equally many, or `count` classes one each where there are more classes. Texts, and
-    other examples without a label for each, are drawn alike.
+    Images are balanced over classes; examples without a label each are drawn uniformly.
     """
     if count >= len(examples):
         return tuple(range(len(examples)))
@@ -178,10 +172,7 @@ def sample(examples: Examples, count: int, seed: int) -> tuple[int, ...]:
 
 
 def selecting_on_reported(splits: Splits) -> Splits:
-    """The same splits with the examples that are reported to select a checkpoint too; another digest.
-
-    A checkpoint chosen by its loss on the examples that are reported has been fitted to them, so its number flatters.
-    """
+    """Return the splits with the reported examples also used for selection, which biases the report; another digest."""
     state = digest([("validation", "reported", splits.digest.encode())])
     return replace(splits, validation=splits.test, digest=state, selects_on_reported=True)
 

@@ -1,7 +1,6 @@
-"""A model folder as it is stored: its configuration, and its tensors as ranges of bytes; no tensor is read.
+"""A model folder as stored: its configuration, and its tensors as ranges of bytes; no tensor is read.
 
-An index can name any file of the machine, and a header can say anything. So the JSON is read within bounds, and weights
-are safetensors inside of the folder: 8 bytes with the length of the header, the header as JSON, and the data.
+Files are untrusted, so JSON is read within bounds, and weights must be safetensors files inside the folder.
 """
 
 from __future__ import annotations
@@ -113,10 +112,7 @@ def _wrong(folder: Path, key: str, value: object, wanted: str) -> CheckpointErro
 
 
 def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
-    """The tensors of a checkpoint by name: those of `model.safetensors`, or of the files that its index names.
-
-    Raises `CheckpointError` for a folder without safetensors, and for files that are malformed, or cut short.
-    """
+    """Return the tensors of a checkpoint by name; raises `CheckpointError` if files are missing or malformed."""
     return {name: each for file in weight_files(folder, {}) for name, each in read_header(file).items()}
 
 

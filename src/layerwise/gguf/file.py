@@ -46,10 +46,9 @@ LARGEST_ALIGNMENT = 2**16
 
 @dataclass(frozen=True, slots=True)
 class MetadataEntry:
-    """An entry of the metadata: its bytes are `begin` to `end` of the file, its key and its type among them.
+    """A metadata entry: bytes `begin` to `end` of the file, key and `type` included; `element` is the type in an array.
 
-    `type` is the number of its type, and `element` that of the elements of an array. `value` is a number, a text or a
-    tuple of numbers; it is `None` for arrays of texts, and for whatever is longer than `KEPT`.
+    `value` is a number, a text or a tuple of numbers; `None` for arrays of texts, and for whatever exceeds `KEPT`.
     """
 
     key: str
@@ -310,11 +309,7 @@ def _placed(headers: list[GGUFTensor], cursor: _Cursor, alignment: int) -> dict[
 
 
 def short_header(file: GGUFFile) -> bytes:
-    """A small file with the short entries of the metadata of another one, and the names of its tensors.
-
-    Vocabularies, and whatever else is longer than `KEPT`, are left out. Each tensor is one number, and all of them lie
-    in the same bytes.
-    """
+    """Make a small file of the metadata up to `KEPT` and the tensor names, with all tensors in the same bytes."""
     kept = [entry for entry in file.entries.values() if entry.value is not None]
     names = [name.encode() for name in file.tensors]
     head = MAGIC + struct.pack("<IQQ", file.version, len(names), len(kept))

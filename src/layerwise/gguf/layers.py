@@ -115,9 +115,9 @@ BOUND: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedFile:
-    """A file for the visits of a plan: its tensors, each with its new name, in the order in which they are written.
+    """A file for the visits of a plan: its tensors with their new names, in the order in which they are written.
 
-    `changed` has the value of every entry of the metadata that becomes another one, as it is written, by its key.
+    `changed` maps keys of the metadata to new values, as they are written.
     """
 
     tensors: tuple[tuple[str, GGUFTensor], ...]
@@ -158,9 +158,9 @@ def layer_bytes(file: GGUFFile) -> list[int]:
 
 
 def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
-    """What the file has for the visits `order` of its layers, which are all below `depth_of`.
+    """Plan the file for the visits `order` of its layers, all below `depth_of`.
 
-    Raises `UnsupportedModel` where the metadata cannot say what the plan does.
+    Raises `UnsupportedModel` if the metadata cannot express the plan.
     """
     depth = depth_of(file)
     if list(order) == list(range(depth)):  # the file itself, whichever order its tensors have

@@ -1,8 +1,7 @@
-"""What no plan may be, of any model: the limits that keep every plan small enough to unroll, walk and print.
+"""Limits that keep every plan, of any model, small enough to unroll, walk and print.
 
-They are checked when a value is made, so whoever holds a plan can rely on them. A text of twenty characters can ask for
-a million million layers; it is refused before anything is spelled out. Whether a particular model has the layers is
-another question: `Plan.check`.
+They are checked when a value is made, before a short text can ask for a million million layers. Whether a particular
+model has the layers is checked by `Plan.check`.
 """
 
 from __future__ import annotations

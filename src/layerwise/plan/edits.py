@@ -216,10 +216,7 @@ def _renamed(plan: Plan, names: Mapping[int, int]) -> Plan:
 
 
 def map_visits(plan: Plan, onto: Callable[[Visit], Visit | None]) -> Plan | None:
-    """The plan with every visit `v` made `onto(v)`, or dropped where that is `None`; `None` if nothing is left.
-
-    A branch, block or group with no visit left goes with them.
-    """
+    """Return the plan with each visit `v` replaced by `onto(v)`, or dropped if `None`; `None` if nothing is left."""
     stages = (_map_stage(stage, onto) for stage in plan.stages)
     kept = tuple(stage for stage in stages if stage is not None)
     return Plan(kept) if kept else None

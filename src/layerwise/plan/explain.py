@@ -57,11 +57,7 @@ def _never(plan: Plan, depth: int) -> Iterator[str]:
 
 
 def _lines(plan: Plan) -> Iterator[str]:
-    """A line for each range and each stage.
-
-    Single visits that make no range share one, if they are all of whole layers or all of the same half, and of the
-    same model.
-    """
+    """Return a line for each range and stage; other single visits share one if they are of one half and model."""
     loose: list[Visit] = []
     for run in runs(plan.stages):
         stage = run[0]

@@ -117,10 +117,7 @@ class LayerWeights:
         return tuple(tuple(dict(row).get(source, 0.0) for source in range(self.depth + 1)) for row in self.rows)
 
     def last_readers(self) -> tuple[int | None, ...]:
-        """For each source the last reader that needs it, after which it can be dropped; `None` if nobody does.
-
-        The output of the last layer is read by what follows (reader `depth`), also where that is no mix.
-        """
+        """Return for each source the last reader that needs it (`depth` for the last layer's output), or `None`."""
         last: list[int | None] = [None] * (self.depth + 1)
         for edge in self:
             last[edge.source] = edge.reader
@@ -200,10 +197,7 @@ class EdgeCut:
 
     @classmethod
     def parse(cls, text: str) -> EdgeCut:
-        """Read `30%`, the weakest 30 % of the edges, or edges joined by `+`, such as `3<-0+out<-4` or `*<-2`.
-
-        Raises `PlanError` for anything else.
-        """
+        """Parse `30%`, the weakest 30 % of the edges, or edges such as `3<-0+out<-4` or `*<-2`; raises `PlanError`."""
         if (share := _SHARE.fullmatch(text)) and 0 < float(share[1]) < 100:
             return cls(text, share=float(share[1]) / 100)
         patterns = [_EDGES.fullmatch(part) for part in text.split("+")]
@@ -215,7 +209,7 @@ class EdgeCut:
         return cls(text, patterns=tuple((each[1], each[2]) for each in patterns if each))
 
     def apply(self, wiring: LayerWeights, *, renormalise: bool = True) -> LayerWeights:
-        """Return the wiring without the edges; every reader keeps at least one of its own.
+        """Return the wiring without the edges; every reader keeps at least one.
 
         Raises `PlanError` if there is no such edge, or none that its reader can lose.
         """

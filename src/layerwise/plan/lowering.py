@@ -1,8 +1,6 @@
-"""The lowering: every plan, however nested, as one flat list of steps, with all repeats unrolled.
+"""The lowering of a plan: one flat list of steps, with all repeats unrolled, which every executor follows.
 
-This list is what every executor follows: the plain loop, the sweep graph, and the model re-planned in place. A group
-needs no nesting in it: the first step of its first branch says that a group opens, the last step of each branch says
-that a branch closes.
+The first step of a group's first branch says that the group opens, the last step of each branch that it closes.
 """
 
 from __future__ import annotations
@@ -76,13 +74,11 @@ def _unroll_group(group: Group) -> list[Step]:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a plan costs before any model runs it, in the four currencies that matter.
+    """The cost of a plan, known before any model runs it.
 
-    Compute is layer `evaluations`; latency on enough machines is sequential `stages` (the branches of a group count as
-    the longest of them, so the Painters' Parallel of M layers is one stage); memory is `weights`, the distinct layers
-    that must be there (layer 3 of two models is two of them); and generation needs one of the KV `slots` for every
-    evaluation, because a layer that runs twice attends to two histories. A half of a layer, `12.attn`, counts as a
-    whole one in all four: its block is called with the other branch silenced, so these numbers are upper bounds.
+    Compute is layer `evaluations`; latency on enough machines is sequential `stages` (a group counts its longest
+    branch); memory is `weights`, the distinct layers (layer 3 of two models is two); generation needs a KV cache slot
+    of `slots` per evaluation. A half of a layer counts as a whole one, so these numbers are upper bounds.
     """
 
     evaluations: int

@@ -36,9 +36,8 @@ PAINTERS_RANKING = ("looped_parallel", "random", "reverse", "parallel", "skip", 
 class Member:
     """One plan of a family: a function from the depth of a model to such members.
 
-    `strategy` is the curve it belongs to (`skip`, `reverse`, ...), `affected` its position on the axis: the
-    number of layers the strategy touches, or what the family's own documentation says. `draw` is the seed of
-    a random order.
+    `strategy` is its curve (`skip`, `reverse`, ...), `affected` its position on the axis: by default the number of
+    layers touched. `draw` is the seed of a random order.
     """
 
     plan: Plan

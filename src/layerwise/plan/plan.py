@@ -1,11 +1,9 @@
-"""A plan: which layers of a transformer run, in which order, and how what they compute is joined.
+"""A plan: which layers of a transformer run, in which order, and how their outputs are joined.
 
-A plan is a value: it is compared, hashed, printed, parsed and edited into new plans, and it never holds a model. It is
-a tuple of stages: a `Visit` (one layer, or one half of it), a `Group` (branches that read the same hidden state and are
-then merged) or a `Block` (a sub-plan); each may be repeated. Every plan unrolls into one flat list of `Step`s, which
-every executor follows. A visit may name the model that its layer is taken from, `a:12`, or the type to which its
-weights are quantized, `Q4_0:12`. Layers count from 0. What no model can run is refused when a plan is made; whether a
-model has the layers is checked by `Plan.check`.
+A plan is a hashable value that never holds a model: a tuple of stages, each a `Visit` (one layer, or half of one), a
+`Group` (branches that read one hidden state and are merged) or a `Block` (a sub-plan), each possibly repeated. It
+unrolls into a flat list of `Step`s. A visit may name the model of its layer, `a:12`, or the type of its quantized
+weights, `Q4_0:12`. Layers count from 0. `Plan.check` tells whether a model has the layers.
 """
 
 from __future__ import annotations
@@ -204,9 +202,9 @@ class Plan:
 
     @classmethod
     def parse(cls, text: str | Plan) -> Plan:
-        """Read a plan's text, as `layerwise.plan.grammar` defines it; `PlanError` points at the character.
+        """Parse a plan's text, as `layerwise.plan.grammar` defines it; `PlanError` points at the character.
 
-        A plan is returned as it is, so that whatever takes a plan takes its text as well.
+        A plan is returned as it is, so that functions take plans and texts.
         """
         from layerwise.plan import parse
 
@@ -363,11 +361,7 @@ def _visited(plan: Plan) -> set[tuple[str | None, int]]:
 
 
 def _position_of_layer_from(depth: int, text: str) -> int:
-    """Where a plan's own text first names a layer of `depth` or above.
-
-    The numbers of layers, with the source before them if there is one, follow a space, a bracket or a bar; counts and
-    gains follow `*` and `=`.
-    """
+    """Find where a plan's own text first names a layer of `depth` or above, its source included."""
     for match in re.finditer(rf"(?:^|(?<=[ (\[|]))(?:{SOURCE.pattern}:)?(\d+)(?:-(\d+))?", text):
         for end in (1, 2):
             if match[end] is not None and int(match[end]) >= depth:

@@ -1,11 +1,10 @@
-"""Layers whose weights are quantised while they run: a plan names a type of GGUF where it could name another model.
+"""Layers whose weights are quantized while they run: a plan names a type of GGUF in place of a model.
 
-    0-13 Q4_0:14 15-29           layer 14 computes with its matrices quantised to Q4_0, and dequantised again
+    0-13 Q4_0:14 15-29           layer 14 computes with its matrices quantized to Q4_0 and dequantized
     Q8_0:0-3 Q4_0:4-29           every layer at some type
-    0-13 Q4_0-noise7:14 15-29    the null: noise in the place of the error, of the error's norm, drawn by seed 7
+    0-13 Q4_0-noise7:14 15-29    the null: noise of the error's norm in its place, drawn by seed 7
 
-A type is a second model that differs in its weights alone, so whatever holds of layers of several models (their text,
-halves, ranges, the states that plans share) holds of it. Another model cannot have such a name.
+What holds for layers of several models holds for types too; a model cannot have such a name.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """The two halves of a layer, which a plan may run on their own.
 
-A layer usually adds twice to the residual stream: once from a branch that mixes tokens, called `attn` whether it is
-attention or a state-space mixer, and once from a branch that acts on every token alone, called `mlp` whether it is
-dense or a mixture of experts. `12.attn` is `x + branch(x)` with the first of them and the other one silent; `12.mlp`
-the reverse. Layers that norm before each branch and run one after the other, as in Llama, are their halves in turn:
-`12.attn 12.mlp` is `12`. Layers whose branches read the same state, as in GPT-J, are the sum of them:
-`(12.attn|12.mlp):sum` is `12`. Whether a model can be split is found out when the plan meets it.
+A layer usually adds to the residual stream twice: `attn` mixes tokens (attention or a state-space mixer), `mlp` acts on
+each token (dense or a mixture of experts). `12.attn` is `x + branch(x)` with the other branch silent. In layers such as
+Llama's, `12.attn 12.mlp` is `12`; where both read the same state, as in GPT-J, `(12.attn|12.mlp):sum` is `12`. Whether
+a model can be split is found out when the plan meets it.
 """
 
 from __future__ import annotations

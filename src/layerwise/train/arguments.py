@@ -1,7 +1,7 @@
 """The `TrainingArguments` of a training: those that every training has, and those that a user names.
 
-On CPUs examples are read between the steps. An accelerator must not wait: workers make the batches of the next steps
-meanwhile. What is drawn for an example is decided by its index, so that the number of workers changes no weight.
+With an accelerator, workers make the next batches meanwhile. Draws depend on an example's index alone, so the number of
+workers changes no weight.
 """
 
 from __future__ import annotations
@@ -41,9 +41,8 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number"}
 class MeasuredArguments(TrainingArguments):
     """`TrainingArguments`, and what layerwise adds to every training.
 
-    `checkpoint_minutes` is the time after which a checkpoint is written beside those of the steps. `peak_flops` is how
-    many floating-point operations a second one device can do at most; known of some accelerators
-    (`layerwise.train.training_log.PEAKS`).
+    A checkpoint is also written every `checkpoint_minutes`. `peak_flops` is a device's peak floating-point operations
+    per second, known for some (`layerwise.train.training_log.PEAKS`).
     """
 
     checkpoint_minutes: float | None = field(default=None, metadata={"help": "Minutes between checkpoints."})
@@ -58,10 +57,7 @@ class MeasuredArguments(TrainingArguments):
 
 
 def check_arguments(given: Mapping[str, Any]) -> None:
-    """Raise `TrainError` for arguments that `TrainingArguments` has not, or that it does not take, by name.
-
-    Asked before there is a run folder, so that a slip of the keyboard leaves nothing behind.
-    """
+    """Raise `TrainError` for arguments that `TrainingArguments` does not take, before a run folder is created."""
     known = {item.name for item in fields(MeasuredArguments) if item.init}
     hints = _hints() if given else {}
     for name, value in given.items():
@@ -143,10 +139,7 @@ def steps_and_looks(steps: int, evals: int) -> dict[str, Any]:
 
 
 def with_device(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments, and `use_cpu` where there is no accelerator: several processes find each other by it alone.
-
-    Without it each of them would take itself for the only one, and train in the folder of the others.
-    """
+    """Add `use_cpu` if there is no accelerator; otherwise each of several processes would train alone in one folder."""
     return {"use_cpu": not torch.accelerator.is_available(), **values}
 
 

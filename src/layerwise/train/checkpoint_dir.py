@@ -44,12 +44,11 @@ def run_training(
     data_name: str,
     location: str | None = None,
 ) -> TrainingRecord:
-    """Carry a training out in `folder`, or carry on what is there; returns the training record of its model.
+    """Run a training in `folder`, or resume it; return the training record of its model.
 
-    `config` is what the training is: its `base`, `data`, `recipe` and `seed`. The model of `arm`, which learned from
-    the data called `data_name`, gets the preprocessing of the base at `location`, where that has one. Raises
-    `TrainError` when the folder holds another training, and what `make_trainer` and the training raise; the folder is
-    claimed once the Trainer is made.
+    `config` identifies it by `base`, `data`, `recipe` and `seed`. The model of `arm`, trained on `data_name`, gets the
+    preprocessing of the base at `location`. Raises `TrainError` if the folder holds another training, and what
+    `make_trainer` and the training raise; the folder is claimed once the Trainer is made.
     """
     finished = existing_run(folder, config)
     if finished is not None:

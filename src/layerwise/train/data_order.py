@@ -63,12 +63,10 @@ class ReproducibleDataset(Examples):
 
 
 class LengthGroupedSampler(Sampler[int]):
-    """The numbers of `examples` in the order of their present epoch, each once.
+    """The numbers of `examples` in the order of their epoch, each once.
 
-    With `alike`, the examples of a batch, texts have much the same length in every `alike` numbers that follow each
-    other: they are padded to the longest of their batch. The first numbers of an order stand at its end once more
-    until there are a multiple of `batch`: a batch that is not full would be divided otherwise among other numbers of
-    processes.
+    With `alike`, texts of a batch have similar length within every `alike` numbers. The first numbers repeat at the end
+    to fill a multiple of `batch`: an incomplete batch would depend on the number of processes.
     """
 
     def __init__(self, examples: ReproducibleDataset, alike: int | None = None, batch: int = 1) -> None:

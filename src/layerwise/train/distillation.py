@@ -31,10 +31,9 @@ def divergence(student: Tensor, teacher: Tensor) -> Tensor:
 
 
 def in_chunks(states: Tensor, loss_of: LossOf, rows: int, weights: Sequence[nn.Parameter]) -> Tensor:
-    """The sum of `loss_of` over pieces of `rows` rows of `states` (count, width), differentiable.
+    """Return the differentiable sum of `loss_of` over pieces of `rows` rows of `states` (count, width).
 
-    Gradients go to `states` and to those of `weights` that `loss_of` reads. They are computed with the loss, so the
-    graph of a piece is gone before the next begins.
+    Gradients for `states` and `weights` are computed with the loss, so each piece's graph is freed first.
     """
     total: Tensor = _InChunks.apply(loss_of, rows, states, *weights)  # type: ignore[no-untyped-call]
     return total

@@ -50,13 +50,11 @@ Encoded = dict[str, Any]
 class FineTuningConfig:
     """How a task is taught.
 
-    With several `learning_rates` each is tried, and the one with the best selection score is kept: for every seed and
-    model anew, so that no arm is taught with another's rate. `epochs` bounds the teaching and `patience` ends it; a
-    text, or a pair together, is cut to `length` tokens. `warmup` is a share of all steps. `training_limit` and
-    `test_limit` bound the examples: a number made with either is not the published task's. Weights whose names end in
-    one of `frozen` stay as they are. With `train` "head" so do all but those of the new head (`head_parameters`). With
-    `evals` the selection set is answered at so many steps more, for the learning curve alone: what is learned and which
-    epoch is kept stay the same.
+    Of several `learning_rates` the one with the best selection score is kept, for every seed and model separately.
+    `epochs` is the maximum, `patience` stops early. Texts or pairs are cut to `length` tokens; `warmup` is a share of
+    all steps. `training_limit` and `test_limit` bound the examples, so results do not compare with published ones.
+    Weights ending in one of `frozen` do not learn, nor, with `train` "head", all but the new head's
+    (`head_parameters`). `evals` adds evaluations of the selection set, for the learning curve alone.
     """
 
     learning_rates: tuple[float, ...] = (5e-5,)
@@ -94,12 +92,11 @@ class CurvePoint:
 
 @dataclass(frozen=True, slots=True)
 class FineTuningResult:
-    """What one fine-tuned model answered: `predictions` and `labels` are of the test examples, in their order.
+    """What one model answered to the test examples, in order: `predictions` and `labels` (label numbers, or scores).
 
-    They are numbers of labels, and of a regression scores. `selection` is the task's metric on the selection set at the
-    epoch that was kept, `epoch` its number (from 1), `seconds` the time that all learning rates took together. Where a
-    learning curve was asked for, `curve` has the metric on the selection set by step, and `step_seconds` is the median
-    time of a step, evaluations apart; both are of the learning rate that was kept.
+    `selection` is the metric on the selection set at the kept `epoch` (from 1), `seconds` the time of all learning
+    rates. A learning curve adds, of the kept rate, `curve` (metric by step) and `step_seconds`, the median step without
+    evaluations.
     """
 
     predictions: tuple[float, ...]
@@ -125,11 +122,9 @@ def fine_tune(
 ) -> FineTuningResult:
     """Teach `task` to the model at `location` (a folder or a hub id); `seed` draws the head and the order of examples.
 
-    With a `plan` the model runs it from the first step to the last answer. The task is taken as it is: `limited` is for
-    the caller. `device` is "auto" or "cpu". `inspect_model` is given the model, still under the plan, at the epoch that
-    was kept, of each learning rate, before it is let go. Raises `CheckpointError` for a model that cannot be given a
-    classification head, `TrainError` when a loss, a gradient or an answer is not finite, and `ModelError` for a plan
-    that the model cannot run.
+    The model runs `plan`, if given, in every pass. `device` is "auto" or "cpu". `inspect_model` receives the model,
+    under the plan, at the kept epoch of each rate. Raises `CheckpointError` if the model cannot have a classification
+    head, `TrainError` for a loss, gradient or answer that is not finite, `ModelError` for a plan that it cannot run.
     """
     begun = time.perf_counter()
     tried = len(settings.learning_rates)
@@ -313,9 +308,9 @@ def curve_steps(steps: int, evals: int) -> frozenset[int]:
 
 
 class _LearningCurve(TrainerCallback):
-    """Takes the curve of a training: `score` gives that of its model, in evaluation mode, or `None` if not finite.
+    """Records the learning curve of a training; `score` returns the metric, or `None` if it is not finite.
 
-    Of no evaluations there is no curve. What is answered is no part of a step, whose `pace` is taken before.
+    Evaluations are not part of a step, so `pace` is taken before them.
     """
 
     def __init__(self, evals: int, metric: str, score: Callable[[], float | None], pace: Pace) -> None:

@@ -31,9 +31,9 @@ NAME = str(LayerMixingOptions.MODULE)
 
 
 class LayerMixing(nn.Module):
-    """The weights alpha of `depth` layers: raw scalars (readers, depth + 1), and which of them are edges at all.
+    """The weights alpha of `depth` layers: `raw` scalars (readers, depth + 1) and the mask `kept` of edges.
 
-    `raw` has a row for every layer and, of the free kind, one for the output; `kept` is its mask of the same shape.
+    `raw` has a row for every layer and, of the free kind, one for the output.
     """
 
     raw: nn.Parameter
@@ -65,10 +65,7 @@ class LayerMixing(nn.Module):
 
     @torch.no_grad()
     def set_edges(self, edges: LayerWeights) -> None:
-        """Take the weights of `edges` and no other edge.
-
-        Raises `PlanError` for a wiring of another shape, and for weights that no softmax gives.
-        """
+        """Set the weights to those of `edges`; raises `PlanError` for another shape, or if no softmax gives them."""
         if (edges.depth, len(edges.rows)) != (self.depth, len(self.raw)):
             raise PlanError(
                 f"a wiring of {edges.depth} layers and {len(edges.rows)} readers does not fit a model of {self.depth} "
@@ -144,9 +141,9 @@ class _Pass(threading.local):
 
 
 def attach(stack: Stack, options: LayerMixingOptions) -> LayerMixing:
-    """Make a new learned wiring part of the model of `stack`; from now on every run in place reads by it.
+    """Add a new learned wiring to the model of `stack`; every later run in place uses it.
 
-    Step-by-step runs know no record, and refuse: use `stack.under`. So do parallel groups and halves of layers.
+    Step-by-step runs (use `stack.under` instead), parallel groups and halves of layers are refused.
     """
     wiring = LayerMixing(stack.depth, options).to(stack.device, stack.dtype)
     stack.model.add_module(NAME, wiring)

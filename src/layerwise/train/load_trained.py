@@ -45,9 +45,9 @@ class Trained:
 
 
 def open_trained(folder: Path, *, device: str = "auto", dtype: str = "auto") -> Trained:
-    """The model in `folder` as it was trained: with the module that the variant of its recipe adds, if it adds one.
+    """Open the model in `folder` as it was trained, with the module that its recipe's variant adds.
 
-    Raises `CheckpointError` when the weights of that module are not in the folder.
+    Raises `CheckpointError` when the weights of that module are missing.
     """
     record = TrainingRecord.read(folder)
     kind = _kind(record)

@@ -96,10 +96,7 @@ class MeasuredTrainer(Trainer):
                 self.tokenizer.save_pretrained(folder)
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """The parent's training, with what is to be compiled compiled.
-
-        A run of wandb ends with it: the next training of the same process is a run of its own.
-        """
+        """Train as the parent does, with modules compiled; a wandb run ends with it, so the next has its own."""
         with compiled_blocks(self.compiled, dynamic=self.dynamic) if self.compiled else nullcontext():
             result = super().train(*args, **kwargs)
         wandb: Any = sys.modules.get("wandb")
@@ -201,10 +198,8 @@ class _Restored(TrainerCallback):
 class TimedCheckpoints(TrainerCallback):
     """Asks for a checkpoint when `minutes` have passed since the last one, or since the training began.
 
-    Steps of different lengths, and machines that may be taken away, make a number of steps a poor measure of what would
-    be lost. The clock is that of the first process, which tells the others; it also says after how many steps it will
-    look again, so that processes need not wait for each other at every step. Validations and their checkpoints stay
-    where they are: the best model is still chosen among those.
+    The first process's clock decides, and says after how many steps it looks again, so processes need not wait for each
+    other at every step. Validations stay where they are, and the best model is chosen among theirs.
     """
 
     def __init__(self, minutes: float) -> None:

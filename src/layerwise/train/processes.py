@@ -52,9 +52,9 @@ def use_own_accelerator() -> None:
 
 
 def training_settings(arguments: Mapping[str, Any]) -> dict[str, object]:
-    """What, besides its recipe, decides the bits of a training: the processes, and the further `TrainingArguments`.
+    """Return what, besides its recipe, decides the bits of a training: the processes and further `TrainingArguments`.
 
-    A training goes on with another number of processes, which a note of the run then says (`results.identity`).
+    A training can resume with another number of processes, which a note of the run reports (`results.identity`).
     """
     given = {name: value for name, value in sorted(arguments.items()) if name not in _WITHOUT_BITS}
     values: dict[str, object] = {"processes": os.environ.get("WORLD_SIZE", "1")}

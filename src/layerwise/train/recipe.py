@@ -35,14 +35,12 @@ def check_positive(name: str, value: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a model is optimised. The defaults are the LayerShuffle paper's (section 4).
+    """How a model is optimized; defaults are the LayerShuffle paper's (section 4).
 
-    `batch_size` counts the examples of one optimizer step, on all processes together. They run in
-    `gradient_accumulation_steps` equal parts, one after another. `warmup` is the share of the steps over which the rate
-    rises. `evals` is the number of validations, and of checkpoints. `from_scratch_factor` multiplies the epochs of
-    trainings that start from random weights.
-    `precision` is the arithmetic of the forward pass; weights stay float32. With `compiled` the blocks are
-    (`layerwise.stack.compilation`).
+    A step's `batch_size` examples, over all processes, run in `gradient_accumulation_steps` equal parts. `warmup` is
+    the share of steps over which the rate rises, `evals` the number of validations and checkpoints.
+    `from_scratch_factor` multiplies the epochs of trainings from random weights. `precision` is the arithmetic of the
+    forward pass; weights stay float32. With `compiled` the blocks are (`layerwise.stack.compilation`).
     """
 
     epochs: float = 20.0
@@ -96,10 +94,7 @@ DEFAULTS_BY_MODEL: Mapping[str, Settings] = {
 
 @dataclass(frozen=True, slots=True)
 class GrowthVariant(Variant):
-    """A schedule of phases over so many `steps` of a model whose layers have this `cost`.
-
-    Raises `PlanError` for a schedule of another depth than the cost, and for a phase that would have no step.
-    """
+    """A schedule over `steps` of a model with this `cost`; raises `PlanError` for another depth or an empty phase."""
 
     NAME: ClassVar[str] = "growth"
     # A schedule is compared by what it ends with, and by the tokens that it took.
@@ -157,10 +152,7 @@ class Recipe:
         return self.settings.steps(examples) if self.growth is None else self.growth.steps
 
     def to_json(self) -> dict[str, Any]:
-        """The recipe in plain values, as JSON gives them back; the samplers by what they print.
-
-        `variant` is the name of the variant, and its options stand beside it under `options`.
-        """
+        """Return the recipe in plain values: samplers as printed, `variant` by name, with its `options`."""
         content = {
             "arm": self.arm,
             "settings": asdict(self.settings),

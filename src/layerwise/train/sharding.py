@@ -38,10 +38,7 @@ def with_units(arguments: Mapping[str, Any], blocks: Iterable[nn.Module]) -> dic
 
 
 def check_sharding(trainer: Any, *, per_rank: bool = False) -> None:
-    """Raise `TrainError` where FSDP is asked for and nothing would be sharded, or could not be trained as it is asked.
-
-    `per_rank` says whether processes draw plans each for itself.
-    """
+    """Raise `TrainError` if FSDP shards nothing or cannot train; with `per_rank` each process draws its own plans."""
     if trainer.args.fsdp and not trainer.is_fsdp_enabled:
         raise TrainError(
             "accelerate shards a model over several accelerators alone, and each process here would hold all of it; "
@@ -74,10 +71,7 @@ def only_with_moments(model: nn.Module, checkpoint: str) -> Iterator[None]:
 
 
 def reshard(model: nn.Module) -> None:
-    """Let every process hold its part of the weights alone; a validation leaves some of them whole.
-
-    Only the parts may be frozen or changed: the whole is made of them.
-    """
+    """Shard weights that a validation left whole, since only the parts may be frozen or changed."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()

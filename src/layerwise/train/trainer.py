@@ -35,9 +35,8 @@ if TYPE_CHECKING:
 class PlanTrainer(DividedValidation):
     """A Trainer over the model of `stack` that draws the plan of every pass.
 
-    `draws` are those of training, `validation` those of validation; `added` is what a variant attached to the model:
-    the loss of position predictions is added to the task's, and layer weights learn at a rate of their own. `order` is
-    that in which training examples are read, the parent's if there is none. Everything else is the parent's.
+    Training uses `draws`, validation `validation`. `added` is what a variant attached: the loss of position predictions
+    is added, and layer weights have their own rate. `order` is the order of examples, by default the parent's.
     """
 
     def __init__(
@@ -79,9 +78,9 @@ class PlanTrainer(DividedValidation):
         return optimizer
 
     def floating_point_ops(self, inputs: dict[str, Any]) -> int:
-        """6 operations for each parameter that the pass used and each position; a layer counts as often as it ran.
+        """Return 6 operations per used parameter and position; a layer counts as often as it ran.
 
-        Nothing where the positions of an example, or the parameters of the model, are not known.
+        0 if the positions of an example, or the parameters of the model, are not known.
         """
         count = getattr(self.stack.model, "num_parameters", None)
         if count is None or not self._plans:
@@ -134,10 +133,10 @@ class PlanTrainer(DividedValidation):
         return super().evaluate(*args, **kwargs)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write a checkpoint under the names that the model's tensors have now.
+        """Write a checkpoint under the current tensor names.
 
-        transformers (5.23, issue 48805) writes older names, which its own resume and its choice of the best checkpoint
-        pass over with a warning: they go on with weights that were never loaded.
+        transformers (5.23, issue 48805) writes older names, which resuming and the choice of the best checkpoint
+        ignore.
         """
         model: Any = self.stack.model
         model.save_pretrained = partial(model.save_pretrained, save_original_format=False)
@@ -162,7 +161,7 @@ class PlanTrainer(DividedValidation):
                 return self.compute_loss(model, inputs, num_items_in_batch=items).detach().mean(), None, None
 
     def _chunked_loss(self) -> ChunkedLoss | None:
-        """The loss of validation; `None` where the parent's is another, is divided, or the model is taken apart.
+        """Return the loss of validation; `None` if the parent's is another or is divided, or the model is taken apart.
 
         Compiled blocks have one graph for validation, and trying the chunked loss would make more.
         """
@@ -197,9 +196,9 @@ class ChunkedLoss:
     shifts: bool
 
     def __call__(self, inputs: Mapping[str, Any], items: Tensor | int | None = None) -> Tensor:
-        """The loss of `inputs`, which hold `labels` (batch, seq), `IGNORED` where nothing is to be predicted.
+        """Return the loss of `inputs`, with `labels` (batch, seq), `IGNORED` where nothing is predicted.
 
-        With `items`, the sum of the losses is divided by that number instead of by the labelled tokens.
+        The sum of the losses is divided by `items` if given, otherwise by the labeled tokens.
         """
         labels: Tensor = inputs["labels"]
         if self.shifts:

@@ -33,10 +33,7 @@ from layerwise.train.training_log import Progress
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The model that trainings begin from: how to open it anew, the hash of its weights, and where they are from.
-
-    Every training opens its own copy, since a training changes it.
-    """
+    """The model that trainings begin from: how to open a new copy for each, its weights' hash, and their source."""
 
     open: Callable[[], Stack]
     weights: str

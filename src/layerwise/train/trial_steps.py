@@ -29,10 +29,7 @@ MakeTrainer = Callable[[Path, Mapping[str, Any]], Any]
 
 
 def seconds_of_steps(make: MakeTrainer, steps: Iterable[int]) -> dict[int, float]:
-    """The seconds of the first step of a training, which only warms up, and of these `steps` behind it, in their order.
-
-    The training has more steps than are timed.
-    """
+    """Return the seconds of a training's first step, a warm-up, and of the next `steps`; the training has more."""
     timed = TimedSteps(iter(steps))
     with TemporaryDirectory(prefix="layerwise-") as name:
         trainer = make(Path(name), QUIET)

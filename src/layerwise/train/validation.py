@@ -42,10 +42,7 @@ class DividedBatches(Sampler[list[int]]):
 
 
 class DividedValidation(MeasuredTrainer):
-    """A Trainer whose validation loss on several processes is that of one; with metrics the parent divides.
-
-    A batch of the validation has `per_device_eval_batch_size` examples, however many processes there are.
-    """
+    """A Trainer whose validation loss does not depend on the number of processes; with metrics the parent divides."""
 
     args: Any
     eval_dataset: Any

@@ -24,12 +24,11 @@ VARIANTS: dict[str, type[Variant]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """The plain variant adds nothing; subclasses override what they add.
+    """The plain variant, which adds nothing; subclasses override what they add.
 
-    `MODULE` is the name of the submodule that `attach` adds to the model. `ADDED` says in words what the layers were
-    trained with and no other model has; `None` where the layers work without it. `TRAINING_ARGUMENTS` replace those of
-    every training. `ATTACHED_BY` and `TRAINED_BY` name a function and a class, MODULE:NAME in `layerwise.train`: what
-    needs torch is imported when a training begins.
+    `MODULE` names the submodule that `attach` adds. `ADDED` says what the layers cannot work without, `None` if
+    nothing. `TRAINING_ARGUMENTS` replace those of every training. `ATTACHED_BY` and `TRAINED_BY` name a function and a
+    class, MODULE:NAME in `layerwise.train`, imported when a training begins, since they need torch.
     """
 
     NAME: ClassVar[str] = "plain"

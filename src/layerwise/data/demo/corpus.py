@@ -48,11 +48,9 @@ def demo_text_splits(
     texts: int = DEMO_TEXTS,
     questions: int = DEMO_QUESTIONS,
 ) -> Splits:
-    """The demo's own text and skills: its training half to train (9 of 10 documents) and to select, its held-out half
-    to report.
+    """Split the demo's text and skills: 9 of 10 training documents train, the rest select, the held-out half reports.
 
-    `texts` excerpts of the standard library and `questions` of each skill, drawn from `seed`, are split between
-    training and selection; what is reported is always the same (`demo_corpus()`), and no model of the demo has seen it.
+    `texts` excerpts and `questions` of each skill are drawn from `seed`; the reported set is always `demo_corpus()`.
     """
     from layerwise.data.text.language_modelling import splits_of  # torch, which documents alone do not need
 

@@ -1,8 +1,7 @@
-"""The text that every machine with Python already has: the standard library, as prose and as code.
+"""The standard library as text: documentation strings (`prose`) and source (`code`) of each module.
 
-Each module gives up to two documents: its documentation strings (`prose`) and its source (`code`). The split is by a
-hash of the family's name, so a C module's Python twin and modules that share text fall on one side, whatever the Python
-version. Tests, tables and programs bundled with Python are excluded.
+The split is by a hash of the module family's name, so modules that share text are on one side in every Python version.
+Tests, tables and bundled programs are excluded.
 """
 
 from __future__ import annotations
@@ -62,10 +61,7 @@ def _family(module: str) -> str:
 
 
 def modules() -> dict[str, Path]:
-    """Every module of this Python's standard library that is readable source, by dotted name, in sorted order.
-
-    Raises `DataError` when this Python was installed without its sources.
-    """
+    """List every readable module of the standard library by name, sorted; raises `DataError` without sources."""
     root = Path(sysconfig.get_paths()["stdlib"])
     paths = {}
     for path in _sources(root):

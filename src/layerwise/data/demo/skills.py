@@ -95,10 +95,7 @@ TASKS = tuple(_DRAWS)
 
 
 def draw(task: str, split: str, random: Random) -> Example:
-    """One example of `task` that belongs to `split`, drawn with `random`.
-
-    Raises `DataError` for an unknown task or split.
-    """
+    """Draw one example of `task` from `split`; raises `DataError` for an unknown task or split."""
     if task not in _DRAWS:
         raise DataError(f"unknown skill {task!r}; {near_matches(task, TASKS)}")
     if split not in SPLITS:

@@ -1,9 +1,7 @@
-"""A task: texts, or pairs of texts, with one of a few labels or a score each, in three sets that share no example.
+"""A task: texts or pairs of texts, each with a label or a score, in three disjoint sets.
 
-A model is fine-tuned on `train`, the epoch that is kept is chosen on `selection`, and only `test` is reported: an epoch
-chosen on the examples it is reported on flatters itself, most of all where there are a hundred of them. Benchmarks that
-publish a training and a validation file only (as GLUE does for all practical purposes) therefore keep their validation
-file for the report, and a tenth of the training file selects (`cut`).
+A model is fine-tuned on `train`, its epoch is chosen on `selection`, and only `test` is reported. A benchmark with only
+a training and a validation file (GLUE) reports the latter; a tenth of the training file selects (`cut`).
 """
 
 from __future__ import annotations
@@ -43,12 +41,11 @@ class Labelled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One benchmark task as a model is fine-tuned on it.
+    """One benchmark task for fine-tuning.
 
-    `measure` and `name` are those of its rows (`glue`, `cola`); `labels` names the labels by their number, and is empty
-    for a regression, whose examples have scores; `metric` is the one that the field reports and that selects, `also`
-    what is reported beside it. `source` says in a clause which files the three sets come from. Raises `DataError` when
-    a set is empty, a label has no name, a metric is not known, or a test example is in another set.
+    `measure` and `name` are those of its rows (`glue`, `cola`). `labels` is empty for a regression. `metric` is
+    reported and selects; `also` is reported as well. `source` names the files of the sets. Raises `DataError` for an
+    empty set, a label without a name, an unknown metric, or a test example in another set.
     """
 
     measure: str
@@ -116,10 +113,7 @@ class Task:
         return repr(float(label)) if self.is_regression else self.labels[int(label)]
 
     def limited(self, train: int | None = None, test: int | None = None, seed: int = 0) -> Task:
-        """The task with at most so many training and test examples, drawn from `seed`, in the order they stand in.
-
-        They are drawn plainly: the share of each label is part of what a task asks and of what a metric means.
-        """
+        """Limit the training and test examples, drawn from `seed` in their order; shares of labels are not balanced."""
         return replace(
             self,
             train=_drawn(self.train, train, f"{seed}/train"),
@@ -166,10 +160,7 @@ def task_of_files(
     files: Mapping[Path, tuple[Labelled, ...]],
     seed: int,
 ) -> Task:
-    """Build a task from the examples of a training and of a test file, its sets made disjoint.
-
-    A tenth of the training file selects, and its examples whose text is also in another set are left out.
-    """
+    """Build a task from a training and a test file with disjoint sets; a tenth of the training file selects."""
     (first, taught), (second, test) = files.items()
     train, selection = cut(without(taught, test), seed, by_label=bool(labels))
     source = f"taught on {first.name}, selected on a tenth of {first.name} (seed {seed}), reported on {second.name}"

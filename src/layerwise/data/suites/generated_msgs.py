@@ -1,11 +1,8 @@
-"""Mixed signals of our own: sentences that test whether a model generalizes by structure or by what meets the eye.
+"""Sentences that test whether a model generalizes by structure or by surface (`mixed_signals.jsonl.gz`).
 
-A model is taught a label that a linguistic and a surface feature explain equally well, and is then asked about
-sentences where the two disagree. Matthews' correlation of its answers with the linguistic feature is +1 if it took the
-label to mean the structure, -1 if it took it to mean the surface: the design of MSGS (Warstadt et al. 2020), with other
-sentences, fewer and simpler, in `mixed_signals.jsonl.gz`. `control FEATURE` teaches and asks one feature, `ambiguous
-LINGUISTIC_SURFACE` teaches where both are the same and asks where they differ. Labels are balanced, no sentence comes
-twice in a task, and the words that carry a linguistic feature are others in the test set than in training.
+The design is that of MSGS (Warstadt et al. 2020): `ambiguous LINGUISTIC_SURFACE` teaches labels that both features
+explain and tests where they differ (Matthews' correlation is +1 for structure, -1 for surface); `control FEATURE`
+teaches and tests one feature. Labels are balanced, sentences are unique in a task, and the test set has other words.
 """
 
 from __future__ import annotations

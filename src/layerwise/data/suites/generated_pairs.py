@@ -1,9 +1,7 @@
-"""Minimal pairs of our own, for models that have read little: `pairs.jsonl.gz`, a paradigm a line.
+"""Minimal pairs for models that have read little: `pairs.jsonl.gz`, one paradigm per line.
 
-BLiMP's sentences are about people in everyday life, in words that a model trained on technical prose has never met.
-These pairs are of BLiMP's kind, in words that the documentation of Python's standard library uses all the time, which
-is what the small models of this package read. Each paradigm breaks one rule in one way: one word is exchanged for
-another (morphology), or the same words come in another order (syntax). Both sentences have equally many words.
+They are of BLiMP's kind, in words of the documentation of Python's standard library. Each paradigm breaks one rule: a
+word is exchanged (morphology) or words are reordered (syntax). Both sentences have equally many words.
 """
 
 from __future__ import annotations

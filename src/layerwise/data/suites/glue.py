@@ -244,9 +244,7 @@ def _score(row: FileRecord, value: Any, bounds: tuple[float, float]) -> float:
 def _resolved(row: FileRecord) -> str:
     """Return the second text of a Winograd example: the passage from its pronoun on, with the candidate in its place.
 
-    `text` is the passage, `span1_text` the candidate and `span2_text` the pronoun, the word number `span2_index` of the
-    passage split at white space. The label says whether the pronoun means the candidate, so whether the second text
-    follows from the first; that also tells apart two pronouns that are spelt alike.
+    `text` is the passage, `span1_text` the candidate, and `span2_text` the pronoun, word number `span2_index`.
     """
     candidate, pronoun = row.text("span1_text"), row.text("span2_text")
     start = row.columns.get("span2_index")

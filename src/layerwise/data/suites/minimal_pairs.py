@@ -60,9 +60,9 @@ class MinimalPair:
 
     @property
     def phenomenon(self) -> str:
-        """What its paradigm is grouped under: the term, else the field, else the paradigm itself.
+        """Return the group of its paradigm: the term, else the field, else the paradigm itself.
 
-        The field is not part of it, because BLiMP spreads `npi_licensing` over two fields.
+        The field is not used with a term, because BLiMP spreads `npi_licensing` over two fields.
         """
         return self.term or self.field or self.paradigm
 
@@ -117,11 +117,10 @@ def digest(pairs: Iterable[MinimalPair]) -> str:
 
 
 def read_pairs(paths: Sequence[Path], *, password: str | None = None) -> PairSet:
-    """The pairs in `paths`, tables of one form (`.jsonl`, `.csv`, `.tsv`, also `.gz`) or one archive of EWoK.
+    """Read the pairs in `paths`: tables of one form (`.jsonl`, `.csv`, `.tsv`, also `.gz`) or one archive of EWoK.
 
-    What they are called is decided by what they hold: `blimp`, `supplement`, `ewok`, or `pairs NAME` for anything else.
-
-    Raises `DataError`, naming file, line and column, for rows that are no pairs, and for an archive that stays locked.
+    The content decides the name: `blimp`, `supplement`, `ewok`, or `pairs NAME`. Raises `DataError` with file, line and
+    column for malformed rows, and for an archive that stays locked.
     """
     if not paths:
         raise DataError("no file of minimal pairs was given; give at least one")
@@ -201,10 +200,7 @@ SUITES = tuple(_LAYOUTS)
 
 
 def find_pairs(suite: str, folder: Path, *, password: str | None = None) -> PairSet:
-    """The pairs of a published suite (one of `SUITES`), whose files are looked for by name in and below `folder`.
-
-    Raises `DataError` for an unknown suite, and, saying what was looked for, where nothing is found.
-    """
+    """Find the pairs of a suite (one of `SUITES`) in and below `folder`; raises `DataError` if unknown or not found."""
     if suite not in SUITES:
         raise DataError(f"unknown suite {suite!r}; {near_matches(suite, SUITES)}")
     if not folder.is_dir():

@@ -1,10 +1,7 @@
-"""Records: the rows of local tables as mappings, each with the file and the line it came from.
+"""Records: the rows of local tables as mappings, each with its file and line.
 
-JSON lines (`.jsonl`) and comma- or tab-separated tables with a header (`.csv`, `.tsv`), each also as `.gz`, or several
-in a zip archive, as EWoK is published: locked with a word so that no crawler reads it. An archive is read in memory,
-and nothing of it is written to the disk. Evaluation sets come from many hands, so whatever is wrong is said with its
-file, line and column, and nothing is guessed: a row that is not an object, a table whose rows have unequal numbers of
-columns and a file without any row are refused.
+Reads JSON lines (`.jsonl`) and tables with a header (`.csv`, `.tsv`), each also as `.gz`, or several in a zip archive,
+which is read in memory only (EWoK is locked against crawlers). Errors name file, line and column.
 """
 
 from __future__ import annotations
@@ -81,9 +78,9 @@ def kind_of(name: str) -> str | None:
 
 
 def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
-    """Every row of the table at `path`; `kind` (one of `KINDS`) is what it is, where its name does not say.
+    """Read every row of the table at `path`; `kind` (one of `KINDS`) is its format if its name does not say.
 
-    Raises `DataError` for a file of another kind, that cannot be read, or that holds no row.
+    Raises `DataError` for a file of another kind, that cannot be read, or without rows.
     """
     kind = kind or kind_of(path.name)
     if kind is None:
@@ -98,10 +95,9 @@ def read_records(path: Path, kind: str | None = None) -> tuple[FileRecord, ...]:
 
 
 def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, tuple[FileRecord, ...]]]:
-    """The name and the rows of the table at `path`, or of every table in the archive there, opened with `password`.
+    """Return name and rows of the table at `path`, or of each table in the archive, opened with `password`.
 
-    Raises `DataError` as `read_records` does, and for an archive that is damaged, stays locked, holds no table, or
-    unpacks to far more than it is.
+    Raises `DataError` as `read_records`, and for an archive that is damaged, locked, without tables, or far too large.
     """
     if not zipfile.is_zipfile(path):
         yield path.name, read_records(path)
@@ -122,11 +118,7 @@ def read_tables(path: Path, password: str | None = None) -> Iterator[tuple[str, 
 
 
 def below(folder: Path) -> Iterator[Path]:
-    """Every file and folder below `folder`, in the order of their names, links to other folders included.
-
-    A folder that several links lead to is searched once, so a link to a folder above it ends. Folders that cannot be
-    read are passed over.
-    """
+    """List every file and folder below `folder` by name, links followed once; unreadable folders are skipped."""
     searched: set[str] = set()
     for root, folders, files in os.walk(folder, followlinks=True):
         real = os.path.realpath(root)

@@ -47,9 +47,9 @@ TITLE = re.compile(r"^ = (?!=)[^\n]*(?<!=) = *$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents under a name. Two corpora with equal `digest` score the same text.
+    """Documents under a name; equal `digest`s mean the same text.
 
-    Raises `DataError` when there is no document, or when two share an id; `Corpus.of` makes one of plain texts.
+    Raises `DataError` without documents or for a repeated id.
     """
 
     name: str
@@ -92,14 +92,10 @@ class Corpus:
 
 
 def read_corpus(path: str | Path, *, task: str = "text") -> Corpus:
-    """The documents of a text file or folder, as the module's opening says; `task` labels those that name
-    none.
+    """Read the documents of a text file or folder (see the module); `task` labels those that name none.
 
-    Document ids are paths relative to `path`, with `#n` (or `:line` in a `.jsonl`) where a file holds
-    several. Every document of a file that BabyLM distributes is a part of that file.
-
-    Raises `DataError` for a path that is missing, a file that is empty, binary (the first offending byte is
-    named), truncated or not readable, and a folder without text files.
+    Ids are paths relative to `path`, with `#n` (`:line` in a `.jsonl`) if a file holds several. Raises `DataError` for
+    a missing path, a file that is empty, binary, truncated or unreadable, and a folder without text files.
     """
     root = Path(path)
     if is_hub_text(root):

@@ -1,8 +1,7 @@
-"""Division: which documents a model is trained on, and which are held out to look at and to report.
+"""Division: which documents train a model, and which are held out to validate and to report.
 
-Documents are divided, not windows: two pieces of one text share its names and its style. Documents with the same text
-count as one. Where a share of the training text is drawn, a document with more than a twentieth of the text is cut into
-chunks first, so a separate held-out text is the stricter judge.
+Documents are divided, not windows; those with the same text count as one. If a share of the training text is drawn, a
+document with more than a twentieth of it is cut into chunks first. Separate held-out text is the stricter judge.
 """
 
 from __future__ import annotations
@@ -38,12 +37,10 @@ class Division:
 def division(
     corpus: Corpus, validation: Corpus | None = None, test: Corpus | None = None, *, seed: int = 0
 ) -> Division:
-    """The corpus to train on, and what is held out of it or given for that; what is drawn is drawn from `seed`.
+    """Return the corpus to train on and the held-out parts, drawn from `seed` or given.
 
-    Training documents that are also held out are left out of training, and those to look at that are also reported out
-    of validation. Held-out documents are parts of nothing: each is resampled by itself.
-
-    Raises `DataError` for fewer different documents than parts, and where nothing is left of a part.
+    Held-out documents are left out of training, and reported ones out of validation; each is resampled by itself.
+    Raises `DataError` for fewer different documents than parts, and if a part is empty.
     """
     notes: list[str] = []
     looked, reported = validation, test
@@ -85,12 +82,10 @@ def in_chunks(corpus: Corpus) -> Corpus:
 
 
 def divided(corpus: Corpus, shares: Sequence[float], seed: int) -> list[Documents]:
-    """The documents in as many parts as there are shares, drawn from `seed`; those with the same text fall together.
+    """Divide documents by `shares`, drawn from `seed`; equal texts stay together, and each task has its share per part.
 
-    Every task has its share in each part, and of the texts that were cut every text. One with fewer chunks than parts
-    is in the first part whole, unless nothing would be left to draw from.
-
-    Raises `DataError` for fewer different documents than parts.
+    A text with fewer chunks than parts is in the first part, if others remain to draw from. Raises `DataError` for
+    fewer different documents than parts.
     """
     same: dict[str, list[Document]] = defaultdict(list)
     for document in corpus.documents:

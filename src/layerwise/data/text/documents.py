@@ -77,8 +77,7 @@ class Document:
 
 
 def excerpt(document: Document, characters: int, draw: Random) -> Document:
-    """At most `characters` of a plain text, from a position drawn at random, moved to the start of a line if one
-    is near.
+    """Return at most `characters` of a plain text from a random position, at the start of a line if one is near.
 
     A text that is short enough, or that has an answer, is returned as it is.
     """
@@ -92,10 +91,7 @@ def excerpt(document: Document, characters: int, draw: Random) -> Document:
 
 
 def chunks(document: Document) -> tuple[Document, ...]:
-    """The document in chunks, whose texts joined are its own; itself where it is too short to be cut.
-
-    A question with its answer is never cut.
-    """
+    """Cut a document into chunks whose texts join to its own; short documents and those with an answer stay whole."""
     if document.answer_start is not None:
         return (document,)
     total = len(document.text.split())

@@ -44,10 +44,9 @@ _EVEN = 0.75
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Encoded:
-    """Documents as token ids.
+    """Documents as token ids, a row for each: its `name`, its `ids`, and the lengths of its `sentences` in tokens.
 
-    `rows` has a row for each document: its `name`, its token `ids`, and the lengths of its `sentences` in tokens.
-    `skipped` names documents in which there was nothing to read.
+    `skipped` names documents without anything to read.
     """
 
     rows: Dataset
@@ -81,14 +80,10 @@ def encoded_rows(
     *,
     size: int = BATCH,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the rows of `Encoded`; text that only looks like a special token is encoded as text.
+    """Yield the rows of `Encoded`, about `size` characters at a time; special tokens in a text are encoded as text.
 
-    Parts of one text that follow each other become one document, named after it. The names of documents without a token
-    are added to `skipped`. `progress` receives the share of the documents that is done. About `size` characters are
-    encoded together.
-
-    Raises:
-        DataError: No document has a token.
+    Parts of one text become one document. Names of documents without a token are added to `skipped`; `progress`
+    receives the share that is done. Raises `DataError` if no document has a token.
     """
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
     encoded = chain.from_iterable(_encode(tokenizer, batch) for batch in _batches(documents, progress, size))

@@ -37,11 +37,9 @@ class TokenWindows(Examples):
 
 
 class MaskedWindows(Examples):
-    """Windows of tokens, some of which the model has to fill in: `mask` is shown in their place, and they are the
-    labels, which models of `...ForMaskedLM` do not shift.
+    """Windows of masked tokens: `mask` replaces them, and they are the labels (`...ForMaskedLM` does not shift them).
 
-    With `redrawn` they are drawn anew by torch's generator at every reading, as in training; else they are those that
-    each window was cut with.
+    With `redrawn` torch's generator draws them at every reading, otherwise they are those of each window.
     """
 
     def __init__(self, windows: Sequence[Window], mask: int, *, redrawn: bool) -> None:
@@ -69,11 +67,9 @@ def splits_of(
     positions: int | None = None,
     objective: Objective = "next_token",
 ) -> Splits:
-    """Documents that are divided already, `parts` by the names in `SPLITS`, in windows of `length` tokens.
+    """Return divided documents, `parts` by the names in `SPLITS`, as windows of `length` tokens; joins parts of a text.
 
-    Parts of one text that follow each other are one document.
-
-    Raises `DataError` for a masked-token objective, and where `layerwise.data.text.tokens.windows` does.
+    Raises `DataError` for a masked-token objective, and as `layerwise.data.text.tokens.windows` does.
     """
     if objective != "next_token":
         raise DataError(
@@ -92,10 +88,9 @@ def masked_splits_of(
     positions: int | None = None,
     seed: int = 0,
 ) -> Splits:
-    """The same for models that fill in masked tokens: those of training are drawn at every reading, the others once,
-    from `seed`.
+    """Return the splits for masked models: training masks are redrawn at every reading, others drawn from `seed`.
 
-    Raises `DataError` for a tokenizer without a mask, and where `layerwise.data.text.tokens.windows` does.
+    Raises `DataError` for a tokenizer without a mask, and as `layerwise.data.text.tokens.windows` does.
     """
     mask = masking_id(tokenizer)
     return _cut(
@@ -146,10 +141,7 @@ def with_packed_training(splits: Splits, length: int, *, seed: int, start: int |
 
 
 def whole(texts: TokenWindows, length: int) -> TokenWindows:
-    """The windows of exactly `length` tokens, so that every step of a training reads as many as any other.
-
-    What is left of a document behind its last whole window is left out. Raises `DataError` where no document has one.
-    """
+    """Keep the windows of exactly `length` tokens, so every step reads as many; raises `DataError` if none are."""
     kept = [window for window in texts.windows if len(window.ids) == length]
     if not kept:
         longest = max((len(window.ids) for window in texts.windows), default=0)

@@ -1,9 +1,8 @@
-"""Packing: texts of unlike length side by side in rows of one length, so that next to nothing computed is padding.
+"""Packing: texts of unlike length in rows of one length, so that almost no padding is computed.
 
-Windows are put into rows by best fit, the longest first (Ding et al. 2024, "Fewer Truncations Improve Language
-Modeling"). Where windows do not fit well, those of the emptiest rows are cut to fill the others, until rows are full to
-`FILL`; texts with an answer stay whole. Positions begin at 0 in each text, by which transformers keeps attention inside
-it, and the first token of a text is not predicted.
+Best fit, longest first (Ding et al. 2024, "Fewer Truncations Improve Language Modeling"). Windows of the emptiest rows
+are cut to fill others up to `FILL`; texts with an answer stay whole. Positions begin at 0 in each text, which keeps
+attention inside it, and its first token is not predicted.
 """
 
 from __future__ import annotations
@@ -29,10 +28,7 @@ Row = list[Window]
 
 
 class PackedWindows(Examples):
-    """Rows of windows, each with the ids it asks for as labels; a model of `...ForCausalLM` shifts them itself.
-
-    `windows` are those of all rows.
-    """
+    """Rows of `windows` with their ids as labels; a model of `...ForCausalLM` shifts them."""
 
     def __init__(self, rows: Sequence[Sequence[Window]]) -> None:
         self.rows = tuple(map(tuple, rows))

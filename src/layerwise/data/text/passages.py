@@ -38,10 +38,7 @@ class EncodedPassage:
 def encode(
     tokenizer: PreTrainedTokenizerBase, passages: Sequence[Passage], objective: Objective
 ) -> tuple[EncodedPassage, ...]:
-    """Each passage in tokens. A token that reaches past the context's last character is scored.
-
-    Raises `DataError` for a passage of which no token is left to score.
-    """
+    """Encode passages; a token that reaches past the context is scored. Raises `DataError` if none of a passage is."""
     fills_in = objective == "masked_token"
     texts = [(passage.text, passage.start) for passage in passages]
     pieces = encoded(tokenizer, texts, wrapped=fills_in)

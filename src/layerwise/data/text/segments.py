@@ -30,10 +30,9 @@ AROUND = 2
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Segments:
-    """Segments of the documents of `text`.
+    """Segments of the documents of `text`: a row has token `ids` and the number of its `document`.
 
-    `rows` has the token `ids` of each, and the number of its `document`; `length` counts the tokens of the longest
-    segment with the two around it.
+    `length` is that of the longest, with `[CLS]` and `[SEP]`.
     """
 
     text: Encoded
@@ -55,10 +54,7 @@ class Segments:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PretrainingText:
-    """A text as three sets of documents that share none, under a name; `digest` is one of every document and its set.
-
-    What is learned is learned from `train`; `validation` is looked at on the way, `test` is reported.
-    """
+    """A text as disjoint document sets `train`, `validation` and `test`; `digest` covers every document and its set."""
 
     name: str
     digest: str
@@ -78,10 +74,7 @@ def pretraining_text(
     parts: Mapping[str, Sequence[Document]],
     progress: Callable[[str, float], None] | None = None,
 ) -> PretrainingText:
-    """The documents of the parts `train`, `validation` and `test`, encoded; see `encode` for what it refuses.
-
-    `progress` receives the part and the share of its documents that is encoded.
-    """
+    """Encode the documents of each part (errors as in `encode`); `progress` receives the part and its share done."""
     watched = progress or (lambda part, share: None)
     encoded = {split: encode(tokenizer, parts[split], partial(watched, f"encoding {split}")) for split in SPLITS}
     return PretrainingText(name, digest_of(parts), encoded["train"], encoded["validation"], encoded["test"])
@@ -93,12 +86,9 @@ def digest_of(parts: Mapping[str, Sequence[Document]]) -> str:
 
 
 def cut(text: Encoded, length: int) -> Segments:
-    """Cut documents into segments of `length` tokens, in order; the last of each may be shorter.
+    """Cut documents into segments of `length` tokens, in order, or map those in the token cache.
 
-    The segments of a text in the token cache are kept there, and are mapped into memory the next time.
-
-    Raises:
-        DataError: The length is below 3.
+    The last of each document may be shorter. Raises `DataError` for a length below 3.
     """
     room = length - AROUND
     if room < 1:

@@ -85,10 +85,7 @@ def blocks(path: Path) -> Iterator[bytes]:
 
 
 def lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file, each with the number of bytes before it, without the line feed.
-
-    Raises `Unreadable` where `blocks` does, and for a line that is longer than any text that is read.
-    """
+    """Yield the lines of a file without line feed, each with its byte offset; raises `Unreadable` for one too long."""
     start, rest = 0, b""
     for block in blocks(path):
         *whole, rest = (rest + block).split(b"\n")
@@ -103,7 +100,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def read_text(path: Path) -> str:
     """Read a file as text, unpacked, with line ends as `\\n` and without a byte-order mark.
 
-    Raises `DataError` for a file that is not text, and for one that is larger than any text that is read.
+    Raises `DataError` for a file that is not text or too large.
     """
     content = bytearray()
     try:
@@ -121,9 +118,9 @@ def _unreadable(path: Path, fault: Unreadable) -> DataError:
 
 
 def json_documents(file: Path, name: str, task: str) -> Iterator[Document]:
-    """The documents of a file of JSON lines, whose ids end in the number of the line.
+    """Return the documents of a JSON lines file, with ids that end in the line number.
 
-    Raises `DataError` for a line that is no such row, and for a file without one.
+    Raises `DataError` for a malformed line, and for a file without lines.
     """
     is_empty = True
     try:

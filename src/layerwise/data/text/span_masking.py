@@ -1,9 +1,8 @@
 """Span masking: which tokens of a segment a model must fill in, and what it sees in their place.
 
-The segment is divided into spans of geometric length, 1 to 10 tokens (Joshi et al. 2020, "SpanBERT", section 3.1).
-Spans are taken in random order until 15 % of the tokens are masked. Of ten spans, eight are shown as `[MASK]`, one as
-random tokens and one as it is. What is drawn is decided by (seed, index, number) alone, so a training that resumes sees
-the same masks; validation always reads index 0.
+Spans have geometric length, 1 to 10 tokens (Joshi et al. 2020, "SpanBERT", section 3.1), taken in random order until
+15 % of the tokens are masked. Of ten spans, eight are shown as `[MASK]`, one as random tokens, one unchanged. Draws
+depend only on (seed, index, number), so resumed runs match; validation reads index 0.
 """
 
 from __future__ import annotations
@@ -51,9 +50,9 @@ TRAINING, HELD_OUT = 0, 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpanMasking:
-    """Masks tokens: `mask` is shown in their place, or one of `ordinary` (ids,), the tokens that stand for text.
+    """Masks a `share` of the ordinary tokens: `mask` replaces them, or one of `ordinary` (ids,), the tokens of text.
 
-    `share` of the ordinary tokens of a segment are masked; a span goes on with probability 1 - `stop`.
+    A span continues with probability 1 - `stop`.
     """
 
     mask: int
@@ -71,9 +70,9 @@ class SpanMasking:
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, share: float = 0.15, stop: float = 1 / 3) -> SpanMasking:
-        """The masking for a tokenizer.
+        """Return the masking for a tokenizer.
 
-        Raises `DataError` for a tokenizer without a mask, for a share outside (0, 1) and for a stop outside (0, 1].
+        Raises `DataError` for a tokenizer without a mask, a share outside (0, 1), and a stop outside (0, 1].
         """
         if not 0 < share < 1:
             raise DataError(f"a share of {share} was to be masked; write a number between 0 and 1, such as 0.15")
@@ -88,11 +87,10 @@ class SpanMasking:
         return 1 + 2 * width + 2 * self._most(width)
 
     def draw(self, ids: Ids, lengths: Ids, random: Uniforms) -> tuple[Ids, Ids]:
-        """The inputs and the targets, both of the shape (rows, seq) of `ids`; a position without a target is `IGNORED`.
+        """Return inputs and targets, both of the shape (rows, seq) of `ids`; a position without a target is `IGNORED`.
 
-        Of each row the first `lengths` (rows,) tokens are text. Of n ordinary ones `share * n` are masked, rounded up
-        or down at random so that the mean is exact, and at least one. A row without an ordinary token stays as it is.
-        `random` (rows, `numbers(seq)`) holds uniform numbers in [0, 1).
+        Only the first `lengths` (rows,) tokens are text. Of n ordinary ones `share * n` are masked, randomly rounded to
+        keep the mean, at least one. `random` (rows, `numbers(seq)`) holds uniform numbers in [0, 1).
         """
         width, most = ids.shape[1], self._most(ids.shape[1])
         rounding, stops, ranks, coins, choices = np.split(random, np.cumsum([1, width, width, most]), axis=1)
@@ -175,10 +173,7 @@ class Draw(NamedTuple):
 
 
 class MaskedSegments(Dataset[Example]):
-    """Training examples, read by their `Draw`: one in ten segments is cut to a random length, and all are masked.
-
-    `segments` are those of every length that is trained with.
-    """
+    """Masked training examples, read by their `Draw`; one in ten segments is cut to a random length."""
 
     def __init__(
         self, segments: Sequence[Segments], masking: SpanMasking, tokenizer: PreTrainedTokenizerBase, seed: int
@@ -207,9 +202,9 @@ class MaskedSegments(Dataset[Example]):
 
 
 class FixedMasks(Examples):
-    """Held-out examples: every segment whole, always with the same masks; at most `limit`, spread over the text.
+    """Held-out examples: whole segments, always with the same masks; at most `limit`, spread over the text.
 
-    `owners` (examples,) is the document that each is of.
+    `owners` (examples,) is the document of each.
     """
 
     def __init__(
@@ -239,9 +234,9 @@ class FixedMasks(Examples):
 
 
 def padding(pad: int) -> Callable[[Sequence[Example]], Example]:
-    """Return the `data_collator` that pads examples on the right: `input_ids`, `attention_mask`, `labels` (batch, seq).
+    """Return the `data_collator` that pads `input_ids`, `attention_mask` and `labels` (batch, seq) on the right.
 
-    Rows are as long as the longest, rounded up to 8 tokens: few different shapes are faster to compile.
+    Rows are rounded up to 8 tokens: few different shapes are faster to compile.
     """
     return partial(padded, pad_id=pad, multiple=8)
 

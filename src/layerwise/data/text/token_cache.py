@@ -53,9 +53,9 @@ class ReadText:
 
 @dataclass(frozen=True, slots=True)
 class TextSource:
-    """A text that can be read: `read` does, and `settings` are all that decides the outcome beside the files.
+    """A text that can be read: `read` does, and `settings` decide the outcome besides `files`.
 
-    `files` names every file of it; `None` where the text is in no file, so that it has to be read at every start.
+    `files` is `None` for a text that is not in files and has to be read at every start.
     """
 
     read: Callable[[], ReadText]
@@ -82,7 +82,7 @@ class TokenizedText:
 
 @dataclass(frozen=True, slots=True)
 class TokenCache:
-    """Opens texts from a folder, and fills it with those that are not there.
+    """Opens texts from a folder and adds those that are missing.
 
     `log` receives sentences, `progress` a label and the share that is done.
     """
@@ -92,10 +92,9 @@ class TokenCache:
     progress: Callable[[str, float], None] = lambda label, share: None
 
     def open(self, source: TextSource, wanted: PreTrainedTokenizerBase | Vocabulary) -> TokenizedText:
-        """Open the text of `source` with the tokenizer that is `wanted`, or with one that is learned from it.
+        """Open the text of `source` with the `wanted` tokenizer, or with one learned from it.
 
-        Raises:
-            DataError: The cache cannot be written. Reading, learning and encoding raise errors of their own.
+        Raises `DataError` if the cache cannot be written.
         """
         tokenizer = wanted.settings if isinstance(wanted, Vocabulary) else tokenizer_digest(wanted)
         if isinstance(wanted, PreTrainedTokenizerBase) and tokenizer is None:

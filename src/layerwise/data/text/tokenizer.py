@@ -29,14 +29,11 @@ BYTE_PIECES = 256
 def load_tokenizer(
     source: str | Path, revision: str | None = None, trust_remote_code: bool = False, kind: Any = "AutoTokenizer"
 ) -> PreTrainedTokenizerBase:
-    """The tokenizer of a Hub id, a folder, or a GGUF file.
+    """Load the tokenizer of a Hub id, a folder, or a GGUF file; `kind` is its class, if known.
 
-    `kind` is the class of the tokenizer where it is known; otherwise a GGUF file is read for that first.
-
-    A folder that holds exactly one `tok*.bin` and no `tokenizer.json` is read as llama2.c's format. Code from
-    the model's repository runs only with `trust_remote_code`.
-
-    Raises `DataError` when there is no usable tokenizer; the message names `--tokenizer`.
+    A folder with one `tok*.bin` and no `tokenizer.json` is read as llama2.c's format. Code from the model's repository
+    runs only with `trust_remote_code`. Raises `DataError` if there is no usable tokenizer; the message names
+    `--tokenizer`.
     """
     folder = Path(source)
     there = kind_of(folder)

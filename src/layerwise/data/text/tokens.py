@@ -29,11 +29,10 @@ CHARACTERS_PER_TOKEN = 16
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Tokens of one document that the model sees together.
+    """Tokens of one document that the model sees together, special tokens included.
 
-    `ids` are the token ids, special tokens included; those at positions `scored_from <= t < scored_until` are
-    scored, or of these only the ones at `masked`, in order, where a masked language model has to fill them in. `index`
-    counts the windows of a document from 0.
+    Positions `scored_from <= t < scored_until` are scored, or only those in `masked`, for a masked language model.
+    `index` counts the windows of a document from 0.
     """
 
     document: str
@@ -77,17 +76,15 @@ def windows(
     objective: Objective = "next_token",
     positions: int | None = None,
 ) -> tuple[Window, ...]:
-    """The corpus as windows of at most `length` tokens, in the order of its documents.
+    """Cut the corpus into windows of at most `length` tokens, in the order of its documents.
 
-    `limit_tokens` keeps at most that many scored tokens: documents are visited in an order drawn from `seed`,
-    one window each, then a second one each, and so on, so that the sample is spread over as many documents as
-    possible. `positions` is the longest input of the model. For `masked_token` each window is wrapped as the
-    tokenizer wraps a sentence (`[CLS]` ... `[SEP]`), and each token of its text is masked, and so scored, with
-    probability `MASKED_SHARE` (at least one a window), drawn from `seed` and the window's name.
+    `limit_tokens` keeps at most that many scored tokens, one window per document in turn, in an order drawn from
+    `seed`. `positions` is the longest input of the model. For `masked_token` each window is wrapped as the tokenizer
+    wraps a sentence, and its tokens are masked with probability `MASKED_SHARE` (at least one), drawn from `seed` and
+    its name.
 
-    Raises `DataError` when `length` exceeds `positions` or leaves no room for text, when a text has fewer
-    than 2 tokens, when a document with an answer does not fit one window, and when the limit is below the
-    first window.
+    Raises `DataError` when `length` exceeds `positions` or leaves no room for text, when a text has fewer than 2
+    tokens, when a document with an answer does not fit one window, and when the limit is below the first window.
     """
     cutter = _Cutter.of(tokenizer, length, objective, seed)
     if positions is not None and length > positions:
@@ -184,11 +181,10 @@ def wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[
 def encoded(
     tokenizer: PreTrainedTokenizerBase, texts: Sequence[tuple[str, int]], *, wrapped: bool = False
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Of each text the token ids, and the positions of those that reach past the characters before its start.
+    """Return the token ids of each text, and the positions of those that reach past its start (0 for all).
 
-    `texts` are pairs of a text and a start, 0 for all of it. With `wrapped` special tokens stand around a text, by the
-    tokenizer's own word for what it added. Tokenizers without offsets encode what lies before a start and the rest
-    apart, and wrap neither.
+    `texts` are pairs (text, start). With `wrapped` special tokens are added. Tokenizers without offsets encode the part
+    before the start separately, and wrap neither.
     """
     if any(start for _, start in texts) and not tokenizer.is_fast:
         halves = [

@@ -48,13 +48,11 @@ _BEFORE_SPACES = re.compile(r"(?<=[!-~])(?= [!-~])")
 
 
 def train_wordpiece(texts: Iterable[str], *, vocabulary: int | None = None) -> PreTrainedTokenizerFast:
-    """A tokenizer learned from `texts`; the same texts give the same one.
+    """Train a tokenizer on `texts`, deterministically.
 
-    A piece is made of two neighbours that stand together at least ten times. `vocabulary` counts all
-    pieces, special tokens and bytes included; if it is `None` it is `suited_vocabulary`. A sentence is encoded as
-    `[CLS] pieces [SEP]`, a pair as `[CLS] first [SEP] second [SEP]`.
-
-    Raises `DataError` for texts without a word, and for a vocabulary that cannot hold the specials and the bytes.
+    Pieces join neighbors that occur together at least ten times. `vocabulary` counts all pieces, `None` means
+    `suited_vocabulary`. A sentence becomes `[CLS] pieces [SEP]`, a pair `[CLS] first [SEP] second [SEP]`. Raises
+    `DataError` for texts without a word, and for a vocabulary below the specials and bytes.
     """
     words = _words(texts)
     if not words:
@@ -98,10 +96,9 @@ def train_bytepair(texts: Iterable[str], vocabulary: int) -> PreTrainedTokenizer
 
 
 def suited_vocabulary(pieces: list[str], words: Mapping[str, int]) -> int:
-    """The largest multiple of 512 (from 1,024 on) with which 95 % of the learned pieces occur 100 times in `words`.
+    """Return the largest multiple of 512 (from 1,024) with which 95 % of learned pieces occur 100 times in `words`.
 
-    `pieces` stand in the order in which they were learned, so the first n are the vocabulary of size n; `words` are
-    counted by `str`. Bytes and special tokens do not count, since they are there whether or not the text has them.
+    `pieces` are in the order learned, `words` counted; bytes and special tokens do not count.
     """
     sizes = list(range(_SMALLEST, len(pieces) + 1, _STEP))
     low, high = 0, len(sizes)

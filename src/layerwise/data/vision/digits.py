@@ -1,9 +1,7 @@
-"""Digits: 1,797 handwritten digits of 8 x 8 pixels, the image set that comes with scikit-learn.
+"""Digits: 1,797 handwritten digits of 8 x 8 pixels from scikit-learn; trains and evaluates `demo-vit`.
 
-`demo-vit` is trained and judged on it. The split is part of the set: 60 % to train, 20 % to select, 20 % to report,
-drawn once for all, so that models trained with different seeds are judged on the same images.
-
-Source: E. Alpaydin and C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
+The split is fixed: 60 % to train, 20 % to select, 20 % to report. Source: E. Alpaydin and C. Kaynak, "Optical
+Recognition of Handwritten Digits", UCI Machine Learning Repository, 1998.
 """
 
 from __future__ import annotations

@@ -29,10 +29,7 @@ Sources = tuple[ImageSource, ...]
 
 @dataclass(frozen=True, slots=True)
 class ImageDivision:
-    """The images of each split, and in words where the reported and the selecting ones are from.
-
-    `validation` is empty where the reported images select.
-    """
+    """The images of each split, and where they are from; `validation` is empty if the reported images select."""
 
     train: Sources
     validation: Sources
@@ -52,19 +49,13 @@ class ImageDivision:
         return replace(self, train=train, validation=validation, test=test)
 
     def ordered(self, seed: int) -> ImageDivision:
-        """The images that are held out in an order drawn from `seed`, every class spread evenly over it.
-
-        Folders are listed class by class: the first images of such a list, and every batch of it, are of few classes.
-        """
+        """Return held-out images in an order drawn from `seed`, with classes spread evenly over it."""
         validation, test = (_taken(part, evenly_ordered(_labels(part), seed)) for part in (self.validation, self.test))
         return replace(self, validation=validation, test=test)
 
 
 def divided(listed: ImageSet, seed: int, select_on: str = "held-out") -> ImageDivision:
-    """The images of a set as the table of the module has it.
-
-    Raises `DataError` for a `select_on` that is not in `SELECT_ON`, and for a class that is too small to be cut.
-    """
+    """Divide a set as in the module; raises `DataError` for an unknown `select_on` or a class too small to cut."""
     if select_on not in SELECT_ON:
         raise DataError(
             f"checkpoints are selected on {' or '.join(SELECT_ON)} images; {near_matches(select_on, SELECT_ON)}"

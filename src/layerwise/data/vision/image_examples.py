@@ -1,13 +1,10 @@
 """Examples of images: bytes of pixels with a label, scaled to (x / top - mean) / std when they are read.
 
-A training image may be augmented first, in a way that keeps its label true:
-
     none        the image as it is
     crop        shifted by at most an eighth of its side, up, down and sideways; new pixels are 0
     crop+flip   also mirrored left to right, every second time (wrong for digits and letters)
 
-Every draw comes from torch's global generator, which the Trainer saves with a checkpoint, so a resumed run sees the
-same images.
+Augmentation uses torch's global generator, which checkpoints save, so a resumed run sees the same images.
 """
 
 from __future__ import annotations

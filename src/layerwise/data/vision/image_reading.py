@@ -33,10 +33,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadImages:
-    """What reading images gave, by their names.
+    """Result of reading images: SHA-256 `digests` and `faults` by name.
 
-    `digests` holds the SHA-256 of each image's bytes, `faults` the reason why one cannot be read. `pixels` is a column
-    of bytes with one row an image, or None where they are not kept; `rows` maps a name to its row.
+    `pixels` is a column of bytes, or None if not kept; `rows` maps a name to its row.
     """
 
     digests: Mapping[str, bytes]
@@ -51,7 +50,7 @@ def read_all(
     fingerprint: str | None,
     progress: Progress | None = None,
 ) -> ReadImages:
-    """Read the pictures, of a set with this fingerprint; keep their pixels if `preprocessing` is given.
+    """Read the pictures of a set, and keep their pixels if `preprocessing` is given.
 
     `progress(done, total)` is called after every image that is read, from the calling thread.
     """

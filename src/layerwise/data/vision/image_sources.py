@@ -1,7 +1,6 @@
-"""Pictures: labelled images that have been listed and not yet read, from a folder or from a dataset.
+"""Pictures: labeled images that are listed and not yet read, from a folder or a dataset.
 
-A picture is read from its bytes: one that cannot be decoded to its last pixel, or that would lose some of its depth, is
-a fault with a reason.
+An image that does not decode to its last pixel, or would lose color depth, is a fault with a reason.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class ImageSource:
 
 @dataclass(frozen=True, slots=True)
 class ImageSet:
-    """Listed images under a name: `parts` has "train", and "validation" and "test" where the set brings its own.
+    """Listed images under a name: `parts` has "train", and "validation" and "test" if the set brings its own.
 
     `fingerprint` differs whenever the listed files do; None if they may change without it.
     """
@@ -82,10 +81,9 @@ class ImageSet:
 
 
 def decoded(content: bytes) -> Image.Image:
-    """The image in the bytes of a file, upright as its EXIF data say, every pixel decoded.
+    """Decode an image file, upright by its EXIF data.
 
-    Raises `DataError` with the bare reason: no image of `FORMATS`, cut short, damaged, more pixels than `MOST_PIXELS`,
-    or more than 8 bits a channel.
+    Raises `DataError` with the reason: not one of `FORMATS`, cut, damaged, over `MOST_PIXELS`, over 8 bits a channel.
     """
     try:
         with catch_warnings():

@@ -44,15 +44,13 @@ def read_images(
     select_on: str = "held-out",
     progress: Callable[[int, int], None] | None = None,
 ) -> Splits:
-    """The images at `where`: a folder of class folders, a dataset of the hub or its folder, or `digits`.
+    """Read the images at `where`: a folder of class folders, a dataset of the hub or its folder, or `digits`.
 
-    `layerwise.data.vision.image_division` says which are trained on, which select and which are reported; `seed` draws
-    what is cut, and the order of what is held out. `limit` keeps at most so many images of each split, evenly over the
-    classes. Images that cannot be read are refused, or left out with `unreadable="skip"` and named in `Splits.skipped`.
-    `augmentation` changes the training examples alone. `progress(done, total)` is called while images are read.
+    They are divided as in `layerwise.data.vision.image_division`, drawn from `seed`. `limit` is per split, evenly over
+    the classes. Unreadable images raise, or are named in `Splits.skipped` with `unreadable="skip"`. `augmentation` is
+    for training only. `progress(done, total)` is called while images are read.
 
-    Raises `DataError` for a path that does not exist or is a file, for images without classes, for too few to split,
-    and for images that cannot be read.
+    Raises `DataError` for a path that does not exist or is a file, for images without classes, and for too few images.
     """
     check_augmentation(augmentation)
     if unreadable not in UNREADABLE:
@@ -137,13 +135,10 @@ class DecodedWhenRead(ImageExamples):
 
 
 def check_labels(splits: Splits, config: Any) -> tuple[str, ...]:
-    """What a reader should know about the labels of `splits` and of the head in `config`; empty when they agree.
+    """Return notes on the labels of `splits` and of the head in `config`; empty when they agree.
 
-    A head has one output a class. Another number of classes is an error, for there is nothing to compare; other names
-    under the same number are a note, because names are spelled in many ways (`tabby cat`, `n02123045`). Names that
-    transformers made up (`LABEL_3`) agree with any. Texts have no classes, and nothing to check.
-
-    Raises `DataError` when the head has another number of outputs than there are classes.
+    Names that differ are a note, because names are spelled in many ways; transformers' own `LABEL_3` agrees with any.
+    Texts have no classes. Raises `DataError` if the head's outputs are not as many as the classes.
     """
     if not splits.classes:
         return ()

@@ -29,11 +29,9 @@ _TRIED_ON = ((97, 131), (120, 61))
 
 @dataclass(frozen=True, slots=True)
 class Preprocessing:
-    """What is done to an image before a model sees it.
+    """Preprocessing of an image: to `height` x `width` pixels in `channels` (1 or 3), each (x / 255 - mean) / std.
 
-    The model sees `height` x `width` pixels in `channels` (1 is grey, 3 is red, green and blue), each
-    (x / 255 - mean) / std. Their bytes are what the `processor` of transformers makes of the image, or without one the
-    image in that size.
+    The bytes come from transformers' `processor`, or without one from the resized image.
     """
 
     height: int
@@ -66,10 +64,7 @@ class Preprocessing:
         return Scaling(self.mean, self.std, _TOP)
 
     def pixels(self, image: Image.Image) -> Tensor:
-        """The image as the model sees it, before scaling: uint8 of shape (channels, height, width).
-
-        Raises `DataError` for an image that the processor does not take.
-        """
+        """Return pixels before scaling, uint8 (channels, height, width); raises `DataError` if the processor fails."""
         plain = image.convert("L" if self.channels == 1 else "RGB")
         if self.processor is not None:
             return _processed(self.processor, plain, do_rescale=False, do_normalize=False)
@@ -78,12 +73,11 @@ class Preprocessing:
 
 
 def preprocessing_of(config: Any, where: str | Path | None = None, *, trust_remote_code: bool = False) -> Preprocessing:
-    """How images are prepared for the model with this `config`, whose checkpoint lies at `where` (folder or hub id).
+    """Return the preprocessing of a model with this `config` and checkpoint `where` (folder or hub id).
 
-    Without a `where`, or where no settings lie beside the weights, the image has config.image_size and
-    config.num_channels, and mean = std = 0.5. Raises `ModelError` for a model that takes no images of fixed size, for
-    settings that cannot be read, for a processor whose code comes with the checkpoint, unless `trust_remote_code`, and
-    for one that makes no bytes of one size.
+    Without settings there: config.image_size, config.num_channels, mean = std = 0.5. Raises `ModelError` for a model
+    without fixed image size, unreadable settings, a processor with its own code unless `trust_remote_code`, and one
+    that gives no bytes of one size.
     """
     if where is None or not _has_settings(where):
         height, width = _image_size(config)

@@ -54,13 +54,11 @@ def padded(tokens: Tensor, token_indices: Tensor, batch: int, length: int) -> Te
 
 
 class SelfAttention(nn.Module):
-    """The attention half of a layer: normalise, attend, project, normalise again, drop out.
+    """The attention half of a layer: norm, attention, projection, norm, dropout.
 
-    Takes states (batch, seq, width) and returns the sum's other half, without the residual, together with the
-    probabilities (batch, heads, seq, seq) where the implementation forms them (`eager`), else `None`. States may also
-    be those of the real tokens alone, (tokens, width), with their `token_indices`: they are padded where tokens read
-    one another, and only there. (The kernels of flash attention, which read texts of several lengths one behind the
-    other, take no bias, and distance is one here.)
+    Takes states (batch, seq, width), or those of real tokens (tokens, width) with `token_indices`, padded only for
+    attention. Returns the update without the residual, and probabilities (batch, heads, seq, seq) if `eager`, else
+    `None`. Flash attention's kernels take no bias, and distance is one here.
     """
 
     def __init__(self, config: ElcConfig) -> None:
@@ -84,9 +82,8 @@ class SelfAttention(nn.Module):
         buckets: Tensor,
         token_indices: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """`mask` is True where a key may be read, (batch, 1, 1 or seq, seq); `positions` is the shared table
-        (at most 2C - 1 rows, width), `buckets` its row for each pair of tokens (seq, seq). `token_indices`
-        (tokens,) are the numbers of the real tokens among the batch * seq of the mask.
+        """`mask` is True for readable keys (batch, 1, 1 or seq, seq), `positions` the table (at most 2C - 1, width),
+        `buckets` its row per pair (seq, seq), `token_indices` (tokens,) the real tokens among batch * seq.
         """
         states = self.norm(states)
         query_key, value = self.query_key(states), self.value(states)

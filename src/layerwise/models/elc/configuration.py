@@ -31,10 +31,9 @@ NEARLY_ALL = 0.99
 class ElcVariant:
     """One way to read the layers below.
 
-    `mixture` is how a layer's input is made of the states so far: `none` takes the last one alone. `block` names what
-    the feed-forward half reads: the `residual` sum, which it also returns to, the `mixture` plus attention, or the
-    `attention` alone. `normalised` says whether a layer's output passes a LayerNorm before anyone reads it,
-    `mixes_output` whether the model's output is a mixture too.
+    `mixture` builds a layer's input from the states so far (`none`: the last). `block` is what the feed-forward half
+    reads: the `residual` sum, which it also returns to, `mixture` plus attention, or `attention` alone. With
+    `normalised` outputs pass a LayerNorm; with `mixes_output` the model's output is a mixture.
     """
 
     name: str
@@ -186,9 +185,9 @@ class ElcConfig(PreTrainedConfig):
 
     @classmethod
     def of_size(cls, size: str, *, variant: str = "elc", vocab_size: int | None = None, **changes: Any) -> ElcConfig:
-        """The configuration of a published size (`small`, `base`) or of ours (`tiny`).
+        """Return the configuration of a published size (`small`, `base`) or of ours (`tiny`).
 
-        `vocab_size` is by default the one published with the size; `changes` replace any other setting.
+        `vocab_size` defaults to the one published with the size; `changes` replace any other setting.
         """
         if size not in SIZES:
             raise ModelError(f"there is no size {size!r} of ELC-BERT; {near_matches(size, SIZES)}")

@@ -93,10 +93,7 @@ def convert_elc(
 
 
 def read_checkpoint(file: Path) -> dict[str, Tensor]:
-    """The tensors of a checkpoint: a safetensors file, or one of torch, from which nothing but tensors is read.
-
-    A training checkpoint of torch keeps the model's tensors under `model`. Raises `CheckpointError`.
-    """
+    """Read only the tensors of a safetensors or torch file (there under `model`); raises `CheckpointError`."""
     if not file.is_file():
         raise CheckpointError(
             f"there is no checkpoint file {file}; give a .safetensors file, or a .bin or .pt of torch"

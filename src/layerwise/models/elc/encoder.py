@@ -113,10 +113,9 @@ class ElcPreTrainedModel(PreTrainedModel):
 
 
 class ElcModel(ElcPreTrainedModel):
-    """LTG-BERT or a variant of ELC-BERT, without a head: from token ids to states (batch, seq, width).
+    """LTG-BERT or a variant of ELC-BERT without a head: from token ids to states (batch, seq, width).
 
-    With `padding_free` training computes nothing for padding but attention, and returns zeros for it. What it computes
-    for real tokens is the same to rounding.
+    With `padding_free` training only attention computes padding; other states of padding are zeros.
     """
 
     padding_free = False

@@ -70,11 +70,10 @@ class ElcForMaskedLM(ElcPreTrainedModel):
         num_items_in_batch: Tensor | int | None = None,
         **kwargs: Any,
     ) -> MaskedLMOutput:
-        """Logits (batch, seq, vocabulary), and with `labels` the mean cross-entropy in nats per labelled token.
+        """Return logits (batch, seq, vocabulary), and with `labels` the mean cross-entropy in nats per labeled token.
 
-        Labels are -100 where nothing is to be predicted. In training only the labelled positions are projected onto the
-        vocabulary, and `logits` are those rows, (labelled, vocabulary), in order. The sum of the losses is divided by
-        `num_items_in_batch` where it is given (several batches to a step); a batch without a label has a loss of 0.
+        Labels are -100 where nothing is predicted. In training `logits` are only the labeled rows, (labeled,
+        vocabulary). The summed loss is divided by `num_items_in_batch` if given; without labels it is 0.
         """
         outputs = self.encoder(
             input_ids,
@@ -96,11 +95,9 @@ class ElcForMaskedLM(ElcPreTrainedModel):
 
 
 class ElcForSequenceClassification(ElcPreTrainedModel):
-    """Scores a whole text by its first token: logits (batch, labels), and with `labels` (batch,) the loss that
-    `config.problem_type` names; regression with one label, or several labels at once.
+    """Classifies a text by its first token: logits (batch, labels), and with `labels` the `config.problem_type` loss.
 
-    `GenericForSequenceClassification` of transformers reads the last token of a text through one matrix; this class
-    reads the first one through a `Head`.
+    Transformers' `GenericForSequenceClassification` reads the last token through one matrix instead.
     """
 
     def __init__(self, config: ElcConfig) -> None:

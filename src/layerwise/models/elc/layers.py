@@ -27,11 +27,7 @@ class DeepLinear(nn.Linear):
 
 
 class FeedForward(nn.Module):
-    """The feed-forward half: norm, a gated projection up, norm, a projection down, dropout; states (batch, seq, width).
-
-    With (value, gate) the halves of the first projection, the hidden layer is `value * gelu(gate)`, in the tanh
-    approximation.
-    """
+    """The feed-forward half: norm, projection, `value * gelu(gate)` (tanh approximation), norm, projection, dropout."""
 
     def __init__(self, config: ElcConfig, number: int) -> None:
         super().__init__()
@@ -78,9 +74,9 @@ class MixingWeights(nn.Module):
 
 
 class Layer(GradientCheckpointingLayer):
-    """A layer that reads the state before it: y = x + attention(x), and out of it y + ffn(y).
+    """A layer that reads the state before it: y = x + attention(x), output y + ffn(y).
 
-    `number` is the layer's own, from 0, and goes with it wherever a plan puts it.
+    `number` is the layer's own, from 0, wherever a plan puts it.
     """
 
     compiled_method = "transform"
@@ -103,10 +99,7 @@ class Layer(GradientCheckpointingLayer):
 
 
 class MixingLayer(GradientCheckpointingLayer):
-    """A layer that reads a learned mixture of all states below it, from the `record` of those left behind so far.
-
-    What is compiled begins behind the mixture: every layer reads another number of states, and is the same from there.
-    """
+    """A layer that reads a learned mixture of the states in `record`; only what follows the mixture is compiled."""
 
     compiled_method = "transform"
 

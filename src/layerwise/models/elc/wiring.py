@@ -19,7 +19,7 @@ from layerwise.plan import LayerWeights
 
 
 class ElcWiring(nn.Module):
-    """The readers of `model`, one after another, the output's last if it is mixed; the weights are the model's own.
+    """The readers of `model` in order, the output's last if it is mixed; the weights are the model's own.
 
     Raises `ModelError` for the variant without layer weights.
     """
@@ -67,11 +67,9 @@ class ElcWiring(nn.Module):
 
 
 def rewired(model: ElcForMaskedLM) -> ElcForMaskedLM:
-    """The model of variant `denseformer` that computes what `model`, of variant `ltg`, computes: what weights in
-    fine-tuning alone begin from.
+    """Return the `denseformer` that computes what `model`, an `ltg`, does; fine-tuning can learn weights from there.
 
-    Its layer weights are the identity: every layer reads the state before it alone. Raises `ModelError` for a model
-    that has layer weights already.
+    Raises `ModelError` for a model that has layer weights already.
     """
     if model.config.variant != "ltg":
         raise ModelError(f"the model is of variant {model.config.variant}, which has layer weights; give one of ltg")

@@ -40,13 +40,11 @@ _REFUSED = {
 
 @dataclass(frozen=True, slots=True)
 class MergeRecipe:
-    """A plan with the location of each of its models, as a file of another tool, or a text, gives them.
+    """A plan with the location of each of its models, as a file of another tool gives them.
 
-    `models` leads from a name in the plan to a hub id, with `@revision` if there is one, or to a folder; a plan that
-    names no model has the one key `None`, or no model at all. The first of them is the model whose embedding, and whose
-    other parts before the layers, are taken. `head` is the name of the model whose parts behind the layers are taken.
-    `dtype` is the data type of the weights, or `None` for that of the files. `notes` say in sentences what of the file
-    has no effect.
+    `models` maps a name in the plan, or `None`, to a folder or a hub id (`@revision`); the first gives the embedding
+    and other parts before the layers. `head` names the model of the parts after them. `dtype` is the type of the
+    weights, `None` for that of the files. `notes` list what in the file has no effect.
     """
 
     plan: Plan

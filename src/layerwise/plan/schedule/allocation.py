@@ -68,10 +68,9 @@ class Importance:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """What each layer is given, and by which numbers.
+    """Layer l learns in the last `parts[l]` of `phases` equal parts of the training.
 
-    Layer l learns in the last `parts[l]` of `phases` equal parts of the training. `max_share` is the budget
-    that was asked for, `None` for none; `sharpness` is the p of the rule.
+    `max_share` is the requested budget or `None`; `sharpness` is the p of the rule.
     """
 
     importance: tuple[Importance, ...]

@@ -36,10 +36,9 @@ LEAST_SHARE = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """Floating-point operations of the forward pass of one token: of every layer, and before and behind them.
+    """Floating-point operations of a token's forward pass, by layer and around them; a multiply-add counts as two.
 
-    A multiplication and an addition are two operations. Raises `PlanError` for costs that are negative or not finite,
-    and for a model that costs nothing.
+    Raises `PlanError` for costs that are negative or not finite, or all zero.
     """
 
     layers: tuple[float, ...]

@@ -1,11 +1,8 @@
 """A phase of a growth training: which layers learn for a share of the steps, at what rate, and what happens first.
 
-A phase says what is true from its first step to its last: which layers learn, which run at all, at what rate, and how
-many are left out by chance. Before its first step, in this order, weights are copied from layer to layer, layers are
-given new random weights, matrices are multiplied by a factor, and the optimizer is reset. The layers below everything
-that learns are its `prefix`: no gradient reaches them.
-
-A phase refuses what is wrong for any model; whether a model has the layers is checked by its `GrowthSchedule`.
+Before its first step, in this order, weights are copied between layers, layers get new random weights, matrices are
+multiplied by a factor, and the optimizer is reset. The layers below everything that learns are its `prefix`, without
+gradients. A phase checks what holds for any model; its `GrowthSchedule` checks the layers.
 """
 
 from __future__ import annotations

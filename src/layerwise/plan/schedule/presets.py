@@ -271,10 +271,7 @@ def _position(layer: int, depth: int) -> Fraction:
 
 
 def _shared(depth: int) -> dict[str, tuple[int, ...]]:
-    """The roles where there are fewer layers than places: each of 12 falls on a layer, which plays all of its roles.
-
-    What learns early is no anti-layer and does not wait.
-    """
+    """Assign the 12 places to fewer layers, which combine roles; early learners are not anti-layers and do not wait."""
     count = _depth(_TWELVE)
     players = {
         role: tuple(sorted({(2 * layer + 1) * depth // (2 * count) for layer in of})) for role, of in _TWELVE.items()

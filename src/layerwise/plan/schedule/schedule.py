@@ -1,11 +1,8 @@
 """A growth schedule: a training in phases, each on the layers that are thought to need it.
 
-A `GrowthSchedule` is a value: a name, the depth of the models it is for, and phases that share out the steps. It says
-nothing of data, seeds or absolute learning rates, so one schedule can be trained for any number of steps on any model
-of its depth. The text form (YAML), the trainer, the accounting and the report all use this value.
-
-Steps are shared out exactly (`bounds`), by the method of the largest remainder. What can be refused without a model is
-refused when the schedule is made. `permuted` and `reversed` make controls: they give every layer the role of another.
+It has a name, the depth of its models, and phases that share the steps, but no data, seeds or absolute learning rates.
+Steps are shared exactly (`bounds`), by the largest remainder. Errors that need no model are raised when the schedule is
+made. `permuted` and `reversed` make controls, in which layers exchange roles.
 """
 
 from __future__ import annotations
@@ -66,10 +63,10 @@ class GrowthSchedule:
     # -- time ---------------------------------------------------------------------------------------------------
 
     def bounds(self, steps: int) -> tuple[tuple[int, int], ...]:
-        """The first step of every phase, and the step that it ends before, in a training of `steps`.
+        """Return the first step of every phase and the step before which it ends, in a training of `steps`.
 
-        They follow one another from 0 to `steps`, each within a step of its share (see `apportion`). Raises
-        `PlanError` where a phase would have no step.
+        Phases follow one another, each within a step of its share (`apportion`). Raises `PlanError` for a phase without
+        a step.
         """
         if type(steps) is not int or steps < 1:
             raise PlanError(f"a training has a whole number of steps, 1 or more, not {shown(steps)}")
@@ -111,11 +108,10 @@ class GrowthSchedule:
     # -- controls -----------------------------------------------------------------------------------------------
 
     def permuted(self, order: Sequence[int]) -> GrowthSchedule:
-        """The same phases with the roles of the layers re-assigned: layer l plays what layer `order[l]` played.
+        """Return the same phases with roles re-assigned: layer l plays what layer `order[l]` played.
 
-        What learns, is redrawn and is scaled moves; the probability of being dropped stays, since it goes by the
-        position in the stack. Raises `PlanError` for an `order` that is no permutation, and for a schedule whose layers
-        grow in (`present`, `copies`): which of them run is no role that another could play.
+        The probability of being dropped stays, since it goes by position. Raises `PlanError` for an `order` that is not
+        a permutation, and for a schedule whose layers grow in (`present`, `copies`).
         """
         grown = [phase for phase in self.phases if phase.present is not None or phase.copies]
         if grown:
@@ -144,7 +140,7 @@ class GrowthSchedule:
 
     @classmethod
     def from_json(cls, content: Mapping[str, Any]) -> GrowthSchedule:
-        """The schedule that plain values describe; `from_json(schedule.to_json()) == schedule`.
+        """Return the schedule that plain values describe; `from_json(schedule.to_json()) == schedule`.
 
         Raises `PlanError` that names the phase and the key.
         """

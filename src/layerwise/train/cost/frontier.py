@@ -96,10 +96,9 @@ class Frontier:
 
 
 def against(arm: Points, reference: Mapping[int, Sequence[CostPoint]], cost: str) -> SeedDifference | None:
-    """The mean over seeds of `arm`'s loss less the reference's at the same cost; `None` where that cannot be read.
+    """Return the mean over seeds of `arm`'s loss minus the reference's at the same cost.
 
-    `reference` has, for each seed, its trainings of every length. A seed whose frontier does not reach the arm's cost
-    leaves the comparison undone: the seeds that remain would be a selection.
+    `reference` has each seed's trainings of every length. `None` if any seed's frontier does not reach the arm's cost.
     """
     shared = sorted(set(arm) & set(reference))
     lines = {seed: Frontier.of(reference[seed], cost) for seed in shared}
@@ -128,10 +127,7 @@ def frontier_rows(
 
 
 def equal_rows(arms: Mapping[str, Points], reference: Points, name: str) -> list[Score]:
-    """Every arm against a reference of one length, at the costs that came out equal (`EQUAL`) with every seed.
-
-    The rows are those of `frontier_rows`; what is not equal is not compared.
-    """
+    """Compare arms (`frontier_rows`) with a reference of one length, at costs equal (`EQUAL`) for every seed."""
     rows: list[Score] = []
     for cost in COSTS:
         equal = {arm: points for arm, points in arms.items() if _are_equal(points, reference, cost)}
@@ -236,11 +232,10 @@ def descending(losses: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class CostSaving:
-    """What is saved, as a share of the reference's cost, with its interval over `seeds`.
+    """Saving as a share of the reference's cost, with its interval over `seeds`.
 
-    `metric` says what it is: `SAVING`, with its interval; `SAVING_AT_MOST`, the upper end of the interval where `never`
-    seeds did not reach the loss; `SAVING_AT_LEAST`, the lower one where as many as `sooner` had reached it by the first
-    cost. A bound has no interval.
+    `metric` is `SAVING`, or a bound without interval: `SAVING_AT_MOST`, the upper end if `never` seeds missed the loss,
+    `SAVING_AT_LEAST`, the lower end if `sooner` seeds had reached it by the first cost.
     """
 
     metric: str

@@ -33,9 +33,9 @@ WEIGHTS = "healed.safetensors"
 
 
 class Learning:
-    """The weights of a stack that learn, all others being frozen from now on.
+    """The weights of a stack that learn, all others being frozen.
 
-    `handle` is peft's, where adapters learn. With a teacher, `before` says how the model is brought back for it.
+    `handle` is peft's, if adapters learn. With a teacher, `before` restores the original model for it.
     """
 
     def __init__(self, stack: Stack, options: HealingOptions) -> None:
@@ -150,10 +150,9 @@ def linear_maps(stack: Stack, layers: Iterable[int]) -> dict[str, nn.Linear | Co
 
 
 def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
-    """Put new adapters on every linear map in `layers`; all else is frozen.
+    """Add new adapters to every linear map in `layers`, and freeze everything else; returns peft's handle.
 
-    The model of `stack` stays the one that runs; what is returned is peft's handle for it. Raises `TrainError` for
-    layers without a linear map.
+    Raises `TrainError` for layers without a linear map.
     """
     library = peft()
     maps = linear_maps(stack, layers)
@@ -172,10 +171,9 @@ def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
 
 
 def load_healed(stack: Stack, folder: Path) -> Stack:
-    """Put what a healing left in `folder` into the weights of `stack`, a fresh copy of its base; returns the stack.
+    """Load the healed weights in `folder` into `stack`, a new copy of its base; adapters are merged.
 
-    Adapters are merged, so that the model is an ordinary one. Raises `CheckpointError` for a folder that holds neither
-    adapters nor weights, or weights of another model.
+    Raises `CheckpointError` if the folder has no adapters or weights, or those of another model.
     """
     if (folder / CONFIG).is_file():
         with warnings.catch_warnings():

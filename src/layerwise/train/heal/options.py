@@ -25,14 +25,13 @@ TAIL_LAYERS = 3
 class HealingOptions(Variant):
     """How a model is healed under `plan`.
 
-    `method` says which weights learn: `lora`, adapters of `rank` on every linear map of the plan's layers; `full`, all
-    but the layers that the plan leaves out; `tail`, the last three layers of the plan and all that comes after them.
-    With the `teacher` "self" the loss is the divergence KL(p || q) of the predictions q under the plan from those of
-    the whole model before healing, p, at the scored positions; with "none" it is that of the labels. Beside the
-    divergence, `hidden` adds `hidden_weight` times the distance of the states after each layer of the plan from those
-    of the whole model after the same layer, at the same positions (of an image at all).
+    `method` chooses the weights that learn: `lora`, adapters of `rank` on every linear map of the plan's layers;
+    `full`, all but skipped layers; `tail`, the plan's last three layers and what follows. With `teacher` "self" the
+    loss is KL(p || q) of predictions q under the plan from p, those of the original model, at scored positions; "none"
+    uses the labels. `hidden` adds `hidden_weight` times the distance of states after each layer of the plan (of an
+    image, at all positions).
 
-    Raises `TrainError` for hidden states without a teacher, and for a rank or a weight that is not above 0.
+    Raises `TrainError` for hidden states without a teacher, and for a rank or weight not above 0.
     """
 
     NAME: ClassVar[str] = "heal"

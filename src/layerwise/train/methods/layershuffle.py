@@ -38,9 +38,8 @@ class PositionOptions(Variant):
 class PredictionOptions(Variant):
     """The position prediction of LayerShuffle-predict.
 
-    `total` says whether the layers' cross-entropies are summed, as in the paper, or averaged, as in its published
-    code; `reads` whether the position is predicted from the first token (the class token of a ViT) or by the mean of
-    all.
+    `total` sums the layers' cross-entropies, as in the paper, or averages them, as in its code; `reads` is the first
+    token (the class token of a ViT) or the mean of all.
     """
 
     NAME: ClassVar[str] = "predict"

@@ -21,12 +21,11 @@ Chosen = TypeVar("Chosen", bound=Variant)
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What all methods of one run are trained with; each reads what concerns it.
+    """Options that all methods of one run share; each reads what concerns it.
 
-    `drop_rate` is the share of layers (or nodes) that some methods leave out, `max_shift` how far a shuffled layer may
-    move (anywhere if `None`). `drop_sync` says which layers are left out where several processes train: the same on all
-    of them (`shared`), each its own (`per-rank`), or none, their updates being masked (`masked`). `variants` replace
-    the default options of their kind.
+    `drop_rate` is the share of layers (or nodes) left out, `max_shift` the reach of a shuffled layer (`None`:
+    anywhere). `drop_sync` says whether processes leave out the same layers (`shared`), their own (`per-rank`), or mask
+    their updates (`masked`). `variants` replace the default options of their kind.
     """
 
     settings: Settings = field(default_factory=Settings)
@@ -49,7 +48,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One method: the recipe that it makes of options for a model of some depth, and the options that it `reads`.
+    """A method: the recipe that it makes for a model of some depth, and the options that it `reads`.
 
     `is_compared` says whether LayerShuffle is compared with it.
     """

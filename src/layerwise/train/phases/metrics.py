@@ -79,7 +79,7 @@ def schedule_rows(arm: str, schedule: GrowthSchedule, steps: int) -> list[Score]
 def accounting_rows(
     arm: str, schedule: GrowthSchedule, steps: int, cost: ModelCost, paces: Mapping[str, float], uniform: float | None
 ) -> list[Score]:
-    """What a step of every phase takes against a uniform one; `paces` are seconds a step by phase, `uniform` its own.
+    """Return the cost of a step of every phase relative to uniform; `paces` and `uniform` are seconds per step.
 
     A phase that was too short to be timed has no measured share.
     """
@@ -96,9 +96,9 @@ def accounting_rows(
 def epoch_rows(
     arm: str, schedule: GrowthSchedule, steps: int, epochs: float, share: float | None = None
 ) -> list[Score]:
-    """How often the text was read while every layer learned, in a training of `steps` that read it `epochs` times.
+    """Return how often every layer read the text while it learned, in `steps` that read it `epochs` times.
 
-    `share` is that of the whole budget, where the training has another.
+    `share` is that of the whole budget, if the training has another.
     """
     return [
         Score(EPOCHS, EPOCHS, epochs * own / steps, arm=arm, layer=layer, amount=share)
@@ -107,19 +107,13 @@ def epoch_rows(
 
 
 def held_out_row(folder: Path, splits: Splits, device: str, **columns: Any) -> Score:
-    """The nats per token of the model in `folder` on documents that nothing was trained or chosen on.
-
-    `columns` say which model it is.
-    """
+    """Return the nats/token of the model in `folder` on held-out documents; `columns` identify the model."""
     losses = _held_out(splits).evaluate(load(folder, device=device))
     return _over_documents(HELD_OUT, losses, **columns)
 
 
 def null_rows(splits: Splits) -> list[Score]:
-    """What tables of token pairs and of single tokens, counted on the text to train on, lose on the held-out text.
-
-    Nothing for what is no text.
-    """
+    """Return the held-out loss of bigram and unigram baselines counted on the training text; nothing if not text."""
     train, validation = splits.train, splits.validation
     if not isinstance(train, TokenWindows) or not isinstance(validation, TokenWindows):
         return []
@@ -175,10 +169,7 @@ def arm_rows(rows: Iterable[Score]) -> list[Score]:
 
 
 def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], setting: str = LEARNING_RATE) -> list[Score]:
-    """The sweep of an arm: the validation loss of every rate, over the seeds that tried it, and which was chosen.
-
-    `setting` is what was swept: the learning rate, or the warm-up.
-    """
+    """Return the validation loss of an arm by the swept `setting` (learning rate or warm-up), and which was chosen."""
     own: dict[str, Any] = {"arm": arm, "condition": setting}
     rows = []
     for rate, tried in sorted(losses.items()):
@@ -244,10 +235,9 @@ def _arm(row: Score) -> tuple[str, float]:
 def losses_by_cost(
     record: TrainingRecord, schedule: GrowthSchedule, cost: ModelCost, paces: Mapping[str, float], otherwise: float
 ) -> list[CostPoint]:
-    """The validation losses of a training by what it had cost when they were measured, in order of time.
+    """Return a training's validation losses by cost, in order of time, with expected operations for random draws.
 
-    `paces` are seconds a step by phase; a phase that was not timed takes `otherwise` a step. Operations of what chance
-    decides are the means of their phases.
+    `paces` are seconds a step by phase, `otherwise` that of phases not timed.
     """
     tokens, flops = record.figures["tokens"], record.figures["flops"]
     shares = phase_shares(schedule, cost)
@@ -298,10 +288,7 @@ def loss_ratio_row(
     terms: str,
     share: float | None = None,
 ) -> Score:
-    """The reference's loss over the arm's, paired by seed: 2 where the arm's is half of it.
-
-    `share` is that of the whole budget, where the arm has another.
-    """
+    """Return the reference's loss over the arm's, paired by seed; `share` is that of the whole budget, if different."""
     ratio = log_ratio(reference, losses)
     return ratio_row(GROWTH, LOSS_RATIO, ratio, arm=arm, against=name, condition=terms, amount=share)
 

@@ -55,9 +55,9 @@ class Size:
 
 
 def tiny(tokenizer: PreTrainedTokenizerBase) -> GraniteConfig:
-    """Twelve layers of width 40 for the vocabulary of `tokenizer`; the embedding, times 10, and the head are apart.
+    """Build twelve layers of width 40 for the vocabulary of `tokenizer`; the embedding, times 10, and head are untied.
 
-    What a layer adds is multiplied by 0.3: so many layers of so small a width learn slowly without that.
+    Updates of layers are multiplied by 0.3; without that, so many narrow layers learn slowly.
     """
     return GraniteConfig(
         vocab_size=len(tokenizer),
@@ -103,10 +103,7 @@ SIZES: Mapping[str, Size] = {
 
 
 def has_weights(model: str, revision: str | None = None) -> bool:
-    """Whether a folder or a hub id holds weights, and not a configuration alone.
-
-    Pickled weights count: they are refused when the model is opened, and must not be passed over for random ones.
-    """
+    """Check whether a folder or hub id holds weights; pickled ones count, so that opening refuses them."""
     if model in EMBEDDED:
         return True
     folder = Path(model).expanduser()
@@ -122,11 +119,10 @@ def has_weights(model: str, revision: str | None = None) -> bool:
 
 
 def random_model(config: Any, tokenizer: PreTrainedTokenizerBase, name: str, *, device: str = "auto") -> Base:
-    """What trainings of a model with this configuration begin from: random weights, drawn when it is opened.
+    """Return a base with this configuration, whose random weights are drawn when it is opened.
 
-    `weights` of the base is a digest of the configuration and the vocabulary, which is all that there is. Raises
-    `ModelError` for a configuration without a decoder, and `DataError` for a tokenizer with more tokens than the model
-    has embeddings.
+    Its `weights` is a digest of configuration and vocabulary. Raises `ModelError` for a configuration without a
+    decoder, `DataError` for more tokens than embeddings.
     """
     room = vocabulary_size(config, name)
     if len(tokenizer) > room:

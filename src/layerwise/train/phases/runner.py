@@ -39,7 +39,7 @@ Weights = tuple[nn.Parameter, ...]
 class EmbeddingsAndHead:
     """The parameters `before` the layers and `behind` them; `tied` names those that are in both.
 
-    Parameters that nothing depends on, such as a pooler that the task does not read, are behind.
+    Parameters that nothing depends on, such as an unused pooler, are behind.
     """
 
     before: tuple[nn.Parameter, ...]
@@ -76,9 +76,9 @@ def _reached(outputs: Sequence[Tensor], parameters: Sequence[nn.Parameter]) -> l
 
 
 class GrowthRunner(TrainerCallback):
-    """Carries a timetable out on the weights of `stack`, and says what the pass in flight runs.
+    """Applies a timetable to the weights of `stack`, and tells what the current pass runs.
 
-    `around` is what stands around the layers.
+    `around` holds what is before and behind the layers.
     """
 
     def __init__(self, stack: Stack, step_schedule: StepSchedule, cost: ModelCost, around: EmbeddingsAndHead) -> None:

@@ -32,9 +32,9 @@ def relative_step_times(
     settings: Settings,
     arguments: Mapping[str, Any],
 ) -> tuple[float, ...]:
-    """Seconds of a step of every phase, as shares of those of a uniform step, on the machine that is to train.
+    """Return the seconds of a step of every phase relative to a uniform step, timed on this machine.
 
-    `arguments` are the further `TrainingArguments` of the training.
+    `arguments` are further `TrainingArguments` of the training.
     """
     # A schedule of its own: each phase has a step for every round behind its first one, at which it would begin.
     phases = (*schedule.phases, preset("uniform", schedule.depth).phases[0])

@@ -22,9 +22,9 @@ from layerwise.errors import TrainError
 
 @dataclass(frozen=True, slots=True)
 class CurriculumPhase:
-    """Steps from `first` up to `end`, each of `batch` segments of at most `length` tokens, of the `segments` there are.
+    """Steps from `first` up to `end`, each of `batch` of the `segments`, of at most `length` tokens.
 
-    Raises `TrainError` when there are fewer segments than one batch takes.
+    Raises `TrainError` for fewer segments than a batch.
     """
 
     length: int
@@ -45,9 +45,8 @@ class CurriculumPhase:
 class Batches(Sampler[list[Draw]]):
     """The batches of one process, step after step: a Trainer's batch sampler for the whole training.
 
-    A step is divided among `passes` passes on each of `processes` processes; slot s of a step is the same example,
-    with the same masks, however it is divided. `steps` are those that are read, all in their order. Raises `TrainError`
-    when a batch does not divide.
+    A step is divided among `passes` on each of `processes`; slot s of a step is the same example, with the same masks,
+    however it is divided. `steps` are read in order. Raises `TrainError` when a batch does not divide.
     """
 
     def __init__(

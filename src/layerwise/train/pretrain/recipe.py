@@ -93,10 +93,7 @@ class PretrainingRecipe:
         return round(self.short * self.steps)
 
     def phases(self, counts: Sequence[int]) -> tuple[CurriculumPhase, ...]:
-        """The phases that have a step, of a text that gives `counts` segments of either length.
-
-        Raises `TrainError` when those are fewer than a batch takes.
-        """
+        """Return the phases with steps, for `counts` segments of each length; raises `TrainError` for too few."""
         edges = (0, self.switch, self.steps)
         sizes = zip(self.lengths, (self.batch_size, self.batch_size // 4), edges, edges[1:], counts, strict=False)
         return tuple(

@@ -84,9 +84,9 @@ def trainer_of(
     progress: Progress | None = None,
     arguments: Mapping[str, Any] | None = None,
 ) -> PretrainingTrainer:
-    """The Trainer of a pretraining, on a model of its own; nothing is written. The arguments are those of `pretrain`.
+    """Return the Trainer of a pretraining (arguments as in `pretrain`), on a model of its own; nothing is written.
 
-    How many steps fit into the seconds of a recipe is timed here, or read from the checkpoint in `folder`.
+    The steps that fit into a recipe's seconds are timed here, or read from the checkpoint in `folder`.
     """
     arguments = with_device(arguments or {})
     masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
