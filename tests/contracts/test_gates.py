@@ -77,7 +77,6 @@ def gated(stack: Stack, branches: Branches | None, subject: str, alpha: float) -
         return with_returned_state(output, alpha * returned_state(output))
 
     if part:
-        assert branches is not None
         hook = block.get_submodule(branches.paths[int(layer)][part]).register_forward_hook(turn_branch)  # type: ignore[index]
     else:
         hook = block.register_forward_hook(turn_layer, with_kwargs=True)

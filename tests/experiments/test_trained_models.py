@@ -66,7 +66,6 @@ def test_every_model_goes_to_a_repository_of_its_own_and_goes_there_once(hub: Fa
     for seed in (0, 1):
         model(tmp_path / f"seed-{seed}" / "model")
     made = TrainedModels.of(config(private=True), TWO, tmp_path)
-    assert made is not None
     made.publish(Silent())
     names = ["org/shuffled-shuffled-0", "org/shuffled-shuffled-1"]
     assert [call["repo_id"] for kind, call in hub.calls if kind == "create_repo"] == names
@@ -74,7 +73,6 @@ def test_every_model_goes_to_a_repository_of_its_own_and_goes_there_once(hub: Fa
     assert "README.md" in hub.files[names[1]]
     hub.calls.clear()
     again = TrainedModels.of(config(), TWO, tmp_path)
-    assert again is not None
     again.publish(Silent())
     assert hub.calls == []
 

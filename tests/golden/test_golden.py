@@ -35,7 +35,6 @@ def test_an_output_is_what_was_frozen(kind: str, name: str) -> None:
 @pytest.mark.parametrize("name", outputs.OUTPUTS)
 def test_a_difference_names_the_file_and_what_to_write(name: str) -> None:
     found = outputs.difference("sweep", name, rendered("sweep")[name].replace("1", "2", 1))
-    assert found is not None
     assert f"tests/golden/sweep/{name}" in found
     assert "python -m tools.golden write sweep" in found
     assert len(found.splitlines()) < 20

@@ -60,7 +60,6 @@ def test_weights_begin_as_described() -> None:
 )
 def test_layer_weights_begin_as_named(variant: str, initialisation: str | None, row: list[float]) -> None:
     weights = ElcModel(small_config(variant, initialisation=initialisation)).layer_weights()
-    assert weights is not None
     assert weights[2].tolist() == pytest.approx([*row, 0.0], abs=1e-6)
 
 

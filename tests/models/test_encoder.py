@@ -63,7 +63,6 @@ def test_layer_weights_are_those_that_are_read(variant: str) -> None:
     if variant == "ltg":
         assert weights is None
         return
-    assert weights is not None
     assert weights.shape == (3 + VARIANTS[variant].mixes_output, 4)
     assert torch.equal(weights, weights.tril())
     if VARIANTS[variant].mixture == "softmax":
@@ -141,7 +140,6 @@ def test_negligible_weights_are_let_go_on_demand_but_never_all(monkeypatch: pyte
     model = random_model("zero", negligible=1.0)
     kept = kept_sources(model, monkeypatch)
     weights = model.layer_weights()
-    assert weights is not None
     best = weights.argmax(dim=1).tolist()
     assert kept == [tuple(sorted({best[1], best[2]} & {0, 1})), (best[2],), ()]
 

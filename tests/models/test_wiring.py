@@ -36,7 +36,6 @@ def logits(model: ElcForMaskedLM) -> Tensor:
 def test_the_wiring_is_the_layer_weights(variant: str) -> None:
     model = tiny(variant)
     weights = model.layer_weights()
-    assert weights is not None
     wired = ElcWiring(model)
     torch.testing.assert_close(torch.tensor(wired.edges().matrix()), weights.detach())
     before = logits(model)
@@ -59,7 +58,6 @@ def test_edges_are_cut_for_good(variant: str, tmp_path: Path) -> None:
     cut = logits(model)
     assert not torch.allclose(cut, whole, atol=1e-3)
     weights = model.layer_weights()
-    assert weights is not None
     assert not weights.detach()[[1, 2], 0].any()
     torch.testing.assert_close(weights.detach(), torch.tensor(sparse.matrix()))
     model.save_pretrained(tmp_path)
@@ -108,6 +106,5 @@ def test_new_weights_can_learn(training: bool) -> None:
     scalars = {name: each.grad for name, each in model.named_parameters() if name.endswith(".scalars")}
     assert len(scalars) == 3
     for gradient in scalars.values():
-        assert gradient is not None
         # The norm after the output is blind to how large the state is that it reads whole.
         assert bool((gradient[:-1].abs() > 1e-6).all())

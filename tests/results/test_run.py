@@ -88,7 +88,6 @@ def test_killed_at_twenty_drawn_writes_then_resumed_gives_the_same_rows(tmp_path
 def test_a_second_process_is_told_who_writes(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLDER, str(tmp_path / "run")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == "ready\n"
         for attempt in (Run.resume_or_create, Run.create):
             with pytest.raises(RunError, match=f"in use: process {holder.pid} is writing to it"):

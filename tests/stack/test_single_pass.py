@@ -142,7 +142,6 @@ def test_silenced_layers_give_the_output_and_the_gradients_of_skipped_ones_and_z
         for name in names:
             if layer in left_out:
                 assert gradients[0][name] is None
-                assert gradients[1][name] is not None
                 assert not gradients[1][name].any()
             else:
                 torch.testing.assert_close(gradients[1][name], gradients[0][name], rtol=1e-4, atol=1e-5)

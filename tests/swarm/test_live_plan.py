@@ -28,7 +28,6 @@ def test_a_layer_keeps_its_slot_when_others_go() -> None:
 def test_a_replaced_layer_runs_in_the_same_slot() -> None:
     replaced = {RemoteLayer(number): RemoteLayer(number, "b") for number in (1, 2)}
     live = LivePlan.of(Plan.parse("0-3"), [RemoteLayer(2)], replaced)
-    assert live is not None
     assert str(live.running) == "0 b:1 3"
     assert live.missing_numbers == (2,)
 

@@ -54,7 +54,6 @@ def test_a_weight_that_no_piece_reads_has_a_gradient_of_zero() -> None:
     states, other = drawn(4, 3).requires_grad_(), nn.Parameter(torch.ones(2))
     loss = in_chunks(states, lambda some, piece: some.square().sum(), 2, [other])
     loss.backward()
-    assert other.grad is not None
     assert not other.grad.any()
 
 

@@ -225,7 +225,6 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
     for position, hits in right.items():
         row = found.one(seed=0, other=position)
         share = wilson(hits, 30)
-        assert row is not None
         assert (row.value, row.low, row.high) == pytest.approx((hits / 30, float(share.low), float(share.high)))
     both = [found.value(seed=seed, other=None) or 0.0 for seed in range(2)]
     assert both[0] == pytest.approx(sum(right.values()) / 90)

@@ -67,7 +67,6 @@ def test_models_are_ordinary_folders_and_the_report_is_whole(trained: tuple[Path
                 logits = AutoModelForImageClassification.from_pretrained(path)(torch.zeros(1, 1, 8, 8)).logits
             assert logits.shape == (1, 10)
             pedigree = TrainingRecord.read(path)
-            assert pedigree is not None
             assert (pedigree.arm, pedigree.seed, pedigree.steps) == (arm, seed, 2)
     with Run.open(folder) as run:
         assert {f"{row.arm}/{row.seed}" for row in run.store.scores("training")} == {
@@ -223,5 +222,4 @@ def test_an_opened_model_is_trained_and_stays_as_it_is(vit: Path, tmp_path: Path
     )
     assert weight_hash(stack.model) == before
     pedigree = TrainingRecord.read(tmp_path / "run/baseline/seed-0/model")
-    assert pedigree is not None
     assert pedigree.base == before

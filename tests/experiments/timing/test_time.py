@@ -29,7 +29,6 @@ def clock() -> Iterator[list[int]]:
 
     def seconds(self: TimedPass) -> float:
         running = self.stack.running
-        assert running is not None
         readings.append(len(running.steps()))
         return len(running.steps()) / 1000
 

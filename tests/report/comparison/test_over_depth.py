@@ -38,7 +38,6 @@ def test_every_point_of_a_curve_is_the_effect_of_its_plans() -> None:
         affected = round((row.amount or 0.0) * run.depth / 100)
         (plan,) = plan_of(run, "painters", strategy="skip", affected=affected)
         own = run.effect(plan, "all")
-        assert own is not None
         assert (row.value, row.low, row.high, row.amount) == (own.value, own.low, own.high, 100 * affected / run.depth)
 
 
@@ -53,7 +52,6 @@ def test_every_layer_has_the_effect_of_its_own_plan(strategy: str) -> None:
             assert layer == pytest.approx(round(layer))
             plan = Plan.of(ORDERS[strategy](tuple(range(run.depth)), round(layer)))
             own = run.effect(str(plan), "all")
-            assert own is not None
             assert (row.value, row.low, row.high, row.p_adjusted) == (own.value, own.low, own.high, own.p_adjusted)
 
 

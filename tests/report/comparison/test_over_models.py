@@ -26,8 +26,6 @@ def about(rows: Sequence[Sequence[Score]], key: str = SAME_FUNCTION, models: str
 
 def standing(claim: Rows) -> tuple[str, str]:
     every, some = (claim.one(against=over) for over in ("every model", "any model"))
-    assert every is not None
-    assert some is not None
     return every.metric, some.metric
 
 
@@ -146,7 +144,6 @@ def test_holm_ends_where_a_step_shows_no_more() -> None:
 
 
 def width(of: Estimate[float] | None) -> float:
-    assert of is not None
     return of.high - of.low
 
 

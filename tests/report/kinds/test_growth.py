@@ -136,7 +136,6 @@ VERDICTS: list[tuple[ReportData, str, str]] = [
 @pytest.mark.parametrize(("data", "words", "state"), VERDICTS)
 def test_the_verdict_claims_no_more_than_its_rows(data: ReportData, words: str, state: str) -> None:
     finding = verdict(data)
-    assert finding is not None
     assert words in finding.text
     assert finding.text.endswith(words) or not words.endswith(".")
     assert finding.state == state
@@ -173,7 +172,6 @@ def test_arms_that_have_only_their_steps_in_common_are_compared_by_the_ratio_of_
 ) -> None:
     ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", condition="tokens")
     finding = verdict(of(ratio, held_out("mine"), held_out("uniform")))
-    assert finding is not None
     assert finding.text.startswith("After as many steps, uniform's loss is 1")
     assert finding.state == state
 
@@ -251,8 +249,6 @@ def test_the_row_of_an_arm_comes_before_the_mean_of_its_seeds() -> None:
     seeds = [held_out("a", value, 0.1, seed) for seed, value in ((0, 4.0), (1, 5.0))]
     mean = growth.held_out(of(*seeds), Training("a"))
     whole = growth.held_out(of(*seeds, held_out("a", 4.4, 0.1, None)), Training("a"))
-    assert mean is not None
-    assert whole is not None
     assert (mean.value, mean.low, whole.value) == (4.5, None, 4.4), "a mean made here has no interval"
 
 

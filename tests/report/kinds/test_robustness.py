@@ -122,7 +122,6 @@ def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
         for (arm, rule, count), value in values.items()
     ]
     found = fewest_layers(replace(of(GUESS, *rows), manifest={"depth": 4}))
-    assert found is not None
     assert (found[0], str(found[1])) == ("a", "2 3")
     assert fewest_layers(only(ROBUSTNESS, "training")) is None
 

@@ -85,17 +85,14 @@ def test_paired_documents_find_a_small_difference_that_the_intervals_alone_would
     documents = by_document(losses(gap=0.1, noise=0.05))
     paired = contrast(point(SECOND, 2.6), point(FIRST, 2.5), documents)
     joined = contrast(point(SECOND, 2.6), point(FIRST, 2.5), {})
-    assert paired is not None
     assert paired.documents == 40
     assert 0.0 < (paired.low or 0.0) < 0.1 < (paired.high or 0.0)
-    assert joined is not None
     assert joined.documents is None
     assert (joined.low or 0.0) < 0.0 < (joined.high or 0.0) == pytest.approx(0.1 + 0.3 * 2**0.5)
 
 
 def test_no_difference_is_not_resolved() -> None:
     paired = contrast(point(SECOND, 2.5), point(FIRST, 2.5), by_document(losses(gap=0.0, noise=0.3)))
-    assert paired is not None
     assert (paired.low or 0.0) < 0.0 < (paired.high or 0.0)
 
 
@@ -108,8 +105,6 @@ def test_the_union_of_tasks_holds_every_document() -> None:
 
 def test_the_interval_widens_with_the_number_of_pairs_picked_from() -> None:
     one, ten = (independent(point(FIRST, 1.0)[0], point(SECOND, 0.4)[0], pairs=pairs) for pairs in (1, 10))
-    assert one is not None
-    assert ten is not None
     assert (one.low or 0.0) > 0.0
     # 2.807 / 1.960, the normal quantiles at 0.05 / 20 and 0.05 / 2
     assert ((ten.high or 0) - ten.value) / ((one.high or 0) - one.value) == pytest.approx(2.807 / 1.960, rel=1e-3)

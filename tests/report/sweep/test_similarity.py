@@ -30,7 +30,6 @@ def test_the_planted_zone_is_found_and_is_the_sinks_work() -> None:
     assert plain is not None
     assert without is not None
     zone = Runs(plain).clearest()
-    assert zone is not None
     assert (zone.first, zone.last) == (3, 10)
     assert Runs(without).contrast(3, 10) < 0.4 * zone.contrast
 
@@ -39,7 +38,6 @@ def test_a_zone_leaves_something_out_besides_the_embedding_and_too_few_states_ha
     assert Runs(((1.0, 0.5), (0.5, 1.0))).clearest() is None
     alike = tuple(tuple(1.0 if min(i, j) > 0 else 0.0 for j in range(6)) for i in range(6))
     found = Runs(alike).clearest()
-    assert found is not None
     assert found.last - found.first < 4
     assert found.contrast == 0.0
     assert Runs(alike).contrast(1, 5) == 0.0

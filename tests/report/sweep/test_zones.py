@@ -66,9 +66,6 @@ def test_a_map_for_each_plan_with_its_zones_framed_and_the_variance() -> None:
 
 def test_the_finding_says_how_many_zones_and_what_their_borders_are_worth() -> None:
     three, one, bare = map(zones_finding, (zoned(), zoned(()), zoned(low=None)))
-    assert three is not None
-    assert one is not None
-    assert bare is not None
     assert three.text.startswith("3 zones: states 1–3 | 4–9 | 10–12.")
     assert (three.state, one.state, bare.state) == ("resolved", "unresolved", "unresolved")
     assert one.text.startswith("One: hidden states 1–12")
@@ -87,7 +84,6 @@ def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p:
     ]
     run = replace(data, scores=tuple(scores))
     finding = zones_finding(run)
-    assert finding is not None
     assert ("the margin decides, and not the walks" in finding.text) == by_margin
     assert ("No border is clearer than a walk gives" in finding.text) != by_margin
     assert ("(borders worth less than 0.02 of cosine)" in zone_table(run).body[0][4]) == by_margin

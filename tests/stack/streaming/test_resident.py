@@ -63,7 +63,6 @@ def test_no_more_layers_are_in_memory_than_said(streamed: Stack) -> None:
         streamed.block(layer).mlp.register_forward_hook(lambda *_: seen.append(in_memory(streamed)))
     states(streamed)
     assert max(seen) == 2
-    assert streamed.resident is not None
     assert streamed.resident.cost.most_layers == 2
     assert streamed.resident.cost.most_bytes == 2 * max(streamed.resident.sizes)
     assert in_memory(load(streamed.source.name, resident_layers=1)) == 1
@@ -74,7 +73,6 @@ def test_weights_are_read_where_they_are_asked_for(whole: Stack, streamed: Stack
     assert torch.equal(layer_weights(streamed, 4)[name], layer_weights(whole, 4)[name])
     before = streamed.resident.cost.readings if streamed.resident else 0
     assert torch.equal(weight_rows(streamed, 5, name, 3, 9), layer_weights(whole, 5)[name][3:9])
-    assert streamed.resident is not None
     assert streamed.resident.cost.readings == before
 
 

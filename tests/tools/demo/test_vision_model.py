@@ -34,7 +34,6 @@ def test_it_has_the_layers_and_weights_that_its_card_says(model: ViTForImageClas
 
 def test_it_reads_unseen_digits_as_well_as_its_card_says(model: ViTForImageClassification) -> None:
     found = re.search(r"Accuracy on the test images: ([0-9.]+)%", (SHIPPED / "README.md").read_text())
-    assert found is not None
     test = digits().test
     examples = [test[index] for index in range(len(test))]
     with torch.no_grad():
@@ -59,7 +58,6 @@ def test_it_opens_by_its_name_and_is_small() -> None:
 
 def test_its_record_is_of_these_digits_and_this_recipe() -> None:
     record = TrainingRecord.read(SHIPPED)
-    assert record is not None
     assert record.data == digits("crop").digest
     assert (record.seed, record.arm, record.data_name) == (vision_model.SEED, "demo-vit", "digits")
     assert record.recipe == vision_model.recipe().to_json()

@@ -57,10 +57,8 @@ def test_one_seed_that_never_came_down_leaves_an_upper_bound_alone() -> None:
     reference = {seed: CostPoint(3.0, {"flops": 2.0}) for seed in range(3)}
     arm = {0: points((1.0, 4.0), (1.5, 2.9)), 1: points((1.0, 4.0), (1.5, 2.8)), 2: points((1.0, 4.0), (1.5, 3.2))}
     found = saving(arm, reference, "flops")
-    assert found is not None
     assert (found.metric, found.never, found.seeds) == (SAVING_AT_MOST, 1, 3)
     exact = saving({seed: arm[seed] for seed in (0, 1)}, reference, "flops")
-    assert exact is not None
     assert exact.metric == SAVING
     assert found.value > 0.25, "the third seed spent three quarters of what uniform did, and needed more"
 
@@ -69,7 +67,6 @@ def test_one_that_had_it_at_once_leaves_a_lower_bound_and_both_leave_nothing() -
     reference = {seed: CostPoint(3.0, {"flops": 2.0}) for seed in range(2)}
     soon, late = points((1.0, 2.5), (1.5, 2.0)), points((1.0, 4.0), (1.5, 3.5))
     found = saving({0: soon, 1: points((1.0, 3.0), (1.5, 2.0))}, reference, "flops")
-    assert found is not None
     assert (found.metric, found.sooner) == (SAVING_AT_LEAST, 1)
     assert found.value == pytest.approx(0.5)
     assert saving({0: soon, 1: late}, reference, "flops") is None
@@ -78,7 +75,6 @@ def test_one_that_had_it_at_once_leaves_a_lower_bound_and_both_leave_nothing() -
 
 def test_of_one_seed_there_is_no_interval() -> None:
     found = saving({0: points((1.0, 4.0), (2.0, 2.0))}, {0: CostPoint(3.0, {"flops": 4.0})}, "flops")
-    assert found is not None
     assert (found.low, found.high) == (None, None)
     assert found.value == pytest.approx(1 - 2**0.5 / 4)
 
@@ -89,7 +85,6 @@ def test_the_interval_is_students_over_seeds_of_the_logarithms() -> None:
     estimate = saving(arm, {seed: CostPoint(3.0, {"flops": cost}) for seed, cost in enumerate(whole)}, "flops")
     logs = np.log(np.array(spent) / np.array(whole))
     low, high = t.interval(0.95, 2, loc=logs.mean(), scale=sem(logs))
-    assert estimate is not None
     expected = (SAVING, *(1 - exp(each) for each in (logs.mean(), high, low)))
     assert (estimate.metric, estimate.value, estimate.low, estimate.high) == pytest.approx(expected)
 
@@ -98,7 +93,6 @@ def test_the_interval_is_students_over_seeds_of_the_logarithms() -> None:
 def test_a_planted_saving_is_read_off_a_curve_within_three_points(truth: float) -> None:
     arm, uniform = frontiers(truth, seeds=3, noise=0.0, draw=0)
     exact = saving(arm, {seed: lengths[-1] for seed, lengths in uniform.items()}, "flops")
-    assert exact is not None
     assert exact.value == pytest.approx(truth, abs=0.03)
 
 

@@ -137,9 +137,7 @@ def test_nothing_is_lost_without_it_and_the_control_loses(
     of = partial(trained, splits=splits, folder=tmp_path)
     losses = {arm.name: {seed: of(arm, seed=seed)[1] for seed in SEEDS} for arm in arms}
     kept, lost = (seed_difference(losses[arm.name], losses["uniform"]) for arm in (schedule, control))
-    assert kept.high is not None
     assert kept.high < MARGIN, losses
-    assert lost.low is not None
     assert lost.low > 10 * MARGIN, losses
     # And it is cheaper: a third of what the block costs is its own to save.
     cost = model_cost(planted(), LENGTH)

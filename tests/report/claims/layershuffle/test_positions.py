@@ -69,7 +69,6 @@ def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
     perfect = {0: np.array([[4.0] * 16, [4.0] * 16])}
     row = shortfall([perfect, perfect]).row("positions", "short")
     assert row.low is not None
-    assert row.high is not None
     assert row.high > 0.02  # of 64 images, so many may be wrong
 
 
