@@ -1,8 +1,4 @@
-"""One small run of each kind of experiment, on planted times: what is computed depends on nothing but the code.
-
-carry_out("search", folder)    in this process or, by `apart`, in one of its own that may be killed
-rows(folder)                   what the run holds, without what its processes took
-"""
+"""One small run of each kind of experiment on planted times, in this process or (`apart`) in one that may be killed."""
 
 from __future__ import annotations
 
@@ -44,7 +40,7 @@ from tiny_tokenizers import ALPHABET, character_tokenizer
 SILENT: Mapping[str, Any] = {"reporter": Silent()}
 SHORT: Mapping[str, Any] = {**SILENT, "max_length": 16, "batch_tokens": 256}
 TIMED = ("second", "bytes", "data_wait")
-"""What names of metrics hold that depend on the machine."""
+"""Parts of names of metrics that depend on the machine."""
 
 
 def _layer_times(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> tuple[PriceTable, dict[Plan, float]]:
@@ -79,7 +75,7 @@ PLANTED: Mapping[str, Any] = {
         "tiny": {"num_hidden_layers": 3, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24}
     },
 }
-"""What a machine takes, as a function of what is done; what layers are worth; how much pretrained models are asked."""
+"""Planted times, values of layers, and evaluation sizes of pretrained models."""
 
 
 def plant(setattr: Callable[[Any, str, Any], None] = setattr) -> None:
@@ -220,7 +216,6 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
     "train growth": _growth,
     "train growth-study": _growth_study,
 }
-"""By verb."""
 
 
 def carry_out(verb: str, run: Path) -> None:

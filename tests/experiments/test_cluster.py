@@ -69,15 +69,12 @@ def with_one_thread(config: Experiment, inputs: Inputs | None = None) -> None:
         torch.set_num_threads(before)
 
 
-# -- the rows
-
-
 def test_a_sweep(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
     sweep = Sweep(model=str(model), text=texts, families=("leave_one_out",), batch_tokens=400, similarity=False)
     alone, spread = both(sweep, tmp_path)
     assert rows(alone) == rows(spread)
     assert neighbours.opened == 1
-    # The run can be gone on with by one process of one thread, and has nothing left to do.
+    # One process of one thread can resume the run, and has nothing left to do.
     with_one_thread(replace(sweep, run=spread))
     assert rows(alone) == rows(spread)
 
@@ -102,9 +99,6 @@ def test_what_was_opened_in_python(tmp_path: Path, neighbours: type[Neighbours])
     with_one_thread(Sweep(model="tiny", run=tmp_path / "alone", **options), Inputs(stack, corpus))
     assert rows(result.folder) == rows(tmp_path / "alone")
     assert neighbours.carried_out
-
-
-# -- what differs in a worker
 
 
 def test_a_worker_with_other_weights_is_refused(
@@ -140,9 +134,6 @@ def test_a_model_that_no_other_process_can_open_is_refused(texts: Path, tmp_path
     with pytest.raises(SwarmError, match="is not a model of transformers"):
         perform(config, Silent(), Inputs(stack))
     assert not (tmp_path / "run").exists()
-
-
-# -- the options
 
 
 def test_a_sweep_alone_has_the_options() -> None:

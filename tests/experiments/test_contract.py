@@ -27,13 +27,11 @@ SETTINGS = [
     ("evaluate", "demo --suite pairs --limit 3 --set temperature=2 --set too-long=skip"),
     ("train elc", "--text FOLDER --set evals=2 --set padding_free=true --initialisation zero"),
 ]
-"""Options of every type, and how settings are given."""
 
 EXAMPLES = [
     pytest.param(verb, example, id=f"{verb} {example}")
     for verb, example in [*((verb, each) for verb in VERBS for each in configuration(verb).EXAMPLES), *SETTINGS]
 ]
-"""What the help of every verb shows, and `SETTINGS`."""
 
 
 @pytest.fixture

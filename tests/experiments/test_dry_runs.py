@@ -55,7 +55,7 @@ SAID = {
         "cost: 12 trainings of at most 512 tokens, 6,144 together",
     ),
 }
-"""What a command says, of the models and texts of `inputs`."""
+"""Parts of what each command prints about the models and texts of `inputs`."""
 
 
 @pytest.fixture(scope="module")

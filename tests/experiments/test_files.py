@@ -152,10 +152,10 @@ DOCUMENTS = {
         **{f"glue_{name}": value for name, value in BABYLM.items()},
     },
 }
-"""What the documents say, by recipe and stage: the value of each option, and where that stands."""
+"""By recipe and stage: the documented value of each option, and where it is documented."""
 
 NEEDS = {"text": Path("texts"), "data": Path("data"), "glue": Path("glue"), "images": "images"}
-"""What only the reader has, and a recipe asks for."""
+"""Inputs of recipes that only the reader has."""
 
 
 def test_every_recipe_says_what_the_documents_say() -> None:

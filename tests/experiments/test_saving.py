@@ -78,9 +78,6 @@ def test_layers_that_were_trained_with_more_are_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
-# Layers of several models
-
-
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     home = tmp_path_factory.mktemp("trained")

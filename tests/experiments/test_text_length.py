@@ -1,7 +1,4 @@
-"""How much text is read: never more than the minutes allow, nearly as much, and the same again by the same command.
-
-The clock is planted: what is measured takes what a line says, and nothing waits for it.
-"""
+"""Text within `minutes`: never more than fits, nearly as much, by a planted clock, and the same in a second run."""
 
 from __future__ import annotations
 
@@ -59,9 +56,6 @@ def test_what_is_chosen_fits_and_leaves_little(
     assert takes(chosen) <= budget * (1 + 1e-9)
     if fixed < 0.2 * budget and not short and chosen < most:
         assert takes(chosen + 1) > 0.9 * budget
-
-
-# ---- a text, a model and a planted clock
 
 
 @pytest.fixture

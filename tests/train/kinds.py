@@ -1,8 +1,4 @@
-"""Every kind of training, tiny, in one harness: watched, stopped, killed, by one process or by one of several.
-
-A training notes, for every pass, its loss, its plan and what it read (`watched`), ends without warning before a step
-(`stop`), and writes what it noted for the other process (`carry_out`).
-"""
+"""Every kind of training, tiny: observed (`watched`), stopped before a step (`stop`), in one process or in several."""
 
 from __future__ import annotations
 
@@ -42,7 +38,7 @@ from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
 DEPTH = 4
 STEPS = 6
 EXAMPLES = 21
-"""In batches of 8, so that the last batch of an epoch is never full: 3 steps an epoch."""
+"""In batches of 8: 3 steps per epoch, with the last batch never full."""
 
 SETTINGS = Settings(
     epochs=2,
@@ -54,15 +50,15 @@ SETTINGS = Settings(
     gradient_accumulation_steps=2,
     from_scratch_factor=1,
 )
-"""Six steps; checkpoints behind the steps 2, 4 and 6, in the middle of epochs."""
+"""Six steps; checkpoints after steps 2, 4 and 6, in the middle of epochs."""
 SHORT: dict[str, Any] = {"evals": 2, "gradient_accumulation_steps": 1}
-"""Of one pass each; checkpoints behind the third and the last."""
+"""One pass per step; checkpoints after the third and the last."""
 
 SAMPLERS: dict[str, Sampler] = {
     "two layers": Fixed(Plan.of((0, 2))),
     "preserve": Drop(0.5, of=Shuffle(), preserve=True),
 }
-"""Draws that no method has by itself."""
+"""Draws that no method makes by itself."""
 
 
 def eventful(depth: int) -> GrowthSchedule:
@@ -131,7 +127,6 @@ def watched(noted: Noted, stop: int | None = None, *, sharded: bool = False) -> 
 
 
 Kind = Callable[..., TrainingRecord]
-"""Trains in a folder, with further `arguments` of the Trainer."""
 
 CPU: dict[str, Any] = {"use_cpu": True}
 
@@ -180,7 +175,7 @@ REPRESENTATIVE = (
     "wiring-softmax",
     *SAMPLERS,
 )
-"""One recipe of every way of drawing: an order, parts of its own, layers left out, a wiring, weights that rest."""
+"""A recipe of every way of drawing: an order, its own parts, layers left out, a wiring, frozen weights."""
 BY_METHOD = (*METHODS, *SAMPLERS, "retrained-2")
 HEALED: tuple[Method, ...] = ("lora", "full", "tail")
 
@@ -193,7 +188,7 @@ KINDS: dict[str, Kind] = {
     "with dropout": of_images(method("layershuffle"), dropout=0.1),
     "pretraining with dropout": pretrains(0.1),
 }
-"""Every kind of training; with dropout, processes draw other masks than one does."""
+"""Every kind of training; with dropout, several processes draw masks other than those of one."""
 
 
 def interval(kind: str) -> int:
@@ -207,12 +202,7 @@ def learned(folder: Path) -> dict[str, Tensor]:
 
 @contextmanager
 def sharding_on_processors() -> Iterator[None]:
-    """Within the context, and for what is made in it, accelerate shards over processes without an accelerator.
-
-    It shards on accelerators only, and elsewhere silently does not. What decides is the kind of the process group that
-    it has noted; here that of processors is called that of GPUs. Everything else, the sharding, its messages over gloo,
-    and the checkpoints, is what runs on accelerators.
-    """
+    """Label the process group of CPUs as one of GPUs: accelerate silently shards only on accelerators."""
     own = PartialState.__init__
 
     def noting(self: PartialState, *args: Any, **kwargs: Any) -> None:
@@ -220,7 +210,7 @@ def sharding_on_processors() -> Iterator[None]:
         if self.distributed_type is DistributedType.MULTI_CPU:
             self.distributed_type = DistributedType.MULTI_GPU
 
-    # What a training left that was stopped between two passes of this process; a new process has not.
+    # Clear the state that a training stopped between two passes left; a new process has none.
     GradientState()._set_sync_gradients(True)
     with patch.object(PartialState, "__init__", noting):
         yield

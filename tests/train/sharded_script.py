@@ -1,8 +1,4 @@
-"""One process of two that hold a model in shards (`fully_shard`): what trains the whole model trains the shards.
-
-Compares, in each process, the losses and the gradients of the sharded model under drawn plans with those of a whole
-copy, and where LAMB moves the weights. One start of two processes runs all parts.
-"""
+"""One of two processes that shard a model (`fully_shard`): losses, gradients and LAMB steps must match a whole copy."""
 
 from __future__ import annotations
 

@@ -61,9 +61,7 @@ def trained(what: Recipe, folder: Path, *, compiled: bool) -> dict[str, Tensor]:
 def test_blocks_are_compiled_for_training_and_for_validation_whatever_is_drawn(
     what: Recipe, most: int, graphs: CompileCounterWithBackend, tmp_path: Path
 ) -> None:
-    """In phases also for layers that rest, in training and in validation, and for the lowest that learns, whose input
-    has no gradient.
-    """
+    """In phases also for frozen layers, and for the lowest that learns, whose input has no gradient."""
     assert close(trained(what, tmp_path / "compiled", compiled=True), trained(what, tmp_path / "plain", compiled=False))
     assert graphs.frame_count == most
 

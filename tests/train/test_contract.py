@@ -57,7 +57,7 @@ ONE = (
     "wiring-softmax",
     "layerdrop",
 )
-"""What one process trains; the first three also in the fast tests."""
+"""Kinds trained in one process; the first three are also in the fast tests."""
 
 Straight = Callable[[str], tuple[Path, Noted, TrainingRecord]]
 
@@ -90,8 +90,6 @@ def behind(noted: Noted, step: int, steps: int) -> tuple[list[float], list[str],
     return noted.losses[passes:], plans, {name: each for name, each in noted.rests.items() if int(name) >= step}
 
 
-# -- one process ------------------------------------------------------------------------------------------------------
-
 STOPS = [
     *(
         pytest.param(
@@ -103,7 +101,7 @@ STOPS = [
     *(pytest.param("growth", stop, marks=pytest.mark.nightly) for stop in (3, 5, 7)),
     pytest.param("with dropout", 5, marks=pytest.mark.nightly),
 ]
-"""In growth inside each phase and at the very border, before the new one has begun; with dropout in the first epoch."""
+"""Growth stops inside each phase and at the border, before the new one begins; dropout in the first epoch."""
 
 
 @pytest.mark.parametrize(("kind", "stop"), STOPS)
@@ -237,9 +235,6 @@ def test_killed_at_drawn_writes_of_its_whole_life_it_ends_with_the_same_weights(
     assert same_weights(learned(killed), learned(whole))
 
 
-# -- whatever the kind ------------------------------------------------------------------------------------------------
-
-
 RECOMPUTED = [
     ("layershuffle-position", False),
     ("layershuffle-predict", True),
@@ -249,7 +244,7 @@ RECOMPUTED = [
     ("layershuffle-predict", False),
     ("wiring-softmax", True),
 ]
-"""A reentrant pass learns nothing behind layers that are frozen, as torch warns, and a phase of growth begins so."""
+"""A reentrant pass learns nothing behind frozen layers, as torch warns, and a phase of growth begins so."""
 
 
 @pytest.mark.parametrize("case", first_fast(RECOMPUTED, slow=4), ids=str)
@@ -284,8 +279,6 @@ def test_a_gradient_that_is_not_finite_stops_it_before_the_step(
     assert not (tmp_path / MODEL).exists()
 
 
-# -- two processes ----------------------------------------------------------------------------------------------------
-
 HEALS = tuple(f"heal {how}" for how in HEALED)
 FAMILIES: dict[str, tuple[str, ...]] = {
     "methods": (*REPRESENTATIVE, "apart"),
@@ -303,9 +296,9 @@ STOPPED = {
     "pretraining": 3,
     "pretraining, in shards": 5,
 }
-"""Of two layers that never learn there are no moments that could be loaded."""
+"""Two layers never learn, so they have no moments to load."""
 SHARED_OUT = {"layershuffle": 3, "growth": 11, "pretraining": 3, "heal full": 3}
-"""What is begun by one process and ended by two, and the other way round."""
+"""Begun in one process and finished in two, and the other way round."""
 
 
 def trainings(family: str) -> dict[str, dict[str, Any]]:
@@ -426,8 +419,5 @@ def test_what_two_processes_began_one_ends_and_the_other_way_round(
 
 @pytest.mark.slow
 def test_a_model_in_shards_is_trained_as_the_whole() -> None:
-    """Its losses and gradients under drawn plans are those of the whole model, and LAMB moves it alike.
-
-    A trust ratio of LAMB is that of the whole tensor, not of the part that a process holds.
-    """
+    """Losses, gradients and LAMB steps match; a trust ratio is that of the whole tensor, not of a process's part."""
     ranks(compare_all)

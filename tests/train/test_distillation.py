@@ -24,7 +24,7 @@ def test_the_divergence_is_that_of_torch_and_never_negative(rows: int, classes: 
     student, teacher = scale * drawn(rows, classes, seed=seed), scale * drawn(rows, classes, seed=seed + 1)
     expected = kl_div(student.double().log_softmax(-1), teacher.double().softmax(-1), reduction="sum")
     value = divergence(student, teacher)
-    # A term of the sum rounds by some units of the largest logarithm in it.
+    # Each term of the sum rounds by a few units of its largest logarithm.
     bound = 16 * torch.finfo(torch.float32).eps * rows * (1 + student.abs().max() + teacher.abs().max())
     assert abs(value.double() - expected) <= bound
     assert value >= -bound

@@ -195,8 +195,6 @@ def test_a_regression_is_learned_by_its_squared_error(plan: Plan | None, bert: P
     assert error < 1.5  # the scores' own variance is 2.9
 
 
-# -- the learning curve -----------------------------------------------------------------------------------------------
-
 CURVED = FineTuningConfig(learning_rates=(3e-3,), batch_size=16, epochs=2)
 
 

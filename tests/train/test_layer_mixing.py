@@ -169,8 +169,7 @@ def test_a_softmax_begins_with_the_previous_layer_and_zero_with_the_mean() -> No
     biased = LayerMixing(12, SOFTMAX).layer_weights().detach()
     assert [float(biased[n, n]) for n in range(12)] == pytest.approx([e / (e + n) for n in range(12)])
     mean = LayerMixing(4, LayerMixingOptions("softmax", "zero")).layer_weights()
-    # A softmax over n equal scores: an exponential is right to two units of rounding, and so is their mean; adding up
-    # n of them takes n - 1 units, the quotient one, and that of the expected share one.
+    # Rounding units of a softmax over n equal scores: exp 2, their mean 2, sum n - 1, quotient 1, expected share 1.
     expected = torch.ones(4, 5).tril() / torch.arange(1, 5)[:, None]
     torch.testing.assert_close(mean, expected, rtol=(2 + 2 + 3 + 1 + 1) * unit(torch.float32), atol=0)
     with pytest.raises(TrainError, match="free layer weights of 0 pass nothing on"):
@@ -183,9 +182,6 @@ def test_there_are_as_many_edges_as_published() -> None:
     assert len(softmax.edges()) == depth * (depth + 1) // 2 == 78
     dense = LayerMixing(depth, FREE).kept.sum()
     assert int(dense) - 1 == depth * (depth + 3) // 2  # layer 0 reads the embedding, which is not learned
-
-
-# -- training ---------------------------------------------------------------------------------------------------------
 
 
 def trainer_of(stack: Stack, found: LayerMixing, folder: Path, draws: Any = None, **options: Any) -> PlanTrainer:
@@ -239,9 +235,6 @@ def test_a_trained_wiring_is_saved_and_opened_again(method: str, tmp_path: Path)
     pixels = inputs_of(opened.stack.model)
     with torch.no_grad():
         assert torch.equal(logits_of(opened.stack.model, pixels), logits_of(again.stack.model, pixels))
-
-
-# -- frozen -----------------------------------------------------------------------------------------------------------
 
 
 @KINDS

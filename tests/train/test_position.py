@@ -261,7 +261,7 @@ def test_validation_is_by_the_loss_that_is_optimised(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("single_pass", [True, False], ids=["single pass", "twins"])
 def test_layers_of_another_model_say_nothing(single_pass: bool) -> None:
-    """Models that predict can be merged: what a layer says has no part in the output, and its host does not ask."""
+    """A host does not ask layers of another model, so models that predict can be merged."""
     stacks = {}
     for seed, name in enumerate("ab"):
         torch.manual_seed(seed)

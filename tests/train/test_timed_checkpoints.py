@@ -18,7 +18,7 @@ from train.kinds import Noted, Stopped, watched
 from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_vit
 
 SETTINGS = Settings(epochs=6, batch_size=8, evals=2, learning_rate=1e-2, gradient_accumulation_steps=2)
-"""18 steps, validated after 9 and 18; losses are noted every second."""
+"""18 steps, validated after 9 and 18; losses are recorded every second."""
 
 
 @pytest.fixture

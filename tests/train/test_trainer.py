@@ -163,7 +163,7 @@ def test_the_model_is_the_plain_model_when_the_training_is_over(tmp_path: Path) 
 def test_a_gradient_that_is_not_finite_stops_before_the_weights(
     make: Make, read: Any, passes: int, clip: float, tmp_path: Path
 ) -> None:
-    """The loss stays finite, so that only the gradient tells; with two passes, that of the first one alone."""
+    """The loss stays finite, so only the gradient tells; with two passes, only that of the first."""
     model = rooted(make(), lambda: trainer.state.global_step == 2 and len(trainer.losses) == 2 * passes)
     trainer = trainer_of(
         model,
@@ -209,7 +209,7 @@ def test_an_overflow_that_a_scaler_skips_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_gradient_that_no_scale_makes_finite_is_refused(tmp_path: Path) -> None:
-    """Step after step is skipped, and the scale falls to where float16 would lose the loss: 2^-11, ..., 2^-14."""
+    """Steps are skipped until the scale falls to where float16 would lose the loss: 2^-11, ..., 2^-14."""
     trainer = trainer_of(rooted(tiny_vit()), tiny_digits(), Fixed(), tmp_path, max_steps=20)
     scaler = scaled(trainer, 2.0**-11)
     with pytest.raises(TrainError, match="the loss of step 4 is finite and its gradient is nan under the plan 0-2"):

@@ -1,8 +1,4 @@
-"""What the tests of training train: models of a few hundred weights, a handful of images or words, and loops by hand.
-
-`forward_by_hand` is written from the architecture, without layerwise: embedding, blocks in the order asked for, norm,
-head and cross-entropy.
-"""
+"""Tiny models, images and words, and loops by hand (`forward_by_hand` uses no layerwise code)."""
 
 from __future__ import annotations
 
@@ -210,10 +206,7 @@ def plan_trainer(
     own: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Any:
-    """A `PlanTrainer`, or one `made` with more options of its `own`, whose passes are drawn; `options` are arguments.
-
-    It may make a step without a training around it.
-    """
+    """Return a trainer whose passes are drawn, able to make a step without a training around it."""
     set_seed(3)
     trainer = made(
         stack=stack,

@@ -54,7 +54,7 @@ def quickly() -> Iterator[None]:
     little = {"recipe": recipe, "treatments": ("noise_50/layer",)}
     own = module.recovery
     with pytest.MonkeyPatch.context() as patched:
-        # In place of what the configuration says: `partial` would give way to it.
+        # Not `partial`: the values that the configuration passes would override it.
         patched.setattr(module, "recovery", lambda *given, **options: own(*given, **options | little))
         patched.setattr(
             module, "perturbation_curves", partial(module.perturbation_curves, sizes=(0.1,), alphas=(0.0, 0.9))
@@ -130,7 +130,7 @@ def test_the_rows_decide_the_claims_of_their_paper(whole: list[Score]) -> None:
 
 
 BARE = {"predictability", "part"}
-"""Measures of which not all rows are means over text: those of weights, and what is done."""
+"""Measures with rows that are not means over text."""
 
 
 @pytest.mark.slow
@@ -160,7 +160,7 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
 def test_a_stopped_diagnosis_carries_out_no_part_twice(
     stack: Stack, reading: EvalData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Stopped as it begins its last part. That the rows are the same is tested of every verb (`test_resumption`)."""
+    """Stopped as its last part begins."""
     asked = diagnosis(parts=("proxies", "structure", "ablation"))
     kept = []
     real = dict(module.PARTS)

@@ -28,13 +28,12 @@ TWICE = {
     "sweep",
     "evaluate",
 }
-"""The verbs whose runs are killed a second time as they go on."""
+"""Verbs whose runs are killed a second time after they resume."""
 
 KILLED = [(verb, number) for verb in KINDS for number in range(by_tier(fast=1, nightly=25))]
-"""The runs of every verb that are killed: two kills each in CI."""
 
 DERIVED = ("INSERT INTO losses", "INSERT INTO scores", "open ")
-"""What a complete run does not write again: rows, and files of its models."""
+"""Rows and model files that a complete run does not write again."""
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,7 @@ def test_every_clock_that_is_planted_exists(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize(("verb", "number"), KILLED)
 def test_a_run_that_was_killed_goes_on_to_the_same_rows(verb: str, number: int, folders: Path, tmp_path: Path) -> None:
-    """Killed at a drawn write, and again as it goes on, where that is not through before: no loss is computed anew."""
+    """Killed at a drawn write, and again after it resumes: no loss is computed twice."""
     expected, writes = whole(verb, folders)
     chance, run = random.Random(f"{verb}/{number}"), tmp_path / "run"
     strikes = [chance.randrange(len(writes)) for _ in range(2 if verb in TWICE else 1)]
@@ -102,7 +101,7 @@ def test_a_complete_run_computes_nothing_again(verb: str, folders: Path) -> None
     again = apart(carry_out, verb, run, watch=Watch(run))
     assert again.code == 0, again.err
     assert rows(run) == expected
-    # What may change from outside, such as by a library that is installed, is derived anew from what is kept.
+    # Values that may change from outside, such as library versions, are derived again from the stored rows.
     if (run / COMPLETE).exists():
         written = [each for each in again.writes if each.startswith(DERIVED)]
         assert not [each for each in written if not each.startswith("open ") or "/model/" in each]

@@ -1,7 +1,4 @@
-"""Pairs in the minutes that are given: as many of each paradigm as fit, and the same again by the same command.
-
-The clock is planted: scoring takes what a line says, and nothing waits for it.
-"""
+"""Pairs within `minutes`: as many of each paradigm as fit, by a planted clock, and the same in a second run."""
 
 from __future__ import annotations
 

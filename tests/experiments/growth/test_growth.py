@@ -39,9 +39,6 @@ def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -
     return folder, growth(config, texts, folder, "--schedule", "stacking", "--seeds", 2, *LONGER)
 
 
-# -- train growth
-
-
 @pytest.mark.slow
 def test_it_says_what_grows_from_what_and_what_became_of_it(grown: tuple[Path, Ended], config: Path) -> None:
     folder, ended = grown
@@ -95,7 +92,7 @@ def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
 
 @pytest.mark.slow
 def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
-    """Seen in the first loss that is noted: uniform and a schedule whose first phase is uniform's have the same."""
+    """The first losses of uniform and of a schedule whose first phase is uniform's are equal."""
     folder, _ = grown
     late = GrowthSchedule("late", DEPTH, (Phase("all", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (3,), embedding=False)))
     write_schedule(late, folder.parent / "late.yaml")
@@ -177,9 +174,6 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
     assert [phase["trains"] for phase in schedule["phases"]] == ["1 3"]
 
 
-# -- what it refuses
-
-
 def test_names_in_the_help_are_those_of_the_code() -> None:
     shown = layerwise("train", "growth", "--help").out
     assert all(name in shown for name in PRESETS)
@@ -235,9 +229,6 @@ def test_a_model_a_schedule_and_a_text_that_do_not_fit_are_refused(
         assert words in said
     assert "use --max-length" in said
     assert not (tmp_path / "run").exists()
-
-
-# -- helpers
 
 
 def _diagnosis(folder: Path, effects: tuple[float, ...]) -> Path:

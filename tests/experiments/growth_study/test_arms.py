@@ -49,9 +49,6 @@ def by_importance(effects: tuple[float, ...] = EFFECTS) -> GrowthSchedule:
     return allocation([Importance(effect, effect - 0.001, effect + 0.001) for effect in effects]).schedule()
 
 
-# -- the arms
-
-
 def test_the_arms_are_these_and_each_schedule_is_called_as_its_arm() -> None:
     schedules = {**known(DEPTH), **of_importance(by_importance(), seed=0)}
     assert set(schedules) == set(ARMS)
@@ -72,7 +69,7 @@ def test_controls_have_the_phases_of_what_they_control_with_the_roles_exchanged(
     assert [phase.trains for phase in found[REVERSED].phases] == [
         tuple(sorted(last - layer for layer in phase.trains)) for phase in own
     ]
-    # A permutation moves roles, so a layer that never learned is played by another; random freezing draws every phase.
+    # A permutation moves roles, so a layer that never learned plays another; random freezing draws every phase.
     assert sorted(_parts(found[PERMUTED])) == sorted(_parts(found[IMPORTANCE]))
     assert 0 < exchanged(found[IMPORTANCE], found[PERMUTED]) <= DEPTH
 
@@ -117,9 +114,6 @@ def test_no_layer_that_learns_keeps_its_role_where_as_many_others_can_take_it(se
 def test_few_layers_are_not_drawn_as_they_were(seed: int) -> None:
     found = of_importance(by_importance((0.0, 0.4)), seed)
     assert found[RANDOM].phases != found[IMPORTANCE].phases
-
-
-# -- budgets
 
 
 @pytest.mark.slow
@@ -195,9 +189,6 @@ def test_phased_arms_take_the_phased_rate_and_lengths_of_uniform_take_uniforms()
 )
 def test_a_sweep_goes_on_while_its_best_is_at_an_end(losses: dict[float, float], further: float | None) -> None:
     assert beyond(losses) == further
-
-
-# -- what is refused
 
 
 def test_a_text_that_would_be_read_too_often_is_refused_with_figures() -> None:

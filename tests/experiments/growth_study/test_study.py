@@ -22,7 +22,6 @@ from layerwise.results.training_record import FILE
 
 @pytest.mark.slow
 def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, texts: Path, tmp_path: Path) -> None:
-    """The published arm, its smaller budget, two warm-ups of each side: what the claims of growth are decided by."""
     result = train_growth_study(
         str(config),
         texts,
@@ -57,9 +56,6 @@ def test_python_returns_the_rows_of_two_arms_and_of_the_headline(config: Path, t
     assert "Schedules compared" in (tmp_path / "run" / "report.html").read_text()
 
 
-# -- what it refuses
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -83,9 +79,6 @@ def test_a_study_is_not_for_several_processes(config: Path, texts: Path, monkeyp
     assert "start it without torchrun" in refused(
         "train", "growth-study", "--model", config, "--text", texts, *SHORT[2:]
     )
-
-
-# -- what it answers
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_shares_and_paired_differences_are_those_of_the_questions() -> None:
 
 
 def test_the_control_is_the_whole_model_of_the_same_seed() -> None:
-    """Both answer other questions: a share alone would not tell them apart, and seeds that are exchanged would."""
+    """The arms answer different questions: accuracy alone would not tell them apart, but exchanged seeds would."""
     rows = rows_of(whole_0=answered(25), whole_1=answered(26, first=2))
     beside = one(rows, metric="difference", arm="lora", against="whole")
     assert beside.value == pytest.approx(0.0)

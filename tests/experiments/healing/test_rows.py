@@ -33,7 +33,7 @@ class PlantedLosses:
 
 @pytest.mark.parametrize(("whole", "at"), [(2.0, 1.5), (1.9, 0.0)])
 def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model_gains(whole: float, at: float) -> None:
-    """The text makes the whole model better too: healed models that only keep up with the untouched one are worse."""
+    """The text improves the whole model too, so healed models that only match the untouched one are worse."""
     arms = tuple(HealingArm(name, HealingOptions(), name) for name in ("whole", "skip-1", "skip-2"))
     losses = {
         f"{name}/{seed}": loss
@@ -70,7 +70,7 @@ LOSSES = {"untouched": 2.0, "pruned": 3.0, "lora/0": 2.6, "random before/0": 6.0
 
 
 def test_every_share_is_of_what_the_plan_that_was_asked_for_loses() -> None:
-    """A random plan that lost 4 nats and kept 1.2 had regained 70 % of its own loss, beside 40 % of the healed plan."""
+    """A random plan that lost 4 nats and kept 1.2 regained 70 % of its own loss, but 40 % of the healed plan's."""
     arms = tuple(HealingArm(name, HealingOptions(), name) for name in ("lora", "whole", "random"))
     trainings, losses = Trainings(Plan.parse("0-1 4-5"), 6, arms, 1, {}, {}), PlantedLosses(LOSSES, reach=0.1)
     rows = made.regained(trainings, losses, "all")  # type: ignore[arg-type]

@@ -119,8 +119,6 @@ def test_costs_are_ratios_within_rounds() -> None:
     assert {(named(row), row.metric) for row in rows} == {("elc - ltg", "ratio")}
 
 
-# -- grids of biases
-
 BIASES = bias_arms((0, 0.5, 1, 2, 4))
 
 
@@ -165,9 +163,6 @@ def test_a_slope_a_peak_and_nothing() -> None:
     assert share["slope", "slope"] >= 0.95
     assert share["peak", "differ"] >= 0.95
     assert max(share["nothing", "slope"], share["nothing", "differ"]) <= 0.09
-
-
-# -- shares of a text
 
 
 def on_shares(gain: dict[float, float]) -> list[Score]:

@@ -99,7 +99,7 @@ def test_random_orders_are_never_the_order_as_trained(rows: list[Score]) -> None
     for name in STACKS:
         assert np.array_equal(one.members[name].nll, again.members[name].nll)
         assert not np.array_equal(one.members[name].nll, other.members[name].nll)
-        # Orders are drawn for every batch of three images; each of these has another loss than in order.
+        # Orders are drawn for every batch of three images, each with a loss other than that in order.
         assert not np.isclose(one.members[name].nll, in_order.members[name].nll, atol=1e-6).any()
     assert value(rows, "members", "random", "nll").value == pytest.approx(
         np.mean([found.mean_nll for found in one.members.values()])

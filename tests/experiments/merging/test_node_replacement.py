@@ -29,7 +29,7 @@ def test_every_node_of_every_model_is_lost_once(depth: int, models: int, seed: i
         model, other = names[number // min(NODES, depth)], names[(number // min(NODES, depth) + 1) % models]
         kept, all_of_it = visits(lost), visits(replaced)
         assert sorted(layer for layer, _ in all_of_it) == list(range(depth))
-        # What is left of the model runs in the order that it has when the node is replaced.
+        # The remaining layers run in the order that they have when the node is replaced.
         assert kept == [visit for visit in all_of_it if visit[1] == model]
         gone = [visit for visit in all_of_it if visit[1] == other]
         assert len(kept) + len(gone) == depth

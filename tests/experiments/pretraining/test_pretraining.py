@@ -97,9 +97,6 @@ def test_choices_are_those_of_the_package() -> None:
     assert set(ElcPretraining().variants) <= set(VARIANTS)
 
 
-# Texts of one's own to hold out
-
-
 @pytest.fixture(scope="module")
 def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path, Ended]:
     root = tmp_path_factory.mktemp("babylm")
@@ -127,9 +124,6 @@ def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
     said = refused("train", "elc", "--text", tmp_path / "all", "--validation", folders["dev"])
     assert "6 .train, 6 .test), and all would be trained on: give the folder of the .train files as --text" in said
     assert "give it, --text PATH" in refused("train", "elc", "--validation", folders["dev"])
-
-
-# What it refuses
 
 
 @pytest.mark.parametrize(

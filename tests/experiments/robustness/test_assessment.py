@@ -100,9 +100,6 @@ def scores(run: Run, measure: str) -> Rows:
     return Rows(run.store.scores(measure))
 
 
-# Going on
-
-
 def test_a_stop_costs_the_model_in_work_and_no_other(ask: Ask, shelf: Shelf) -> None:
     def stopping(folder: Path) -> Trained:
         if folder.name == "sequential-0":
@@ -158,9 +155,6 @@ def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: 
     assert not ask("baseline/0")
     assert scores(run, "embedding")
     assert run.store.notes("embedding") == []
-
-
-# The rows
 
 
 def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:

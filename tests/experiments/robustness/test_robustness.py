@@ -166,9 +166,6 @@ def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.
     assert {(row.amount, row.part, row.condition) for row in rows} == {(3, "even", "sequential"), (3, "even", "random")}
 
 
-# What it refuses
-
-
 def test_a_run_of_another_kind_and_one_without_a_finished_model(
     trained: Path, one: tuple[Path, Ended], tmp_path: Path
 ) -> None:

@@ -40,9 +40,6 @@ def stamps(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in found}
 
 
-# What it leaves
-
-
 def test_it_says_where_every_arm_stands(trained: tuple[Path, Ended]) -> None:
     folder, ended = trained
     table = ended.out.splitlines()
@@ -130,9 +127,6 @@ def test_fresh_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
     assert not set(after.values()) & set(before.values())
 
 
-# What it refuses
-
-
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [("--augmentation", "flip", "--augmentation"), ("--limit", "5", "one for each of the 10 classes")],
@@ -187,9 +181,6 @@ def test_a_model_of_one_layer_has_no_order(tmp_path: Path, method: str, message:
         "train", "robust", method, "--no-baseline", "--model", vit, *DIGITS, "--run", tmp_path / "run"
     )
     assert not (tmp_path / "run").exists()
-
-
-# From Python and from a file
 
 
 def test_python_and_a_run_folder_train_what_the_command_line_does(

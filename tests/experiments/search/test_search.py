@@ -144,8 +144,7 @@ def test_every_method_and_move_ends_within_the_budget(
 def test_types_of_layers_are_chosen_within_a_budget_of_bytes(
     stack: Stack, corpus: Corpus, tmp_path: Path, moves: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Beside the rules at no more bytes, that of the importance matrix beside the model among them; what each layer
-    costs alone is in the rows, and the page draws the choice."""
+    """Compared with the rules and the importance matrix at no more bytes; the rows hold each layer's own cost."""
     pytest.importorskip("gguf", reason="needs layerwise[gguf]")
     from stack.test_imatrix import write
 
@@ -211,7 +210,7 @@ def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: di
 
 
 def test_where_no_repeat_helps_the_model_as_trained_is_chosen(tmp_path: Path) -> None:
-    """And the best repeat is measured beside it, on text that chose neither; of the demo every repeat costs."""
+    """Every repeat costs the demo loss; the best is measured on text that chose neither."""
     result = layerwise.search(
         "demo", None, "layers=2x", moves=("repeat",), width=1, tokens=2000, run=tmp_path / "run", reporter=Silent()
     )

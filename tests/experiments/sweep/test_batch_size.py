@@ -68,7 +68,7 @@ def test_what_was_chosen_is_recorded_and_kept(stack: Stack, tmp_path: Path, monk
     again = prepared(config)
     assert again.manifest.numerics == first.manifest.numerics
     assert max(batch.size for batch in again.text.batches) <= 100
-    # Without a name the folder is found by what is measured, and asked for by hand it is refused as ever.
+    # Without a name the folder is found by what is measured; another folder or setting chooses a batch size again.
     assert prepared(replace(config, run=tmp_path / "other")).batch_tokens == 700
     assert prepared(replace(config, overwrite=True)).batch_tokens == 700
     assert prepared(replace(config, batch_tokens=50)).batch_tokens == 50

@@ -93,7 +93,7 @@ def test_the_file_is_that_of_lm_eval(
         assert mine.keys() == values.keys()
         for key, value in values.items():
             assert mine[key] == (pytest.approx(value, rel=TOLERANCE) if isinstance(value, float) else value), key
-    # What stands in a task's file; where its data lies is in lm-eval's too.
+    # Other keys of a task in lm-eval also tell where its data is.
     for task, config in theirs["configs"].items():
         assert ours["configs"][task].keys() == config.keys()
         for key in ("task", "output_type", "num_fewshot", "metric_list", "doc_to_text", "doc_to_target"):

@@ -160,7 +160,7 @@ def test_similarity_can_be_asked_for_later(stack: Stack, corpus: Corpus, tmp_pat
 def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its other rows are kept, but a mean over fewer windows than the others have would compare unlike things."""
+    """A mean over fewer windows than the other plans have would not be comparable."""
     losses = sweep_pieces.window_losses
     count = 0
 
@@ -180,7 +180,7 @@ def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
     assert 0 < per_plan[broken] < per_plan["0-3"]
     assert f"first '{broken}'" in str(caught.value)
     assert {score.plan for score in scores if score.measure == "effect"} == PLANS - {broken}  # type: ignore[attr-defined]
-    # What was a passing fault is made good by the same command.
+    # The same command computes what a passing fault left out.
     measure(stack, corpus, tmp_path / "run")
     plans = {score.plan for score in everything(tmp_path / "run")[1] if score.measure == "effect"}  # type: ignore[attr-defined]
     assert plans == PLANS
@@ -194,9 +194,6 @@ def test_a_model_that_is_not_finite_is_said_at_once(corpus: Corpus, tmp_path: Pa
     with pytest.raises(MeasureError, match="the model itself"):
         measure(broken, corpus, tmp_path / "run")
     assert calls["effects"] == calls["similarity_sums"] == 0
-
-
-# Benchmarks
 
 
 @pytest.fixture
@@ -291,9 +288,6 @@ def test_a_plan_that_cannot_be_judged_again_leaves_the_comparison_of_the_others(
         measure(stack, corpus, tmp_path / "run", config)
     with Run.open(tmp_path / "run") as run:
         assert run.store.scores("benchmark") == compared
-
-
-# The folder
 
 
 def test_the_folder_is_named_by_what_is_measured(stack: Stack, corpus: Corpus) -> None:

@@ -89,7 +89,7 @@ def test_more_rounds_are_added_and_those_that_are_there_are_not_timed_again(
     assert len(steps) == first
     layerwise(*command, "9")
     of_a_round = 2 * 2 * pass_time.PASSES
-    # One round more than is counted: a session warms up.
+    # Three more rounds, and one in which the session warms up.
     assert len(steps) - first == 4 * of_a_round
     assert {row.documents for row in rows(tmp_path / "run")} == {9}
     assert len(rows(tmp_path / "run", "time_round")) == 9 * 2 * 2

@@ -15,7 +15,7 @@ from layerwise.train.cost.frontier import COSTS, CostPoint, Frontier, against, e
 
 LENGTHS = (0.8, 1.0, 1.25, 1.5, 2.0)
 INTERCEPTS = {0: 5.0, 1: 5.3, 2: 4.9}
-"""Seeds differ by far more than any effect that is planted."""
+"""Seeds differ by far more than any planted effect."""
 
 
 def law(seed: int, length: float) -> float:

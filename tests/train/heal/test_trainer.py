@@ -136,7 +136,7 @@ def test_copies_are_kept_of_what_learns_and_of_nothing_for_adapters_or_labels(tm
 
 
 def test_logits_of_a_chunk_exist_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither pass makes logits of the whole batch; with a chunk of two rows the step is what it is in one piece."""
+    """Neither pass makes logits of the whole batch; chunks of two rows give the step of one piece."""
     results = []
     for chunk in (1 << 22, 40):
         monkeypatch.setattr("layerwise.train.heal.trainer.CHUNK", chunk)

@@ -1,9 +1,6 @@
-"""Planted truth: a block that can learn nothing is given no budget, nothing is lost, and the control loses.
+"""Planted truth: a block that can learn nothing gets no budget, no loss is added, and the control loses.
 
-The text follows a rule: a letter is decided by the two before it, by a table, nine times in ten. The model has three
-blocks with large random weights, and what the middle one adds is held at zero. Every number here is measured as a user
-would: the importance by skipping layers of a uniform model that was trained briefly, the arms by training them on equal
-tokens with equal seeds, their losses on documents that none of them has seen.
+A letter follows from the two before it nine times in ten; the middle one of three blocks always adds zero.
 """
 
 from __future__ import annotations
@@ -46,7 +43,7 @@ SETTINGS = Settings(batch_size=32, learning_rate=4e-3, schedule="cosine", warmup
 QUIET = {"use_cpu": True, "save_strategy": "no", "eval_strategy": "no"}
 
 MARGIN = 0.005
-"""The loss, in nats per token, that would count as one; the control must lose ten times that."""
+"""Nats per token that count as a loss; the control must lose ten times that."""
 
 
 def planted() -> Stack:
@@ -127,7 +124,7 @@ def test_nothing_is_lost_without_it_and_the_control_loses(
 ) -> None:
     uniform = preset("uniform", DEPTH)
     schedule = allocation(importance, max_share=1.0).schedule()
-    # The control: the block that can learn nothing plays the role of the most important one, and the other way round.
+    # Control: the block that can learn nothing and the most important one exchange roles.
     roles = list(range(DEPTH))
     most = max(range(DEPTH), key=lambda layer: importance[layer].value)
     roles[PLANTED], roles[most] = most, PLANTED
@@ -139,7 +136,7 @@ def test_nothing_is_lost_without_it_and_the_control_loses(
     kept, lost = (seed_difference(losses[arm.name], losses["uniform"]) for arm in (schedule, control))
     assert kept.high < MARGIN, losses
     assert lost.low > 10 * MARGIN, losses
-    # And it is cheaper: a third of what the block costs is its own to save.
+    # And it is cheaper, by a third of what the block costs.
     cost = model_cost(planted(), LENGTH)
     saved = cost.layers[PLANTED] / (3 * cost.total)
     assert share_of_uniform(schedule, cost) == pytest.approx(1 - saved)

@@ -51,10 +51,7 @@ EVENTFUL = eventful(DEPTH)
 
 
 class Seen(TrainerCallback):
-    """What a training did, by step: its losses, the layers that ran, and the weights before and after.
-
-    Before is after what a phase does when it begins. The training ends without warning before the step `stop`.
-    """
+    """Losses, layers that ran, and weights before and after each step; training is killed before the step `stop`."""
 
     def __init__(self, stop: int | None = None) -> None:
         self.stop = stop
@@ -142,9 +139,6 @@ def run(
         )
 
 
-# -- exactness --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("make", "splits", "settings"),
     [
@@ -230,9 +224,6 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Seen, Trai
     return folder, seen, run(EVENTFUL, folder, seen, settings=TWO_PASSES)
 
 
-# -- what begins a phase ----------------------------------------------------------------------------------------------
-
-
 def layer_of(weights: dict[str, Tensor], layer: int) -> dict[str, Tensor]:
     mark = f".layers.{layer}."
     return {name.partition(mark)[2]: tensor for name, tensor in weights.items() if mark in name}
@@ -267,7 +258,7 @@ def test_moments_are_kept_or_dropped_as_declared(straight: tuple[Path, Seen, Tra
     embedding, head = {"model.embed_tokens.weight"}, {"model.norm.weight", "lm_head.weight"}
     assert seen.moments[0] == set()
     assert seen.moments[3] == layers[1], "kept, and new weights have none"
-    # What learned in the second phase has moments, whatever was left out of its passes.
+    # Weights that learned in the second phase have moments, even if some passes left them out.
     assert embedding | head <= seen.moments[5]
     assert seen.moments[6] == head, "the third drops those of all that may learn in it, and the head rests"
     drawn = StepSchedule(EVENTFUL, STEPS, 1).learning(6)
@@ -323,9 +314,6 @@ def test_rates_follow_the_phases(straight: tuple[Path, Seen, TrainingRecord], tm
     assert [seen.rates[step] for step in range(9, 12)] == pytest.approx([rate, 0.75 * rate, 0.25 * rate])
 
 
-# -- cost -------------------------------------------------------------------------------------------------------------
-
-
 def measured_shares(phases: tuple[Phase, ...], tmp_path: Path) -> tuple[list[float], list[float]]:
     cost = model_cost(load(tiny_llama()), 6)
     schedule = GrowthSchedule("any", DEPTH, tuple(replace(phase, share=1 / len(phases)) for phase in phases))
@@ -359,7 +347,7 @@ def test_what_is_frozen_is_not_computed(tmp_path: Path) -> None:
     settings = replace(SETTINGS, batch_size=24)  # every example is read in every step
     with patch(f"{__name__}.SETTINGS", settings):
         measured, predicted = measured_shares(phases, tmp_path)
-    # Attention that learns nothing still needs both halves of its backward pass: 9 % of a layer here.
+    # Frozen attention still needs both halves of its backward pass: 9 % of a layer here.
     assert measured == pytest.approx(predicted, abs=0.03)
     assert measured[0] == measured[-1] == 1
     assert measured[1] < 0.6
@@ -405,9 +393,6 @@ def test_padding_is_computed_and_is_no_token(tmp_path: Path) -> None:
     assert record.figures["flops"] > record.figures["tokens"] * flops_per_token(EVERYTHING.phases[0], COST)
 
 
-# -- what is kept -----------------------------------------------------------------------------------------------------
-
-
 def test_the_model_is_that_of_the_last_step(tmp_path: Path) -> None:
     seen = Seen()
 
@@ -438,9 +423,6 @@ def test_the_model_comes_out_as_it_went_in(tmp_path: Path) -> None:
     assert resting == {"model.norm.weight"}, "what could not learn before was never let learn"
     assert torch.equal(opened[0].model.norm.weight, tiny_llama().model.norm.weight)
     assert not any(block._forward_pre_hooks for block in opened[0].model.layers)
-
-
-# -- what is refused --------------------------------------------------------------------------------------------------
 
 
 def unlike_llama() -> PreTrainedModel:

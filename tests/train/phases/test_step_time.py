@@ -18,7 +18,7 @@ from train.tiny_models import tiny_llama, tiny_text
 
 
 def test_phases_are_timed_against_uniform_within_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine is twice as slow in every other round; the phase takes 0.7 of a uniform step in all of them."""
+    """The machine is twice as slow every other round; the phase takes 0.7 of a uniform step in all of them."""
     schedule = GrowthSchedule("two", 3, (Phase("top", 0.5, (2,), embedding=False), Phase("all", 0.5, (0, 1, 2))))
     turns: list[int] = []
 

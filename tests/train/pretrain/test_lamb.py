@@ -63,16 +63,13 @@ SHAPES = {
     "embedding.words.weight": ((20, 8), 1.0),
     "layer_weights.scalars": ((4,), 0.0),
 }
-"""Tensors of every kind that the encoder has, with the size of their values."""
+"""Every kind of tensor in the encoder, with the size of its values."""
 
 RATE, DECAY, EPSILON, BETAS = 0.01, 0.4, 1e-6, (0.9, 0.98)
 
 
 def published(values: Array, gradients: Sequence[Array], *, rates: Sequence[float], plain: bool) -> list[Array]:
-    """Algorithm 2 of You et al. 2020 line by line, with the identity for phi; the values after each step.
-
-    A plain tensor is updated as by Adam (Kingma and Ba 2015, algorithm 1).
-    """
+    """Values after each step of You et al. 2020, algorithm 2, with phi = identity; plain tensors follow Adam."""
     first_moment, second_moment = np.zeros_like(values), np.zeros_like(values)
     found = []
     for step, (gradient, rate) in enumerate(zip(gradients, rates, strict=True), start=1):
@@ -109,7 +106,7 @@ def drawn(dtype: torch.dtype, steps: int) -> tuple[dict[str, nn.Parameter], dict
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_every_update_is_the_published_one(dtype: torch.dtype) -> None:
-    """Against plain numpy in double precision, within the roundings of an update and of the values it is added to."""
+    """Compared with numpy in double precision, within the rounding errors of each update."""
     rounding = torch.finfo(dtype).eps
     steps = 12
     named, gradients = drawn(dtype, steps)

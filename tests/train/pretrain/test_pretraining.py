@@ -46,9 +46,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainingRe
     return folder, run(folder)
 
 
-# Recipes
-
-
 def test_the_published_sizes_have_the_published_settings() -> None:
     small, base = PRESETS["small"], PRESETS["base"]
     assert (small.steps, small.learning_rate, small.weight_decay) == (31_250, 5e-3, 0.4)
@@ -77,9 +74,6 @@ def test_unknown_names_are_refused_with_the_near_ones() -> None:
 def test_settings_that_mean_nothing_are_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(TrainError, match=said):
         pretraining_recipe("tiny", **changes)
-
-
-# One training
 
 
 def test_both_phases_are_one_training(tmp_path: Path) -> None:
@@ -147,8 +141,7 @@ def test_a_training_learns(tmp_path: Path) -> None:
 def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Steps are not compared: the optimiser's first one is as long for a gradient that is all rounding as for another.
-    # Every pass is, with the same weights in whole precision.
+    # Passes with the same weights are compared, not steps: a first step is as long for a gradient of mere rounding.
     found: list[tuple[float, float, float]] = []
 
     class Noted(trainer.PretrainingTrainer):
@@ -164,10 +157,7 @@ def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(
 
     monkeypatch.setattr(trainer, "PretrainingTrainer", Noted)
     run(tmp_path, replace(RECIPE, dropout=0.0, steps=3, evals=1, precision="bfloat16"))
-    # A product rounds both operands and its result: errors of variance unit**2 / 3 each, unit**2 together. A layer has
-    # seven products in a row (query and key, value, scores, mean, projection, up, down) and the head two; each reads
-    # states that were normalised, so the variances add up. The loss of a token is the difference of its logit and a
-    # mean of logits, twice the variance, and the mean over tokens divides it by their number. Four deviations.
+    # A product adds variance unit**2: 7 per layer, 2 in the head; twice per loss, averaged over tokens. 4 deviations.
     products = 7 * 6 + 2
     deviation = unit(torch.bfloat16) * math.sqrt(2 * products)
     assert len(found) == 3
@@ -176,9 +166,6 @@ def test_in_half_precision_passes_are_near_and_weights_are_kept_whole(
         assert abs(half - whole) < 4 * deviation * size, (half, whole, size)
     weights = load_file(tmp_path / MODEL / "model.safetensors")
     assert {weight.dtype for weight in weights.values()} == {torch.float32}
-
-
-# Stops
 
 
 def test_what_a_pretraining_is_names_its_base_its_text_its_recipe_and_its_seed() -> None:
@@ -192,7 +179,7 @@ def test_what_a_pretraining_is_names_its_base_its_text_its_recipe_and_its_seed()
 def test_a_training_by_another_algorithm_is_refused(
     algorithm: str, finished: tuple[Path, TrainingRecord], tmp_path: Path
 ) -> None:
-    """Earlier ones did not name theirs: a LAMB with bounded weight norms, and masks from other random numbers."""
+    """Earlier versions did not name theirs: LAMB with bounded weight norms, and masks of other random numbers."""
     shutil.copytree(finished[0], tmp_path, dirs_exist_ok=True)
     file = tmp_path / MODEL / FILE
     pedigree = json.loads(file.read_text())
@@ -207,9 +194,6 @@ def test_a_text_smaller_than_a_batch_is_refused_before_the_folder_is_claimed(tmp
     with pytest.raises(TrainError, match=rf"{long} segment\(s\) of up to 48 tokens, fewer than one batch of 64"):
         run(tmp_path / "new", replace(RECIPE, batch_size=256, lengths=(3, 48)))
     assert not (tmp_path / "new").exists()
-
-
-# Seconds in place of steps
 
 
 @pytest.mark.slow
