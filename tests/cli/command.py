@@ -1,4 +1,4 @@
-"""The command as a test runs it: in this process for its words and exit code (in another of its own: `apart`)."""
+"""Run the command in this process (`apart` runs it in another) and return its output and exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the command line is tried on: a tiny random Llama in a folder, with its tokenizer, and a folder of texts."""
+"""Inputs of the command line: a tiny random Llama with its tokenizer, and a folder of texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from tiny_tokenizers import ALPHABET, character_tokenizer
 
 DEPTH = 4
 
-# Prose that every Python has.
 PROSE = "\n".join(
     text or "" for text in (json.__doc__, textwrap.dedent.__doc__, random.__doc__, textwrap.TextWrapper.__doc__)
 )

@@ -1,4 +1,4 @@
-"""Image models and folders of images as a user would have them, small enough to be trained in a second."""
+"""Image models and image folders that train in a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Code that a checkpoint brings does not run, and nobody is asked for it: whichever command or function opens it."""
+"""No command or function runs the code of a checkpoint or asks about it."""
 
 from __future__ import annotations
 
@@ -44,11 +44,7 @@ def bring_code(folder: Path, file: str, **settings: object) -> Path:
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkpoints with code, beside sound ones; no test changes any.
-
-    `model` has a configuration of its own, `head` one of transformers with no class for what it is asked for, `llama`
-    and `vit` a tokenizer and an image processor of their own.
-    """
+    """`model` has its own configuration class, `head` one without a matching class in transformers."""
     folder = tmp_path_factory.mktemp("code")
     save_texts(folder / "texts")
     save_images(folder / "images")

@@ -1,4 +1,4 @@
-"""The face of the command: its verbs, its help, its errors, and what it costs to ask."""
+"""The verbs of the command, its help, its errors, and its start-up cost."""
 
 from __future__ import annotations
 
@@ -19,15 +19,12 @@ from layerwise.stack.load import DEVICES, DTYPES
 
 OTHERS = ("plan", "report", "run")
 SCREEN = 45
-"""Lines of a help that nobody has to scroll."""
 
 LISTED = {*(verb.split()[0] for verb in VERBS), *OTHERS}
 
 
 def test_the_surface_is_what_a_person_can_hold() -> None:
-    """Verbs are what `layerwise --help` lists. An option is a flag with its meaning, the help text: one that several
-    verbs share counts once, and one name with two meanings twice. Settings have no flag, and are counted apart.
-    """
+    """An option that verbs share counts once, and one name with two meanings twice; settings count apart."""
     options, settings = set(), set()
     for kind in map(configuration, VERBS):
         for name, (_, each) in options_of(kind).items():
@@ -46,7 +43,6 @@ def test_the_surface_is_what_a_person_can_hold() -> None:
 
 @pytest.mark.parametrize("verb", [*VERBS, *OTHERS])
 def test_every_help_has_an_example_and_is_broken_by_the_terminal_alone(verb: str) -> None:
-    """It fits eighty columns, every example stands on a line of its own, and no paragraph has the source's breaks."""
     ended = layerwise(*verb.split(), "--help")
     assert ended.code == 0
     lines = ended.out.splitlines()

@@ -1,4 +1,4 @@
-"""Bad input gets one clear message, code 2, and loses nothing: no traceback, and no run folder left behind."""
+"""Bad input gets one clear message and exit code 2: no traceback, no run folder."""
 
 from __future__ import annotations
 
@@ -51,9 +51,6 @@ def sweep(model: Path, texts: Path, folder: Path) -> Callable[..., str]:
     return run
 
 
-# The model
-
-
 def test_a_model_that_is_nowhere(sweep: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     assert "there is no folder ./tyni" in sweep(model="./tyni")
@@ -94,9 +91,6 @@ def test_a_list_of_layers_that_there_is_not(sweep: Callable[..., str]) -> None:
     assert "model.leyers" in sweep("--layers", "model.leyers")
 
 
-# The text
-
-
 def test_no_text_at_all(model: Path, folder: Path) -> None:
     assert "--text FILE_OR_FOLDER" in refused("sweep", model, "--run", folder)
 
@@ -127,9 +121,6 @@ def test_too_few_examples_to_report_on_are_refused_before_any_is_asked(model: Pa
     assert not folder.exists()
 
 
-# The plans and the benchmarks
-
-
 @pytest.mark.parametrize(
     ("plan", "message"),
     [
@@ -157,9 +148,6 @@ def test_a_benchmark_that_is_not_known_costs_no_run(sweep: Callable[..., str], t
     assert "unknown benchmark 'arc_chalenge'" in message
     assert "arc_challenge" in message
     assert "there is no folder" in sweep("--tasks", "arc_challenge", "--task-folder", tmp_path / "nowhere")
-
-
-# The run folder
 
 
 def test_a_run_folder_that_another_process_writes(model: Path, texts: Path, swept: Path, folder: Path) -> None:
@@ -295,9 +283,6 @@ def test_a_report_that_cannot_be_written_loses_no_rows(model: Path, texts: Path,
     assert ended.out.startswith("- ")
     with Run.open(folder) as run:
         assert run.store.scores("effect")
-
-
-# Numbers
 
 
 def test_a_plan_whose_logits_are_not_finite_costs_itself_alone(model: Path, texts: Path, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the command line could not read: the refusal says what to write, and never suggests what discards results."""
+"""Arguments that cannot be read: the message suggests a fix that never discards results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every verb on a real folder and real text files: what it prints, what it leaves behind, and how it ends."""
+"""Every verb on a real model and text files: output, files written and exit code."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_plan_may_be_given_without_quotes() -> None:
 @pytest.mark.parametrize("depth", [2, 12, 32, 80])
 @pytest.mark.parametrize("columns", [40, 80, 200])
 def test_the_picture_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, depth: int, columns: int) -> None:
-    # The console reads COLUMNS once, when it is made: a runner that sets it would fix the width for good.
+    # The console reads COLUMNS once, when it is created: setting it in the runner would fix the width for good.
     monkeypatch.setattr(terminal.output, "_width", columns)
     middle = depth // 2
     drawn = [

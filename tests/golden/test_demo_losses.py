@@ -1,4 +1,4 @@
-"""A change that should not touch the numbers does not: the demo model's losses under seven plans, as committed."""
+"""The demo model's losses under seven plans equal the committed ones."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ def test_the_demo_model_gives_the_committed_losses() -> None:
     assert set(found) == set(golden) == set(PLANS)
     for plan, tasks in golden.items():
         assert found[plan] == pytest.approx(tasks, rel=1e-4), plan
-    # Golden numbers that do not tell plans apart would hold anything.
+    # Equal numbers for all plans would detect nothing.
     assert len({round(sum(tasks.values()), 3) for tasks in golden.values()}) == len(PLANS)

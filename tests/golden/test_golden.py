@@ -1,4 +1,4 @@
-"""What is said and drawn of the stored runs is what was frozen: verdicts, figures, terminal, Markdown and page."""
+"""The text, figures and pages of the stored runs equal the frozen ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A case of bad input: what lies in a folder, the command line that reads it, and how the command must end."""
+"""A case of bad input: files, a command line, and how the command must end."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pathlib import Path
 from apart import Ended
 
 MEMORY = 1536 * 2**20
-"""Bytes that a command may hold at once."""
+"""Bytes per command."""
 
 SECONDS = 40
-"""Seconds of processor time that a command may take; most take less than one."""
+"""CPU time per command."""
 
 LONGEST = 800
-"""Characters of the longest message that still is read."""
+"""Maximum length of a message in characters."""
 
 Says = str | tuple[str, ...] | None
-"""The words of a refusal, or `None` for a command that must succeed."""
+"""Words of the message, or `None` for a command that must succeed."""
 
 _BESIDE = (".lock", "-wal", "-shm")
 _HASHED = 2**22  # files up to this size are compared byte by byte
@@ -28,12 +28,7 @@ _HASHED = 2**22  # files up to this size are compared byte by byte
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A command line of `layerwise`, run in a folder of its own that `make` fills.
-
-    It must be refused with a message that holds the words of `says`, and the folder must be as it was, but for the
-    paths that match `writes`; or, where `says` is `None`, it must succeed. `check` looks at the folder and the ending
-    in either case, and raises `AssertionError`.
-    """
+    """`make` fills the folder, which must not change except for paths matching `writes`; `check` may assert more."""
 
     arguments: tuple[str, ...]
     says: Says
@@ -70,14 +65,14 @@ def faults(case: Case, ended: Ended) -> list[str]:
 
 
 def _verbose(message: str) -> list[str]:
-    """One or two sentences: an end of a sentence is a full stop before a space and a capital letter."""
+    """A sentence ends with a full stop before a space and a capital letter."""
     sentences = re.split(r"(?<=[.?!])\s+(?=[A-Z])", message)
     too_many = [f"the message has {len(sentences)} sentences"] if len(sentences) > 2 else []
     return too_many + ([f"the message has {len(message)} characters"] if len(message) > LONGEST else [])
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """What lies under `folder`: each path, and what it is or holds. What SQLite and a lock keep beside is left out."""
+    """Map each path to its type or content, without the side files of SQLite and locks."""
     kept = (path for path in sorted(folder.rglob("*")) if not path.name.endswith(_BESIDE))
     return {path.relative_to(folder).as_posix(): _what(path) for path in kept}
 

@@ -1,4 +1,4 @@
-"""Bad images: files that are none, that are bombs, that would start a program or lose depth; folders and datasets."""
+"""Bad images, folders and datasets: damaged, too large, able to start a program, or losing bit depth."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _bomb(path: Path) -> bytes:
 
 
 def _near_bomb(path: Path) -> bytes:
-    """Under Pillow's own limit of bombs, and a gigabyte with its copies: 13,000 x 13,000 in colour, all black."""
+    """13,000 x 13,000 black pixels: below Pillow's own limit, but a gigabyte with its copies."""
     return png(13_000, 13_000, 8, 2, (b"\0" + bytes(3 * 13_000)) * 13_000)
 
 
@@ -93,7 +93,7 @@ EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 7\n%%EndComments\nshowpage
 
 
 def _ghostscript(root: Path) -> None:
-    """An EPS that is called an image, and a program of Ghostscript's name that says when it is run."""
+    """An EPS with an image's name, and a fake Ghostscript that records that it was run."""
     vit(root)
     (pictures(root) / "cat" / "x.png").write_bytes(EPS)
     program = root / "programs" / "gs"
@@ -160,7 +160,7 @@ def _dataset(**columns: Any) -> Callable[[Path], None]:
 
 
 def _image_table(contents: list[bytes | str | None], labels: list[Any] | None) -> Callable[[Path], None]:
-    """A dataset of images as `datasets` writes it; a text is the path of an image on this machine."""
+    """A dataset as `datasets` writes it; a string is the path of an image on this machine."""
 
     def make(root: Path) -> None:
         (root / "secret.png").write_bytes(picture(mode="L"))
@@ -214,8 +214,6 @@ _FOLDERS = (
     _folder(_last_row("/etc/passwd"), "train[19]: not an image"),
     _folder(_last_row("http://127.0.0.1:9/x.png"), "train[19]: ", "127.0.0.1"),
 )
-
-# How a checkpoint wants its images
 
 
 def _settings(content: object, *says: str) -> Case:

@@ -1,4 +1,4 @@
-"""What most cases begin with: a tiny model, a text, images, and what may lie in the place of any file."""
+"""Common inputs: a tiny model, a text, images, and what may replace any file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def texts(folder: Path) -> Path:
 
 
 def vit(folder: Path) -> Path:
-    """A vision transformer of three layers for grey images of ten classes, in `folder/model`."""
     return Path(shutil.copytree(_store() / "vit", folder / "model"))
 
 
@@ -42,7 +41,7 @@ def model_and_texts(folder: Path) -> None:
 
 
 Content = bytes | str | Callable[[Path], object]
-"""What lies at a path: its content, or a function of the path that returns it, or that puts something else there."""
+"""The content of a path, or a function that returns it or creates something else there."""
 
 
 def put(path: Path, content: Content) -> None:
@@ -53,23 +52,21 @@ def put(path: Path, content: Content) -> None:
 
 
 def nothing(path: Path) -> None:
-    """Nothing at all."""
+    """Leave the path missing."""
 
 
 def pipe(path: Path) -> None:
-    """A pipe that nobody writes to: whoever opens it waits for ever."""
+    """Opening it blocks forever, as nobody writes to it."""
     path.unlink(missing_ok=True)
     os.mkfifo(path)
 
 
 def device(path: Path) -> None:
-    """A device without an end."""
     path.unlink(missing_ok=True)
     path.symlink_to("/dev/zero")
 
 
 def loop(path: Path) -> None:
-    """A link that leads to itself."""
     path.unlink(missing_ok=True)
     path.symlink_to(path.name)
 
@@ -80,7 +77,7 @@ def empty_folder(path: Path) -> None:
 
 
 def sparse(path: Path) -> None:
-    """Three gigabytes that take no room."""
+    """Three gigabytes that use no disk space."""
     path.touch()
     os.truncate(path, 3 << 30)
 

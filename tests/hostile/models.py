@@ -1,4 +1,4 @@
-"""Bad model folders: configurations, safetensors, indices, and tensors that do not belong together."""
+"""Bad model folders: configurations, safetensors, indices, and tensors that do not fit together."""
 
 from __future__ import annotations
 
@@ -104,8 +104,6 @@ _CONFIGS = (
     Case(("verify", "a\nb"), "a\nb"),
 )
 
-# Files of tensors
-
 
 def _safetensors(header: object, content: bytes = b"", *, length: int | None = None) -> bytes:
     written = header if isinstance(header, bytes) else json.dumps(header).encode()
@@ -138,7 +136,7 @@ _HEADERS = (
 
 
 def _indexed(folder: Path, where: Callable[[str], object], content: Any = None) -> None:
-    """The tiny Llama in two files with an index, which says for every tensor what `where` makes of its file."""
+    """The tiny Llama in two files; `where` changes the file of each tensor in the index."""
     path = model(folder)
     tensors = load_file(path / WEIGHTS)
     (path / WEIGHTS).unlink()
@@ -196,8 +194,6 @@ _FILES = (
     _index(lambda shard: "part-0.safetensors", (INDEX, "lies in part-0")),
 )
 
-# Tensors that do not belong together
-
 
 def _without(*names: str) -> Callable[[dict[str, Tensor]], None]:
     def change(tensors: dict[str, Tensor]) -> None:
@@ -251,7 +247,7 @@ def _gpt2() -> GPT2LMHeadModel:
 
 
 def _old_buffers(tensors: dict[str, Tensor]) -> None:
-    """What GPT-2's own checkpoints hold beside their weights, and names without `transformer.`."""
+    """GPT-2's own checkpoints hold such buffers, and names without `transformer.`."""
     for layer in range(3):
         tensors[f"transformer.h.{layer}.attn.bias"] = torch.ones(1, 1, 64, 64).tril()
         tensors[f"transformer.h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
@@ -306,9 +302,6 @@ _TENSORS = (
         VERIFY, "classifier.weight", _saved(lambda: BertModel(_bert()), architectures=["BertForSequenceClassification"])
     ),
 )
-
-
-# A configuration alone, for a model that begins from random weights
 
 
 def _newborn(says: Says, **changes: object) -> Case:

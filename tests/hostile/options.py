@@ -1,4 +1,4 @@
-"""Bad input that concerns options: values out of range, empty texts, and options that nothing reads."""
+"""Bad options: values out of range, empty values, and options that nothing reads."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ def _run(folder: Path) -> None:
     runs.trained()(folder)
 
 
-# Where the command line says it all
 OTHERS: tuple[tuple[tuple[str, ...], Says], ...] = (
     (("sweep", "", *SWEEP[2:]), "MODEL was given an empty"),
     (("sweep", "~nobody-here/model", *SWEEP[2:]), "~nobody-here"),

@@ -1,4 +1,4 @@
-"""Bad plans and bad growth schedules: texts that ask for more than a machine has, and YAML that nobody meant well."""
+"""Bad plans and growth schedules: texts that need too much memory, and malicious YAML."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MANY_SLICES = "merge_method: passthrough\nslices:\n" + "- sources: [{model: a/b,
 
 
 def _laughs(path: Path) -> bytes:
-    """Ten lists of ten of the list before: 10^9 words in 424 bytes."""
+    """The billion laughs attack: 10^9 words in 424 bytes."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{at}: &a{at} [{', '.join([f'*a{at - 1}'] * 10)}]" for at in range(1, 9)]
     return "\n".join(lines).encode()

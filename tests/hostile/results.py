@@ -1,4 +1,4 @@
-"""Bad input that concerns run folders: their manifests, their tables, their reports and their exports."""
+"""Bad run folders: manifests, tables, reports and exports."""
 
 from __future__ import annotations
 

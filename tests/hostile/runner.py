@@ -1,7 +1,4 @@
-"""Runs cases, many in one process, and again in a process of its own what is wrong there.
-
-By hand: `python -m hostile.runner [PART_OF_A_CASE ...]` runs each in its own and prints those that fail.
-"""
+"""Run many cases per process and each failure alone; by hand: `python -m hostile.runner [PART_OF_NAME ...]`."""
 
 from __future__ import annotations
 
@@ -25,11 +22,10 @@ from hostile.case import MEMORY, SECONDS, Case, contents, faults
 CASES: tuple[Case, ...] = (
     *(*texts.CASES, *models.CASES, *images.CASES, *tables.CASES, *plans.CASES, *results.CASES, *options.CASES),
 )
-"""Every case: bad input ends with code 2 and one or two sentences, or is read right, in 1.5 GB and 40 s of a core."""
 
 
 TOGETHER = 32
-"""Cases of one process: to fork one of its own takes longer than most commands."""
+"""Cases per process: a fork takes longer than most commands."""
 
 
 def run(
@@ -56,7 +52,7 @@ def run(
 
 
 def failed(numbers: range) -> Iterator[tuple[Case, list[str], Ended]]:
-    """The cases that end wrongly in a process of their own, of those that do, or are not reached, among others."""
+    """Repeat in a process each the cases that fail, or are not reached, in a shared one."""
     for first in range(0, len(numbers), TOGETHER):
         batch = numbers[first : first + TOGETHER]
         with TemporaryDirectory(prefix="hostile-") as folder:
@@ -71,7 +67,7 @@ def failed(numbers: range) -> Iterator[tuple[Case, list[str], Ended]]:
 
 
 def _together(numbers: Sequence[int], log: Path) -> None:
-    """Run these cases in this process; `log` gets the numbers of those that end as they must."""
+    """`log` gets the numbers of those that end as they must."""
 
     def forget() -> None:
         shutil.rmtree(Path(os.environ["HF_HOME"], "datasets"), ignore_errors=True)
@@ -102,7 +98,6 @@ def _changed(before: dict[str, str], after: dict[str, str], allowed: Sequence[st
 
 
 def described(case: Case, found: Sequence[str], ended: Ended) -> str:
-    """A case that failed, for a reader: what it is, what is wrong, and what the command wrote."""
     told = "\n".join(f"    {line}" for line in ended.err.strip().splitlines()[-6:])
     return f"{case}: {'; '.join(found)}\n{told}"
 

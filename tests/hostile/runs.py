@@ -1,4 +1,4 @@
-"""What cases on run folders begin with: a run of a sweep, made without a model, and ways to spoil it."""
+"""A sweep's run folder made without a model, and ways to damage it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PEDIGREE = TrainingRecord("layershuffle", 0, "w1", "d1", "digits", {"variant": "
 
 
 def run(folder: Path) -> Path:
-    """A run of leave-one-out on four layers and ten documents in `folder/run`, in tables that take anything."""
+    """Leave-one-out on four layers and ten documents, in tables without constraints."""
     path = folder / "run"
     path.mkdir(parents=True)
     loose = database.SCHEMA.replace("WITHOUT ROWID, STRICT", "WITHOUT ROWID").replace(" STRICT", "")
@@ -80,7 +80,7 @@ def replaced(name: str, content: Content) -> Make:
 
 
 def trained(text: str | None = None, seed: str = "seed-0", **changes: object) -> Make:
-    """A run of trainings with one model, whose pedigree is another text, or has some fields changed."""
+    """A run of trainings with one model, whose provenance is replaced or has some fields changed."""
 
     def make(folder: Path) -> None:
         model_folder = run(folder) / "layershuffle" / seed / "model"

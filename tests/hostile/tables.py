@@ -1,4 +1,4 @@
-"""Bad tables of evaluation suites: minimal pairs, GLUE, MSGS, archives, and what a trained model says of itself."""
+"""Bad tables of evaluation suites: minimal pairs, GLUE, MSGS, archives, and metadata of trained models."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _zip(**members: bytes) -> bytes:
 
 
 def _damaged_zip(path: Path) -> bytes:
-    """What the archive's sum of its member does not agree with."""
+    """The checksum in the archive does not match the member."""
     whole = _zip(p__jsonl=_NOISE)
     return whole[:5000] + bytes(40) + whole[5040:]
 
@@ -56,7 +56,7 @@ def _zip_bomb(path: Path) -> bytes:
 
 
 def _lying_zip(path: Path) -> bytes:
-    """An archive that says of its member that it is small, and holds sixty megabytes."""
+    """The archive's header claims a small member that holds sixty megabytes."""
     content = bytearray(_zip(p__jsonl=b" " * (60 << 20)))
     size = (60 << 20).to_bytes(4, "little")
     while (at := content.find(size)) >= 0:

@@ -1,7 +1,4 @@
-"""Bad input ends with code 2 and one or two sentences, loses nothing, and costs little memory and time.
-
-The cases are data, gathered in `hostile.runner`.
-"""
+"""Bad input ends with code 2 and one or two sentences, loses nothing, and needs little memory and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad texts: what `--text` may name, and the tokenizers that read them."""
+"""Bad arguments of `--text`, and bad tokenizers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hostile.material import Content, device, empty_folder, loop, model, nothing
 SWEEP = ("sweep", "model", "--run", "run", "--families", "leave_one_out", "--no-similarity")
 SCORED = "A text that is long enough to be scored, one character after the other. "
 ENOUGH = "\n<|endoftext|>\n".join([SCORED] * 8)
-"""Documents enough for an interval, without which a sweep concludes nothing and is refused."""
+"""With fewer documents a sweep has no interval and is refused."""
 
 _NOISE = random.Random(0).randbytes(9999)
 
@@ -44,12 +44,12 @@ def _bomb(path: Path) -> bytes:
 
 
 def _small_bomb(path: Path) -> bytes:
-    """A bomb inside of a bomb's size: 1.3 GB of spaces and line ends in 1.3 MB."""
+    """1.3 GB of spaces and line ends in 1.3 MB, below the size limit."""
     return gzip.compress(b" \n" * (32 << 20), compresslevel=9) * 20
 
 
 def _parquet_bomb(path: Path) -> bytes:
-    """Two gigabytes of rows with one text in common, which is written once."""
+    """Two gigabytes of rows with one common text, stored once."""
     rows = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 2_048, pyarrow.int32()), ["a" * 2**20])
     content = io.BytesIO()
     parquet.write_table(pyarrow.table({"text": rows}), content)

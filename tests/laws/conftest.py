@@ -1,4 +1,4 @@
-"""What the laws of the sources share: every file of the package, parsed once in each process."""
+"""Every file of the package, parsed once per process."""
 
 from __future__ import annotations
 

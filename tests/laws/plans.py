@@ -1,4 +1,4 @@
-"""Random plans for the laws: every kind of stage, nested, halves, repeats, ranges, merge rules, several models."""
+"""Random plans: every kind of stage, nested, sublayers, repeats, ranges, merge rules, several models."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from hypothesis import strategies as st
 from layerwise.plan import SUBLAYERS, Block, Group, Plan, Reduction, Sublayer, Visit
 
 DEPTH = 12
-"""The layers of random plans are below this."""
 
 SOURCES = ("a", "run-2", "m_3")
-"""The models that random plans take layers from, beside the one at hand."""
 
 SMALL_GAINS = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 1.0, 2.0, 3.5])
 ANY_GAIN = st.floats(allow_nan=False, allow_infinity=False)

@@ -1,9 +1,4 @@
-"""Plans run on symbols instead of tensors: every distinct computation gets a number, equal computations the same one.
-
-Two ways to run a plan, written independently of the package: over its tree of stages, as a reader of the plan language
-would, and over its flat list of steps, as `layerwise.plan.Step` says. Two plans share a computation exactly when the
-numbers are equal, so the table also counts what a sweep that never computes anything twice has to compute.
-"""
+"""Run plans on symbols, over the tree and over the steps: equal computations get equal numbers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Which way the arrows point: rooms import downwards only, and the light rooms stay light.
-
-Every import statement of the package is read, those inside functions too.
-"""
+"""Packages import downwards only, including imports inside functions, and the light packages stay light."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import pytest
 import layerwise
 from package_sources import PACKAGE, files, nodes, tree
 
-# What each room may import; DESIGN draws the same arrows. A room may always import itself, `errors` and `bounded`.
+# DESIGN draws the same arrows. A package may always import itself, `errors` and `bounded`.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "bounded": set(),
@@ -143,7 +140,7 @@ LIGHT = {
     "layerwise.results": (*HEAVY, "pyarrow"),
     "layerwise.report": HEAVY,
 }
-"""What each light room leaves out, the lightest room first: one process imports them in this order."""
+"""Modules that each light package must not import, the lightest first: one process imports them in this order."""
 
 
 def heavy_imports(light: Mapping[str, tuple[str, ...]]) -> list[str]:

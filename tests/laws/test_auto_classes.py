@@ -1,7 +1,4 @@
-"""Every call into transformers' automatic classes goes through `layerwise.data.auto_classes`, which passes the flag.
-
-An automatic class that is not told whether the code of a checkpoint may run asks on the terminal, and runs it for a y.
-"""
+"""Only `layerwise.data.auto_classes` calls transformers' automatic classes: without its flag they ask to run code."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from package_sources import PACKAGE, files, nodes, text
 ONLY = PACKAGE / "data" / "auto_classes.py"
 AUTOMATIC = re.compile(r"_?(Base)?Auto[A-Z]\w*")
 OWN = frozenset({"ElcForMaskedLM", "PeftModel"})
-"""Classes with `from_pretrained` that read no class in a checkpoint: layerwise's own, and peft's."""
+"""Their `from_pretrained` reads no class from a checkpoint."""
 
 LOADERS = ("from_pretrained", "from_config")
 PACKAGES = ("transformers", "transformers.models.auto", "transformers.dynamic_module_utils", "transformers.pipelines")

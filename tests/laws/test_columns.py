@@ -1,4 +1,4 @@
-"""A value of a row is written once and never parsed back: no reader takes the text of a column apart."""
+"""No reader parses the text of a row's column."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from package_sources import PACKAGE, files, nodes
 ROOMS = ("report", "experiments", "results")
 
 COLUMNS = frozenset({"metric", "measure", "arm", "part", "condition", "plan", "task", "claim", "against"})
-"""The columns of rows that hold a text."""
 
 TAKES_APART = frozenset(
     {"partition", "rpartition", "split", "rsplit", "removeprefix", "removesuffix", "startswith", "endswith"}
 )
 
 ALLOWED = (
-    # The task of a `Loss`, which has no further columns, is a path: of a text its part, of a benchmark its metric.
+    # The task of a `Loss` is a path that may be split: part of a text, or metric of a benchmark.
     "results/store.py",
     "experiments/engines/losses.py",
     "experiments/healing/benchmarks.py",

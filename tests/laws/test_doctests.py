@@ -1,4 +1,4 @@
-"""The examples in the docstrings are true: every example of every module of the package is run."""
+"""Every doctest of the package passes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wrongs(module: ModuleType, source: str) -> list[str]:
     for test in doctest.DocTestFinder().find(module, module.__name__):
         runner.run(test, out=said.write)
     found = [said.getvalue()] if runner.failures else []
-    # An example in a comment, or in the docstring of something that a decorator wraps, is one that doctest never sees.
+    # Doctest never sees examples in comments, or in docstrings below a decorator that wraps.
     if runner.tries != written(source):
         found.append(f"{module.__name__}: {runner.tries} of {written(source)} examples were run")
     return found
@@ -37,7 +37,7 @@ def module_name(path: Path) -> str:
 
 SOURCES = {path: path.read_text(encoding="utf8") for path in sorted(PACKAGE.rglob("*.py"))}
 WITH_EXAMPLES = [path for path, source in SOURCES.items() if ">>>" in source]
-# One test a room, so that the workers share them.
+# One test per package, so that the workers share them.
 ROOMS = sorted({path.relative_to(PACKAGE).parts[0] for path in WITH_EXAMPLES})
 
 

@@ -1,4 +1,4 @@
-"""Names: one word for one thing, in the terms of the field; and functions that can be called without a table."""
+"""Names use the terms of the field, and functions have few parameters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from package_sources import PACKAGE, files, nodes, text, trees
 ROOT = Path(__file__).parents[2]
 
 PARAMETERS = 12
-"""Parameters that a function may have."""
 
 HOME_MADE = frozenset(
     (
@@ -25,7 +24,7 @@ HOME_MADE = frozenset(
         *("bears", "speaker", "speakers", "shell", "watcher", "watchers", "judging", "ledger", "place", "places"),
     )
 )
-"""Words that the papers of the field do not use for what they once named here."""
+"""Words that names must not contain, as papers of the field do not use them."""
 
 IN_PROSE = re.compile(
     r"\b(pupils?|lessons?|sittings?|consultations?|lenders?|lends?|lending|newborns?|allowances?|kinships?|"

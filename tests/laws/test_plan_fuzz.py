@@ -1,9 +1,4 @@
-"""A million strings, each a plan or a `PlanError`, never anything else, and every plan survives its own text.
-
-Half are plausible texts with a few characters changed, doubled, dropped or swapped in from another text; the rest are
-drawn from the alphabet of the language, from numbers and brackets, and from all of Unicode. No string can hang the
-reader: it moves forward at every character, and counts before it spells out.
-"""
+"""A million random strings, half of them mutated plans: each is a plan that survives its text, or a `PlanError`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The algebra of plans over random plans: text, steps, cost, wiring and edits agree with definitions written here."""
+"""The text, steps, cost, wiring and edits of random plans agree with independent definitions."""
 
 from __future__ import annotations
 
@@ -71,8 +71,7 @@ def test_check_accepts_exactly_the_sources_that_are_there(plan: Plan, known: set
     assert named[1] in used - known
 
 
-# The wiring, against numbers: a plan is run over random linear layers, noting the input of every step and what the
-# step added. The sums that the wiring claims must give the same inputs, and the same output.
+# The claimed wiring must reproduce each step's input and the output of random linear layers.
 
 
 class LinearModel:
@@ -146,9 +145,6 @@ def test_a_gain_runs_from_the_mean_to_the_sum(plan: Plan, data: st.DataObject) -
     with_merge = {rule: edits.parallel(plan, start, stop, rule) for rule in (Reduction("mean"), Reduction("sum"))}
     assert edits.parallel(plan, start, stop, Reduction("gain", 1)).matrix() == with_merge[Reduction("mean")].matrix()
     assert edits.parallel(plan, start, stop, Reduction("gain", count)).matrix() == with_merge[Reduction("sum")].matrix()
-
-
-# Edits
 
 
 def window(plan: Plan, data: st.DataObject) -> tuple[int, int]:

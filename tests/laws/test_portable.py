@@ -1,4 +1,4 @@
-"""What is true on this processor is true on others: the quick part of `make test-portable`, and what its parts do."""
+"""The quick part of `make test-portable`: results do not depend on the processor."""
 
 from __future__ import annotations
 

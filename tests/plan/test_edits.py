@@ -1,4 +1,4 @@
-"""Edits: the plans of the literature by name, and what a wrong edit is told. The algebra is in the laws."""
+"""The named edits of the literature and their errors; the laws test the algebra."""
 
 from __future__ import annotations
 

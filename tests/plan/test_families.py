@@ -1,8 +1,4 @@
-"""Families: the plans they promise, how many, at what cost, and how much of it a sweep can share.
-
-The number of distinct layer evaluations is counted here by running every plan on symbols (`laws.symbolic`),
-independently of the sweep graph, whose count must be the same.
-"""
+"""The plans of each family, their cost, and what a sweep shares, counted independently by `laws.symbolic`."""
 
 from __future__ import annotations
 
@@ -168,5 +164,5 @@ def test_looped_runs_every_window_of_more_layers_than_one_every_number_of_times(
     ]
     assert str(members[2].plan) == "0 (1|2|3|4|5|6|7)*3"
     loops, after = 8 * (7 + 5 + 3), 8 * (0 + 1 + 2)
-    # What a narrow window keeps before it, layer 0 apart, is a branch of a wider one.
+    # The layers kept before a narrow window, except 0, are a branch of a wider one.
     assert distinct_evaluations(member.plan for member in members) == 1 + loops + after

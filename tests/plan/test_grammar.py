@@ -1,4 +1,4 @@
-"""The plan language: what each text means, what each wrong text is told, and where it points."""
+"""The plan language: meanings, errors, and where errors point."""
 
 from __future__ import annotations
 

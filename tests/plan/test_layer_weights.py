@@ -1,4 +1,4 @@
-"""A frozen wiring: what can be dropped when, cuts that keep a row's sum, and cuts as texts."""
+"""A frozen wiring: droppable states, cuts that keep row sums, and cuts as text."""
 
 from __future__ import annotations
 

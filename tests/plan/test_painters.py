@@ -1,4 +1,4 @@
-"""The Painters' grid against the published definition, restated here: T layers, N kept, M = T - 2N - 1 affected."""
+"""The Painters' grid as published: T layers, N kept, M = T - 2N - 1 affected."""
 
 from __future__ import annotations
 

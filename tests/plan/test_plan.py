@@ -1,4 +1,4 @@
-"""The plan as a value: what can be made, what is refused when it is made, and what a model is told."""
+"""Plans as values: validation and what a model gets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Samplers: what every draw is, how often each comes, and that a draw depends on its index alone.
-
-And which layers are kept by which rule, and which lie on which node.
-"""
+"""Draws of samplers, their frequencies, dependence on the index alone, and the layers of subsets and nodes."""
 
 from __future__ import annotations
 
@@ -125,7 +122,7 @@ def test_every_outcome_is_equally_likely(
 
 
 def test_a_skewed_shuffle_would_be_seen() -> None:
-    """The chi-square above can fail: keys within a reach of three positions do not make all orders equally likely."""
+    """Keys within a reach of three positions do not make all orders equally likely."""
     found = Counter(SeededSampler(Shuffle(3), 4, seed=1).at(draw).order() for draw in range(24 * 200))
     assert sum((found[order] - 200) ** 2 / 200 for order in permutations(range(4))) > CHI_SQUARE_23
 
@@ -141,7 +138,7 @@ def test_every_layer_is_dropped_with_its_share(preserve: bool) -> None:
 def test_every_node_fails_with_its_share() -> None:
     draws = SeededSampler(Failout(node_layout(12, 4), 0.2), 12, seed=0)
     left = Counter(node for draw in range(1000) for node in {layer // 3 for layer in draws.at(draw).order()})
-    # All four fail in 0.16 % of draws, which are drawn again: far below four standard errors.
+    # All four fail in 0.16 % of draws and are redrawn: far below four standard errors.
     assert all(abs(left[node] / 1000 - 0.8) < FOUR_ERRORS for node in range(4))
 
 
@@ -194,7 +191,7 @@ def test_layers_are_kept_once_and_in_order(data: st.DataObject, depth: int, rule
 def test_even_means_nearly_equal_gaps_also_at_both_ends(data: st.DataObject, depth: int) -> None:
     count = data.draw(st.integers(1, depth))
     layers = layer_subset(depth, count, "even", chance(0))
-    # The middle of each of `count` equal stretches of the depth lies in the layer that is kept.
+    # The kept layer contains the middle of each of `count` equal stretches of the depth.
     assert all(layer <= (index + 0.5) * depth / count < layer + 1 for index, layer in enumerate(layers))
 
 

@@ -1,7 +1,4 @@
-"""The wiring matrix of the systems that DESIGN lists, written out by hand (the laws compare it with numbers).
-
-And as text: small plans cell by cell, long plans within the size.
-"""
+"""The wiring matrices of the systems in DESIGN, written by hand, and their text form."""
 
 from __future__ import annotations
 
@@ -67,7 +64,7 @@ def test_a_down_sampled_cell_is_the_mean_of_its_part() -> None:
     members = {member.strategy: member.plan for member in family("painters", 80) if member.affected == 79}
     assert set(picture(members["reverse"], size=20)) <= set("0123456789out \n█")
     last = picture(members["parallel"], size=20).splitlines()[-1].split()[-1]
-    # Four columns a cell: the first has the embedding, layer 0, and two of the 79 that count 1/79 each.
+    # Four columns per cell: the first has the embedding, layer 0, and two of the 79 weights of 1/79.
     assert last == "▓" * 2 + "░" * 38
 
 

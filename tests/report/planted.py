@@ -1,12 +1,9 @@
-"""Runs that never happened, one of each kind: the planted golden runs, whose truth is known, and parts of them.
+"""The planted golden runs, one per kind, with known truths.
 
-*Diagnosis* (6 layers): layer 0 matters most, layer 3 is harmful, layer 4 does nothing, weights know nothing of each
-other, recovery follows the initial damage alone, and any change of weights costs what its size costs.
-*Robustness* (3 layers): every arm is good in order, only those trained on shuffled layers survive random order and
-merging, and LayerDrop survives the loss of layers in part.
-*Pre-training* (4 layers): `elc` is a little better than the backbone at equal tokens and no better at equal seconds.
-*Growth* (6 layers): `importance` is better than uniform at equal FLOPs, its permuted control does as well and its
-reversed one worse; it chose a rate at the end of its sweep.
+Diagnosis: layer 0 matters most, 3 is harmful, 4 does nothing; recovery follows the initial damage alone.
+Robustness: only arms trained on shuffled layers survive random order and merging; LayerDrop survives loss in part.
+Pre-training: `elc` beats the backbone at equal tokens, not at equal seconds.
+Growth: `importance` beats uniform at equal FLOPs, its permuted control does as well, its reversed one worse.
 """
 
 from __future__ import annotations

@@ -1,8 +1,5 @@
-"""A run that never happened: rows of the right shape and plausible size, the same on every call.
-
-The truth is planted, so tests can ask for it back: a wrong order costs "arithmetic" most and "text" least, layer 0 is
-the most important layer, layer 7 of twelve does nothing, and the zones of the cosine are made by the sink token.
-"""
+"""A simulated run with planted truths: order matters most to "arithmetic", layer 0 is the most important,
+layer 7 of twelve does nothing, and the sink token makes the cosine zones."""
 
 from __future__ import annotations
 

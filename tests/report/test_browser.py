@@ -1,7 +1,4 @@
-"""The page in a real browser: drawn, answering, dark, narrow, and silent in the console.
-
-A fast test opens one page, light and dark; what a page answers, and the pages of the other kinds of run, is slow.
-"""
+"""The page in a real browser: figures, interaction, dark mode, narrow screens, and no console messages."""
 
 from __future__ import annotations
 
@@ -108,7 +105,7 @@ DRAWN: dict[str, dict[str, int]] = {
     "robustness": {"maps": 7, "rootedAtFirst": 0, "undrawn": 1},  # the layout of outputs has no axes
     "pretraining": {},
     "growth": {"plots": 1},
-    # Six strategies, two panels of layers, three maps; the curves and the layers are rooted by their first figures.
+    # Six strategies, two panels of layers, three maps; the first figures set the scale.
     "comparison": {"maps": 3, "rootedAtFirst": 2, "plots": 11},
 }
 
@@ -134,7 +131,7 @@ def framed(folder: Path, width: int, height: int, use: str = "") -> dict[str, di
         " node.textContent = event.data; document.body.append(node); };</script></body>",
         encoding="utf-8",
     )
-    # A frame that cannot be seen is not drawn.
+    # Hidden frames are not drawn.
     dom, console = browse(outer, f"--window-size={(width + 10) * len(PAGES)},{height + 100}", "--dump-dom")
     assert console == []
     results = {kind: answer(dom, f"selfcheck-{kind}") for kind in PAGES}

@@ -1,4 +1,4 @@
-"""Every figure of every kind of page is one that Plotly knows, and that the part of plotly.js with the page draws."""
+"""Plotly, and the part of plotly.js in the page, know every figure of every kind."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ RUNS: dict[str, ReportData] = {
         MANY, plans=tuple(replace(record, family="many") for record in MANY.plans)
     ),
 }
-"""A run of every kind."""
 FOLDER = files("layerwise.report").joinpath("plotlyjs")
 SOURCE = json.loads(FOLDER.joinpath("source.json").read_text())
 BUNDLE = files("layerwise.report").joinpath(PLOTLY).read_text(encoding="utf-8")
@@ -61,9 +60,6 @@ def test_lines_and_bands_across_the_figure_are_those_that_plotly_would_add() -> 
     figure.add_vrect(x0=-1.0, x1=1.0, fillcolor="#0072b2", line_width=0, layer="below")
     drawn = [level_line(2.0, opacity=0.6), upright_line(3.0, line={"dash": "dot"}), upright_band(-1.0, 1.0, "#0072b2")]
     assert json.loads(figure.to_json())["layout"]["shapes"] == drawn
-
-
-# ---- the part of plotly.js that comes with the report
 
 
 def test_files_are_those_that_were_published_and_name_their_version_and_licence() -> None:

@@ -1,4 +1,4 @@
-"""What others named, a model, a task, an arm, a plan, a note, reaches every page as text: no tag, script or link."""
+"""Names of models, tasks, arms, plans and notes reach every page as text: no tag, script or link."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ IN_MARKDOWN = (
     "<script>alert(1)</script> [a](https://b.c) ![i](j) &lt; | `x`\r\n# h <img src=x> https://d.e \x1b[2J www.f.g"
 )
 GROUPS = {"legendgroup"}
-"""Keys of a figure whose texts are compared and never shown."""
+"""Their values are compared and never shown."""
 KINDS = ("sweep-planted", "robustness-planted", "diagnosis-planted", "pretraining-planted", "growth-planted")
 
 
@@ -81,7 +81,6 @@ def test_no_name_is_markup(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", first_fast(KINDS, 2))
 def test_in_markdown_a_name_is_text_and_nothing_else(kind: str) -> None:
-    """No markup, link, entity, cell or line begins in a name: neither on the page's title nor in any table."""
     text = markdown(spoilt(stored(kind), IN_MARKDOWN))
     assert "alert(1)" in text
     for raw in ("<script", "</script", "<img", "[a](", "&lt; \\|", "https://", "www.", "\x1b", "\r", "\n# h"):

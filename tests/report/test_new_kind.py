@@ -1,4 +1,4 @@
-"""The guide to a new kind of run in CONTRIBUTING.md is true: its text is run, and every output has the kind."""
+"""The guide to a new kind of run in CONTRIBUTING.md works in every output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan drawn: every cell of the matrix in its place, with its colour and its weight."""
+"""A plan drawn: position, color and weight of every cell of the matrix."""
 
 from __future__ import annotations
 

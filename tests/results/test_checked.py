@@ -1,4 +1,4 @@
-"""JSON of a run folder: manifests and training records are read as they were written, and anything else is refused."""
+"""Manifests and training records read back as written; other JSON is refused."""
 
 from __future__ import annotations
 

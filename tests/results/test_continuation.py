@@ -1,4 +1,4 @@
-"""Continuations are kept as notes and read back; what is no continuation is passed over."""
+"""Continuations are stored as notes and read back; other notes are ignored."""
 
 from __future__ import annotations
 

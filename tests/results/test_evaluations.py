@@ -1,4 +1,4 @@
-"""Evaluations of lm-eval: what is read of them, and everything by which two cannot be compared, in a sentence each."""
+"""Reading lm-eval results, and every reason why two cannot be compared."""
 
 from __future__ import annotations
 

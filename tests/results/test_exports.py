@@ -1,4 +1,4 @@
-"""Exports: other readers get exactly the rows, and Parquet carries where they came from."""
+"""Exports hold exactly the rows, and Parquet their provenance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When two manifests are one run: what is measured and how it is computed agree; versions and hardware may differ."""
+"""Two manifests are one run if measure and method agree; versions and hardware may differ."""
 
 from __future__ import annotations
 

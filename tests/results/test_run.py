@@ -78,7 +78,7 @@ def test_killed_at_twenty_drawn_writes_then_resumed_gives_the_same_rows(tmp_path
     assert all(count % WINDOWS == 0 for count in grown), "a batch is there whole or not at all"
     assert rows_of(killed) == rows_of(tmp_path / "whole")
     assert len(rows_of(killed)) == PLANS * DOCUMENTS * WINDOWS
-    # A batch is logged after it was stored, so a second line would be a finished batch computed again.
+    # A batch is logged once stored: a second line means that it was computed again.
     assert max(Counter((killed / "computed.log").read_text().splitlines()).values()) == 1
     with Run.open(killed) as run:
         ends = [session.ended for session in run.store.sessions()]

@@ -1,4 +1,4 @@
-"""Rows by their columns: filters, axes, single rows, and columns that there are not."""
+"""Filters, axes, single rows, and unknown columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store: what goes in comes out, in one order; nothing goes in twice; every failure is explained."""
+"""The store returns what was written, in order and once, and explains every failure."""
 
 from __future__ import annotations
 
@@ -90,9 +90,6 @@ def read_only(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-# Losses
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_tier(fast=10, nightly=40))
 @given(rows=st.lists(losses(), unique_by=cell, max_size=12), batch=st.integers(1, 5))
 def test_losses_round_trip_in_one_order(rows: list[Loss], batch: int, tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -167,9 +164,6 @@ def test_text_that_is_not_unicode_is_refused(store: Store) -> None:
         store.add_losses([replace(LOSS, document="\udcff.txt")])
 
 
-# Scores, plans, sessions
-
-
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=by_tier(fast=10, nightly=40))
 @given(rows=st.lists(scores, unique_by=lambda row: (row.claim, row.task, row.metric), max_size=8))
 def test_scores_round_trip_in_the_order_written(rows: list[Score], tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -207,7 +201,7 @@ def test_bad_scores_are_refused_and_the_old_ones_stay(store: Store, rows: list[S
 
 
 def test_what_was_not_measured_is_no_row_and_a_bound_that_was_not_is_none(store: Store) -> None:
-    """A run of hours does not end in a refusal because one of its last numbers is nothing divided by nothing."""
+    """A long run must not fail because one of its last numbers is 0 / 0."""
     absent = replace(SCORE, metric="absent", value=math.nan)
     unbounded = replace(SCORE, metric="unbounded", low=math.nan, high=math.nan, p=math.nan, mde=math.nan)
     store.replace_scores("effect", [SCORE, absent, unbounded])
@@ -231,9 +225,6 @@ def test_sessions_say_who_wrote(tmp_path: Path) -> None:
     assert (first.pid, first.command, first.versions) == (os.getpid(), ("layerwise", "sweep"), {"torch": "2.11"})
     assert second.versions == {"torch": "2.13"}
     assert first.started <= first.ended
-
-
-# Readers and failures
 
 
 def test_a_reader_sees_what_a_living_writer_has_finished(store: Store) -> None:

@@ -1,9 +1,4 @@
-"""A planted objective behind the interface of an evaluator: what a plan loses is known, and so is the best set.
-
-A document's loss under a plan is that of the whole model, plus what the missing layers cost it: an effect of each, an
-effect of each pair that is missing together, and what differs between documents. A layer at a type of GGUF is missing
-to a small part.
-"""
+"""An evaluator with a planted objective: a loss increase per skipped layer, per skipped pair, and per document."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.plan import Plan
 
 DAMAGE = {"Q8_0": 0.002, "Q5_1": 0.02, "Q5_0": 0.03, "Q4_1": 0.06, "Q4_0": 0.1}
-"""How far a layer at a type is missing."""
+"""The effect of a type as a share of that of skipping the layer."""
 
 
 class PlantedObjective:

@@ -1,4 +1,4 @@
-"""A stack with layers that do nothing and layers that do harm, and text that the same stack writes without the harm."""
+"""A stack with idle and harmful layers, and text sampled from it without the harmful ones."""
 
 from __future__ import annotations
 

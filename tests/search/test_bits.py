@@ -1,4 +1,4 @@
-"""Types of layers within a budget of bytes: allocations are within it, and the best where rises add up."""
+"""Quantization within a byte budget: allocations fit, and are optimal where loss increases add up."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_an_allocation_loses_at_most_one_change_more_than_the_best_of_all(found:
 
 
 def test_where_a_change_ends_at_the_limit_the_allocation_is_the_best() -> None:
-    """Rises in proportion to the bits that are saved, layer by layer dearer: the cheap layers give theirs first."""
+    """With loss increases proportional to the saved bits, the cheap layers are quantized first."""
     depth, own = 4, space(4, (2 * 4.5 + 2 * 32) / 4)
     rises: dict[tuple[int, Choice], float] = {
         (layer, choice): (layer + 1) * (32 - BITS[choice.source if choice else None])
@@ -164,7 +164,7 @@ def test_the_uniform_type_is_the_one_with_the_most_bits_within_the_limit(bits: f
 
 def test_the_first_layers_of_an_order_get_the_type_above_and_all_others_the_type_below() -> None:
     order = [4, 0, 1, 2, 3]
-    # Room for Q5_1 everywhere: above it is Q8_0, below it Q5_0; what is left goes to the next of the order as Q5_1.
+    # The budget fits Q5_1 everywhere: above it is Q8_0, below it Q5_0, and the remainder is Q5_1.
     texts = {bits: str(ranked(space(5, bits), order)) for bits in (6.0, 6.1, 6.2, 6.7, 8.4)}
     assert texts[6.0] == "Q5_1:0-4"  # one layer more at Q8_0 takes 30.5 of 30
     assert texts[6.1] == "Q5_0:0-3 Q8_0:4"

@@ -1,4 +1,4 @@
-"""Plans a round at a time give the numbers of the sweep, to the bit, and cost what is counted beforehand."""
+"""Plans evaluated in rounds give the sweep's numbers bit for bit, at the predicted cost."""
 
 from __future__ import annotations
 

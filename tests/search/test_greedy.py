@@ -1,4 +1,4 @@
-"""Searches find what was planted: layers that do nothing or harm, and the best set of coupled layers."""
+"""Searches find planted idle or harmful layers, and the best set of coupled ones."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_best_set_of_coupled_layers_is_the_exhaustive_optimum() -> None:
 
 @pytest.mark.parametrize("search", [greedy, evolve])
 def test_each_of_two_models_gives_the_layer_that_is_spoilt_in_the_other(search: Callable[..., Any]) -> None:
-    """Two copies of a model, in each of which noise was added to another layer, merged into the model without noise."""
+    """Each copy of the model has noise in another layer; merged, they give the original."""
     first, text = planted_search([], [2], depth=6, windows=48)
     second, _ = planted_search([2], [4], depth=6, windows=48)
     able = copy.copy(first)

@@ -1,4 +1,4 @@
-"""Moves lead from plans to plans that a model can run, within what they promise to change."""
+"""Edits yield plans that a model can run, and change what they promise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A scan of repeats: what no text but the one that chose it says is not claimed, and a repeat that helps is named."""
+"""A repeat counts only if held-out text confirms it, and a helpful one is named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HELPS = Plan.parse("0-5 (6 7):gain=0.5*2 8-11")
 SPACE = Space(DEPTH, ("repeat", "damp"), lambda plan: float(len(plan.steps())), 2 * DEPTH, longest=DEPTH)
 SEEDS = 100 if TIER == "nightly" else 40
 NOISE = 0.05
-"""Nats by which documents disagree about a plan."""
+"""Standard deviation over documents in nats."""
 
 
 class Repeats:

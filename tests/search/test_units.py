@@ -1,4 +1,4 @@
-"""Prices, milliseconds, one-shot sets and confirmation: what each says of a stack whose truth is known."""
+"""Costs, latency, one-shot sets and confirmation on a stack with a known truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random plans of whole layers one after another: what mergekit's YAML can say."""
+"""Random plans that mergekit's YAML can express: sequences of whole layers."""
 
 from __future__ import annotations
 

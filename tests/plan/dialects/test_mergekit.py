@@ -1,4 +1,4 @@
-"""mergekit's YAML: what is read, what is refused and with which line, and what is written."""
+"""Reading and writing mergekit's YAML, and the lines that errors name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`read(write(plan)) == plan` in mergekit's YAML, for every plan of whole layers one after another."""
+"""`read(write(plan)) == plan` in mergekit's YAML."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is one layer after another, and which stage is not."""
+"""Which plans are sequences of layers, and which stage is not."""
 
 from __future__ import annotations
 

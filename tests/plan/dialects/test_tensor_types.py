@@ -1,4 +1,4 @@
-"""The file of types, read as llama-quantize reads it, gives every tensor of a layer its type and no other one."""
+"""The file of types, read as llama-quantize does, gives each tensor of a layer exactly its type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From importance to a schedule: what any allocation must be, whatever the effects, and what none is made from."""
+"""Allocate training to layers by importance, whatever the effects."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_schedule_gives_every_layer_its_share_at_the_end(importance: list[Im
 
 
 FAINT = [Importance(value, value, value) for value in (0.0, 4.6875, 4.7031, 0.5)]
-"""With 7 phases and 9 of 28 parts to spend the last layer learns in one, and its share by the rule is below 1e-300."""
+"""With 9/28 of 7 phases, the last layer learns in one, and its share by the rule is below 1e-300."""
 
 
 @given(importances, levels_of, spends)
@@ -144,7 +144,7 @@ def test_a_spend_of_what_all_of_them_use_or_more_lets_all_of_them_learn_througho
 
 
 def test_a_large_effect_that_is_not_resolved_trains_and_is_not_called_none() -> None:
-    """Nothing shows that such a layer does without training, and one of no effect above 0.01 nats is shown to."""
+    """Only a layer shown to have no effect above 0.01 nats can do without training."""
     found = allocation([STRONG, WEAK, LARGE, UNRESOLVED, NOTHING, HARMFUL])
     assert found.shares == pytest.approx((1, 0.5, 1, 0, 0, 0))
     assert found.parts == (4, 2, 4, 1, 0, 0)

@@ -1,4 +1,4 @@
-"""What a layer costs, against hand-made schedules and every draw counted; what a budget buys; who learns when."""
+"""Layer costs against hand-made schedules, what a budget buys, and who learns when."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_every_preset_fills_a_small_budget_within_one_percent(name: str, depth: 
 
 
 def test_the_published_phases_save_a_fifth_and_not_half() -> None:
-    """By hand: of 12 layers 2, 2, 2, 4, 2 learn in phases of 24, 16, 16, 16 and 16 %, the rest cost two thirds."""
+    """Of 12 layers 2, 2, 2, 4, 2 learn in phases of 24, 16, 16, 16 and 16 %; the rest costs two thirds."""
     cost = ModelCost((1.0,) * 12, embedding=0.0, head=0.0)
     by_hand = 0.72 * (2 + 10 * 2 / 3) / 12 + 0.16 * (4 + 8 * 2 / 3) / 12 + 0.12
     assert share_of_uniform(presets.published(12), cost) == pytest.approx(by_hand)

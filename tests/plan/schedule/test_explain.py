@@ -1,4 +1,4 @@
-"""Words and chart say what the schedule does, and the chart has one cell for every layer and time."""
+"""The text and chart of a schedule; the chart has one cell per layer and time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The presets fit every depth, and have what is known of their sources; every role of the published one has a layer."""
+"""The presets fit every depth and agree with their sources."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_six_published_phases_of_twelve_layers() -> None:
     assert list(phases) == [*known, "connective", "maturation"]
     assert {name: phases[name].trains for name in known} == known
     assert phases["maturation"].trains == tuple(range(12))
-    # epochs that are known: 30, 20, 20 and, at the end, 15
+    # Published epochs: 30, 20, 20 and, at the end, 15.
     unit = phases["gastrulation"].share / 30
     assert [phases[name].share / unit for name in ("neurulation", "organogenesis")] == pytest.approx([20, 20])
     assert phases["maturation"].share / unit == pytest.approx(15)
@@ -55,7 +55,7 @@ def test_the_six_published_phases_of_twelve_layers() -> None:
 
 
 def test_of_thirty_layers_the_places_of_the_text_are_kept() -> None:
-    """The critical core is 8 to 11 and learns first; the anti-layers 14 and 17 do not learn before the last phase."""
+    """The critical core, 8 to 11, learns first; the anti-layers 14 and 17 learn only in the last phase."""
     phases = published(30).phases
     assert phases[0].trains == (8, 9, 10, 11)
     assert not {14, 17} & {layer for phase in phases[:-1] for layer in phase.trains}
@@ -117,7 +117,7 @@ def test_random_freezing_trains_as_many_layers_in_every_phase(made: GrowthSchedu
 def test_random_freezing_draws_evenly_and_anew_for_each_phase_and_seed() -> None:
     drawn = [random_freezing(published(12), seed) for seed in range(600)]
     counts = [sum(layer in made.phases[0].trains for made in drawn) for layer in range(12)]
-    # 100 expected of each, with a standard deviation of 9.1
+    # The expected count is 100 each, with a standard deviation of 9.1.
     assert all(60 < count < 140 for count in counts)
     same = sum(made.phases[1].trains == made.phases[2].trains for made in drawn)
     assert same < 30, "1 in 66 is expected: 9"

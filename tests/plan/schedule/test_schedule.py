@@ -1,4 +1,4 @@
-"""A schedule shares out its steps exactly, its controls are permutations, what cannot be true is refused by name."""
+"""Schedules divide their steps exactly, controls are permutations, and errors name the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The written form, in plain values and in a file, gives the schedule back, and names what is wrong in it."""
+"""Schedules survive plain values and files, and errors name the bad value."""
 
 from __future__ import annotations
 

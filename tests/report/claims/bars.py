@@ -1,9 +1,4 @@
-"""Planted rows at every bar of a rule, a little to either side of it: the verdict of each is exact.
-
-A claim is decided by where intervals lie. `around` has the intervals a little to either side of a margin, by the
-position that they must have, and `beside` those of a bound. `varied` takes one row of a claim through all of them while
-its other rows stay as they are, so that no bar can move by more than `NEAR` and no position can be misread.
-"""
+"""Intervals a little to either side of every threshold (`NEAR`): the verdict of each is exact."""
 
 from __future__ import annotations
 
@@ -21,25 +16,22 @@ NEAR = 1e-6
 FAR = 1.0
 
 EITHER = {"above": SUPPORTED, "within": NULL, "below": CONTRADICTED, "open": OPEN}
-"""A contrast that is none where the null explains it, and is contradicted where it is reversed."""
+"""Null where the null explains it, contradicted where it is reversed."""
 BESIDE_NULL = {"above": SUPPORTED, "within": NULL, "below": NULL, "open": OPEN}
-"""A contrast that the null must not have."""
 NEEDED = {"above": SUPPORTED, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
-"""A contrast that must be there."""
 ALONE = {"above": NULL, "within": CONTRADICTED, "below": CONTRADICTED, "open": OPEN}
-"""A contrast that only the published way of measuring has."""
+"""A contrast of the published way of measuring only."""
 MORE = {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN}
 LESS = {"above": CONTRADICTED, "below": SUPPORTED, "open": OPEN}
-"""On one side of a bound."""
 LEARNED = {"above": SUPPORTED, "below": OPEN, "open": OPEN}
-"""What becomes of a claim that is supported, by where the skill lies beside a bound."""
+"""The verdict of a supported claim, by the position of the skill at a bound."""
 
 Ends = tuple[float, float]
-"""An interval; the number is its middle."""
+"""The estimate is the middle of the interval."""
 Rows = Mapping[str, Ends | float]
 """Metric to interval, or to a number without one."""
 Where = Mapping[str, Sequence[Ends]]
-"""Intervals by the position that they have."""
+"""Position to intervals."""
 
 
 def around(margin: float) -> Where:

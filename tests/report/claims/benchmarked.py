@@ -1,8 +1,4 @@
-"""Benchmarks that nobody answered: right and wrong answers drawn from planted scores, put through the real measure.
-
-Every document of a benchmark is as hard for one plan as for another, but for noise of each plan's own; the draws of a
-random order differ, in the same way on every benchmark.
-"""
+"""Simulated benchmark answers drawn from planted scores, put through the real measure."""
 
 from __future__ import annotations
 
@@ -29,11 +25,11 @@ BENCHMARKS = {
     "lambada_openai": (0.0, 0.7),
     "winogrande": (0.5, 0.8),
 }
-"""What guessing and what the model as trained scores on each."""
+"""Benchmark to chance score and the original model's score."""
 
 Measure = Callable[..., list[Score]]
 Planted = Callable[[PlanRecord, str], float]
-"""The normalised score of a plan on a benchmark; that of a random order before its draw."""
+"""The normalized score of a plan on a benchmark, before the draw of a random order."""
 
 
 def benchmarked(
@@ -45,13 +41,9 @@ def benchmarked(
     measure: Measure = benchmark_contrasts,
     resamples: int = RESAMPLES,
 ) -> Truth:
-    """The rows of a world in which every plan scores what was `planted`.
-
-    `draws` is the spread of the draws of a random order, relative to what they lose, and `shared` the correlation of
-    two plans on a document, before both are cut into right and wrong. `measure` makes the rows.
-    """
+    """`draws` is the relative spread of random orders, `shared` the correlation of two plans on a document."""
     plans, records = plans_of(("painters",), DEPTH)
-    # One in six random orders of three layers is the trained one, which would lose nothing of what was planted.
+    # One in six random orders of three layers is the trained one and loses nothing.
     changed = tuple(record for record in plan_records(DEPTH, ("painters",)) if record.plan != WHOLE)
 
     def truth(run: int) -> list[Score]:

@@ -1,8 +1,5 @@
-"""Simulated documents: the effects of arms are known, and documents differ in length and in difficulty.
-
-A document's difficulty multiplies all effects on it (skewed, log-normal, mean one), and every arm adds noise of its own
-on it, heavy-tailed (Student's t with 4 degrees of freedom).
-"""
+"""Simulated documents with planted effects: log-normal difficulty (mean 1) times the effect,
+plus Student's t noise (4 degrees of freedom) per arm."""
 
 from __future__ import annotations
 

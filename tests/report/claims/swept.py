@@ -1,9 +1,5 @@
-"""Sweeps that never happened: the losses of real plans on documents, from planted costs, put through the real measure.
-
-Documents differ in length (log-normal) and in how much a plan costs there (a gamma factor that all plans of a document
-share, the heavier the smaller its shape), and every plan has noise of its own on each. The draws of a random order
-differ too.
-"""
+"""Simulated sweeps: planted costs of real plans, put through the real measure, on documents
+with log-normal lengths, a gamma factor of the cost that all plans share, and noise per plan."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ WIDEST = 7
 RESAMPLES = 400
 
 Cost = Callable[[PlanRecord], float]
-"""What a plan costs, in nats per token; that of a random order before its draw."""
+"""Nats per token, before the draw of a random order."""
 
 
 def swept(
@@ -40,11 +36,7 @@ def swept(
     draws: float = 0.1,
     resamples: int = RESAMPLES,
 ) -> Truth:
-    """The rows of `claims` in a world in which every plan costs what `cost` says.
-
-    `shape` is that of the documents' gamma factor, `noise` the spread of a plan on a document in nats per token, and
-    `draws` that of the draws of a random order, relative to its cost.
-    """
+    """`shape` is of the gamma factor, `noise` in nats per token, `draws` the relative spread of random orders."""
     plans, records = plans_of(families, depth)
     expected = np.array([cost(records[plan]) if plan in records else 0.0 for plan in plans])
     drawn = np.array([plan in records and records[plan].draw is not None for plan in plans])
@@ -66,10 +58,7 @@ def swept(
 
 
 def by_strategy(**harm: float) -> Cost:
-    """Costs by strategy in the widest window, much less in the others.
-
-    So little in the narrowest that it does not matter that one in six random orders of three layers is the trained one.
-    """
+    """Narrow windows cost little, as one in six random orders of three layers is the trained one."""
     return lambda record: harm.get(record.strategy, 0.0) * (record.affected / WIDEST) ** 4
 
 

@@ -1,4 +1,4 @@
-"""What holds of every claim; the verdicts and figures of planted runs are frozen in tests/golden."""
+"""Properties of every claim; tests/golden freezes their verdicts and figures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The page of claims over several runs: every claim with its rule, and what became of it on each model.
-
-What the page says of claims run by run, and of those that none measured, is frozen in tests/golden/comparison.
-"""
+"""The page of claims over several runs; tests/golden/comparison freezes its texts."""
 
 from __future__ import annotations
 

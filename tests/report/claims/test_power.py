@@ -1,4 +1,4 @@
-"""What is printed of the size that could have been seen, and of the text that would decide, in closed form."""
+"""The printed detectable size and required text, in closed form."""
 
 from __future__ import annotations
 

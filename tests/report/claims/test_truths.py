@@ -1,4 +1,4 @@
-"""Few runs of a truth are enough to find a rule that is wrong more often than it may be."""
+"""Few runs of a truth find a rule that errs too often."""
 
 from __future__ import annotations
 

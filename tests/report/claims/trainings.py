@@ -1,9 +1,5 @@
-"""Trainings that never happened: surveys of models whose accuracy is planted, image by image and seed by seed.
-
-An image is right when its difficulty, which all models share in part, is below a threshold; so the accuracy of a model
-is what was planted, whatever is shared. Seeds differ by `spread`, and the orders that the batches run under by
-`swing`, all seeds alike: neither goes away with more images.
-"""
+"""Simulated trainings with planted accuracies: an image is right if its difficulty, partly shared by models,
+is below a threshold. `spread` is over seeds and `swing` over orders: more images reduce neither."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ Arms = Mapping[str, Mapping[str, float]]
 
 BATCHES = 16
 SHARED = 0.7
-"""How much of the difficulty of an image is the same for every model."""
+"""The share of an image's difficulty that all models have in common."""
 
 
 @dataclass(frozen=True)

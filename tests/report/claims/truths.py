@@ -1,9 +1,4 @@
-"""Simulated truths: what a rule concludes over many runs of a world in which the answer is known.
-
-A truth makes the rows of one run from a seed, by the same measures that make them of a model. Every claim has four
-kinds: *true* (what was published holds, by more than the margin), *false* (its opposite), *null* (the null alone is at
-work) and *underpowered* (true, on too little text).
-"""
+"""Verdicts of a rule over many simulated runs of a known truth: true, false, null, or underpowered."""
 
 from __future__ import annotations
 
@@ -20,24 +15,22 @@ from tier import by_tier
 
 RUNS = by_tier(fast=40, nightly=200)
 ENOUGH = 60
-"""Runs that decide where one verdict ends all of them: with a share below 95 % it would do so in fewer than 5 of 100
-tries (.95 ** 60 = .046), so that of any other verdict is below 5 %."""
+"""With a share below 95 % all would end alike in fewer than 5 of 100 tries (0.95 ** 60 = 0.046)."""
 WRONG = 0.05
 POWER = 0.75
 
 SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
 ANSWERS = {SUPPORTED, NULL, CONTRADICTED}
-"""The verdicts that say something."""
 OPEN, UNMEASURED = "not resolvable", "not measured"
 NOT_SO = f"{NULL}, {CONTRADICTED}"
 EACH = f"{SUPPORTED}; {CONTRADICTED}"
-"""Two verdicts that are wrong, each by itself."""
+"""Two wrong verdicts, each counted by itself."""
 Rule = str | Published
-"""A claim by its key, or one that is not of the table."""
+"""A claim's key, or a claim outside of the table."""
 Truth = Callable[[int], Iterable[Score]]
-"""From the number of a run to its rows."""
+"""Run number to rows."""
 Table = Mapping[str, Mapping[str, Iterable[Truth]]]
-"""Worlds by the claim and by the verdict that it is about."""
+"""Claim to verdict to worlds."""
 
 
 def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
@@ -75,10 +68,7 @@ def ends(
     least: float = POWER,
     runs: int = RUNS,
 ) -> None:
-    """Assert that `right`, if any, ends `least` of the runs or more, and each of `wrong` at most 5 % of them.
-
-    Of several verdicts in one string, all together may be 5 %.
-    """
+    """`right` must come in `least` of the runs, each string of `wrong` in at most 5 %."""
     counts = concluded(rule, truth, depth, runs)
     assert all(share(counts, *verdicts.split(", ")) <= WRONG for verdicts in wrong), counts
     assert right is None or share(counts, right) >= least, counts
@@ -89,7 +79,7 @@ def tells(rule: Rule, truth: Truth, depth: int, right: str, least: float = POWER
 
 
 Test = Callable[[Callable[[], None]], None]
-"""A test of one parameter, `check`."""
+"""A test with the parameter `check`."""
 
 
 def simulated(
@@ -102,10 +92,7 @@ def simulated(
     nightly: bool = False,
     together: bool = False,
 ) -> Test:
-    """The test that every world of a table ends in the verdict that it is beside, and rarely in another answer.
-
-    Instead of the other answers those of `wrong` must be rare; the others are so one by one, or `together`.
-    """
+    """Wrong verdicts (by default all other ones) must be rare, one by one or `together`."""
 
     def other(right: str) -> Sequence[str]:
         answers = sorted(ANSWERS - {right})

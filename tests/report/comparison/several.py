@@ -1,4 +1,4 @@
-"""Several runs that never happened, of models that differ: what a comparison is tried on."""
+"""Simulated runs of different models for comparisons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONTRASTS = (
     Score("contrast", "middle_repeat:skip", 0.5, 0.4, 0.6, claim="same_function"),
     Score("contrast", "middle_repeat", 1.0, 0.9, 1.1, claim="same_function"),
 )
-"""The rows that decide one claim: that middle layers differ in function."""
+"""The rows of the claim that middle layers differ in function."""
 
 
 def named(data: ReportData, name: str, **more: object) -> ReportData:
@@ -33,10 +33,7 @@ def diagnoses(*names: str) -> list[tuple[str, ReportData]]:
 
 
 def of_rows(*rows: Iterable[Score], depth: int = 8, models: str = "01234567") -> ReportData:
-    """The comparison of models of which nothing but these rows is known; all are sweeps of two plans.
-
-    `models` has a letter for each run: runs of one letter are of one model.
-    """
+    """`models` has a letter per run; runs with the same letter have the same model."""
     plans = synthetic.plan_records(depth, ("swap_adjacent",))[:1]
     return side_by_side(
         [

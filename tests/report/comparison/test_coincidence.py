@@ -1,4 +1,4 @@
-"""Whether curves coincide, on planted ones: equal curves of models of several depths, and curves that differ."""
+"""Whether planted curves of models of several depths coincide."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from report.synthetic import plan_records
 from tier import by_tier
 
 Curve = Callable[[float], float]
-"""From the share of the depth that is skipped to the share of the scale that is lost."""
+"""Share of the depth skipped to share of the scale lost."""
 
 VOCABULARY = 400
 MUCH = {"documents": 800, "shape": 20.0}

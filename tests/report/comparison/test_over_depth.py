@@ -1,4 +1,4 @@
-"""What is derived from the rows of several runs: curves and layers over the depth, and zones side by side."""
+"""Curves, layers and zones of several runs over the depth."""
 
 from __future__ import annotations
 

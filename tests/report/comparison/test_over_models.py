@@ -1,4 +1,4 @@
-"""Claims over models: exact rows at each bar, and rarely wrong over simulated models where none has an effect."""
+"""Claims over models: exact rows at each threshold, and rarely wrong without an effect."""
 
 from __future__ import annotations
 
@@ -42,10 +42,7 @@ def skewed(draw: np.random.Generator) -> np.ndarray:
 
 
 def without_effect(draw: np.random.Generator, text: np.ndarray) -> list[Score]:
-    """The rows of a model on whose documents repeating costs as much as skipping.
-
-    `text` is what the documents do to every model.
-    """
+    """`text` is the effect of the documents on every model."""
     effects = 0.5 * (text + skewed(draw)) / np.sqrt(2.0)
     part = Part(effects[None], np.ones(DOCUMENTS), DOCUMENTS, 100 * DOCUMENTS)
     own = Resampled.of([part], seed=int(draw.integers(2**31)))
@@ -55,7 +52,7 @@ def without_effect(draw: np.random.Generator, text: np.ndarray) -> list[Score]:
 
 @pytest.mark.slow
 def test_of_models_without_effect_few_are_shown_to_have_one() -> None:
-    """Five models at the border, on one text: uncorrected, some model would show an effect in more than 5 %."""
+    """Uncorrected, some of five models on one text would show an effect in more than 5 %."""
     runs = by_tier(fast=100, nightly=400)
     wrong = uncorrected = 0
     for run in range(runs):
@@ -92,7 +89,7 @@ EXACT = [  # rows of each run, the model of each, standing, where it holds, wher
     ("runs of one model that disagree", [CLEAR, OPEN, CLEAR], "aab", ("not resolvable", "holds"), "b", ""),
     ("enough for two models", [FOR_TWO, FOR_TWO, AGAINST], "aab", ("does not hold", "holds"), "aa", "b"),
     ("and not for three", [FOR_TWO, FOR_TWO, AGAINST], "012", ("does not hold", "not resolvable"), "", "2"),
-    # At 95 % it is shown to be within the margin; widened it lies above zero and beyond the margin.
+    # At 95 % it is within the margin; widened it lies above zero and beyond the margin.
     ("a small contrast", [row(0.03, 0.0195), row(0.1, 0.5), row(0.1, 0.5)], "012", NEITHER, "", ""),
 ]
 
@@ -149,7 +146,7 @@ def width(of: Estimate[float] | None) -> float:
 
 @pytest.mark.simulated
 def test_a_widened_interval_is_no_narrower_than_the_bootstrap_at_that_level() -> None:
-    """Over skewed documents it is wider in the mean, of which a percentile interval at a high level has need."""
+    """A percentile interval of skewed documents is too narrow at a high level."""
     draw = np.random.default_rng(0)
     ratios = []
     for seed in range(by_tier(fast=20, nightly=100)):

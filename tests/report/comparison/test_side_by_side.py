@@ -1,4 +1,4 @@
-"""Which runs stand side by side, what their models are called, what is refused, and the page of all of them."""
+"""Runs side by side: which can be compared, names of models, errors, and the page."""
 
 from __future__ import annotations
 

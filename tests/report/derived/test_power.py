@@ -1,4 +1,4 @@
-"""How much text shows an effect: four times as much for half of it, and in minutes at the pace of this run."""
+"""The text needed to show an effect: four times as much for half the effect."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_
     assert resolution(Score("verdict", "margin", 1e-4)) == (
         "Half of the effects would be seen from 0.0200 nats on; half of that takes four times the text."
     )
-    # Of a diagnosis it is what skipping each whole layer would show.
+    # For a diagnosis it is the effect of skipping each whole layer.
     skips = [Score("ablation", "skip", 0.1, mde=mde, tokens=1_000, layer=layer) for layer, mde in enumerate((3, 4, 5))]
     of_skips = resolution(*skips, replace(skips[0], part="mlp", mde=0.01))
     assert of_skips.startswith("Half of the effects would be seen from 4 nats on;")

@@ -1,7 +1,4 @@
-"""A diagnosis as a kind: what it answers, what it recommends, and what is missing.
-
-What the planted run says and draws is frozen in tests/golden/diagnosis-planted.
-"""
+"""A diagnosis: answers and recommendations; tests/golden/diagnosis-planted freezes its texts."""
 
 from __future__ import annotations
 
@@ -121,12 +118,12 @@ def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> N
     )
     assert text.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (Spearman's")
     assert "also in agreement: angular 0.700" in text
-    # A p of 0.03 is not below 0.05 / 2, which Holm's correction asks of the third of four.
+    # Holm's correction asks the third of four for p below 0.05 / 2.
     assert "not beyond chance: block influence 0.500 [0.100, 0.950] and gate gradient −0.150" in text
 
 
 @pytest.mark.parametrize("angular", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])
 def test_no_proxy_is_recommended_without_evidence(angular: tuple[float, float | None, float]) -> None:
-    """A great correlation without an interval, with one that holds zero, or no greater than chance may give."""
+    """The correlation has no interval, contains zero, or does not exceed chance."""
     assert recommended(angular=angular).startswith("No proxy is recommended: none ranks these layers")
     assert recommended() == ""

@@ -1,4 +1,4 @@
-"""Evaluated models on the page: minimal pairs, fine-tuned tasks, and what is left of them under a plan."""
+"""Evaluated models: minimal pairs, fine-tuned tasks, and scores under a plan."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Growth: every part of the verdict falls when its numbers do, and what a training cost by any of its steps.
-
-What the planted run says and draws is frozen in tests/golden/growth-planted, and of a real one in growth-study.
-"""
+"""Growth verdicts follow the numbers; tests/golden/growth-planted and growth-study freeze the texts."""
 
 from __future__ import annotations
 
@@ -176,9 +173,6 @@ def test_arms_that_have_only_their_steps_in_common_are_compared_by_the_ratio_of_
     assert finding.state == state
 
 
-# ---- what stands under it
-
-
 def ended(half: float, null: float) -> list[Score]:
     return [
         held_out("uniform", half=half, seed=None),
@@ -236,9 +230,6 @@ def test_budgets_are_held_against_uniform_with_the_same_seed_and_without_rows_no
     assert answers(of(held_out("uniform"))) == {}
 
 
-# ---- what was trained
-
-
 def test_lengths_stand_by_number_and_a_sweep_makes_no_arm() -> None:
     rows = [replace(held_out("uniform"), amount=share) for share in (1.5, 0.8, 12.0)]
     assert [each.share for each in growth.lengths(of(*rows))] == [0.8, 1.5, 12.0]
@@ -261,9 +252,6 @@ def test_losses_are_those_of_validation_and_else_of_training() -> None:
         )
     )
     assert [growth.losses(data, Training(arm), 0) for arm in "abc"] == [{10: 4.0}, {20: 8.0}, {}]
-
-
-# ---- the headline
 
 
 def saving(metric: str, value: float, half: float | None = None, terms: str = "flops") -> Score:
@@ -298,9 +286,6 @@ def test_the_headline_is_of_the_published_schedule_and_says_what_it_was_read_off
     assert growth.headline_arm(of(*(row for row in GROWTH.scores if row.arm != "published"))) == "importance"
     assert "course of its loss" in growth.how_read(GROWTH, "ramp")
     assert "its warm-up not tuned" in growth.nulls_in_words(without(GROWTH, "rates"))
-
-
-# ---- the cost of a step
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.floats(0.0, 10.0)), min_size=1, max_size=6))
@@ -379,9 +364,6 @@ def test_the_frontier_needs_two_ends_of_uniform() -> None:
     alone = of(*(row for row in GROWTH.scores if row.measure != "training" or row.condition is None))
     ends = [[row.against for row in training_cost.loss_by_cost(data)].count(FRONTIER) for data in (GROWTH, alone)]
     assert ends == [2 * 4, 0]
-
-
-# ---- the page
 
 
 def test_a_schedule_alone_is_not_compared() -> None:

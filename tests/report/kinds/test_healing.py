@@ -1,4 +1,4 @@
-"""A healing: sentences claim no more than intervals do; what a planted run says is frozen in golden/healing-planted."""
+"""Healing texts claim no more than intervals show; tests/golden/healing-planted freezes them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every kind of run that is data, on the golden runs, in every output: HTML, Markdown and terminal."""
+"""Properties of every kind of run, in HTML, Markdown and terminal."""
 
 from __future__ import annotations
 
@@ -43,9 +43,8 @@ each_run = pytest.mark.parametrize(
         for kind, name in RUNS
     ],
 )
-"""Every kind with every run that has its rows; what is neither planted nor the only one is nightly."""
+"""Runs that are neither planted nor the only one of a kind are nightly."""
 UNSPOKEN = re.compile(r"(?<!\w)(nan|inf|None|NaN|not finite)(?!\w)|[{}]")
-"""What no reader should meet: a number that is none, or a field that nobody filled."""
 
 
 @each_run
@@ -71,10 +70,7 @@ def test_no_reader_meets_a_number_that_is_none(name: str, output: str) -> None:
 
 @each_run
 def test_every_section_is_written_or_says_in_one_line_that_it_is_not(kind: Kind, name: str) -> None:
-    """With all rows, without those of each measure in turn, and with those of each measure of the kind alone.
-
-    Of the courses of trainings one seed is enough here.
-    """
+    """With all rows, without each measure, and with each measure alone."""
     whole = stored(name)
     whole = replace(whole, scores=tuple(row for row in whole.scores if row.measure != "training" or not row.seed))
     measures = whole.rows.axis("measure")
@@ -107,10 +103,7 @@ def test_values_that_are_not_finite_leave_the_page_whole(name: str) -> None:
 
 
 def test_every_kind_has_a_stored_run_and_one_without_rows_is_none() -> None:
-    """What is said and drawn of them is frozen in tests/golden.
-
-    Comparisons have no rows of their own, and trainings alone have `test_robustness.py`.
-    """
+    """Comparisons have no rows, and `test_robustness.py` covers trainings alone."""
     assert {kind.name for kind in KINDS if not OF_KIND[kind.name]} == {"comparison", "training"}
     assert [kind.name for kind in KINDS if kind.is_of(of(Score("latency", "ms", 0.1, plan="0-2")))] == ["search"]
     assert not [kind.name for kind in KINDS if kind.is_of(ReportData({}, (), ()))]

@@ -1,7 +1,4 @@
-"""A study of layer weights on the page: verdicts on differences, costs to a loss and to a score, and bounds.
-
-What is said of planted runs is frozen in tests/golden/pretraining-planted and layer-weights-study.
-"""
+"""Layer weights: verdicts, costs and bounds; tests/golden freezes the texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pre-trained models on the page: arms and their means, what was learned, how it failed and what it cost."""
+"""Pre-trained models: arms, means, failures and costs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A probe: what an untrained model gives too is not called learned, and the side that gains more is read off.
-
-What is said and drawn of the planted run is frozen in tests/golden/probing-planted.
-"""
+"""Probing subtracts the untrained model; tests/golden/probing-planted freezes the texts."""
 
 from __future__ import annotations
 

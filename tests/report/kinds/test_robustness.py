@@ -1,7 +1,4 @@
-"""A robustness run: what survives is decided by intervals; what the planted run says and draws is frozen.
-
-See tests/golden/robustness-planted and robustness-language-planted.
-"""
+"""Robustness verdicts follow intervals; golden/robustness-planted and robustness-language-planted freeze the texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A search: no arm is called worse or better than its rows say, and every plan can be copied."""
+"""A search: verdicts follow the rows, and every plan can be copied."""
 
 from __future__ import annotations
 

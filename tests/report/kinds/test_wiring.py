@@ -1,4 +1,4 @@
-"""Pairs without edges on the page: what is concluded of a change, with its null beside it."""
+"""Pairs of layers without edges: the effect of a change compared with its null."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page as text: complete, escaped, valid, and without a single request."""
+"""The page is complete, escaped and valid, and makes no requests."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read(html: str) -> Page:
 
 
 SWEEP = stored("sweep-planted")
-"""A sweep of six layers on two tasks. Which chapters, tables and tiles its page has is frozen in tests/golden."""
+"""Six layers, two tasks; tests/golden freezes the page's structure."""
 CHAPTERS = ("headline", "curves", "layers", "cost", "similarity", "tasks", "plans", "provenance")
 
 

@@ -1,4 +1,4 @@
-"""What a run says about bits: the layer that was planted, what noise explains, and no name where none is shown."""
+"""Findings on bits: the planted layer is named, and none where noise explains it."""
 
 from __future__ import annotations
 

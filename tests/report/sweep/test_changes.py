@@ -1,4 +1,4 @@
-"""Single layers, neighbours and windows, recognised from the plan alone."""
+"""Single layers, neighbors and windows, recognized from the plan alone."""
 
 from __future__ import annotations
 

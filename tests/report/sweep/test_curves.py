@@ -1,4 +1,4 @@
-"""Curves: means over draws, their intervals, and where the headline looks; and differences between two of them."""
+"""Curves: means over draws, intervals, the headline's point, and differences."""
 
 from __future__ import annotations
 

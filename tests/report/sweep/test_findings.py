@@ -1,4 +1,4 @@
-"""The sentences say what was planted in the rows, and do not say what was not measured."""
+"""The findings state what was planted and measured, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops and gains: the best of each window, the line through them, and the finding."""
+"""Loops and gains: the best per window, the fitted line, and the finding."""
 
 from __future__ import annotations
 

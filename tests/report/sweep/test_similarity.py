@@ -1,4 +1,4 @@
-"""Similarity rows as matrices, and the clearest run of alike hidden states."""
+"""Similarity matrices, and the clearest run of similar hidden states."""
 
 from __future__ import annotations
 

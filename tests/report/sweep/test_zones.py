@@ -1,4 +1,4 @@
-"""Zones of the depth: their ranges, the frames of their maps, the finding, and what the claims say beside it."""
+"""Zones of the depth: ranges, figures, the finding, and the claims."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_finding_says_how_many_zones_and_what_their_borders_are_worth() -> N
 
 @pytest.mark.parametrize("p", [0.0099, 0.0101])
 def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p: float) -> None:
-    """More zones are clearer than walks give, and still there is one: their borders are worth less than 0.02."""
+    """More zones beat the random-walk null, but their borders are below 0.02."""
     by_margin = p < 0.01
     data = zoned(())
     scores = [replace(score, value=p) if score.metric == "p" else score for score in data.scores]

@@ -1,4 +1,4 @@
-"""Every bar of the claims of ELC-BERT: rows a little to either side of it."""
+"""Rows a little to either side of every threshold of the ELC-BERT claims."""
 
 from __future__ import annotations
 

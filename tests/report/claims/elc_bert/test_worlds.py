@@ -1,4 +1,4 @@
-"""The claims of ELC-BERT over many simulated studies of every truth: losses of single trainings, and their weights."""
+"""The ELC-BERT claims over many simulated studies of every truth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from report.claims import truths
 from report.claims.truths import CONTRADICTED, NOT_SO, NULL, OPEN, POWER, SUPPORTED, WRONG, Truth, ends
 
 NOISE = 0.004
-"""By how much trainings of one arm differ in nats, beside what the seed gives to all arms."""
+"""Standard deviation between trainings of one arm in nats, apart from the seed's common effect."""
 
 
 def losses(gain: float, learned: float | None, seeds: int = 5, noise: float = NOISE, skewed: bool = False) -> Truth:
@@ -49,7 +49,6 @@ def _study(
 DEPTH = 12
 BIASED, EQUAL = "biased", "zero"
 LEARNED = Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="elc")
-"""How many minimal pairs it is right on."""
 
 
 def start(initialisation: str) -> np.ndarray:
@@ -60,9 +59,7 @@ def start(initialisation: str) -> np.ndarray:
 
 
 def trained(run: int, initialisation: str, *, ends: float, shared: float, seeds: int, own: float = 0.3) -> np.ndarray:
-    """Seeds of one arm: training adds `ends` to the scalars of the embedding and the layer before, a pattern that all
-    seeds share, and in each seed one of its own, in part by source: what comes out large is weighed alike by all.
-    """
+    """Training adds `ends` to the scalars of embedding and previous layer, a shared pattern, and one per seed."""
     draw = np.random.default_rng(run)
     common = shared * draw.standard_normal((DEPTH, DEPTH + 1))
     alone = own * (draw.standard_normal((seeds, DEPTH, DEPTH + 1)) + draw.standard_normal((seeds, 1, DEPTH + 1)))
@@ -124,7 +121,7 @@ test_so_is_every_verdict_near_its_bar = truths.simulated(
     },
     nightly=True,
 )
-# No gain at all is never support, and a gain that just counts is never nothing.
+# No gain is never support, and a gain at the threshold is never null.
 test_at_the_edge_nothing_is_concluded_too_often = truths.seldom(
     {
         "worth": {
@@ -162,7 +159,7 @@ def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
 
 @pytest.mark.nightly
 def test_an_agreement_that_just_counts_is_seen_and_never_called_nothing() -> None:
-    """The pattern that is shared makes a rank correlation of 0.2, which is the margin and the printed resolution."""
+    """The shared pattern makes a rank correlation of 0.2, the margin and the printed resolution."""
     ends("alike", agreements(BIASED, 0.24), DEPTH, SUPPORTED, (NOT_SO,), least=0.7)
 
 

@@ -1,4 +1,4 @@
-"""Frontiers whose truth is known: what one way of training saves of the cost of another, at every loss."""
+"""Frontiers with a planted saving: one way of training costs 1 - `saved` of another at every loss."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import random
 from layerwise.train.cost.frontier import CostPoint
 
 LENGTHS = (0.25, 0.35, 0.5, 0.65, 0.8, 1.0, 1.3)
-"""What the arm was trained to, as shares of uniform's budget."""
+"""Training lengths of the arm as shares of uniform's budget."""
 
 UNIFORM_LENGTHS = (0.5, 0.8, 1.0)
-"""What uniform was trained to; the last is its budget."""
+"""The last is its budget."""
 
 FLOOR, SPAN, POWER = 2.4, 1.6, 0.4
-"""The loss of uniform after a share x of its budget is FLOOR + SPAN * x ** -POWER: convex in the logarithm."""
+"""Uniform's loss after a share x of its budget is FLOOR + SPAN * x ** -POWER: convex in log x."""
 
 Trainings = dict[int, list[CostPoint]]
 
@@ -27,10 +27,7 @@ def point(share: float, loss: float) -> CostPoint:
 
 
 def frontiers(saved: float, *, seeds: int, noise: float, draw: int) -> tuple[Trainings, Trainings]:
-    """The arm and uniform, by seed their trainings of every length: the arm has every loss for 1 - `saved` of the cost.
-
-    Seeds differ by much, which both have in common, and every training by `noise`.
-    """
+    """Seeds shift both alike; every training has `noise` as well."""
     chance = random.Random(f"{saved}/{seeds}/{noise}/{draw}")
     luck = {seed: chance.gauss(0.0, 0.2) for seed in range(seeds)}
     arm = {

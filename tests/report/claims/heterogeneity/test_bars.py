@@ -1,4 +1,4 @@
-"""Every bar of the claims about unlike layers: rows a little to either side of it."""
+"""Rows a little to either side of every threshold of the heterogeneity claims."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def single_layers() -> Iterator[Case]:
     yield from bars.each(
         "core", "skip", bars.beside(0.0), MORE, lambda ends: bars.planted("core", {"skip_excess": ends}, **core)
     )
-    # Only where the published damage shows a core, and random weights of the same norm nearly do, is it the damage.
+    # It is the damage only where published damage shows a core and random weights of equal norm nearly do.
     for average, random, verdict in ((NEAR, -NEAR, NULL), (-NEAR, -NEAR, CONTRADICTED), (NEAR, NEAR, CONTRADICTED)):
         rows: Rows = {
             "skip_excess": (-0.5, -NEAR),
@@ -84,7 +84,7 @@ def single_layers() -> Iterator[Case]:
     yield Case("anti_layers", "harmful", (harmful,), SUPPORTED)
     yield Case("anti_layers", "an effect is no verdict", (skipped,), UNMEASURED)
 
-    # The published range counts as it is for the null, and with its whole interval against the claim.
+    # The null counts the published estimate; contradiction needs its whole interval.
     for own, published, verdict in (
         ((2 + NEAR, 3.0), (2.5, 4.0), SUPPORTED),
         ((2 - NEAR, 3.0), (2.5, 4.0), OPEN),
@@ -151,7 +151,6 @@ def types() -> Iterator[Case]:
 
 
 TWIN = "twin"
-"""The held-out rows of a random twin."""
 
 
 def r_squared(**rows: Ends) -> tuple[Score, ...]:
@@ -216,7 +215,7 @@ def headlines() -> Iterator[Case]:
             ("below by a wide one", CONTRADICTED, (-figure, figure - NEAR)),
         ):
             yield Case(rule, name, grown({metric: ends}, task), verdict)
-            # What has not learned decides nothing, whichever way the figure lies.
+            # An arm that learned nothing decides nothing.
             for learned in ((3.0, 3.5 + NEAR), (3.5 + NEAR, 4.0)):
                 yield Case(rule, f"{name}, not learned {learned}", grown({metric: ends}, task, learned), OPEN)
         nobody = tuple(row for row in grown({metric: (least + NEAR, figure + NEAR)}, task) if row.measure != "null")

@@ -1,7 +1,4 @@
-"""Layers that are changed together, and how unlike they are: the claims in worlds where the answer is known.
-
-Every world is one of documents (`report.claims.documents`), put through the measure that makes the rows of the claim.
-"""
+"""The claims on jointly changed layers and dissimilarity, in simulated worlds with known answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Core layers and anti-layers, over many simulated models of which the truth is known."""
+"""The claims on core layers and anti-layers over many simulated models."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def damaged(run: int, *, noise: float = 0.05, documents: int = 24, **of: Sequenc
     generator = np.random.default_rng([run, 11])
     tokens = generator.integers(20, 200, documents)
     own = 3.0 * tokens
-    # Effects of one document go up and down together, whatever is done to which layer.
+    # The effects of one document vary together.
     shared = generator.standard_t(5, documents) * noise
     for document in range(documents):
         losses.append(Loss(baseline, "text", f"{document:03}", 0, float(own[document]), int(tokens[document]), 0))
@@ -52,10 +52,10 @@ def damaged(run: int, *, noise: float = 0.05, documents: int = 24, **of: Sequenc
     yield from core_rows(losses, baseline, skip, average, random, margin=0.01, seed=run)
 
 
-# Twenty times the rest, under a first layer that dominates both: it is a core. One per cent above it is not "far more".
+# Twenty times the rest below a dominant first layer is a core; one per cent above it is not "far more".
 CORE = partial(damaged, skip=effects(1.0, 0.05, first=5.0))
 ALIKE = partial(damaged, skip=effects(0.505, 0.5))
-# The published intervention shows a core where random weights show it too.
+# Random weights show the core too.
 DAMAGE = partial(damaged, skip=effects(0.1, 0.1), average=effects(2.0, 0.1), random=effects(2.5, 2.5))
 FEW = partial(damaged, skip=effects(0.25, 0.1), noise=1.0, documents=12)
 test_core_layers_are_judged_right = truths.simulated(

@@ -1,4 +1,4 @@
-"""Five metrics agree, and recovery follows importance: the claims in worlds where the answer is known."""
+"""The claims that five metrics agree and that recovery follows importance, in simulated worlds."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ OTHERS = ("predictability", "structure")
 
 
 def agreeing(layers: int, shared: float, damage: float = 0.0) -> Callable[[int], Iterable[Score]]:
-    """All metrics share a part `shared` of their variance, the damage metrics a further part `damage`.
-
-    Every metric is a monotone, heavy-tailed function of what it ranks by.
-    """
+    """Metrics share a part `shared` of their variance, damage metrics a further `damage`; all are heavy-tailed."""
 
     def truth(run: int) -> Iterable[Score]:
         draw = np.random.default_rng([run, layers])
@@ -40,10 +37,7 @@ def agreeing(layers: int, shared: float, damage: float = 0.0) -> Callable[[int],
 
 
 def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0) -> Callable[[int], Iterable[Score]]:
-    """Recovery from equal damage has a rank correlation of `among` with the effect, damage one of `published`.
-
-    The `idle` layers of least effect are not damaged by the published noise. Effects are heavy-tailed.
-    """
+    """Rank correlations with the effect: of recovery `among`, of damage `published`; noise spares `idle` layers."""
 
     def truth(run: int) -> Iterable[Score]:
         draw = np.random.default_rng([run, layers])

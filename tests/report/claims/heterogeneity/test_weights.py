@@ -1,4 +1,4 @@
-"""Weights oscillate and are predictable: the claims on many simulated stacks whose weights were planted."""
+"""The claims that weights oscillate and are predictable, on simulated stacks."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ test_each_prediction_is_told = simulated(
 test_small_matrices_are_not_concluded_from = seldom(
     {"oscillation": {NOT_SO: (partial(alternate, amplitude=0.5, size=4),)}}
 )
-# The least of both held-out R2 is one half at the mean, or a little less.
+# The smaller held-out R2 is about one half.
 test_half_of_the_variance_is_not_supported = seldom(
     {"predictability": {SUPPORTED: (stacked(60, 0.66, 16), stacked(60, 0.64, 9))}}
 )
@@ -100,7 +100,7 @@ test_half_of_the_variance_is_not_supported = seldom(
 
 @pytest.mark.nightly
 def test_an_oscillation_of_the_printed_resolution_is_found() -> None:
-    """Small matrices, so that the resolution lies above the margin; the excess is -2q / (2 + 4q), q the square."""
+    """Small matrices lift the resolution above the margin; the excess is -2q / (2 + 4q), q the square."""
     limits = [score.mde or 0.0 for run in range(5) for score in rows(noise(DEPTH, 8, 8, run), run)]
     excess = max(float(torch.tensor([limit for limit in limits if limit]).median()), 0.1)
     amplitude = (2 * excess / (2 - 4 * excess)) ** 0.5

@@ -1,4 +1,4 @@
-"""Every bar of the claims of LayerShuffle: rows a little to either side of it."""
+"""Rows a little to either side of every threshold of the LayerShuffle claims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, claim_of
 
 GOOD: Ends = (0.6, 0.8)
 SKILL = bars.beside(0.05)
-"""Five points above chance."""
 
 
 def ordered(in_order: Ends = GOOD) -> tuple[Score, ...]:
@@ -34,7 +33,7 @@ def trainings() -> Iterator[Case]:
     for rule, rows in (("trained_order", cheap), ("pruning", spared), ("collapse", {})):
         own = bars.planted(rule, rows)
         yield from bars.each(rule, "in order", SKILL, LEARNED, lambda ends, own=own: (*own, *ordered(ends)))  # type: ignore[misc]
-    # What looks contradicted is not, where nothing has learned.
+    # A model that learned nothing contradicts nothing.
     dear = bars.planted("trained_order", {**cheap, "cost": (0.3, 0.4)})
     turned = {**LEARNED, "above": CONTRADICTED}
     yield from bars.each("trained_order", "dear", SKILL, turned, lambda ends: (*dear, *ordered(ends)))
@@ -76,14 +75,13 @@ def predicted() -> Iterator[Case]:
         "open": [(0.02 - NEAR, 0.5), (-0.01, 0.02 + NEAR)],
     }
     yield from bars.varied("positions", rows, "short", inside, LESS)
-    # All probes fall short, or one reaches it, or one is open: every pair of them.
     where = {"above": (0.02 + NEAR, FAR), "open": (0.02 - NEAR, FAR), "below": (-FAR, 0.02 - NEAR)}
     for first in where:
         for other in where:
             pair = {"short@baseline": where[first], "short@sequential": where[other]}
             verdict = NULL if "below" in (first, other) else SUPPORTED if first == other == "above" else OPEN
             yield Case("positions", f"probes {first} {other}", bars.planted("positions", {**rows, **pair}), verdict)
-    # Of 12 layers a guess is right in a twelfth of the cases; six steps of training showed no more.
+    # With 12 layers chance is 1/12; six training steps gave no more.
     for chance, verdict in ((1 / 12 + NEAR, CONTRADICTED), (1 / 12 - NEAR, OPEN)):
         ends = (0.5, 0.9999 - chance)
         yield Case("positions", f"chance {verdict}", bars.planted("positions", {**rows, "short": ends}), verdict)
@@ -118,7 +116,7 @@ test_every_bar_is_where_it_is = bars.exact(trainings(), merged(), informed(), pr
 
 
 def test_no_interval_leaves_what_a_number_can_be() -> None:
-    """Two seeds once gave "right in 9.11 [-26.54, 44.76] % of the cases" and rank correlations beyond -1 and 1."""
+    """Two seeds gave "9.11 [-26.54, 44.76] %" and rank correlations beyond -1 and 1."""
     six_steps = claim_of("positions", bars.planted("positions", {"short": (0.9999 - 0.4476, 0.9999 + 0.2654)}), 12)
     assert "Layers are right in 9.11 [0.00, 44.76] % of the cases" in six_steps.figures
     assert six_steps.verdict == OPEN

@@ -1,4 +1,4 @@
-"""The claim of lossless merging: members and merged models, image by image, over many runs of every truth."""
+"""The claim of lossless merging over many simulated runs of every truth."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def truth(loss: float, baseline: float | None, world: World = PLAIN, top: float 
         found = []
         for (arm, kind), (level, lost) in asked.items():
             own = world.differ(draw, world.seeds)
-            # A merged model has layers of all models, some more of one: it is as good as they are, and of its own kind.
+            # A merged model has layers of all members in unequal numbers, and its own variation.
             mixed = draw.dirichlet(np.full(world.seeds, 4.0), draws) @ own + 0.01 * draw.standard_normal(draws)
             members = world.outcomes(draw, difficulty, level + own)
             models = world.outcomes(draw, difficulty, level - lost + mixed)

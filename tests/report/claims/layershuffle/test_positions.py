@@ -1,4 +1,4 @@
-"""The claim that layers know where they stand: answers batch by batch, over many runs of every truth."""
+"""The claim that layers know their position, over many simulated runs of every truth."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEPTH = 12
 
 def answers(draw: np.random.Generator, accuracy: float, images: int) -> dict[int, np.ndarray]:
     asked = np.full((DEPTH, 16), images // 16)
-    # A beta with so few degrees is skewed: most positions of most orders are read without error, few are not at all.
+    # Few degrees skew the beta: most positions are read without error, a few not at all.
     alike = draw.beta(4 * accuracy, 4 * (1 - accuracy), size=asked.shape)
     return {
         position: np.array([draw.binomial(asked[position], alike[position]), asked[position]], float)
@@ -47,7 +47,7 @@ test_every_verdict_is_the_right_one = simulated(
             SUPPORTED: (truth(0.9995, 0.6), truth(0.9995, 0.9)),
             CONTRADICTED: (truth(0.9, 0.6), truth(0.94, 0.99)),
             NULL: (truth(0.9995, 0.9995),),
-            # The last of them was not asked whether it takes training.
+            # The last has no baseline.
             OPEN: (truth(0.985, 0.97, seeds=2, images=64, spread=0.005), truth(0.9995, None)),
         }
     },

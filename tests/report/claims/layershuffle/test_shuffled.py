@@ -1,4 +1,4 @@
-"""The claims about random order: many runs of every truth, from the answers to single images on."""
+"""The claims on random order over many simulated runs of every truth."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ test_too_little_is_not_concluded_from = truths.simulated(
     wrong=(NOT_SO,),
     nightly=True,
 )
-# The truth is the margin itself: each verdict is wrong there, or could be.
+# At the margin itself either verdict is wrong.
 test_at_the_edge_nothing_is_concluded_too_often = truths.seldom(
     {
         "trained_order": {

@@ -1,4 +1,4 @@
-"""The question whether layers switch off: tables whose relation is planted, over many runs of every truth."""
+"""The claim that layers switch off, on planted relations over many runs."""
 
 from __future__ import annotations
 
@@ -26,15 +26,11 @@ from tier import by_tier
 DEPTH = 12
 Shared = Literal["layer", "position"]
 LEARNED = Score("contrast", "random_order", 0.6, 0.5, 0.7, claim="position_informed")
-"""How far layershuffle is above chance."""
 
 
 @dataclass(frozen=True)
 class Planted:
-    """How a model was planted: its worth goes with what is added by `strength`, layer by layer or by position alone.
-
-    `noise` is the standard deviation of the worth in a batch, where that of the worth itself is 1.
-    """
+    """Importance follows the output norm by `strength`, per layer or position; `noise` is its relative batch noise."""
 
     strength: float
     shared: Shared = "layer"
@@ -84,7 +80,7 @@ test_every_verdict_is_the_right_one = pytest.mark.usefixtures("fewer_shuffles")(
                 SUPPORTED: (truth(ALL, NONE), truth(SOME, NONE)),
                 CONTRADICTED: (truth(NONE, NONE), truth(NONE, ALL)),
                 NULL: (truth(ALL, ALL), truth(ANYWHERE, NONE)),
-                # The last of them was not asked whether it takes training.
+                # The last has no baseline.
                 OPEN: (truth(Planted(0.4, noise=4.0), NONE, seeds=2), truth(ALL, None)),
             }
         },
@@ -98,7 +94,7 @@ test_every_verdict_is_the_right_one = pytest.mark.usefixtures("fewer_shuffles")(
 @pytest.mark.nightly
 @pytest.mark.parametrize("units", [8, 16])
 def test_the_interval_holds_the_relation_without_noise(units: int) -> None:
-    """What noise takes from a rank correlation is given back: the interval is about the relation that is there."""
+    """The interval is corrected for the noise that weakens a rank correlation."""
     quiet = Planted(0.6, noise=0.0)
     true = np.mean(
         [
@@ -131,7 +127,7 @@ def test_shuffled_positions_are_a_null() -> None:
     profile = draw.standard_normal((DEPTH, DEPTH))
     p, (low, high) = shuffled_positions([NONE.tables(draw, profile, 8)])
     assert p > 0.01
-    # Twelve rank correlations of twelve positions each: a standard error of 1 / sqrt(11 * 12).
+    # Twelve rank correlations of twelve positions: a standard error of 1 / sqrt(11 * 12).
     assert (low, high) == pytest.approx((-0.17, 0.17), abs=0.03)
     assert shuffled_positions([ALL.tables(draw, profile, 8)])[0] < 0.001
 

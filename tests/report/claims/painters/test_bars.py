@@ -1,4 +1,4 @@
-"""Every bar of the claims of the Painters: rows a little to either side of it."""
+"""Rows a little to either side of every threshold of the Painters' claims."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLEAR: Ends = (0.3, 0.5)
 SAME: Ends = (-0.01, 0.01)
 QUARTER = log(1.25)
 PAIRED = {"above": SUPPORTED, "within": OPEN, "below": OPEN, "open": OPEN}
-"""One pair of several, of which the others are as published."""
+"""The other pairs are as published."""
 
 
 def contrasts() -> Iterator[Case]:
@@ -93,7 +93,7 @@ def benchmark_rows(**falls: Ends) -> tuple[Score, ...]:
 def fragile_cases() -> Iterator[Case]:
     where = bars.around(QUARTER)
     others = {"above": CONTRADICTED, "within": SUPPORTED, "below": SUPPORTED, "open": SUPPORTED}
-    # Where GSM8K was not run nothing says that it is the one; that another one is fragile contradicts.
+    # Without GSM8K nothing is supported; another fragile benchmark contradicts.
     alone = {**PAIRED, "above": CONTRADICTED}
     yield from bars.each("fragile", "gsm8k", where, EITHER, lambda ends: benchmark_rows(gsm8k=ends, arc=SAME))
     yield from bars.each("fragile", "arc", where, others, lambda ends: benchmark_rows(gsm8k=CLEAR, arc=ends))
@@ -151,10 +151,7 @@ def slopes(rule: str) -> Iterator[Case]:
 
 
 def stretched(end: float, half: float, way: float) -> Ends:
-    """An interval of +-`half` that ends a little beyond `end`, in the direction `way`, once it is widened for 4 tests.
-
-    Two steps under each of two orders are four tests.
-    """
+    """An interval of +-`half` that ends just beyond `end` when widened for 4 tests (two steps, two orders)."""
     value = end + way * (bars.wider(4) * half + NEAR)
     return value - half, value + half
 

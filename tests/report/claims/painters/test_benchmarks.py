@@ -1,4 +1,4 @@
-"""The Painters' claims about benchmarks on planted scores: right verdicts, and rarely a wrong one."""
+"""The Painters' benchmark claims on planted scores."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tier import by_tier
 
 HUNDRED = by_tier(fast=5, nightly=100)
 FEW = by_tier(fast=1, nightly=5)
-"""Runs that may end wrong: of five, one by chance."""
+"""Runs that may be wrong by chance."""
 
 MUCH = 2_500
 REASONING = ("arc", "gsm8k")

@@ -1,4 +1,4 @@
-"""Graceful degradation and a shared space on planted curves and cosines: right verdicts, and rarely a wrong one."""
+"""The claims of graceful degradation and a shared space, on planted curves and cosines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
 LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}
 
 Rise = Callable[[int], float]
-"""From the number of layers to what they cost."""
+"""Number of layers to loss increase."""
 
 
 def absence(layers: int) -> float:
@@ -54,7 +54,7 @@ WORLDS = {
     SUPPORTED: (STRAIGHT, orders(smooth(2), smooth(3)), orders(smooth(1), smooth(0.7, 0.5))),  # convex, concave
     NULL: (orders(absence, smooth(1, 0.5)),),  # as absence
     CONTRADICTED: (
-        # Abrupt in the middle, at last, both, and worse than absence.
+        # Abrupt in the middle, at the end, both, and worse than skipping.
         orders(abrupt(7), smooth(1, 0.5)),
         orders(smooth(1), abrupt(11)),
         orders(abrupt(9), abrupt(5)),

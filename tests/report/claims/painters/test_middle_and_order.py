@@ -1,4 +1,4 @@
-"""Middle layers are alike, and order matters more for reasoning: the claims over many simulated models."""
+"""The claims on similar middle layers and on order in reasoning, over many simulated models."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def turned(
     layers = np.full(12, 0.2)
     layers[3:9] *= ratio
     tokens = generator.integers(20, 200, documents).astype(float)
-    # What a document does to one layer it does in part to all of them.
+    # The effects of one document are correlated over layers.
     drawn = np.exp(noise * (generator.normal(size=documents) + generator.normal(size=(12, documents))))
     part = Part(layers[:, None] * drawn * tokens, tokens, documents, int(tokens.sum()))
     twins = []
@@ -70,7 +70,7 @@ ordered = partial(effects, text=(0.5, 0.5))
 test_each_world_is_told = truths.simulated(
     {
         "middle": {
-            # Four times less than at the ends, where an untrained model's middle does as much as its ends.
+            # Four times less than at the ends; in an untrained model as much as there.
             SUPPORTED: (partial(turned, ratio=0.25, untrained=1.0),),
             CONTRADICTED: (partial(turned, ratio=1.5, untrained=1.0), partial(turned, ratio=1.0, untrained=1.0)),
             NULL: (partial(turned, ratio=0.4, untrained=0.4),),
@@ -122,7 +122,7 @@ def test_copying_is_no_reasoning_and_tasks_are_named() -> None:
 
 
 def test_a_sweep_compares_the_window_nearest_to_half_of_the_depth() -> None:
-    """Windows of 8 layers are 7, 5, 3 and 1 wide, and 3 and 5 are as near: the narrower one, each order once."""
+    """Windows of 8 layers are 7, 5, 3 and 1 wide; of the equally near 3 and 5, the narrower one counts."""
     records = plan_records(8, ("painters",))
     own = {name: [row.plan for row in records if (row.strategy, row.affected) == (name, 3)] for name in MOVED}
     (absent,) = (row.plan for row in records if (row.strategy, row.affected) == ("skip", 3))

@@ -1,4 +1,4 @@
-"""The claims of the Painters on planted sweeps: right verdicts, rarely a wrong one, and the power that is printed."""
+"""The Painters' claims on planted sweeps, and the printed power."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ PLANTED: Mapping[str, Mapping[str, tuple[Cost, ...]]] = {
     },
 }
 FAMILIES = {"looping": ("painters", "gain_sweep"), "loop_count": ("looped", "gain_sweep")}
-"""The plans that a claim reads, where these are others than the paper's."""
+"""Plans of claims that do not read the paper's."""
 
 
 def run(rule: str, cost: Cost, families: tuple[str, ...] | None = None, **settings: float) -> Truth:
@@ -155,7 +155,7 @@ def _saving(saved: float, record: PlanRecord) -> float:
     return (record.strategy == "skip") * share * (1 - saved * (record.affected == 3))
 
 
-# Twelve pairs stand as published, and one of the other three has to be distinguished by chance.
+# Twelve pairs are as published, and one of the other three must be resolved by chance.
 ALL_BUT_THREE = by_strategy(**dict(zip(PAINTERS_RANKING, (1, 1, 1, 1.5, 2.2, 3.2), strict=True)))
 test_three_strategies_that_cost_the_same_are_no_published_ranking = seldom(
     {"ranking": {SUPPORTED: (run("ranking", ALL_BUT_THREE),)}}, depth=DEPTH
@@ -166,7 +166,7 @@ test_three_strategies_that_cost_the_same_are_no_published_ranking = seldom(
 @pytest.mark.parametrize("settings", [{}, {"documents": 12, "shape": 1.0}], ids=["some", "little"])
 @pytest.mark.parametrize("name", AT_RESOLUTION)
 def test_what_is_printed_as_seen_is_seen(name: str, settings: dict[str, float]) -> None:
-    """Contrasts of just the printed size are found in three of four runs; the size is that of a pilot of such runs."""
+    """Contrasts of the printed size are found in three of four runs."""
     metrics, world = AT_RESOLUTION[name]
     together, margin = (1 if name == "ranking" else len(metrics)), (0.25 if name == "all_needed" else ALIKE)
     size = 0.3
