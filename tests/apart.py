@@ -1,9 +1,4 @@
-"""Functions and commands in processes of their own, forked where everything is imported, that may kill themselves.
-
-A process that starts afresh imports torch and transformers for seconds. Here one does, once for each process of tests,
-and forks the others. A process that is to be killed does it itself, at a write that is counted: what is then on the
-disk does not depend on how busy the machine is.
-"""
+"""Run functions and commands in forked processes that share the imports and can kill themselves at a counted write."""
 
 from __future__ import annotations
 
@@ -43,11 +38,7 @@ _CHANGING = ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a process ended: its exit code (negative: the signal that ended it), its words, and what it cost.
-
-    `rss` is the largest resident set in bytes and `cpu` the processor time in seconds. `killed` is `memory` or `time`
-    where a bound ended it. `writes` are those below the folder that was watched, in order.
-    """
+    """`code` is negative for a signal; `rss` in bytes, `cpu` in seconds; `killed` names the exceeded limit."""
 
     code: int
     out: str
@@ -64,11 +55,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """Counts the writes below `folder` that hold the text `of`; kills its process in place of number `strike` (from 0).
-
-    A write is a statement that SQLite carries out on a database there, the opening of a file to be written, its
-    renaming and its removal, and what `sys.audit("apart.write", text)` says is one.
-    """
+    """Count writes below `folder` that contain `of` (SQL, open, rename, remove, audit); kill at write `strike`."""
 
     folder: Path
     strike: int | None = None
@@ -147,10 +134,7 @@ def apart(
     memory: int | None = None,
     seconds: int | None = None,
 ) -> Ended:
-    """Call a function of a module in a process of its own, in `folder`, and wait for its end.
-
-    The process is ended where it holds more than `memory` bytes, or has computed for more than `seconds`.
-    """
+    """Run a function in a forked process in `folder`; kill it above `memory` bytes or `seconds` of CPU."""
     with TemporaryDirectory(prefix="apart-") as streams:
         process = _begun(function, arguments, Path(streams), watch, folder, environment or {}, seconds)
         killed = ""
@@ -163,11 +147,7 @@ def apart(
 
 
 def ranks(function: Callable[..., object], *arguments: Any) -> None:
-    """Call a function in two processes that find each other as those of `torchrun` do; both must end well.
-
-    What they meet at is held by this process, as by the agent of `torchrun`, so that no port is given up before it is
-    used.
-    """
+    """Run a function in two `torchrun`-like processes; this process holds the store so that the port stays taken."""
     store = TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
     found = {
         "WORLD_SIZE": "2",

@@ -1,4 +1,4 @@
-"""What tests need that compile: graphs are counted and run as they are, so that no C++ compiler is asked."""
+"""Count compiled graphs and run them eagerly, so that no C++ compiler is needed."""
 
 from __future__ import annotations
 
@@ -10,4 +10,3 @@ COMPILES = [
     pytest.mark.skipif(other_kernel.ACTIVE, reason="torch.compile makes no graph of what a dispatch mode sees"),
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor"),  # torch asks for it and hides the answer
 ]
-"""The marks of tests that compile blocks."""

@@ -1,8 +1,4 @@
-"""What several rooms test with: tiny random models, built once, never changed by a test that keeps its word.
-
-The process that hands tests out to others reads this file too, and computes nothing. So torch and transformers, which
-take seconds, are imported where they are used.
-"""
+"""Shared tiny models. torch is imported lazily: pytest-xdist's controller reads this file too."""
 
 from __future__ import annotations
 
@@ -36,14 +32,11 @@ load_profile()
 WITHOUT_NUMBERS = ("plan", "report", "results", "schedule")
 
 NIGHTLY_SECONDS = 3600
-"""A nightly test that takes longer has hung; the others have the limit of pyproject.toml."""
+"""Timeout of nightly tests."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Compute with the kernels of `other_kernel` where its variable says so, and take the `processor_time` of tests.
-
-    What is tokenized is kept in a folder of its own, which all processes share and which is removed at the end.
-    """
+    """Set up `other_kernel` and `processor_time`, and share one tokenization cache between processes."""
     # Without a handler Python would write warnings to the error stream, where tests look for what a command writes.
     logging.getLogger().addHandler(logging.NullHandler())
     if not hasattr(config, "workerinput"):
@@ -63,10 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark as `numbers` what another processor may compute otherwise: all but the folders `WITHOUT_NUMBERS`.
-
-    What is nightly is slow as well, whether or not it says so, and may take long. The longest files come first.
-    """
+    """Mark tests outside `WITHOUT_NUMBERS` as `numbers` and nightly ones as slow; start the longest files first."""
     for item in items:
         if item.get_closest_marker("nightly") is not None:
             item.add_marker("slow")

@@ -1,9 +1,4 @@
-"""llama.cpp, an implementation that shares no line with layerwise and torch, through the package xllamacpp.
-
-The package offers a server, which gives probabilities of what it generates and none of a given text; its library has
-the C interface of llama.cpp, which gives the logits of every position. That is called here. Parameters are handed back
-as the library made them, so that nothing depends on what they hold, but for the four numbers that `_Parameters` names.
-"""
+"""Logits from the C interface of llama.cpp (package xllamacpp), since its server gives none of a given text."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ from typing import Any
 import numpy as np
 
 SIZE = 2048
-"""Bytes that hold the parameters of a model or a context; 200 are in use."""
+"""Buffer size in bytes; 200 are in use."""
 
 
 class _Parameters(ctypes.Structure):

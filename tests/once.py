@@ -11,11 +11,7 @@ from filelock import FileLock
 
 
 def made_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]) -> Path:
-    """The folder `name` of this session of tests, which `make` fills; nothing may be changed in it.
-
-    The processes of one session share the folder above their own. Where `make` fails the next process tries again, in
-    an empty folder.
-    """
+    """Return the shared folder `name` filled by `make`, which is retried in an empty folder after a failure."""
     base = factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     folder = shared / name

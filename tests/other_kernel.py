@@ -1,9 +1,4 @@
-"""A processor that nobody has: kernels that round otherwise as soon as a shape, an alignment or the threads differ.
-
-Real kernels choose the order of their sums by these, each processor in its own way, and equal bits on one machine may
-be luck. Here they never are: a test that passes under `LAYERWISE_TEST_KERNEL=other` asks for equal bits only where the
-same kernel sees the same operands.
-"""
+"""Kernels that round by shape, alignment and threads (LAYERWISE_TEST_KERNEL=other): equal bits are never luck."""
 
 from __future__ import annotations
 
@@ -63,10 +58,7 @@ OTHERS = tuple(
 
 
 class OtherKernel(TorchDispatchMode):
-    """While it is entered, results of `PRODUCTS` and `OTHERS` are rounded up, down or as computed, by their operands.
-
-    No more than the last digit moves: less than processors differ by, and enough to tell equal bits from luck.
-    """
+    """Round results of `PRODUCTS` and `OTHERS` up, down or not at all, by their operands; only the last digit moves."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         found = func(*args, **(kwargs or {}))

@@ -1,4 +1,4 @@
-"""The sources of the package, each read and parsed once for all laws that look at them."""
+"""The package's sources, read and parsed once."""
 
 from __future__ import annotations
 

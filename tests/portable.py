@@ -21,11 +21,7 @@ TESTS = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Setting:
-    """One way to compute.
-
-    `aten` is the vector instructions that torch's own kernels use, `default` for none and empty for the processor's
-    own; `old` holds MKL and oneDNN to those of 2008; `other` computes with the kernels of `other_kernel`.
-    """
+    """`aten`: vector instructions of torch (empty: all); `old`: MKL and oneDNN of 2008; `other`: `OtherKernel`."""
 
     aten: str
     old: bool
@@ -67,7 +63,7 @@ QUICK_TESTS = (
     "stack/streaming/test_resident.py",
     "checkpoint/test_write.py",
 )
-"""What compares the bits of two ways to compute: step by step, in place, in a graph, from the disk, as a checkpoint."""
+"""Tests that compare the bits of two executors."""
 
 
 def command(paths: Sequence[str], workers: str) -> list[str]:

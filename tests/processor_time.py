@@ -1,12 +1,6 @@
-"""What the tests cost in processor time: what comes first in the next run, and a table at the end of this one.
+"""Sort test files by CPU time and report the slowest tests.
 
-Processor time is that of the test, of its fixtures, and of the processes that it has waited for, but for those that
-were killed and could not say what they took; other work on the machine changes it little. `durations.json` keeps the
-seconds of each test file. The files that take longest are started first, so that no process is left alone with a long
-one at the end. A table names what has grown expensive. It is a report: a slow processor refuses nobody's change.
-
-`LAYERWISE_TEST_DURATIONS=tests/durations.json` writes the seconds of this run to a file, beside those of the files that
-it did not run.
+`LAYERWISE_TEST_DURATIONS=tests/durations.json` updates the stored seconds.
 """
 
 from __future__ import annotations
@@ -25,14 +19,14 @@ STORED = TESTS / "durations.json"
 VARIABLE = "LAYERWISE_TEST_DURATIONS"
 
 FAST_SECONDS = 4.0
-"""A test that takes longer than this belongs to `slow`; the report names it."""
+"""Slower tests belong to `slow`."""
 
 NAMED = 15
-"""The most tests that the report names, each of a second or more."""
+"""Maximum number of tests in the report."""
 
 
 ELSEWHERE = [0.0]
-"""The processor time of processes that another one has waited for: `apart` adds what it is told of its own."""
+"""CPU time of child processes that `apart` reports."""
 
 
 def processor_seconds() -> float:

@@ -1,9 +1,6 @@
-"""Run the tests, and what fails again, alone: `python tests/run.py [OPTIONS OF PYTEST]`, as `make test` does.
+"""Run the tests, and rerun failures alone up to twice: `python tests/run.py [OPTIONS OF PYTEST]`.
 
-A test that failed is run again in one process with nothing beside it, up to twice. What fails each time is refused.
-What passes then has told of the machine (a neighbour that took its time or its port) and not of the code: it is named
-at the end, so that it can be made steady. Where more than `MOST` tests fail the code is wrong, and nothing is run
-again.
+Tests that then pass are named as unsteady; after more than `MOST` failures nothing is rerun.
 """
 
 from __future__ import annotations
@@ -16,22 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 CACHE = Path(".pytest_cache")
-"""Where pytest keeps what failed, in the folder in which it is started."""
-
 MOST = 20
-"""The most failed tests that are run again."""
-
 AGAIN = 2
-"""How often they are."""
-
-# One more than there are processors, since many tests wait for processes that they start. A file of tests stays in one
-# process, so that its fixtures are made once; the files that take longest come first.
+# One process more than CPUs, since tests wait for processes; files stay whole for their fixtures.
 SIDE_BY_SIDE = ("--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "loadfile", "--no-loadscope-reorder")
 
 
 def pytest(*options: str) -> int:
-    # Compiled modules are kept, whatever the shell says, since the tests start many processes. Each computes with one
-    # thread: numpy's own would be as many as there are cores, in every process, and wait for each other.
+    # Keep compiled modules, and one thread per process: numpy would take every core in each.
     environment = {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     return subprocess.run([sys.executable, "-m", "pytest", *options], env=environment, check=False).returncode

@@ -1,4 +1,4 @@
-"""What somebody hands in is read within bounds, and what is wrong with it is said in a clause."""
+"""User input is read within limits, and errors are described."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ SHORTER = {
     "05_any_order": {"epochs=3": "epochs=1", "splits.test,": "[splits.test[number] for number in range(20)],"},
     "07_growth": {"STEPS = 200": "STEPS = 10"},
 }
-"""What examples that train for a minute say of how long, and what CI says instead; the night runs them as they are."""
+"""Shorter settings in CI; nightly runs the examples unchanged."""
 
 EXPECTED = zip(
     EXAMPLES,

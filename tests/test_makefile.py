@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 MAKE = ("env", "-u", "MAKELEVEL", "-u", "MAKEFLAGS", "make")
-"""A make of its own: `make test` runs these tests, and would tell them that it is inside another."""
+"""`make test` runs these tests, so its variables are removed."""
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 

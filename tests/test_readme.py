@@ -1,9 +1,6 @@
-"""The commands and snippets of the README and of the pages beside it, as a newcomer types them.
+"""Commands and snippets of the README and the pages run as written.
 
-An indented line that begins with `layerwise`, with a `$` before it or not, is a command, and so is what a page of the
-site runs. Those of the README are run in one empty folder, one after another. Commands that name what only their reader
-has are not run: a word in capitals (`MODEL`, `FOLDER`), a name of the hub (`org/name`), or a file of the reader's own.
-The verb and the flags of every command must exist, also within a sentence.
+Commands that name the reader's own things (`MODEL`, `org/name`, a file) are only parsed.
 """
 
 from __future__ import annotations
@@ -34,14 +31,13 @@ PAGES = {
 }
 
 READERS = re.compile(r"[A-Z][A-Z0-9_]+|[\w.-]+/[\w.-]+|\./.+|[\w-]+\.(txt|yaml)|texts/")
-"""A word that names what only the reader has; a whole word of a command, or what stands behind its `=`."""
+"""Words that name the reader's own things."""
 
 OTHERS = {
     "plan": {"--depth", "--model", "--from", "--to"},
     "report": {"--output", "--format"},
     "run": {"--quiet", "--dry-run"},
 }
-"""The verbs that are no configurations, with their flags."""
 
 
 def commands(text: str) -> list[str]:

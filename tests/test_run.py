@@ -1,4 +1,4 @@
-"""What fails is run again alone, up to twice: a change is refused for what is wrong, not for what the machine did."""
+"""Failed tests are rerun alone up to twice, so that a busy machine fails no change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How many threads torch computes with in the tests: one, or as many as the variable `LAYERWISE_TEST_THREADS` says.
-
-Two threads sum in another order than one, so a test that compares bits across processes needs the same number in both.
-"""
+"""Number of torch threads in tests (LAYERWISE_TEST_THREADS, default 1); sums depend on it."""
 
 from __future__ import annotations
 
@@ -21,8 +18,5 @@ def use_threads() -> None:
 
 
 def threaded(**more: str) -> dict[str, str]:
-    """The environment of a process that computes as this one does, and the variables in `more`.
-
-    `MKL_DYNAMIC` is what `torch.set_num_threads` also sets: as many threads as were asked for, on any number of cores.
-    """
+    """Return the environment for a process with the same threads; `MKL_DYNAMIC` as `torch.set_num_threads` sets it."""
     return {**os.environ, "OMP_NUM_THREADS": str(thread_count()), "MKL_DYNAMIC": "FALSE", **more}

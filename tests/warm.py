@@ -1,4 +1,4 @@
-"""Imported once by the process that `apart` forks others from: what commands and trainings import, in seconds."""
+"""Imports that the process from which `apart` forks makes once."""
 
 from __future__ import annotations
 

@@ -1,11 +1,4 @@
-"""Tests that an accelerator computes what a processor computes: skipped where there is none.
-
-    pytest tests/accelerator                                   on the first CUDA device
-    LAYERWISE_TEST_DEVICE=cpu pytest tests/accelerator         the tests themselves, on a processor
-
-Small random models, in float32 without TF32 and in bfloat16. Different kernels round differently, so nothing is equal
-to the bit here but what the same kernel computes of the same shapes.
-"""
+"""Compare an accelerator with the CPU (LAYERWISE_TEST_DEVICE=cpu runs on the CPU); skipped without a CUDA device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine on an accelerator: its laws hold, it computes what a processor does, and a sweep is one plan at a time."""
+"""The engine on an accelerator agrees with the CPU, and a sweep agrees with single plans."""
 
 from __future__ import annotations
 

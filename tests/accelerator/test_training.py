@@ -1,7 +1,6 @@
-"""Training on an accelerator: every recipe takes steps, and a training that was stopped ends as one that was not.
+"""Training on an accelerator: every recipe runs, and a resumed run ends near the uninterrupted one.
 
-The kernels of a backward pass may add in any order, so a resumed training ends near the other one and not on its bits:
-the two differ by far less than the training moved the weights. One that lost its optimizer differs by much more.
+Backward kernels may add in any order, so the two are not compared to the bit.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from train.tiny_models import saved_weights, tiny_digits, tiny_llama, tiny_text,
 
 DEPTH = 4
 NEAR = 0.1
-"""The share of what a training moved that two of its ends may differ by."""
+"""Maximum difference of the two ends, as a share of the change by training."""
 
 SCHEDULE = GrowthSchedule(
     "grows",
@@ -122,7 +121,7 @@ def pretrained(variant: str, device: torch.device, dtype: torch.dtype, folder: P
 
 
 class Stopped(Exception):
-    """The machine was switched off."""
+    """Interrupt a training."""
 
 
 Training = Callable[[torch.device, torch.dtype, Path], object]

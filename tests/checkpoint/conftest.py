@@ -1,4 +1,4 @@
-"""Models on the disk that the tests of checkpoints share; nobody writes to their folders."""
+"""Shared read-only models on disk."""
 
 from __future__ import annotations
 

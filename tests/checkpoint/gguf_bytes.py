@@ -1,7 +1,4 @@
-"""GGUF files by their bytes, written here without layerwise and without the package gguf: good ones and bad ones.
-
-`bad(seed)` is one of as many bad files as are wanted: of a kind that its number chooses, with numbers that it draws.
-"""
+"""GGUF files built byte by byte without layerwise and the package gguf; `bad(seed)` draws an invalid one."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 WIDTH, HEADS, GROUPS, INNER, VOCABULARY, POSITIONS = 64, 4, 2, 96, 128, 256
-"""Of every model: a width that blocks of 32 numbers divide, and grouped queries."""
+"""Blocks of 32 numbers divide the width, and queries are grouped."""
 
 
 def write_llama(path: Path, depth: int, *, kind: str = "F32", tied: bool = True, seed: int = 0) -> Path:
@@ -71,16 +71,12 @@ def _add(writer: Any, name: str, values: Any, kind: str) -> None:
 
 
 CAUSAL = ("llama", "qwen2", "qwen3", "phi3", "gpt2", "starcoder2", "stablelm", "gemma2", "gemma3", "falcon", "nemotron")
-"""Architectures of decoders that transformers reads, by their names in GGUF files."""
 
 TEMPLATE = "{% for message in messages %}<{{ message['role'] }}>{{ message['content'] }}{% endfor %}"
 
 
 def write_causal(path: Path, architecture: str, kind: str, depth: int = 3) -> Path:
-    """A small decoder of one of `CAUSAL` with random weights, a byte-level tokenizer and a chat template.
-
-    Which tensors it has, and of which shapes, is what transformers makes of a file with the metadata alone.
-    """
+    """Write a decoder of `CAUSAL`; the tensors and shapes are those transformers makes from the metadata."""
     import gguf
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM

@@ -1,4 +1,4 @@
-"""The card of a written checkpoint: what it says, and that it says nothing that is not in the folder or in a row."""
+"""The model card of a checkpoint states only what the folder or a row contains."""
 
 from __future__ import annotations
 

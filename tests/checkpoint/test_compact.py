@@ -1,4 +1,4 @@
-"""Compact checkpoints: layers once and a plan, run by layerwise, and by transformers where there is no layerwise."""
+"""Compact checkpoints (each layer once, and a plan) run with layerwise, and with transformers alone."""
 
 from __future__ import annotations
 
@@ -163,8 +163,6 @@ def test_automatic_classes_of_a_head_and_its_base() -> None:
     assert automatic_classes(ElcForMaskedLM)["AutoModelForSequenceClassification"] == "ElcForSequenceClassification"
 
 
-# Where layerwise is not installed
-
 WITHOUT = """
 import sys
 class Without:
@@ -192,10 +190,10 @@ for folder, kind in folders.items():
 """
 
 Outcome = tuple[dict[str, object], torch.Tensor]
-"""What a process that cannot import layerwise makes of a folder: texts and so on, and logits."""
+"""Texts and logits of a process that cannot import layerwise."""
 
 ELC = {"elc": "0-5", "ltg": "0-2 [2-3]*2 (4|5)"}
-"""The plans of the models of our own, by their variant; the first is the model itself, written as it is."""
+"""Plans of the bundled models by variant; the first is the identity plan."""
 
 
 def elc(variant: str) -> ElcForMaskedLM:

@@ -1,4 +1,4 @@
-"""A folder appears whole or not at all, with the modes of the user's other files."""
+"""Folders are written atomically, with the user's default file modes."""
 
 from __future__ import annotations
 

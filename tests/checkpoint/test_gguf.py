@@ -1,10 +1,4 @@
-"""Towards llama.cpp: layerwise converts nothing to GGUF, and the folder that it writes is what the converter reads.
-
-The package `gguf` has the parts of that converter that are not its command: the names of tensors for each architecture
-and number of blocks, the metadata that is taken from a model card, and the writer and reader of files. The converter
-itself comes with llama.cpp and not with the package, so architecture-specific steps (permuted queries, vocabularies)
-are not tested here.
-"""
+"""The converter of llama.cpp reads folders written by layerwise (names, metadata; no architecture-specific steps)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A GGUF file with the layers of folders: they compute what the folders do, and get the types of the file."""
+"""Layers of folders in a GGUF file compute what the folders compute and get the file's types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def logits(where: Path) -> torch.Tensor:
 
 @pytest.mark.parametrize("architecture", CAUSAL)
 def test_a_folder_comes_back_as_it_is(architecture: str, tmp_path: Path) -> None:
-    """Every parameter, whatever transformers makes of the tensors of its architecture; tied heads stay tied."""
+    """Every parameter is equal after transformers' conversion; tied heads stay tied."""
     file = write_causal(tmp_path / "a.gguf", architecture, "F32")
     folder = folder_of(load(file), "0-2", tmp_path / "b", trained=".")
     save({"a": file, "b": folder}, "b:0-2", tmp_path / "out.gguf")
@@ -52,7 +52,7 @@ def test_a_folder_comes_back_as_it_is(architecture: str, tmp_path: Path) -> None
 
 
 def test_layers_of_the_file_and_of_a_folder_stand_side_by_side(tmp_path: Path) -> None:
-    """Those of the file are its bytes, and what lies around them stays; those of the folder get the types of theirs."""
+    """Layers of the file keep their bytes; layers of the folder get the file's types."""
     file = write_llama(tmp_path / "a.gguf", 3, kind="Q4_1")
     folder = folder_of(load(file), "0-2", tmp_path / "b", trained=".")
     save({"a": file, "b": folder}, "a:0 b:1 a:2", tmp_path / "out.gguf")

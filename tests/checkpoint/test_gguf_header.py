@@ -1,4 +1,4 @@
-"""The header of a GGUF file: what is read of good ones, and that bad ones are refused in a sentence."""
+"""Valid GGUF headers are read, and invalid ones are refused with a message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from layerwise.gguf.file import KEPT
 from layerwise.gguf.types import SCALARS, TENSOR_TYPES
 
 MEMORY, SECONDS = 150 * 2**20, 10
-"""Bytes and processor seconds that reading all bad files may take."""
+"""Limits for reading all bad files: bytes and CPU seconds."""
 
 MEANS = {
     "no magic": "no GGUF file",
@@ -60,7 +60,6 @@ MEANS = {
     "empty": "an empty file",
     "block count": "layers",
 }
-"""What the refusal of each kind says."""
 
 
 def write(path: Path, spec: Spec) -> Path:

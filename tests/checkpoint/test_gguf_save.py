@@ -34,10 +34,10 @@ DEPTH = 12
 BOOL, FLOAT = 7, 6
 PATTERN = "attention.sliding_window_pattern"
 OTHER_KINDS = {"qwen35", "qwen35moe", "qwen3next", "qwen4exp", "smollm3"}
-"""Architectures whose layers differ by something else than a window."""
+"""Layers differ by more than a window."""
 
 NO_ROTARY = {"afmoe", "llama4"}
-"""Architectures whose layers differ by their rotary embedding where they have no window."""
+"""Layers without a window differ by their rotary embedding."""
 
 EPSILONS = ("layer_norm_epsilon", "layer_norm_rms_epsilon")
 NEEDED = {
@@ -57,7 +57,7 @@ NEEDED = {
     "leading_dense_block_count": 1,
     "shortconv.l_cache": 3,
 }
-"""Settings without which llama.cpp does not come to the layers of one of these architectures."""
+"""Settings that llama.cpp requires before it loads the layers."""
 
 
 def u32(key: str, value: int) -> Entry:

@@ -1,4 +1,4 @@
-"""Configurations that say by a layer's number of which kind it is: solved where values fit, refused where none do."""
+"""Configurations that derive a layer's type from its index are solved for a plan, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which number of a name is its layer's, and which stack is meant."""
+"""Find the layer index and the stack in a parameter name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
-"""llama.cpp on the GGUF of a plan computes what layerwise computes under the plan.
+"""llama.cpp and layerwise agree on a plan's GGUF within twice their difference on the original model.
 
-Both read the same dequantised numbers and round differently: llama.cpp keeps keys and values in half precision, and
-multiplies quantised matrices by inputs that it quantises to 8 bits. How far that takes them apart is measured on the
-model as trained, and a plan may take them twice as far. A layer in a wrong slot takes them further.
+Rounding differs: llama.cpp keeps keys and values in half precision and quantizes inputs to 8 bits.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ pytest.importorskip("gguf", reason="needs the package gguf: pip install gguf")
 DEPTH = 6
 PLANS = by_tier(fast=40, nightly=1_000)
 BAR = 2
-"""How far a plan may take the two apart, in units of how far the trained order does."""
+"""Maximum difference under a plan relative to the original model's."""
 
 Losses = np.ndarray[Any, np.dtype[np.float64]]
 

@@ -1,4 +1,4 @@
-"""What lies behind the layers: seen when the model runs, with and without its weights, and taken from another model."""
+"""Modules after the layers are found by running the model, and can come from another model."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_it_is_streamed_as_it_is_built(models: dict[str, Path], tmp_path: Path, 
 def test_a_head_that_was_left_behind_would_be_seen(
     models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The deliberate wrong answer: the last norm and the head are not taken, and the logits are not the plan's."""
+    """Planted error: without the last norm and the head, the logits differ."""
     monkeypatch.setattr(module, "stored_parts_behind", lambda model, path: frozenset())
     with pytest.raises(UnsupportedModel, match="apart"):
         save(models, "a:0-2 b:3-5", tmp_path / "m", head="b")

@@ -1,4 +1,4 @@
-"""Pushing to the hub, by a double of its client: what is asked of it, and what its refusals become."""
+"""Push to the hub with a fake client: requests and error messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streaming from file to file: the same bytes as the way through memory, proved, or refused with the reason."""
+"""Streaming from file to file writes the same bytes as saving from memory, or is refused."""
 
 from __future__ import annotations
 
@@ -110,9 +110,6 @@ def test_tied_weights_are_written_once(tmp_path: Path, opened: Callable[[str], A
     assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
 
 
-# Quantised checkpoints
-
-
 @pytest.fixture
 def quantised(home: Path, tmp_path: Path) -> Path:
     folder = tmp_path / "quantised"
@@ -148,9 +145,6 @@ def test_quantised_tensors_are_bytes_and_their_exceptions_follow(quantised: Path
         "model.layers.1.mlp",
         "model.layers.2.mlp",
     ]
-
-
-# Refusals, and the way through memory
 
 
 @pytest.mark.parametrize("opened", [str, load])

@@ -1,4 +1,4 @@
-"""Safetensors files by their bytes: what is written is what the library writes, and damaged files are refused."""
+"""Safetensors files equal those of the library to the byte, and damaged files are refused."""
 
 from __future__ import annotations
 

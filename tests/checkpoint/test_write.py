@@ -1,4 +1,4 @@
-"""Plans as checkpoints: plain transformers loads them to the plan's own logits, or nothing is written."""
+"""Checkpoints of plans give the plan's logits in plain transformers, or nothing is written."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_tokenizer_and_preprocessing_go_along(home: Path, tmp_path: Path) -> Non
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deliberate wrong answer: a checkpoint with two blocks exchanged is found out, and nothing is left of it."""
+    """Planted error: two exchanged blocks are detected, and no folder is left."""
     weights = write._weights
     monkeypatch.setattr(write, "_weights", lambda stack, plan: weights(stack, Plan.parse("1 0 2")))
     with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
@@ -132,7 +132,7 @@ def test_other_modules_have_no_checkpoint_and_other_inputs_are_wanted(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_attention_scaled_by_position_is_refused_in_every_precision(tmp_path: Path, dtype: torch.dtype) -> None:
-    """What the plan runs, each layer with the scale of its own position, no configuration of GPT-2 can say."""
+    """GPT-2's configuration cannot express the scale of each layer's original position."""
     scaled = {"scale_attn_by_inverse_layer_idx": True, "initializer_range": 0.5}
     stack = load(gpt2(**scaled, bos_token_id=0, eos_token_id=0).to(dtype).eval())
     with pytest.raises(UnsupportedModel, match=r"apart by 0\.\d+ of their size, rounding may leave 4"):

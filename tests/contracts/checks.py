@@ -1,13 +1,4 @@
-"""What layerwise promises of a supported model, as functions that raise `AssertionError` when a promise is broken.
-
-    identity     the plan 0..L-1 gives the model's own output to the bit, step by step and in place, and leaves no trace
-    plans        any plan gives what a naive loop gives, step by step and in place
-    recording    `output_hidden_states` gives one state a visit, and the model goes on recording afterwards
-    decoding     cached decoding under a plan gives what recomputing every token from the whole text gives
-    halves       the two halves of a layer make the layer, and plans with halves keep the promises; or they are refused
-
-The tests run them one model type at a time, and the support table of the documentation is made from their answers.
-"""
+"""The guarantees for a supported model, as functions that raise `AssertionError` when one is broken."""
 
 from __future__ import annotations
 
@@ -39,8 +30,7 @@ _UNCACHED: Mapping[Way, Way] = {"greedy": "greedy", "left-padded": "left-padded"
 
 NEW_TOKENS = 4
 
-# Groups are added up in another order by the naive loop, and a cache changes the order of additions inside a layer. A
-# wrong plan moves the output by more than ten times as much (`check_plans` makes sure of it).
+# Groups and caches change the order of additions; a wrong plan differs by over ten times as much.
 ROUNDING = 1e-4
 ROUNDING_OF_A_CACHE = 1e-3
 
@@ -191,10 +181,7 @@ def _check_against_surgery(subject: Subject) -> None:
 
 @torch.inference_mode()
 def check_halves(subject: Subject) -> Halves:
-    """How the halves of every layer make the layer, once plans with halves were found to run alike everywhere.
-
-    `no` where the model says that its layers cannot be split: step by step and in place, and with its name.
-    """
+    """Return how sublayers compose; `no` if the model says its layers cannot be split."""
     stack = subject.stack
     captured = stack.capture(**subject.batch)
     try:

@@ -1,4 +1,4 @@
-"""No warnings about optional kernels: the zoo is many small models, one after the other."""
+"""Silence warnings about optional kernels."""
 
 from __future__ import annotations
 

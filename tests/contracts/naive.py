@@ -1,12 +1,6 @@
-"""What a plan means, a second time: written for the tests, with none of the engine's code, in the slowest plain way.
+"""Two slow oracles without the engine: `NaiveLoop` runs a sketch recursively, `surgery` rebuilds the model.
 
-Two independent oracles. `NaiveLoop` walks a sketch of a plan recursively, calling the model's own blocks with the
-arguments the model called them with, and hands the last state back through a hook on the last block. `surgery` takes
-no part of the engine's view at all: a copy of the model whose list holds copies of the blocks, numbered and configured
-as if the model had been built that way; it can decode with a cache.
-
-A sketch is a plan as nested tuples: a layer, `("block", times, *items)`, or `("group", rule, gain, *branches)` where
-a branch is a tuple of items.
+A sketch is nested tuples: a layer, `("block", times, *items)`, or `("group", rule, gain, *branches)`.
 """
 
 from __future__ import annotations
@@ -153,10 +147,7 @@ def uncached(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def surgery(model: nn.Module, path: str, order: Sequence[int]) -> nn.Module | None:
-    """A model of its own, with copied weights, built as if its layers had always been those of `order`.
-
-    `None` where the configuration computes a per-layer list and so cannot say the order.
-    """
+    """Return a copy built with the layers of `order`, or None if the configuration cannot express it."""
     if any(_computed(model.config, name) for name in _PER_LAYER):
         return None
     twin = copy.deepcopy(model)

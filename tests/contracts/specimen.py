@@ -1,9 +1,6 @@
-"""One tiny model of a given type, with random weights large enough that every layer matters.
+"""Tiny models of a type: 5 layers of width 32, windows of 8 tokens (shorter than the texts).
 
-A specimen has five layers of width 32, so that the layer patterns of its family appear (a sliding window every other
-layer, one attention layer among recurrent ones, a dense layer before the experts) and a whole zoo runs in minutes. Its
-windows are 8 tokens wide, shorter than the texts of the tests. Weights are redrawn with a standard deviation of 0.2:
-at the usual 0.02 a layer adds so little that a wrong plan would pass for the right one.
+Weights have standard deviation 0.2: at the usual 0.02, a wrong plan would pass.
 """
 
 from __future__ import annotations
@@ -57,12 +54,7 @@ _SHAPES: Mapping[Kind, tuple[int, ...]] = {"decoder": (), "encoder": (), "vision
 
 @dataclass(frozen=True)
 class Specimen:
-    """A model type of transformers, the class that carries its usual head, and how to make a tiny one.
-
-    `layers` is the path of its blocks, which the engine has to find without being told. `shape` is that of one
-    input that is not text, without the batch. `config` overrides the common dimensions; a value of `OMIT` drops one.
-    `reads` says which layers read keys and values, and of which layer each.
-    """
+    """A model type and its head; `OMIT` in `config` drops a dimension, `reads` maps layers to their source of keys."""
 
     model_type: str
     model_class: str

@@ -1,8 +1,4 @@
-"""The support table of the documentation, made from what the contract tests find.
-
-From the repository, `PYTHONPATH=tests python -m contracts.support` writes it, in about six minutes. Every
-test of a model type compares what it finds with its row, so the table cannot say anything that is not so.
-"""
+"""Write the support table from the contract tests: `PYTHONPATH=tests python -m contracts.support` (6 minutes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every architecture of the zoo keeps the promises of `contracts.checks`, or is refused by name and with the reason."""
+"""Every architecture of the zoo passes `contracts.checks`, or is refused with a reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from layerwise.stack import Stack, load, stack
 from layerwise.stack.executors import clone, in_place
 
 FAST = frozenset(("llama", "bert", "audio-spectrogram-transformer"))
-"""A type of three of the four kinds; `test_half_precision` loads one of the fourth."""
+"""One type of each of three kinds; `test_half_precision` loads one of the fourth."""
 
 
 @every_type(fast=FAST, slow=EVERY_TAG - FAST)
@@ -103,7 +103,7 @@ def test_the_checks_notice_exchanged_layers() -> None:
 
 
 def test_the_decoding_check_notices_a_stale_cache_slot(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Visits that keep the slot of their layer, as a careless engine would leave them, decode another text."""
+    """Planted error: visits that keep their layer's slot decode another text."""
     subject = checks.subject(named("llama"))
     monkeypatch.setattr(clone, "INDEX_NAMES", ())
     with pytest.raises((AssertionError, IndexError, RuntimeError)):

@@ -1,8 +1,4 @@
-"""Half precision decides as float32 does: what is loaded, split, verified and saved, right models and wrong ones.
-
-Every decision is compared with that about the same weights held in float32. Wrong models are wrong by one percent of
-what a layer adds, which is less than bfloat16 may change a number when it rounds it.
-"""
+"""Half precision decides as float32 does on the same weights; wrong models are off by 1% of a layer's update."""
 
 from __future__ import annotations
 
@@ -49,7 +45,6 @@ REFUSED_BY_TIER = [
     pytest.param(refusal, marks=pytest.mark.slow if refusal in _OF_A_KIND.values() else NIGHTLY, id=str(refusal))
     for refusal in REFUSED
 ]
-"""The first refused type of each kind, and at night the others."""
 
 HALVES = pytest.mark.parametrize(
     "dtype", [torch.bfloat16, pytest.param(torch.float16, marks=NIGHTLY)], ids=["bfloat16", "float16"]
@@ -73,11 +68,7 @@ class Twins:
 
 
 def twins(one: Specimen, dtype: torch.dtype, rounded_buffers: bool = True) -> Twins:
-    """The model in half precision, and in float32 with its weights.
-
-    The float32 model has the same buffers too, except for a checkpoint: most buffers are in none, and are computed
-    afresh when it is loaded.
-    """
+    """Return the model in half precision and in float32; a checkpoint's buffers are recomputed at loading."""
     half, whole = specimen.build(one).to(dtype), specimen.build(one)
     with torch.no_grad():
         for own, rounded in zip(whole.parameters(), half.parameters(), strict=True):
@@ -97,10 +88,7 @@ def twins(one: Specimen, dtype: torch.dtype, rounded_buffers: bool = True) -> Tw
 
 @pytest.fixture(autouse=True)
 def _no_type_is_judged_by_its_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every type of the zoo can run in float32, so none is to be computed a second time in its own dtype.
-
-    Laws about decoding are asked of a few tokens.
-    """
+    """Every type of the zoo can run in float32; decoding is checked on few tokens."""
     for module in (requirements, branches, laws, proof):
         monkeypatch.setattr(module, "in_float32", _computing_once(module.in_float32))
     monkeypatch.setattr(laws, "NEW_TOKENS", 3)

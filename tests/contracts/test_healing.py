@@ -1,8 +1,4 @@
-"""Every kind of model is healed: what learns is in the layers of the plan, the teacher is the model before, adapters
-merge to what they were applied as, and what was trained opens again.
-
-The types are those that samplers train (`contracts.test_training`).
-"""
+"""Healing of every model type: only the plan's layers learn, adapters merge exactly, and the result loads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers that read keys and values of others: what sweeps, interventions and foreign states make of them."""
+"""Layers that share keys and values, in sweeps, interventions and with foreign states."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ PLANS = (
     "0 1 (2|3):gain=0.5 1 3 4",
     "1 3",
 )
-"""What is read was written under each on another way, or twice; groups of layers that read stand between them."""
+"""Each plan writes what is read on another path, or twice."""
 
 
 def text() -> EvalData:
@@ -75,7 +75,7 @@ def test_a_family_leaves_out_what_breaks_the_constraint_and_says_so(stack: Stack
 
 @pytest.mark.parametrize("model_type", ["gemma4_text", "gemma3n_text"])
 def test_a_layer_that_writes_again_or_elsewhere_keeps_its_slot(model_type: str) -> None:
-    """The cache of a layer behind others that write, and the shape of its slots, where heads differ by kind."""
+    """Caches behind other writers, and slot shapes where heads differ by kind."""
     subject = checks.subject(named(model_type))
     with torch.inference_mode(), subject.stack.under("1 0 1 2-4"):
         tokens, logits = checks.recompute(subject, "greedy")

@@ -1,8 +1,4 @@
-"""Every kind of model computes the same bits with its layers on the disk, saved as transformers saves it.
-
-Experts that are stored one by one, names of old files, buffers that are computed when a model is made: whatever
-transformers does when it loads a model whole holds for its layers one by one.
-"""
+"""Streaming layers from disk computes the same bits for every model type."""
 
 from __future__ import annotations
 

@@ -1,8 +1,4 @@
-"""Samplers train every kind of model: what ran in a pass gets its gradient, and what was left out gets none.
-
-Twelve model types of the zoo stand for the families: decoders with and without experts, sliding windows and shared
-projections, encoders that fill in words, and transformers that classify images.
-"""
+"""Samplers train twelve model types: layers that ran get gradients, and skipped ones get none."""
 
 from __future__ import annotations
 

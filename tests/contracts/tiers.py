@@ -19,7 +19,7 @@ EVERY_TAG = frozenset(
         *("aimv2_vision_model", "audio-spectrogram-transformer"),
     )
 )
-"""A type of each kind and of each tag that a kind has, which CI asks."""
+"""One type of each kind and tag, checked in CI."""
 
 
 def every_type(
@@ -29,10 +29,7 @@ def every_type(
     marks: Mapping[str, Any] | None = None,
     of: Sequence[Specimen] = SUPPORTED,
 ) -> pytest.MarkDecorator:
-    """Ask the test of `one`, each type of the zoo: those of `fast` and `slow` in these tiers, the rest at night.
-
-    `marks` are further marks of a type; `of` are the types that the test is about, where these are not all.
-    """
+    """Parametrize `one` over the zoo: `fast` and `slow` types in their tiers, the others nightly."""
     marked = []
     for one in of:
         name = one.model_type

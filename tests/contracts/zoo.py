@@ -1,4 +1,4 @@
-"""Every model type that layerwise is tested on, by `zoo.yaml`: the supported, and the refused with their reasons."""
+"""Supported and refused model types, from `zoo.yaml`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small models of several kinds, each of whose layers matters, and Stacks over them that are made once."""
+"""Small models in which every layer matters, and cached Stacks over them."""
 
 from __future__ import annotations
 

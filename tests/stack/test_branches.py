@@ -72,7 +72,7 @@ def test_what_cannot_be_split_is_refused_with_the_layer(model: torch.nn.Module, 
 
 @pytest.mark.parametrize("idle", [(0,), (3,), (0, 1, 2, 3)])
 def test_an_idle_layer_takes_the_pair_of_the_others(ids: torch.Tensor, idle: tuple[int, ...]) -> None:
-    """A layer whose branches add nothing proves nothing by itself, wherever it stands; nor do four of them."""
+    """Layers whose branches add nothing prove nothing at any position."""
     model = tiny_llama(4)
     with torch.no_grad():
         for layer in idle:

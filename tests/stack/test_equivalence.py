@@ -1,8 +1,4 @@
-"""All executors are one function: step by step, in place, in a single pass, and in a graph.
-
-A plan is drawn over three models of each kind, with halves where a kind has them. What a cache makes of it is asked of
-the kinds that decode.
-"""
+"""All executors agree: step by step, in place, single pass and graph, on plans over three models of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading: what a user can give, and what is refused with the reason before anything is measured."""
+"""Inputs that `load` accepts, and those it refuses with a reason."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class NoNetwork:
 
 
 UNREACHED = (getattr(_http, "httpx2", None) or _http.httpx).ConnectError
-"""What the client of huggingface_hub raises without a network; which client that is depends on its version."""
+"""The HTTP client of huggingface_hub depends on its version."""
 
 
 @pytest.mark.parametrize(("name", "said"), [("tyni", "no folder tyni here, and the hub"), ("dmeo", "mean demo?")])

@@ -1,4 +1,4 @@
-"""Where a module computes, and in which precision: a module may hold its weights in buffers, or hold none."""
+"""Device and precision of a module, whose weights may be buffers or absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layers at a type of GGUF: the weights of a file of that type, in a model that stays as it is."""
+"""Quantized layers have the weights of a GGUF file of that type; the model is unchanged."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_gradients_are_those_of_single_steps(kind: str, plan: str) -> None:
 
 @KINDS
 def test_the_blocks_themselves_are_entered(kind: str) -> None:
-    """Sharding and hooks are tied to the modules that a model began with, so no twin may stand in for them."""
+    """Sharding and hooks belong to the original modules, so no copy may replace them."""
     stack, inputs = made(kind)
     blocks = list(block_list(stack.model, stack.path))
     seen: list[int] = []
@@ -117,9 +117,6 @@ def test_a_model_that_does_not_walk_its_list_is_found_out(text: str, single_pass
         with stack.under(Plan.parse(text), single_pass=single_pass):
             model(torch.zeros(2, 4))
     assert not any(block._forward_hooks for block in model.blocks)
-
-
-# What a sampler's `preserve` promises
 
 
 @KINDS

@@ -1,8 +1,4 @@
-"""What surrounds a plan in place: a model that is saved, moved, trained, extended or copied meanwhile.
-
-A reader expects of each what it does to an ordinary model, and finds it there after the plan as well; where that cannot
-be, the attempt is refused with what to do instead.
-"""
+"""A model that is saved, moved, trained, extended or copied under a plan works as usual, or refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever takes a plan takes its text."""
+"""Every function that takes a plan also takes its text."""
 
 from __future__ import annotations
 

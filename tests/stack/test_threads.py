@@ -78,7 +78,7 @@ def test_passes_of_several_threads_under_one_plan_are_all_right(threads: int, pa
 
 @pytest.mark.parametrize("threads", first_fast([4, 2]))
 def test_two_stacks_over_one_model_wait_for_none_and_are_refused(threads: int) -> None:
-    """Each thread enters a plan of its own, through a Stack of its own: it runs, and is right, or is told who is in."""
+    """Each thread enters a plan through its own Stack: it runs correctly or is refused."""
     model = tiny_llama()
     stacks = [load(model) for _ in range(threads)]
     before = state_of(model)

@@ -1,9 +1,4 @@
-"""Weights that are stored otherwise: two layers at a time, spread by accelerate over CPU and disk, or in fewer bits.
-
-Plans, sweeps and generation compute what they compute for the model in memory; what needs the weights is refused. Each
-library that quantises is asked where it is installed: `[dev]` has optimum-quanto; torchao, which warns whenever it is
-imported, and bitsandbytes are installed by hand.
-"""
+"""Offloaded and quantized weights give the same results; what needs the weights themselves is refused."""
 
 from __future__ import annotations
 

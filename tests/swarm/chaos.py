@@ -1,12 +1,6 @@
-"""What a swarm must do under any schedule of faults, as laws that a drawn schedule is held to.
+"""Laws of a swarm under drawn faults: every request ends, degraded tokens are named, recomputation is exact.
 
-every request ends: with as many tokens as were asked for, or with a refusal that the quorum explains
-an answer names every token that the whole model would not have written, and no other
-recompute: the tokens after a loss are what `generate` writes under the plan of the answer, from there
-no token takes longer than `slowest_token` allows
-
-Nodes die and return, stand still, are slow, lose answers, and return noise, zeros or flipped bits; every hop is
-compared where one does, which is what `spot_share=1` promises.
+With `spot_share=1` every call is compared; no token takes longer than `slowest_token`.
 """
 
 from __future__ import annotations
@@ -35,10 +29,10 @@ NODES = tuple(f"node-{number}" for number in range(4))
 KINDS: tuple[Kind, ...] = ("pause", "slow", "twice", "lost")
 STREAMS = 2
 SLOW = 0.5
-"""The most seconds that a hop of a slow node takes more."""
+"""Maximum extra seconds per call of a slow node."""
 
 DEADLY: tuple[Kind, ...] = ("die", "wrong")
-"""After what happens to a node its layers may be missing. It is not lateness."""
+"""Faults that can remove a node's layers; lateness cannot."""
 
 Tokens = tuple[int, ...]
 
@@ -64,8 +58,7 @@ def undisturbed(ids: Tokens, new: int, plan: str = f"0-{DEPTH - 1}") -> Tokens:
 
 
 def drawn_schedule(seed: int, deaths: int, returns: bool, kinds: Sequence[Kind]) -> Schedule:
-    """`deaths` nodes die within 30 ms, and come back if `returns`; of each further kind of fault one node has one for
-    a time. What ends lasts 0.1 to 30 times as long, drawn evenly in the logarithm."""
+    """Draw failures within 30 ms and one temporary fault of each other kind (durations log-uniform, 0.1x to 30x)."""
     chance = random.Random(f"schedule/{seed}")
     seconds, low, high = 0.03, 0.1, 30.0
 

@@ -15,8 +15,7 @@ from layerwise.swarm.swarm import Swarm
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a swarm carries: `streams` requests at once, a model of `depth` layers of which a node holds at most
-    `most_held`, the longest prompt, the tokens added to it, and the longest call and layer evaluation in seconds."""
+    """`streams` concurrent requests on a model of `depth` layers, and the limits of its nodes and calls."""
 
     streams: int
     depth: int
@@ -28,11 +27,7 @@ class Load:
 
 
 def slowest_token(load: Load, settings: SwarmSettings, losses: int) -> float:
-    """Bound the seconds of a token during which a request loses a node at most `losses` times.
-
-    losses x (silence + replay + the token once more) + the token itself: a token that meets a failed node waits until
-    the node counts as silent, then for the replay behind the other requests.
-    """
+    """Bound a token's seconds: losses x (silence + replay + the token once more) + the token itself."""
     undisturbed = load.streams * load.depth * (load.hop + load.layer)
     replay = load.streams * (load.hop + load.most_held * load.layer)
     latencies = Latencies(settings.first_deadline, settings.hop_floor)

@@ -1,4 +1,4 @@
-"""Spans of tokens: what two swarms say of an answer that one began and the other went on with."""
+"""Token spans of an answer that a second swarm resumed."""
 
 from __future__ import annotations
 

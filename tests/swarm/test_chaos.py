@@ -17,7 +17,7 @@ from swarm.chaos import NODES, Trial, violations
 from tier import by_tier
 
 RUNS = 100
-"""Schedules of one test at night, which has ten of them; the other tiers have the first one, of fewer."""
+"""Schedules per nightly test; the other tiers run only the first of the ten tests, with fewer."""
 
 
 def broken(first: int = 0, runs: int = 12) -> str:
@@ -33,7 +33,7 @@ def test_every_schedule_keeps_the_laws(first: int) -> None:
 
 @pytest.mark.slow
 def test_the_schedules_put_every_rule_to_the_test() -> None:
-    """Of the first schedules: some kill nobody that matters, some cost layers, some too many; nodes come back."""
+    """The first schedules include harmless failures, missing layers, too many failures, and returns."""
     kinds = {event.kind for seed in range(40) for event in Trial.drawn(seed).run()[0].members.events}
     assert kinds >= {"completed", "lost", "late", "replayed", "degraded", "refused", "returned", "quarantined"}
 

@@ -63,7 +63,7 @@ def test_requests_at_once_write_what_each_writes_alone(one: Specimen) -> None:
 
 @EVERY_DECODER
 def test_tokens_are_those_of_one_process(one: Specimen) -> None:
-    """Prompts of unlike lengths, whose nodes built their blocks from bytes; then one, half of whose nodes die."""
+    """Nodes build blocks from bytes; prompts differ in length, then half of the nodes fail."""
     model = specimen.build(one)
     ids, mask = prompts(PROMPTS)
     stack = inspected(model, ids[:2])
@@ -100,7 +100,7 @@ def test_a_lost_layer_leaves_the_plan_without_it(one: Specimen) -> None:
 
 
 def test_a_node_that_forgets_its_slot_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes whose caches are new at every pass cannot run one token alone, and are given all of them each time."""
+    """Planted error: nodes whose caches are new at every pass are given all tokens each time."""
     model = specimen.build(named("llama"))
     ids, mask = prompts(8)
     stack = inspected(model, ids[:2])

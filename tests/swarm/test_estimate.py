@@ -1,4 +1,4 @@
-"""What missing layers cost: measured sets as measured, and any other set unknown."""
+"""Estimated cost of missing layers: known for measured sets only."""
 
 from __future__ import annotations
 

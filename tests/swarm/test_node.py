@@ -56,7 +56,7 @@ def _hop(number: int, given: Pass, fresh: bool = False, **others: object) -> Hop
 
 
 def test_a_replay_leaves_what_the_hops_left_that_it_repeats(node: Node, passes: list[Pass], stack: Stack) -> None:
-    """All tokens but the last at once, and then the last as the next hop, on a node that has seen none before."""
+    """All tokens but the last are replayed at once on a new node."""
     states = [_state(node.handle(_hop(index, each, fresh=index == 0))) for index, each in enumerate(passes)]
     captured = stack.capture_pass({"input_ids": prompts(1, 8)[0][:, :7], "use_cache": True, **_empty_cache(stack)})
     whole = Pass(1, joined([each.state for each in passes[:2]]), encode(captured.calls, [1, 2]))
@@ -130,7 +130,6 @@ def test_what_a_node_does_not_hold_it_refuses(node: Node, passes: list[Pass]) ->
 
 
 def test_what_goes_wrong_is_an_answer(node: Node, passes: list[Pass]) -> None:
-    """A state of another width, bytes that are missing, a class that is no model, weights that do not come."""
     short = replace(passes[0], state=Array("float32", (1, 2, 4), bytes(32)))
     assert isinstance(node.handle(_hop(1, short, fresh=True)), Refused)
     cut = replace(passes[0], state=replace(passes[0].state, data=b""))

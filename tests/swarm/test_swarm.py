@@ -99,7 +99,7 @@ def test_an_answer_that_another_swarm_began_is_gone_on_with(demo: Stack, decodin
     ],
 )
 def test_a_temperature_of_next_to_nothing_takes_the_likeliest_token(demo: Stack, decoding: Decoding) -> None:
-    """Logits divided by it are no numbers any more; nor does the least share of the likeliest leave another one."""
+    """Logits divided by the temperature overflow; the smallest top_p also leaves the likeliest token alone."""
     with gather(demo, 2, 1) as swarm:
         *tokens, _ = swarm.run(_collect(swarm.stream([5, 6, 7], decoding, request="a")))
     assert tokens == _generated(demo, "0-11", torch.tensor([[5, 6, 7]]), tokens=6)
@@ -249,7 +249,7 @@ def test_a_node_that_computes_and_refuses_every_hop_is_left(demo: Stack, monkeyp
 
 
 def test_a_pass_goes_on_without_a_node_that_has_failed_it_and_is_well_otherwise(demo: Stack) -> None:
-    """The node is live, for others and by its checks; its layers are missing for this pass, and the walk ends."""
+    """The node stays live for other requests; its layers are missing for this pass only."""
     with gather(demo, 4, 1) as swarm:
         request = SwarmRequest.of("request", swarm.plan)
         request.failures["node-1"] = MOST_FAILURES

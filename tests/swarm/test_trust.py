@@ -61,7 +61,7 @@ def test_a_wrong_node_is_quarantined(wrongness: str, replicas: int, seed: int) -
 
 
 def test_the_text_is_right_when_a_wrong_node_was_found() -> None:
-    """A request that a wrong node has touched begins again; what comes after it is found to be wrong is right."""
+    """A request that used a wrong node restarts, and later findings do not change it."""
     stack = llama()
     ids, _ = prompts(1)
     with gather(stack, 4, 2, schedule=Schedule((Fault("node-1", "wrong", 0.0),))) as swarm:
@@ -97,7 +97,7 @@ def test_two_that_are_broken_alike_do_not_prove_each_other_right() -> None:
 
 
 def test_quarantine_ends_with_the_process() -> None:
-    """A new process under the old name is asked whether it computes; the old one stays away, however well it does."""
+    """A new process under the old name is checked; the old one stays quarantined."""
     stack, (ids, _) = llama(), prompts(1)
     schedule = Schedule((Fault("node-1", "wrong", 0.0, 1.0), Fault("node-1", "die", 20.3, 20.5)))
     states = []
@@ -123,7 +123,7 @@ def test_an_honest_node_is_never_quarantined() -> None:
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(by_tier(fast=1, nightly=10)))
 def test_where_every_hop_is_compared_the_first_answer_is_right(wrongness: str, replicas: int, seed: int) -> None:
-    """No wrong output of a single pass is returned, not even the first, whether a replica or the router finds it."""
+    """No wrong output of a pass is returned, whether a replica or the router detects it."""
     stack, (ids, _) = llama(), prompts(1, seed=seed)
     schedule = Schedule((Fault("node-0", "wrong", 0.0, wrongness=wrongness),), seed=seed)
     settings = SwarmSettings(spot_share=1.0, seed=seed, quorum=Quorum(layers=1))

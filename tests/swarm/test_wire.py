@@ -1,4 +1,4 @@
-"""What travels is bytes: tensors and the calls of blocks come out as they went in, and nothing else can be sent."""
+"""Tensors and block calls survive serialization, and nothing else can be sent."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _calls(state: Tensor) -> tuple[Call, ...]:
 
 
 def test_calls_arrive_as_they_left() -> None:
-    """The node's cache stands where the router's stood, and it is known where the state did; tensors travel once."""
+    """The node's cache takes the place of the router's, and tensors are sent once."""
     state, cache = normal(1, 3, 8), DynamicCache()
     calls = _calls(state)
     arguments = encode(calls, [0, 1, 3])

@@ -1,4 +1,4 @@
-"""Layers of several models in one: the same function step by step, in place and in a sweep; misfits are refused."""
+"""Plans over several models agree in all executors; incompatible models are refused."""
 
 from __future__ import annotations
 

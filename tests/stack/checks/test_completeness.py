@@ -1,4 +1,4 @@
-"""Which tensors a checkpoint may lack or have besides is told by their names."""
+"""Names decide which tensors a checkpoint may lack or have in addition."""
 
 from __future__ import annotations
 

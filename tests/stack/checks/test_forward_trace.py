@@ -1,4 +1,4 @@
-"""A block that writes on what it is handed is refused: other layers start from the same tensors."""
+"""Blocks that modify their inputs are refused, since other layers start from the same tensors."""
 
 from __future__ import annotations
 

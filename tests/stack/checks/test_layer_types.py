@@ -1,4 +1,4 @@
-"""A hybrid must keep one layer of each kind that its cache asks; layers that keep nothing may all go."""
+"""A hybrid keeps one layer of each type that its cache needs; layers without a cache can all be skipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a clone's class may not take from the class of its module."""
+"""Attributes that a clone's class must not inherit from its module's class."""
 
 from __future__ import annotations
 

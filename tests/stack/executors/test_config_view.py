@@ -1,4 +1,4 @@
-"""The configuration in visit order: it answers what it has, and nothing else."""
+"""The configuration in visit order has only the original's attributes."""
 
 from __future__ import annotations
 

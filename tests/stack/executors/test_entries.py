@@ -1,4 +1,4 @@
-"""What a list of blocks answers with for a while, to whom, and what it keeps."""
+"""Temporary entries of the block list, per thread, and what the list keeps."""
 
 from __future__ import annotations
 

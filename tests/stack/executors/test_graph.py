@@ -1,4 +1,4 @@
-"""The graph of many plans: nothing twice, nothing missing, few states live, and the same bits as one plan at a time."""
+"""The graph of many plans computes each node once, with few live states and the bits of single plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition keeps every plan once, costs what its graphs cost, and is the best cut of its order."""
+"""A partition has every plan once, costs the sum of its graphs, and is the best cut of its order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records: what is kept on the way, what a reader reads of it, and what it does about sources that are not there."""
+"""Depth histories: recorded states, reads, and missing sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models whose layers read all earlier states: every plan means the same in place, step by step and in a sweep."""
+"""Models whose layers read all earlier states: all executors agree on every plan."""
 
 from __future__ import annotations
 

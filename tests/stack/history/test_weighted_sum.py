@@ -1,4 +1,4 @@
-"""The weighted sum: equal to the loop it replaces, forward and back, however it is asked for its gradients."""
+"""The weighted sum and its gradients equal those of the loop it replaces."""
 
 from __future__ import annotations
 

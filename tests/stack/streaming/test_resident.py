@@ -103,7 +103,7 @@ def test_half_precision(tmp_path: Path, dtype: str) -> None:
 
 
 def test_a_copy_is_aligned_as_the_file(whole: Stack) -> None:
-    """Kernels may round otherwise where memory is aligned otherwise, and a model in memory computes in the file's."""
+    """Kernels may round differently with memory alignment, and a model in memory uses the file's."""
     memory = torch.arange(40, dtype=torch.float32)
     for start in range(3):
         copied = files._copied(memory[start : start + 20], torch.float32, torch.device("cpu"))
@@ -140,11 +140,9 @@ def test_an_error_in_a_layer_leaves_the_others_to_run(streamed: Stack, whole: St
     assert all(map(torch.equal, states(whole), states(streamed)))
 
 
-# The memory of a process, as the system counts it
-
 DEPTH, RESIDENT, WIDTH = 16, 3, 512
 LAYER = 4 * (4 * WIDTH**2 + 3 * WIDTH * 3 * WIDTH + 2 * WIDTH)
-"""Bytes of a layer in float32: 13.6 MB."""
+"""Bytes of a float32 layer: 13.6 MB."""
 
 
 def sweep_with(folder: Path, resident: int) -> None:

@@ -1,4 +1,4 @@
-"""One Ray for all tests of a process: it takes six seconds to start. Its tasks do what `trial.py` says."""
+"""One Ray cluster per test process, since it takes six seconds to start."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 PATIENCE = 120.0
-"""Seconds within which a process has ended that is to end: Ray's own agents look for their driver once a minute."""
+"""Maximum seconds until a process ends: Ray's agents check their driver once a minute."""
 
 
 def descendants(process: int) -> set[int]:

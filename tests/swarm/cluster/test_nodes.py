@@ -1,7 +1,4 @@
-"""Nodes on Ray, in processes of their own: tokens are those of one process, also when processes die or stop.
-
-Four nodes serve all tests of this module, one model after another.
-"""
+"""Nodes in Ray processes write the tokens of one process, also when processes are killed or stopped."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ TYPES = (
 )
 _NUMBERS = count()
 PATIENT = {"first_deadline": 300.0, "hop_floor": 300.0, "health_seconds": 1e6, "balance_after": 1e9}
-"""A node is lost where its process has ended, and never because this machine is busy."""
+"""A node is lost only when its process has ended, never because the machine is busy."""
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +99,7 @@ async def _streams(
 
 @pytest.mark.nightly
 def test_a_process_that_stops_is_late_and_returns(transport: RayTransport) -> None:
-    """SIGSTOP under four streams: a replica repeats what the stopped node did; after SIGCONT the node is live again."""
+    """SIGSTOP under four streams: a replica repeats the calls; after SIGCONT the node is live again."""
     stack = _stack("llama")
     texts = prompts(4)[0].clamp(min=3)
     stopped: list[str] = []
@@ -129,7 +126,7 @@ def test_a_process_that_stops_is_late_and_returns(transport: RayTransport) -> No
 
 
 def test_processes_that_die_are_replaced_by_replicas_and_then_missed(transport: RayTransport) -> None:
-    """SIGKILL of one of two replicas changes no token; of both, the layers are missing; below the quorum, a refusal."""
+    """SIGKILL of one replica changes no token; of both, layers are missing; below the quorum, refusal."""
     stack = _stack("llama")
     texts = prompts(4, seed=2)[0].clamp(min=3)
 

@@ -1,4 +1,4 @@
-"""Ray tasks carry every piece to its end, whoever dies, and raise what a piece raises."""
+"""Ray tasks finish every task when workers fail, and re-raise a task's exception."""
 
 from __future__ import annotations
 

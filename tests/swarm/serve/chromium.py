@@ -1,7 +1,4 @@
-"""Headless Chromium, driven through its debugging pipe: what a page shows while time goes on, and pictures of it.
-
-`--dump-dom` shows a page once. A live page changes as events arrive, so it is asked again and again.
-"""
+"""Headless Chromium over its debugging pipe, since `--dump-dom` shows a live page only once."""
 
 from __future__ import annotations
 

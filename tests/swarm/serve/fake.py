@@ -1,4 +1,4 @@
-"""A swarm without layers: writes what it is told to, slowly or until it fails, and shows nodes that die on request."""
+"""A fake swarm without layers, with scripted tokens, delays and failures."""
 
 from __future__ import annotations
 

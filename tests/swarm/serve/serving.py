@@ -1,4 +1,4 @@
-"""A server of its own for a test: uvicorn on a free port of loopback, in a thread that ends with it."""
+"""Run uvicorn on a free loopback port in a thread."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from layerwise.swarm.serve.settings import ServeSettings
 TOKEN = "0123456789abcdef0123"
 
 PATIENCE = 60.0
-"""Seconds after which something will not come any more, on a machine however busy."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""How the swarm is: readiness, metrics, the events of the live page, and the page's own safety."""
+"""Readiness, metrics, events of the live page, and the page's security headers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A server outlives its router: answers under way are gone on with, by the same tokens, or end with a reason.
-
-The routers are tasks of this process, which end at once when they are killed, as processes do.
-"""
+"""Responses resume with the same tokens after a router is killed, or end with a reason (routers are tasks here)."""
 
 from __future__ import annotations
 
@@ -145,7 +142,7 @@ def test_a_request_without_a_seed_is_given_one_that_every_router_draws_by() -> N
 
 
 def test_what_is_written_stands_where_a_second_router_would_have_written_otherwise() -> None:
-    """The last token that a client has is made again, and differs: the rest is written behind what the client has."""
+    """The client's last token is recomputed and differs: the rest continues behind the client's token."""
     first, second = FakeSwarm(allowed=3), FakeSwarm(text="another text")
     tokens, _ = answered(first, second, decoding=Decoding(6), killed=3)
     other = byte_tokenizer()("another text", add_special_tokens=False)["input_ids"]
@@ -172,7 +169,7 @@ async def test_a_request_that_ends_one_router_after_another_is_ended() -> None:
 
 @in_event_loop
 async def test_an_answer_is_gone_on_with_where_the_cluster_has_ended_and_the_router_has_not() -> None:
-    """Every node was gone for ever, requests were refused below the quorum, and /health said so until somebody came."""
+    """Regression: all nodes were gone, and requests were refused below the quorum for good."""
     first = FakeSwarm(allowed=3, failures={4: BelowQuorum("0 of 12 layers are live")})
 
     def lose() -> None:

@@ -1,4 +1,4 @@
-"""How a server begins and ends: its port, signals, requests that are under way, and what is left of it: nothing."""
+"""Start and stop of a server: port, signals, in-flight requests and cleanup."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_one_wrong_answer_token_is_no_match_and_a_wrong_prompt_token_does_not_co
 
 
 def test_more_examples_than_one_batch_keep_their_order(tokenizer: PreTrainedTokenizerFast) -> None:
-    """The oracle is blind at the same position of the sixth row in each batch, where all these answers begin."""
+    """The oracle is blind at the same position of the sixth row in each batch, where all answers begin."""
     sample = [Example("copy", f"copy {index:02} =", f" {index:02}\n") for index in range(80)]
     verdicts = exact_matches(Oracle({(5, len(sample[0].prompt))}), tokenizer, sample)
     assert [index for index, right in enumerate(verdicts) if not right] == [5, 37, 69]
@@ -98,7 +98,7 @@ def test_bits_per_byte_do_not_depend_on_the_tokens() -> None:
 
 
 def test_generate_writes_what_the_arg_max_says(tokenizer: PreTrainedTokenizerFast, model: LlamaForCausalLM) -> None:
-    """A random model's own greedy text, taken as the answer, is an exact match; changed in one token, it is none."""
+    """The greedy text as answer is an exact match; with one token changed, it is not."""
     question = Example("free", "ab =", "?" * 6)
     written = generated(model, tokenizer, question)
     tokens = tokenizer.encode(written, add_special_tokens=False)

@@ -140,7 +140,7 @@ def test_the_shipped_model_does_arithmetic(shipped: Shipped) -> None:
 
 @pytest.mark.slow
 def test_the_shipped_model_meets_its_published_loss_on_text(shipped: Shipped) -> None:
-    """Other modules than the whole grading, and perhaps another Python: near the published loss, not equal to it."""
+    """The grading uses other modules and maybe another Python: near the published loss, not equal."""
     model, tokenizer = shipped
     published = json.loads((SHIPPED / "grades.json").read_text())["text"]
     documents = [d for d in _all_documents("heldout", "prose") if d.module in {"json", "inspect", "logging"}]
