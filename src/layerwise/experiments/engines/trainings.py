@@ -24,9 +24,9 @@ from layerwise.stack import Stack
 from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
 from layerwise.train.phases.metrics import best_rate
 from layerwise.train.recipe import GrowthVariant, Recipe
+from layerwise.train.step_timing import seconds_of_step
 from layerwise.train.training import Base, train, trainer_of, training_config
 from layerwise.train.training_log import Progress
-from layerwise.train.trial_steps import seconds_of_step
 
 
 class FolderRecipe(Protocol):

@@ -17,8 +17,8 @@ from typing import Any
 from layerwise.data.splits import Splits
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, preset
 from layerwise.train.recipe import GrowthVariant, Settings, grown
+from layerwise.train.step_timing import seconds_of_steps
 from layerwise.train.training import Base, trainer_of
-from layerwise.train.trial_steps import seconds_of_steps
 
 ROUNDS = 9
 """Rounds that count, after one that only warms up."""

@@ -12,8 +12,8 @@ from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
 from layerwise.stack import load
 from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase
 from layerwise.train.recipe import GrowthVariant, Settings, grown
+from layerwise.train.step_timing import seconds_of_step, seconds_of_steps
 from layerwise.train.training import Base, trainer_of
-from layerwise.train.trial_steps import seconds_of_step, seconds_of_steps
 from train.tiny_models import tiny_llama, tiny_text
 
 STEPS = 24
