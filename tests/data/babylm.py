@@ -1,4 +1,4 @@
-"""Text laid out as BabyLM distributes it: a file a corpus, each in its own layout; no sentence stands twice."""
+"""Text in BabyLM's layouts, one file per corpus, without repeated sentences."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ LAYOUTS: dict[str, Writer] = {
     "simple_wiki": _articles,
     "switchboard": _utterances(("A: ", "B: ")),
 }
-"""The corpora of 2024 and 2025, and how each is laid out."""
+"""The corpora of 2024 and 2025."""
 
 FOLDERS = {
     "2023": {"train": "babylm_10M", "dev": "babylm_dev", "test": "babylm_test"},

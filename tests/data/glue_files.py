@@ -1,4 +1,4 @@
-"""Files of GLUE and SuperGLUE tasks as BabyLM and the hub distribute them, with examples of our own."""
+"""Files of GLUE and SuperGLUE tasks as BabyLM and the Hub distribute them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from typing import Any
 import pandas
 
 BABYLM = ("cola", "sst2", "mrpc", "qqp", "mnli", "mnli-mm", "qnli", "rte", "boolq", "multirc", "wsc")
-"""The tasks of BabyLM 2023."""
+"""BabyLM 2023."""
 
 TASKS = (*BABYLM, "stsb", "wnli")
-"""Every task that there is a reader for."""
 
 YEARS = ("2023", "2024")
 _COLUMNS = {

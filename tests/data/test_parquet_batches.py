@@ -1,4 +1,4 @@
-"""Parquet is read within bounds: what repeats, or packs well, is counted before it is unpacked."""
+"""Parquet is read within bounds: repeated or well-packed values are counted before they are unpacked."""
 
 from __future__ import annotations
 

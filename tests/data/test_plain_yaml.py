@@ -1,4 +1,4 @@
-"""YAML is read as plain values, and what is more is refused in a clause."""
+"""YAML is read as plain values, and anything else is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of a diagnosis by the layer that they are about."""
+"""Index the rows of a diagnosis by layer."""
 
 from __future__ import annotations
 

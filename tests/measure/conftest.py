@@ -1,4 +1,4 @@
-"""What a test that brings no model of its own measures: a random one of 6 layers, and text that it would write."""
+"""A random model of 6 layers and text drawn from it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,6 @@
-"""A device without float64, pretended: its tensors live on the CPU, say that they are on `mps`, and cannot be widened.
+"""A pretended device without float64: its tensors are on the CPU, report `mps`, and raise when widened.
 
-Within `pretended()` a tensor of the device is a `Narrow`, and whatever is computed from one is one again. `.cpu()` and
-`.to("cpu")` leave the device; `.to("mps")` and `device="mps"` enter it. As on the real device these raise: a float64
-tensor of the device, also where a move to the CPU widens on its way (the conversion happens on the device first);
-`.numpy()`; and arithmetic with a tensor of the CPU that has axes.
+Moves to the CPU that widen, `.numpy()`, and arithmetic with CPU tensors that have axes raise too, as on the device.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ _CPU = torch.device("cpu")
 _MIXES = frozenset(
     {Tensor.to, Tensor.cpu, Tensor.copy_, Tensor.__getitem__, Tensor.__setitem__, Tensor.set_, Tensor.register_hook}
 )
-"""What may be given tensors of both devices: moves, copies, and indices."""
+"""Functions that accept tensors of both devices: moves, copies, and indices."""
 
 
 class Narrow(Tensor):

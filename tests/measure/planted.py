@@ -1,8 +1,4 @@
-"""Stacks whose weights have a planted structure over depth, so that a measure of weights can be held to the truth.
-
-A planted stack is no language model: its blocks hold matrices and are never run. `planted_stack` makes one of any
-process that gives the matrices of one tensor type, (depth, rows, columns); the processes stand below it.
-"""
+"""Stacks whose weights have a planted structure over depth; their blocks hold matrices and never run."""
 
 from __future__ import annotations
 

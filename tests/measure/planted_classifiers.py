@@ -1,4 +1,4 @@
-"""Image classifiers whose layers do what is planted: nothing, or all there is to do."""
+"""Image classifiers with planted layers: idle ones, and one that does everything."""
 
 from __future__ import annotations
 

@@ -1,12 +1,6 @@
-"""Tiny Llamas with a planted truth, and text that such a model itself would write.
+"""Tiny Llamas with a planted truth, and text drawn from a model's own predictions.
 
-    planted        a stack in which chosen layers do nothing, or are copies of the layer before them
-    with_harm      a stack in which one layer was made to do harm: removing it lowers the loss
-    own_text       windows drawn from a model's own predictions, so that the model as it is predicts them best
-
-Random weights know nothing of any text, so a layer could not be called useful or harmful on random tokens. On text that
-the model itself wrote every layer that changes the predictions is useful, since no other distribution predicts a
-sample better than the one it was drawn from; and noise that is added to the model afterwards is harmful.
+On its own text a model predicts best, so every layer that changes predictions is useful, and added noise is harmful.
 """
 
 from __future__ import annotations
@@ -25,7 +19,7 @@ from layerwise.stack import Stack, load
 
 IDLE = 2
 SHARPNESS = 4.0
-"""How much the head is scaled: a random head is so unsure of its next token that no layer would matter."""
+"""Scale of the head: with a random head's flat predictions, no layer would matter."""
 
 
 def planted(

@@ -1,8 +1,4 @@
-"""Simulated models: losses of skipping each layer, document by document, with effects that are known.
-
-A document has a difficulty, a length and, for every layer, a difference that is the layer's effect plus noise of its
-own; the noise is heavy-tailed, as real differences are.
-"""
+"""Simulated models: losses of skipping each layer by document, with known effects and heavy-tailed noise."""
 
 from __future__ import annotations
 
@@ -18,16 +14,13 @@ from layerwise.results import Loss
 
 
 class SimulatedModel:
-    """A model of which nothing is known but what skipping each layer does to the loss.
-
-    `effects` are in nats per token; `noise` is the standard deviation of a document's own effect.
-    """
+    """`effects` are in nats/token; `noise` is the standard deviation of a document's own effect."""
 
     def __init__(self, effects: Sequence[float], *, documents: int = 160, noise: float = 0.05, seed: int = 0) -> None:
         self.effects = tuple(effects)
         generator = np.random.default_rng(seed)
         tokens = generator.integers(20, 200, size=documents)
-        # Student's t of 5 degrees of freedom has a variance of 5/3.
+        # Student's t with 5 degrees of freedom has variance 5/3.
         drawn = generator.standard_t(5, size=(len(self.effects), documents)) * noise / np.sqrt(5 / 3)
         self.lengths: dict[Piece, int] = {
             ("text", f"{number:04d}", WHOLE): int(count) for number, count in enumerate(tokens)

@@ -1,4 +1,4 @@
-"""What every measure of a model promises: the same rows again, a model left as it was, and refusals that say why."""
+"""Every measure gives the same rows again, leaves the model unchanged, and explains refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The planted truths are true, measured by plain plans: otherwise the tests that look for them prove nothing."""
+"""The planted truths hold under plain plans."""
 
 from __future__ import annotations
 

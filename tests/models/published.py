@@ -1,7 +1,6 @@
-"""The arithmetic of LTG-BERT and the ELC-BERT variants a second time, written from the equations and nothing else.
+"""LTG-BERT and ELC-BERT a second time from the equations: float64, sequence first, published tensor names.
 
-Sequence first, in float64, one head and one source at a time where a loop says it most plainly; tensors by the names of
-the published checkpoints. Nothing here is shared with the package, the distance buckets least of all.
+Nothing is shared with the package, least of all the distance buckets.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from torch import Tensor
 from layerwise.models import ElcConfig, ElcForMaskedLM
 
 EPS = 1e-7
-# What the feed-forward half reads, and what it is added to, of (mix, attended).
+# Input of the feed-forward sublayer, and its residual, of (mix, attended).
 BLOCKS = {
     "ltg": lambda mix, attended: (mix + attended, mix + attended),
     "elc": lambda mix, attended: (mix + attended, attended),
@@ -38,10 +37,7 @@ def logits(
     missing: str = "renormalise",
     mistake: str = "",
 ) -> Tensor:
-    """Logits (batch, seq, vocabulary) of token ids (batch, seq), where `real` is False for padding.
-
-    The layers run in `order`; what each leaves behind replaces what it left before.
-    """
+    """Logits (batch, seq, vocabulary); `real` is False at padding, and a repeated layer replaces its earlier state."""
     state = norm(tensors["embedding.word_embedding.weight"][ids.T])
     states = {0: state}
     positions = norm(tensors["embedding.relative_embedding"])

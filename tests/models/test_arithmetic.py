@@ -1,4 +1,4 @@
-"""Every variant against the second writing of its equations: values and gradients, with padding, short and long."""
+"""Every variant compared with a second implementation: values and gradients, with padding, short and long."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from layerwise.models import VARIANTS, ElcForMaskedLM
 from models.published import as_published, logits, padded_batch, random_model
 
 BAR = 1e-6
-# How many readers of three layers have something to learn; the first of denseformer has not.
+# Layers of three with trainable layer weights; the first of denseformer has none.
 READERS = {"ltg": 0, "elc": 3, "elc-base": 3, "zero": 3, "normalized": 3, "weighted-output": 4, "denseformer": 3}
 LONG = ("ltg", "elc", "denseformer")
-"""The variants that the slow tier asks about segments of 512 tokens too: without readers, with softmax, and without."""
+"""Variants tested on 512 tokens too: without layer weights, with softmax, and without softmax."""
 
 
 def difference(found: Tensor, expected: Tensor) -> float:
@@ -57,7 +57,7 @@ def test_gradients_equal_those_of_the_equations(variant: str, length: int) -> No
     scalars = [name for name in parameters if name.endswith("scalars")]
     assert len(scalars) == READERS[variant]
     for name, gradient, other in zip(parameters, own, theirs, strict=True):
-        # A lone source has a weight of one whatever its scalar.
+        # A single source has weight one whatever its scalar.
         if float(other.abs().max()) > 1e-9:
             assert difference(gradient, other) < BAR, name
         else:

@@ -1,4 +1,4 @@
-"""Sizes, beginnings, and settings that cannot be."""
+"""Sizes, initialization, and invalid settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from layerwise.errors import ModelError
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcModel
 from models.published import small_config
 
-# What the layer weights of twelve layers add to the backbone.
+# Parameters that the layer weights of twelve layers add to the backbone.
 EXTRA = {"ltg": 0, "weighted-output": 91, "denseformer": 90}
 
 
@@ -31,7 +31,7 @@ def test_the_published_sizes_have_the_published_number_of_parameters(
 def test_weights_begin_as_described() -> None:
     model = ElcForMaskedLM(ElcConfig.of_size("tiny")).requires_grad_(False)
     std = math.sqrt(2 / (5 * 128))
-    # A normal distribution cut at two standard deviations has 0.88 of the deviation.
+    # A normal distribution truncated at two standard deviations has 0.88 of the deviation.
     for weight, scale in (
         (model.encoder.embedding.words.weight, 1.0),
         (model.encoder.embedding.positions, 1.0),

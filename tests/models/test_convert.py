@@ -1,4 +1,4 @@
-"""Published checkpoints: the same function under our names, and clear words for files that are not what is said."""
+"""Published checkpoints compute the same function under our names, and wrong files get clear errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The encoder as transformers uses it: lengths, masks, recorded states, checkpointing, compiling, states let go."""
+"""The encoder in transformers: lengths, masks, recorded states, checkpointing, compiling, freed states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from layerwise.stack.history.depth_history import DepthHistory
 from models.published import padded_batch, random_model, small_config
 
 COMPILED = ("elc", "denseformer")
-"""A mixture that is a softmax and one that is not; every other variant is compiled exhaustively."""
+"""One mixture with softmax and one without; the exhaustive tier compiles every other variant."""
 
 
 def test_a_sequence_that_is_too_long_is_refused_with_both_numbers() -> None:
@@ -172,7 +172,6 @@ def test_without_padding_the_loss_and_its_gradients_are_the_same(variant: str) -
     pairs = zip(learned(padding_free=False), learned(padding_free=True), strict=True)
     assert all(torch.allclose(one, other, atol=1e-12) for one, other in pairs)
     assert computed == [len(ids), int(real.sum())]
-    # What is not trained keeps its shapes, and its states.
     model.eval()
     with torch.no_grad():
         assert model.encoder(ids, attention_mask=real).last_hidden_state.shape[:2] == ids.shape

@@ -1,4 +1,4 @@
-"""Every head: its loss, its way to disk and back, and the parts of transformers that drive it."""
+"""Every head: its loss, saving and loading, and use by transformers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_masked_loss_is_the_mean_over_what_is_labelled_and_training_predicts
     assert whole.logits.shape == (*ids.shape, 61)
     assert whole.loss.item() == pytest.approx(expected.item(), rel=1e-6)
     training = model.train()(ids, attention_mask=real, labels=labels)
-    # Rows of the whole logits come of a product of another shape: the head is asked for the same rows alone.
+    # Products of other shapes round differently, so the head computes the same rows alone.
     assert torch.equal(training.logits, model.head(model.encoder(ids, attention_mask=real).last_hidden_state[kept]))
     assert training.loss.item() == pytest.approx(expected.item(), rel=1e-6)
     shared = model(ids, attention_mask=real, labels=labels, num_items_in_batch=torch.tensor(100)).loss
@@ -148,9 +148,9 @@ def test_the_trainer_fine_tunes_and_its_model_is_reloaded(accumulation: int, tmp
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     assert len(losses) == 3
-    # A loss that is not divided by the accumulated batches would be twice as large.
+    # A loss not divided by the accumulated batches would be twice as large.
     assert all(0.3 < loss < 1.2 for loss in losses)
-    # Of the layer weights only that of a lone source has nothing to learn.
+    # Only the layer weight of a single source has no gradient.
     still = [name for name, value in model.named_parameters() if torch.equal(value, before[name])]
     assert still == ["encoder.layers.0.layer_weights.scalars"]
     assert trainer.evaluate()["eval_loss"] > 0

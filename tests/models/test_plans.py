@@ -1,4 +1,4 @@
-"""Plans on layers that read each other: a layer left out loses its column, in place and step by step alike."""
+"""Plans on layers that read each other: a skipped layer loses its column, in place and step by step."""
 
 from __future__ import annotations
 

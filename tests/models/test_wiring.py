@@ -1,4 +1,4 @@
-"""The layer weights of an ELC-BERT as one wiring: read, replaced, cut for good, and the same after saving."""
+"""The layer weights of an ELC-BERT as one wiring: read, replaced, cut, and unchanged by saving."""
 
 from __future__ import annotations
 
@@ -106,5 +106,5 @@ def test_new_weights_can_learn(training: bool) -> None:
     scalars = {name: each.grad for name, each in model.named_parameters() if name.endswith(".scalars")}
     assert len(scalars) == 3
     for gradient in scalars.values():
-        # The norm after the output is blind to how large the state is that it reads whole.
+        # The norm after the output ignores the scale of the state it reads.
         assert bool((gradient[:-1].abs() > 1e-6).all())

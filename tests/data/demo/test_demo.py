@@ -1,4 +1,4 @@
-"""The demo's texts: every answer is right by an independent rule, splits never meet, and what was shipped is frozen."""
+"""The demo's texts: answers are right by an independent rule, splits are disjoint, and shipped files are frozen."""
 
 from __future__ import annotations
 

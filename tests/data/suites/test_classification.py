@@ -1,4 +1,4 @@
-"""Tasks in three sets: disjoint, named, hashed, and cut so that every label keeps its share."""
+"""Tasks in three disjoint, hashed sets, stratified by label."""
 
 from __future__ import annotations
 

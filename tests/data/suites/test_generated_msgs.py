@@ -1,4 +1,4 @@
-"""Our mixed signals: labels are what the definitions say, nothing else tells them apart, and no text ever changes."""
+"""Generated mixed signals: labels follow the definitions, nothing else predicts them, and texts are frozen."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _task(name: str) -> Task:
 
 
 def test_the_texts_are_the_same_on_every_day() -> None:
-    # Written down: runs of other days were asked these very sentences.
+    # Frozen: earlier runs were evaluated on these sentences.
     every = mixed_signals()
     assert sha256("".join(task.digest for task in every).encode()).hexdigest().startswith(DIGEST)
     assert (*CONTROLS, *AMBIGUOUS) == NAMES == tuple(task.name for task in every)

@@ -10,7 +10,7 @@ from layerwise.data.suites.generated_pairs import PAIRS, PARADIGMS, generated_pa
 from layerwise.data.suites.probing import WORDS
 
 RAREST = 20
-"""So often at least a word stands in the prose of the standard library that models are trained on."""
+"""Minimum occurrences of a word in the standard library's prose, on which models are trained."""
 
 
 def words(sentence: str) -> list[str]:
@@ -36,7 +36,7 @@ def test_a_pair_differs_as_its_paradigm_claims(uid: str) -> None:
 
 
 def test_the_pairs_are_the_same_on_every_day() -> None:
-    # Written down: runs of other days were asked these very sentences.
+    # Frozen: earlier runs were evaluated on these sentences.
     assert generated_pairs().digest.startswith("29136114a894d96f")
     assert generated_pairs(4).pairs[:5] == (
         *PARADIGMS["determiner_singular_noun"][:4],

@@ -1,4 +1,4 @@
-"""GLUE from local files: every layout holds the same task, splits are real, and every fault is named by its row."""
+"""GLUE from local files: every layout gives the same task, splits are disjoint, and errors name the row."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_task_is_read_as_babylm_distributes_it(year: str, tmp_path: Path) 
         train, selection = ({row.content for row in rows} for rows in (task.train, task.selection))
         assert not train & selection
         assert len(train | selection) == 40
-        # A tenth of each label; a regression has none, and a tenth of all.
+        # A tenth of each label, or of all examples in a regression.
         assert len(selection) == (4 if task.is_regression else sum(max(1, n // 10) for n in _counts(name)))
         first, second = names(name, year)
         assert task.source == f"taught on {first}, selected on a tenth of {first} (seed 0), reported on {second}"

@@ -1,4 +1,4 @@
-"""MSGS as published: which rows teach, which are asked, what the label is, and what is refused."""
+"""MSGS as published: training rows, test rows, labels, and refusals."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_what_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def test_files_of_other_data_sets_are_passed_over(tmp_path: Path) -> None:
-    """A folder that holds several evaluation sets has other files of these names, with a test file beside it or not."""
+    """A folder of several evaluation sets has other files of these names, with or without a test file."""
     _write(tmp_path / "gsm8k" / "train.jsonl.gz", [{"question": "1 + 1?", "answer": "2"}])
     _write(tmp_path / "rte.train.jsonl", [{"sentence1": "a", "sentence2": "b", "label": 0}])
     with pytest.raises(

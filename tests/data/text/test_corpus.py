@@ -1,4 +1,4 @@
-"""Texts as documents: files, folders, rows and datasets, however they are packed; nothing is skipped silently."""
+"""Texts as documents from files, folders, rows and datasets, packed or not; nothing is skipped silently."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _parquet(folder: Path) -> Path:
 
 
 MANY = JSON_LINES * 50
-# Many more broken texts are handed to the command line (tests/hostile/texts.py).
+# The command line is tested on many more broken texts (tests/hostile/texts.py).
 REFUSED: list[tuple[Callable[[Path], Path], str]] = [
     (_line('{"text": "abc", "answer_start": "1"}'), "line 2: answer_start is '1'"),
     (_line('{"text": "abc", "answer_start": 3}'), "between 1 and 2"),
@@ -170,7 +170,7 @@ def test_an_unreadable_file_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     def denied(self: Path, *how: str) -> None:
         raise PermissionError(13, "Permission denied")
 
-    # Simulated, because tests may run as root, who may read everything.
+    # Simulated, because root may read everything.
     monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(DataError, match=r"file.txt cannot be read: Permission denied"):
         read_corpus(tmp_path / "file.txt")

@@ -1,4 +1,4 @@
-"""Which documents are held out: what was asked for, none twice, and no file whole."""
+"""Held-out documents: as many as requested, without duplicates or whole files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents, their excerpts and their chunks: nothing of a text is lost, and chunks end where it lets them."""
+"""Documents, excerpts and chunks: no text is lost, and chunks end where it allows."""
 
 from __future__ import annotations
 

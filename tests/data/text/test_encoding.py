@@ -1,4 +1,4 @@
-"""Documents as ids, and segments, which cover every document, never reach over two, and begin sentences whole."""
+"""Documents as ids, and segments that cover every document, never cross two, and begin whole sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documents as the windows that a language model is trained and judged on."""
+"""Documents as windows for language-model training and evaluation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows are full, hold every token once, and texts in a row are computed as if each stood alone."""
+"""Rows are full, hold every token once, and compute packed texts as if each were alone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_texts_in_a_row_have_the_losses_that_they_have_alone(make: type[PreTrain
             alone = functional.cross_entropy(model(input_ids=ids[None]).logits[0, :-1], ids[1:], reduction="none")
             alone[: text.scored_from - 1] = 0.0
             found = losses[start : start + len(ids) - 1]
-            # Sums over at most 64 terms in each of a few dozen operations, in another order.
+            # Sums over at most 64 terms in a few dozen operations, in another order.
             torch.testing.assert_close(found, alone, rtol=0, atol=4_096 * unit(torch.float32))
             start += len(ids)
             if start < len(losses):

@@ -1,4 +1,4 @@
-"""What is masked: the share, the spans, what is shown in their place, and that the index decides all of it."""
+"""Span masking: the share, the spans, the replacements, and that the index decides all of it."""
 
 from __future__ import annotations
 
@@ -78,8 +78,7 @@ def statistics(ids: np.ndarray, shown: np.ndarray, asked: np.ndarray) -> np.ndar
 
 
 def test_whole_batches_are_masked_as_segments_are_one_by_one() -> None:
-    # Means over independent rows. Where both have the same law their difference is normal about 0, and one beyond 5
-    # standard errors comes once in 1.7 million: of 60 statistics, once in 29,000 seeds.
+    # The normal difference of two means passes 5 standard errors, for 60 statistics, once in 29,000 seeds.
     rows, width = 4_000, 40
     random = np.random.default_rng(5)
     ids = np.tile(random.integers(0, len(TOKENIZER), width), (rows, 1))

@@ -1,4 +1,4 @@
-"""A text is read, its tokenizer learned and its documents encoded once; what changed is not taken from the cache."""
+"""A text is read, its tokenizer learned and its documents encoded once; changes invalidate the cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The llama2.c reader against an encoder written from the format's definition, slowly."""
+"""The llama2.c reader compared with a slow encoder written from the format's definition."""
 
 from __future__ import annotations
 
@@ -35,9 +35,7 @@ def packed(pieces: list[tuple[str, float]]) -> bytes:
 
 
 def slow_encode(text: str) -> list[int]:
-    """Start from characters (or their bytes); merge the pair whose union scores best, leftmost first, until
-    none is.
-    """
+    """Merge the pair of characters (or bytes) whose union scores best, leftmost first, until none is left."""
     ids = {piece: number for number, (piece, _) in enumerate(PIECES)}
     tokens: list[int] = []
     for character in " " + text if text else "":

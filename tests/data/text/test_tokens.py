@@ -1,4 +1,4 @@
-"""Documents as windows of tokens, and passages as lines of them: what is seen at once, and what of it is scored."""
+"""Documents as windows of tokens and passages as lines: context, and scored tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Learned tokenizers: what they cut and keep apart, and how large they become."""
+"""Learned tokenizers: what they split, what they keep apart, and their size."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ def test_the_same_texts_give_the_same_tokenizer(tmp_path: Path) -> None:
 
 
 def test_a_text_can_bear_as_many_pieces_as_occur_a_hundred_times() -> None:
-    # 256 bytes and 7 specials do not count; words of two letters are one piece each, and spelt with it alone.
+    # 256 bytes and 7 special tokens do not count; words of two letters are one piece each.
     letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     words = [a + b for a in letters for b in letters]
     pieces = [*SPECIALS, *sorted(pre_tokenizers.ByteLevel.alphabet()), *words]
     often = Counter(dict.fromkeys(words, 100))
     assert suited_vocabulary(pieces, often) == 2_560  # the largest multiple of 512 among 2,967
     fewer = Counter({word: 100 if number < 1_000 else 99 for number, word in enumerate(words)})
-    # With 1,024 pieces all 761 learned ones occur often, with 1,536 only 1,000 of 1,273.
+    # With 1,024 pieces all 761 learned ones are frequent, with 1,536 only 1,000 of 1,273.
     assert suited_vocabulary(pieces, fewer) == 1_024
 
 

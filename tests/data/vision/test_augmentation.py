@@ -30,7 +30,7 @@ def test_crop_shifts_by_at_most_an_eighth_of_the_side() -> None:
 
 
 def test_flip_also_mirrors() -> None:
-    # Column 5 of 8 lands on column 2 when mirrored: 3 to the left, give or take the shift.
+    # Mirrored, column 5 of 8 becomes column 2: 3 to the left, give or take the shift.
     assert {right for _, right in shifts("crop+flip", 8)} == {-4, -3, -2, -1, 0, 1}
 
 

@@ -38,7 +38,7 @@ def test_pixels_lie_between_minus_one_and_one(found: Splits) -> None:
 
 
 def test_the_split_is_the_same_on_every_day(found: Splits) -> None:
-    # Written down: a change of the draw would make shipped models be judged on what they were trained on.
+    # Frozen: another draw would evaluate shipped models on their training images.
     assert found.digest == digits("crop").digest
     assert found.digest.startswith("e9b60f446ef06fd4")
 

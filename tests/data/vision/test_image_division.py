@@ -1,4 +1,4 @@
-"""Which images are reported: six layouts of a set, none of which reports an image that was trained on."""
+"""Test images: six layouts of a set, none of which tests on training images."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tier import first_fast
 SMALL = Preprocessing(8, 8)
 CLASSES = tuple(f"class {number}" for number in range(8))
 SIZES = {"train": 30, "val": 12, "validation": 12, "test": 9}
-"""Images of each class in a split."""
+"""Images per class."""
 
 LAYOUTS: dict[str, tuple[str, ...]] = {
     "train and val": ("train", "val"),
@@ -69,7 +69,7 @@ def image_set(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytes
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     datasets.disable_progress_bars()
     (tmp_path / "set" / "data").mkdir(parents=True)
-    # As ImageNet has it: a test split whose labels are withheld.
+    # ImageNet's test split has no labels.
     content["test"] = [(-1, noise(generator)) for _ in range(20)]
     for split, pictures in content.items():
         table = datasets.Dataset.from_dict(
@@ -116,7 +116,7 @@ def test_no_training_image_is_reported_and_all_that_is_held_out_is(
     assert len(splits.test) == REPORTED[layout]
     assert Counter(labels_of(splits.test)) == dict.fromkeys(range(8), REPORTED[layout] // 8)
     assert min(Counter(labels_of(splits.validation)).values()) == max(Counter(labels_of(splits.validation)).values())
-    # 8 classes: a model that only knows the training images does no better than naming one of them.
+    # 8 classes: a model that memorizes the training images is at chance.
     assert memorised(splits) == 1 / 8 == splits.chance
     held_out = (SIZES[split] for split in LAYOUTS[layout] if split in ("val", "validation", "test"))
     given = 8 * (30 + sum(held_out))

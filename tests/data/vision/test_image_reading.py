@@ -1,4 +1,4 @@
-"""What later starts read of images: nothing that has not changed, and everything that has."""
+"""Later runs reread only images that changed."""
 
 from __future__ import annotations
 

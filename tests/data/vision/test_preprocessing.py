@@ -72,7 +72,7 @@ def test_pixels_are_those_of_the_models_own_processor(tmp_path: Path, name: str,
     image = noise(*shape)
     expected = AutoImageProcessor.from_pretrained(folder, backend="pil")(image, return_tensors="pt")["pixel_values"][0]
     ours = model_input(preprocessing_of(CONFIG, folder), image)
-    # A byte more or less in one pixel is at least 1 / 255 here, far above the tolerance.
+    # One byte in one pixel is at least 1 / 255 here, far above the tolerance.
     assert torch.allclose(ours, expected.float(), rtol=1e-5, atol=1e-5)
 
 

@@ -1,4 +1,4 @@
-"""What a layer writes, where it attends and what its outputs tell at each position: balanced orders, sums by hand."""
+"""What layers write, attend to and predict at each position, compared with sums by hand."""
 
 from __future__ import annotations
 
@@ -56,9 +56,6 @@ def granite() -> Stack:
     return load(tiny_granite(DEPTH))
 
 
-# Orders
-
-
 @given(depth=st.integers(2, 13), bases=st.integers(1, 4), seed=st.integers(0, 99))
 def test_every_layer_stands_at_every_position_equally_often(depth: int, bases: int, seed: int) -> None:
     plans = rotations(depth, bases, seed)
@@ -73,9 +70,6 @@ def test_the_first_orders_are_random_and_drawn_from_the_seed() -> None:
     bases = [plan.order() for plan in rotations(8, 2, seed=0)[::8]]
     assert bases[0] != bases[1]
     assert tuple(range(8)) not in bases
-
-
-# Norms
 
 
 def test_norms_are_those_of_a_vit_written_out() -> None:
@@ -113,7 +107,7 @@ def test_padding_is_no_token() -> None:
     alone = [branch_norms(stack, "alone", Listed([example]), collate)[0] for example in examples]
     for row, *each in zip(together, *alone, strict=True):
         expected = sum(length * own.value for length, own in zip(lengths, each, strict=True)) / sum(lengths)
-        # Float32 through three layers: some tens of units of rounding.
+        # Float32 through three layers rounds by some tens of units.
         assert row.value == pytest.approx(expected, rel=1e-5), row.key
 
 
@@ -258,5 +252,5 @@ def test_a_position_that_is_in_the_state_is_read() -> None:
 
 
 def test_states_without_a_position_give_chance() -> None:
-    # Of 64 images a share within .15 of a quarter: three standard deviations.
+    # Three standard deviations of a share of 64 images.
     assert abs(accuracy(classifier([Idle() for _ in range(PROBED)])) - 1 / PROBED) < 0.15

@@ -1,4 +1,4 @@
-"""Outputs of all layers at all positions: the states that a model has there, what their neighbours share, and UMAP."""
+"""Layer outputs at all positions: the model's own states, what their neighbors share, and UMAP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which positions are tokens, and means over them: whatever stands at padding counts for nothing."""
+"""Token positions and means over them ignore padding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hidden states under plans: their cosines and variances against a plain loop, their zones, and the claim."""
+"""Hidden states under plans: cosines and variances compared with a plain loop, zones, and the claim."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def zone_truth(world: Callable[[np.random.Generator], np.ndarray]) -> Truth:  # 
 @pytest.mark.simulated
 @pytest.mark.parametrize("kind", ENDINGS)
 def test_ending_layers_are_counted_as_planted(kind: str) -> None:
-    """That there are no zones is hard to show, and takes more than 200 tokens; it is rarely taken for zones."""
+    """Showing that there are no zones takes more than 200 tokens; it is rarely mistaken for zones."""
     counts = concluded("one_ending", zone_truth(ENDINGS[kind]), 12, runs=by_tier(fast=1, nightly=100))
     if kind == NULL:
         assert share(counts, SUPPORTED, CONTRADICTED) <= WRONG, counts

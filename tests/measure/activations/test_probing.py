@@ -1,4 +1,4 @@
-"""Probes of planted states: what is there is read, what is not there is not, and no word is known by heart."""
+"""Probes find what is planted in states and nothing else, and do not memorize words."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_every_state_has_its_nulls(demo: Stack, rows: list[Score]) -> None:
 
 @pytest.mark.slow
 def test_the_order_of_words_is_not_in_a_bag_of_embeddings(rows: list[Score]) -> None:
-    """Both sentences of a pair have the same words; before the first layer only capitals can tell them apart."""
+    """Both sentences of a pair have the same words; before the first layer only capitals differ."""
     (row,) = (
         row for row in rows if (row.metric, row.task, row.layer, row.against) == ("accuracy", "grammaticality", 0, None)
     )

@@ -1,4 +1,4 @@
-"""Similarity and CKA against loops that read their definitions, and on states whose similarity is planted."""
+"""Similarity and CKA compared with plain loops, and on states of planted similarity."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def padded(*lengths: int) -> Tensor:
 
 
 def test_equals_a_loop_over_tokens() -> None:
-    """Two batches with padding, three documents of which one stands in both; the loop reads the definitions."""
+    """Two batches with padding and three documents, one of which is in both batches."""
     batches = [
         ([random(seed, 2, 6, 5) + 0.5 for seed in (1, 2, 3)], padded(6, 4), ["a", "b"]),
         ([random(seed, 2, 5, 5) + 0.5 for seed in (4, 5, 6)], padded(5, 2), ["a", "c"]),
@@ -152,7 +152,7 @@ def test_of_few_documents_the_windows_are_the_units() -> None:
         score, other = one[metric, "0,1"], many[metric, "0,1"]
         assert (score.value, score.low, score.high) == pytest.approx((other.value, other.low, other.high))
     assert one["cosine", "0,1"].documents == 1
-    # As soon as there are eight documents, these are the units again: two windows of one count once.
+    # Eight documents suffice as units again: two windows of one count once.
     mixed = by_window([*["d0"] * 6, *[f"d{number}" for number in range(1, 8)]])["cosine", "0,1"]
     assert mixed.low is not None
     assert mixed.documents == 8
@@ -165,7 +165,7 @@ def test_intervals_are_over_documents_and_need_eight() -> None:
     assert few.low is None
     assert (few.documents, few.tokens) == (7, 84)
     assert -1 <= many.low < many.value < many.high <= 1
-    # Independent tokens, 240 of them: the interval should be about two standard errors of their mean to each side.
+    # 240 independent tokens: the interval is about two standard errors to each side.
     assert 0.02 < many.high - many.low < 0.2
 
 
@@ -243,11 +243,7 @@ def features(seed: int, *shape: int) -> Tensor:
 
 
 def slow_hsic(x: Tensor, y: Tensor) -> float:
-    """The estimator as a mean of kernel products over ordered tuples of distinct tokens (Song et al. 2012,
-    eq. 5).
-
-    With sum over distinct indices: E[k12 l12] + E[k12] E[l34] - 2 E[k12 l13].
-    """
+    """HSIC over distinct tokens (Song et al. 2012, eq. 5): E[k12 l12] + E[k12] E[l34] - 2 E[k12 l13]."""
     n = len(x)
     k = [[float(x[i] @ x[j]) for j in range(n)] for i in range(n)]
     l = [[float(y[i] @ y[j]) for j in range(n)] for i in range(n)]  # noqa: E741

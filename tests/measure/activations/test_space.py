@@ -1,4 +1,4 @@
-"""Whether the middle shares a space of its own, on states and cosines whose zones are planted."""
+"""Shared spaces of middle layers, on states and cosines with planted zones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_what_falls_with_distance_is_a_zone_as_published_and_none_at_equal_dista
 
 
 def test_a_walk_with_steps_of_equal_size_has_no_border_at_its_end() -> None:
-    """States of an untrained stack: each step adds as much, and the sum grows, so late states are the more alike."""
+    """Steps of equal size add to a growing sum, as in an untrained stack, so late states are more alike."""
     norms = np.sqrt(np.arange(1.0, DEPTH + 2))
     found = values(planted(np.minimum.outer(norms, norms) / np.maximum.outer(norms, norms)))
     assert found["published"] > 0

@@ -1,4 +1,4 @@
-"""Zones that were planted are found exactly, and states that drift without any are one zone."""
+"""Planted zones are found exactly, and drifting states are one zone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalised scores and the contrasts of benchmarks against plain loops over plans, windows and benchmarks."""
+"""Normalized scores and benchmark contrasts compared with plain loops."""
 
 from __future__ import annotations
 

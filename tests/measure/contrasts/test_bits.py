@@ -1,4 +1,4 @@
-"""What bits are worth: each contrast is the difference that it says, and a layer is named where it needs more."""
+"""Quantization contrasts are the differences they name, and layers that need more bits are named."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_weights_that_are_at_the_type_already_cost_nothing_and_prove_nothing() -
 
 
 LAYERS, UNITS, SPREAD = 30, 40, 0.02
-"""A model like SmolLM2 under 10,000 tokens: what a layer costs differs by so many nats from text to text."""
+"""Like SmolLM2 on 10,000 tokens; `SPREAD` is in nats/token between documents."""
 
 
 def named(seed: int, fragile: float, layer: int) -> set[int]:
@@ -134,11 +134,7 @@ def test_a_fragile_layer_is_named_and_no_layer_where_all_are_alike() -> None:
 
 
 def with_fragile(layer: int, seed: int) -> Rows:
-    """What is said of a random Llama of six layers, on text of its own, in which one layer is fragile.
-
-    Of every second neuron of its MLP the input's weights are 64 times as large and the output's 64 times as small. The
-    layer computes what it did, and in blocks of 32 weights of the output the small ones are lost.
-    """
+    """In one layer, every second MLP input is scaled by 64 and its output by 1/64, which blocks of 32 weights lose."""
     model = planted(seed=seed)
     text = own_text(load(model), windows=96, length=16, seed=seed)
     before = model(torch.ones(1, 4, dtype=torch.int64)).logits

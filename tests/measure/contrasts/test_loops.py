@@ -1,4 +1,4 @@
-"""How the best number of loops grows: chosen on one half of the documents and compared on the other."""
+"""The best number of loops is chosen on one half of the documents and compared on the other."""
 
 from __future__ import annotations
 
@@ -69,10 +69,7 @@ def test_too_few_counts_or_units_say_nothing() -> None:
 
 @pytest.mark.slow
 def test_thirty_layers_by_28_loops_take_the_least_layer_evaluations() -> None:
-    """Every loop of a window continues the one before it: a window of M layers costs 28 M, and its 28 ends their own.
-
-    The layers before the windows cost nothing but the first: each is among the first pass of the window around it.
-    """
+    """A window of M layers costs 28 M plus its 28 endings; the layers before it are shared with other windows."""
     graph = build([member.plan for member in families.looped(30, range(1, 29))])
     walk = GraphExecutor(graph, lambda layer, state, part, source: state + layer, torch.zeros(1))
     assert sum(1 for _ in walk.states()) == graph.heads == 14 * 28

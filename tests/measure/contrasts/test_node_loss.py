@@ -1,4 +1,4 @@
-"""Nodes lost: what is surveyed, and what it costs in models whose one layer that matters is known."""
+"""Node failures: the survey, and the loss in models where one known layer matters."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_losing_the_node_of_the_one_layer_that_reads_costs_all() -> None:
         assert lost[3, layout, 1, "random"].value == pytest.approx((whole - without) / 3)
         worst = rows_of(scores, "accuracy_lost_worst")[3, layout, 1, "sequential"]
         assert worst.value == pytest.approx(whole - without)
-    # Idle layers cost nothing, so that together they cost what each costs alone.
+    # Idle layers cost nothing, so costs add up.
     above = rows_of(scores, "accuracy_lost_above", "single")
     assert above[3, "blocks", 1, "sequential"].value == pytest.approx(0.0, abs=1e-12)
     assert rows_of(scores, "accuracy_lost", "single")[3, "blocks", 2, "sequential"].value == pytest.approx(

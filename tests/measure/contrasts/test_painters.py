@@ -1,4 +1,4 @@
-"""The contrasts of the Painters' claims against plain loops over plans, windows and documents."""
+"""The contrasts of the Painters claims compared with plain loops."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_every_contrast_has_its_interval_and_what_it_is_made_of(found: Found, lo
 
 
 def test_documents_that_are_hard_for_every_plan_cancel(losses: list[Loss], members: tuple[Member, ...]) -> None:
-    """A factor that all plans of a document share widens the costs and leaves their relative difference known."""
+    """A factor shared by all plans widens the costs but not their relative difference."""
     plain = [
         Loss(row.plan, "text", f"{row.task}{row.document}", 0, 1.0 + (row.plan != WHOLE), 1, 0)
         for row in losses

@@ -1,4 +1,4 @@
-"""Numbers of several trainings on one test set: the interval against a simulation, and the rows against plain numpy."""
+"""Estimates over several trainings on one test set: simulated intervals, and rows compared with numpy."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_rows_of_arms_are_differences_of_accuracies_on_the_same_images() -> None
         whole, one, two = (
             hits[arm, task].mean(axis=1) for task in ("sequential", "kept 3 even sequential", "kept 2 even sequential")
         )
-        # Least squares through the origin: slope (1 y1 + 2 y2) / 5 a layer, times the two layers that are half.
+        # Least squares through the origin: slope (1 y1 + 2 y2) / 5 per layer, times two layers.
         return float(np.mean(2 * ((whole - one) + 2 * (whole - two)) / 5 / (whole - CHANCE)))
 
     assert found["pruning", "lost"] == pytest.approx(lost("layershuffle"))
@@ -120,7 +120,7 @@ def test_the_pull_of_a_batch_on_the_share_lost_is_what_leaving_it_out_does() -> 
         return next(row for row in shuffled(arms, chance=CHANCE, batch=100) if row.metric == "spared_above@baseline")
 
     whole = spared(slice(None))
-    # Both seeds are the same, so the interval is that of the units: the jackknife over batches gives the same error.
+    # The seeds are equal, so the jackknife over batches gives the same error.
     left = [spared(np.r_[0 : 100 * n, 100 * n + 100 : 4000]).value for n in range(40)]  # type: ignore[arg-type]
     jackknife = np.sqrt(39 / 40 * np.square(np.array(left) - np.mean(left)).sum())
     assert whole.value - whole.low == pytest.approx(stats.t.ppf(0.975, 39) * jackknife, rel=0.05)

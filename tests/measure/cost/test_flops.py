@@ -1,4 +1,4 @@
-"""What layers cost: numbers of a count by hand, kernels of other kinds than plain products, and what is not counted."""
+"""FLOPs of layers compared with counts by hand, for every kind of kernel."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ MIXTURES: dict[str, tuple[dict[str, Any], int]] = {
     "Olmoe": ({"intermediate_size": INNER, "num_experts": EXPERTS}, ATTENTION + ROUTER + ROUTED),
     "GptOss": ({"intermediate_size": INNER, "num_local_experts": EXPERTS}, ATTENTION + ROUTER + ROUTED),
 }
-"""Mixtures of experts: how they call their sizes, and what a layer of them computes for a token of a text."""
+"""Settings, and FLOPs of a layer per token."""
 
 
 @cache
@@ -178,9 +178,6 @@ def test_a_training_step_of_grouped_products_costs_three_passes(
     assert forward.unknown == backward.unknown == []
 
 
-# Other families
-
-
 def cost_of(model_type: str) -> tuple[float, ...]:
     (one,) = (each for each in SUPPORTED if each.model_type == model_type)
     return model_cost(load(specimen.build(one)), LENGTH).layers
@@ -194,7 +191,7 @@ def test_a_layer_of_a_dense_transformer(model_type: str, inner: int) -> None:
 
 
 def test_a_layer_of_mamba() -> None:
-    """Its convolution runs over a padded text; its scan is counted where it multiplies matrices, not elementwise."""
+    """The convolution runs over padded text; only the scan's matrix products are counted."""
     (one,) = (each for each in SUPPORTED if each.model_type == "mamba")
     config = specimen.build(one).config
     width, inner, states, rank = config.hidden_size, config.intermediate_size, config.state_size, config.time_step_rank
@@ -212,13 +209,8 @@ def test_a_layer_of_mamba() -> None:
 
 @pytest.mark.parametrize("model_type", ["deberta", "dbrx", "longformer", "trocr", "olmo_hybrid"])
 def test_unusual_weights_are_counted(model_type: str) -> None:
-    """Of the first two torch's own counter fails under no gradient: their functions are given tensors that learn. The
-    others have projections (of global attention, of attention to an absent encoder) that nothing reads.
-    """
+    """Torch's counter fails on the first two without gradients; the others have projections that nothing reads."""
     assert min(cost_of(model_type)) > 0
-
-
-# Single kernels
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Bytes at inference: chains whose count is known, the states that each variant keeps; and watches of a peak."""
+"""Memory at inference: known counts, the states each variant keeps, and measured peaks."""
 
 from __future__ import annotations
 

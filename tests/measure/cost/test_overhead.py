@@ -1,4 +1,4 @@
-"""What a model costs: seconds in turns, and bytes that are counted."""
+"""Seconds and bytes of a model."""
 
 from __future__ import annotations
 

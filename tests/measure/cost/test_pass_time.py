@@ -1,4 +1,4 @@
-"""Times of passes: rows with intervals, in turns, what cannot be timed, and what is replayed as a CUDA graph."""
+"""Times of forward passes with intervals, what cannot be timed, and replayed CUDA graphs."""
 
 from __future__ import annotations
 

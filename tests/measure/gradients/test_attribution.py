@@ -1,4 +1,4 @@
-"""Attribution: complete within its tolerance, exact where the answer is known, and on the words that decide."""
+"""Attribution is complete, exact where the answer is known, and highlights the deciding words."""
 
 from __future__ import annotations
 

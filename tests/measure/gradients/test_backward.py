@@ -1,4 +1,4 @@
-"""One pass gives every gate's derivative: equal to finite differences, window by window, and nothing is left behind."""
+"""One backward pass gives every gate's derivative, equal to finite differences, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gated_losses(gate: Gate, alpha: float) -> Tensor:
         for each in range(STACK.depth):
             after = STACK.apply(each, state, captured)
             state = state + alpha * (after - state) if gate == (each, None) else after
-        # The loss itself is taken in double precision: a finite difference needs its digits.
+        # Finite differences need a loss in double precision.
         logits = STACK.finish(state, captured.inputs).logits
     rows = torch.nn.functional.cross_entropy(
         logits.flatten(0, 1), BATCH.targets.flatten(), ignore_index=-100, reduction="none"
@@ -48,7 +48,7 @@ def gated_losses(gate: Gate, alpha: float) -> Tensor:
 def test_every_gate_equals_a_central_finite_difference(gate: Gate) -> None:
     with differentiable(STACK):
         found = backward(STACK, BATCH, BRANCHES).gates[gate]
-    # Four points, so that the step may be large: a Llama's norms compute in float32, whatever the dtype of the rest.
+    # Four points allow a large step: a Llama's norms compute in float32 whatever the dtype.
     near = gated_losses(gate, 1 + STEP) - gated_losses(gate, 1 - STEP)
     far = gated_losses(gate, 1 + 2 * STEP) - gated_losses(gate, 1 - 2 * STEP)
     expected = (8 * near - far) / (12 * STEP)
@@ -89,8 +89,7 @@ def test_parts_of_a_batch_add_up_to_the_batch(monkeypatch: pytest.MonkeyPatch) -
         found = [backward(STACK, part, BRANCHES) for part in parts]
     assert [part.input_ids.shape for part in parts] == [(1, 12), (1, 9), (1, 4)]
     assert [window for part in parts for window in part.windows] == list(BATCH.windows)
-    # Two norms a layer and the last compute in float32, forward and backward, each in four operations of its own
-    # (mean of squares, root, quotient, cast); a gate adds up what they pass on, which is as large as the largest gate.
+    # Two norms per layer and the last compute in float32, forward and backward, in four operations each.
     norms = 2 * STACK.depth + 1
     rounding = 2 * 4 * norms * unit(torch.float32) * max(float(gate.abs().max()) for gate in whole.gates.values())
     for name, gate in whole.gates.items():

@@ -1,4 +1,4 @@
-"""The cheap proxies against loops that read their definitions, and on models whose layers are planted."""
+"""Importance proxies compared with plain loops, and on planted models."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_planted_identity_layer_has_no_score_of_any_kind() -> None:
         assert min(others) > 1e-3
     distances = Rows(scores_of_planted()).where(metric="angular_distance", against=None)
     angular = {(row.layer, row.amount): row for row in distances}
-    # Equal states are divided by their norms, which rounding may tell apart: a unit for each norm and each quotient.
+    # Norms of equal states may round differently: a unit for each norm and each quotient.
     rounding = 4 * unit(torch.float64)
     assert abs(angular[IDLE, 1].value) <= rounding
     assert abs(angular[2, 2].value - angular[3, 1].value) <= rounding
@@ -80,12 +80,12 @@ def outside(scores: list[Score]) -> set[Any]:
 
 
 def test_on_its_own_text_no_gate_has_an_effect() -> None:
-    """The text was drawn from the model, and the expected gradient of a model's loss on its own samples is zero."""
+    """The expected gradient of a model's loss on its own samples is zero."""
     assert outside(scores_of_planted()) == set()
 
 
 def test_what_no_gradient_tells_on_average_the_sensitivity_tells_by_window() -> None:
-    """On the model's own text, where every gate's mean slope is zero, windows still hang on each layer but the idle."""
+    """On its own text every gate's mean slope is zero, but windows depend on all layers except the idle one."""
     sensitivity, gates = (
         by_layer(scores_of_planted(), "gate_sensitivity"),
         by_layer(scores_of_planted(), "gate_gradient"),

@@ -1,4 +1,4 @@
-"""Ablation finds what was planted: layers that do nothing, one that does harm, and copies."""
+"""Ablation finds planted layers: idle, harmful, and copied."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_harmful_layer_is_found_and_confirmed() -> None:
 
 
 def test_a_copy_of_the_neighbour_changes_nothing() -> None:
-    """Layers 2 and 3 are equal: the neighbour's copy costs layer 3 nothing, and swapping them changes nothing."""
+    """Layers 2 and 3 are equal."""
     stack = load(planted(copies=[3], depth=DEPTH))
     reading = own_text(stack, windows=16, length=12)
     found = by_layer(ablation(stack, reading), "neighbour_copy")

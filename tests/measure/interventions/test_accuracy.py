@@ -1,4 +1,4 @@
-"""Hits and losses, example by example, against numpy; and the model's own forward under the plans that were asked."""
+"""Hits and losses per example compared with numpy and with the model's own forward."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_loss_of_a_text_is_the_model_s_own() -> None:
 
 @pytest.mark.parametrize("apart", [True, False], ids=["head apart", "row by row"])
 def test_the_logits_of_texts_are_held_a_chunk_at_a_time(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Texts of 3 to 9 tokens, half of them scored: as from all logits at once, with no more than 20 tokens' held."""
+    """Chunks give the same result as all logits at once, with at most 20 tokens' logits held."""
     model, plan = tiny_llama(), Plan.parse("0 (1|2) 4-5")
     stack, chance = load(model), torch.Generator().manual_seed(0)
     texts = [torch.randint(3, 97, (length,), generator=chance) for length in (9, 3, 7, 5, 8)]

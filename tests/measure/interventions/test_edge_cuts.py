@@ -1,4 +1,4 @@
-"""Pairs without edges: a planted edge and its phenomenon are found, and nothing where there is no effect."""
+"""A planted edge and its phenomenon are found, and nothing where there is no effect."""
 
 from __future__ import annotations
 
@@ -27,11 +27,7 @@ PLANTED = (Edge(3, 1), PHENOMENA[2])
 
 
 class PlantedModel:
-    """A wiring of free rows whose margins are a sum over its edges: noise, and of one edge `effect` nats more.
-
-    The noise is heavy-tailed (Student's t of 5 degrees of freedom, of deviation 1 nat) and each paradigm has its own
-    share of the planted effect, which is `effect` nats on the mean.
-    """
+    """Margins are noise (Student's t, 5 degrees of freedom, 1 nat) plus, for one edge, `effect` nats on average."""
 
     renormalises = False
 
@@ -139,7 +135,7 @@ def test_p_is_twice_the_share_of_draws_that_reach_as_far(value: float, p: float)
 
 
 def test_the_band_of_20_draws_holds_another_in_19_of_21_cases() -> None:
-    """Each of 21 draws against the band of the others: all orders of them are alike, so this share is exact."""
+    """Each of 21 draws is compared with the band of the others; by symmetry the share is exact."""
     drawn = np.sin(np.linspace(-np.pi / 2, np.pi / 2, 21))
     rows = [_random_row(np.delete(drawn, one), 0.0, {}) for one in range(21)]
     assert sum(row.low - 1e-12 <= own <= row.high + 1e-12 for row, own in zip(rows, drawn, strict=True)) == 19

@@ -1,4 +1,4 @@
-"""Importance from rows: which are taken, what they must hold, and that a planted layer without effect has none."""
+"""Importance from rows: which are used, what they must contain, and none for an idle layer."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_words_are_those_of_the_measures() -> None:
 def test_what_is_missing_is_named() -> None:
     with pytest.raises(MeasureError, match="--parts ablation"):
         importance_of([Score("proxies", "gate", 1.0, layer=0)])
-    # That layer 2 is there, and was left out, shows in its other interventions.
+    # Other interventions show that layer 2 exists.
     left_out = [each for each in SKIPS if (each.layer, each.metric) != (2, "skip")]
     with pytest.raises(MeasureError, match="no effect of skipping layer 2,"):
         importance_of(left_out)

@@ -1,4 +1,4 @@
-"""Interventions: each equals the same thing done by hand, the prefix is shared, and nothing known is computed again."""
+"""Interventions equal the same thing done by hand, share the prefix, and compute nothing twice."""
 
 from __future__ import annotations
 

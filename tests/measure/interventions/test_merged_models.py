@@ -1,4 +1,4 @@
-"""Merged models drawn at random, and the mean of logits: shares, seeds, and what is refused."""
+"""Randomly merged models and mean logits: shares, seeds, and refusals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_every_position_is_as_likely_for_every_layer_and_every_model() -> None:
         ((step.source, step.layer), position) for plan in drawn for position, step in enumerate(plan.steps())
     )
     assert len(cells) == 27
-    # 6000 / 9 = 667 expected in each cell, with a standard deviation of 24.
+    # 6000 / 9 = 667 are expected per cell, with a standard deviation of 24.
     assert all(abs(count - 6_000 / 9) < 5 * 25 for count in cells.values())
 
 

@@ -1,4 +1,4 @@
-"""Manipulation: gates that are exact at both ends, changes of the size they say, and points that do not exist."""
+"""Perturbation curves: gates exact at both ends, changes of the stated size, and invalid points."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_an_idle_layer_can_be_turned_to_any_volume(measured: list[Score]) -> Non
     for alpha in (0.0, 0.5, 1.0, 1.1):
         assert one(measured, 3, "gate", alpha).value == 0.0
         assert one(measured, 2, "gate", alpha).value == 0.0 or alpha != 1.0
-    # Its last matrices are zeros, and stay so under all that is in proportion to a matrix.
+    # Its last matrices are zero, and proportional changes keep them zero.
     assert one(measured, 3, "noise", 0.5).value == 0.0
     assert one(measured, 3, "scale", 0.5).value == 0.0
     assert one(measured, 2, "scale", 0.5).value > 0.0

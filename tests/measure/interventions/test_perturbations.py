@@ -1,4 +1,4 @@
-"""Displacements: every strategy moves the weights by exactly the size that was asked, along its own line."""
+"""Perturbations move the weights by exactly the requested size along one line."""
 
 from __future__ import annotations
 
@@ -97,7 +97,6 @@ def test_noise_is_in_proportion_and_drawn_from_the_seed() -> None:
         assert relative_size({name: moved[name]}, {name: weight}) == pytest.approx(0.2)
         assert torch.equal(moved[name], Perturbations(STACK, 0).at(1, "noise", 0.2)[name])
         assert not torch.equal(moved[name], Perturbations(STACK, 1).at(1, "noise", 0.2)[name])
-        # One direction, at every size.
         further = MOVES.at(1, "noise", 0.4)[name] - weight
         torch.testing.assert_close(further, 2 * (moved[name] - weight))
 
@@ -105,17 +104,16 @@ def test_noise_is_in_proportion_and_drawn_from_the_seed() -> None:
 def test_low_rank_is_a_truncation_and_at_most_a_step_of_one_rank_from_it() -> None:
     weight = matrices(STACK, 1)["mlp"]
     values = torch.linalg.svdvals(weight)
-    # A singular value is known to one unit of rounding of the largest for each row. That of the moved matrix is
-    # decomposed twice and put together in between, which is a product over as many values as there are columns.
+    # Singular values round by a unit of the largest per row, twice, plus a product over the columns in between.
     known = torch.finfo(torch.float64).eps * float(values[0]) * (2 * len(weight) + len(values))
     for gone in range(1, len(values)):
-        # The size at which exactly so many of the smallest values are gone, and sizes that rounding could make of it.
+        # The size at which exactly this many of the smallest values vanish, and sizes within rounding of it.
         size = float(values[-gone:].norm() / values.norm())
         for near in (size, math.nextafter(size, 0), math.nextafter(size, 1)):
             moved = torch.linalg.svdvals(MOVES.at(1, "low_rank", near)["mlp"])
             torch.testing.assert_close(moved[:-gone], values[:-gone], rtol=0, atol=known)
             assert float(moved[-gone:].max()) <= known
-        # Far from there, no value is gone that was not, and the one before has begun to go.
+        # Far from there no further value vanishes, and the one before has begun to shrink.
         moved = torch.linalg.svdvals(MOVES.at(1, "low_rank", size * 1.01)["mlp"])
         torch.testing.assert_close(moved[: -gone - 1], values[: -gone - 1], rtol=0, atol=known)
         assert float(moved[-gone:].min()) > known

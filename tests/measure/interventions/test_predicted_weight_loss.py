@@ -1,4 +1,4 @@
-"""What using predicted weights costs, beside a random error of the same norm."""
+"""The loss of predicted weights compared with a random error of the same norm."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Beginnings: one window of every document, its first tokens, with the losses that the whole window has there."""
+"""Beginnings: the first tokens of one window per document, with the losses of the whole window."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_answers_stay_whole_and_keep_their_names(reading: EvalData) -> None:
 
 
 def test_a_beginning_has_the_losses_of_the_whole_window(stack: Stack, reading: EvalData) -> None:
-    """A causal model's token does not see what follows: two beginnings differ by the tokens between them alone."""
+    """A causal model does not see what follows, so two beginnings differ only by the tokens between them."""
     losses = {}
     for tokens in (8, 24):
         short, _ = beginnings(reading, tokens)

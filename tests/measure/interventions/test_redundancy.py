@@ -1,4 +1,4 @@
-"""Sets that are skipped together: random ones are distinct, known losses are kept, and a set may fail alone."""
+"""Sets skipped together: random sets are distinct, known losses are kept, and one set may fail alone."""
 
 from __future__ import annotations
 

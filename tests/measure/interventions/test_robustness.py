@@ -1,4 +1,4 @@
-"""Rows of a robustness run: means over seeds, paired differences and contributions, against plain numpy."""
+"""Rows of a robustness run: means over seeds, paired differences and contributions, compared with numpy."""
 
 from __future__ import annotations
 
@@ -164,8 +164,6 @@ def test_draws_of_the_original_order_count_for_nothing() -> None:
     both = {"vit": {0: Survey(2, {"sequential": outcome([1, 0]), "random": nothing})}}
     assert rows_of(both).axis("condition") == ("sequential",)
 
-
-# Planted truth
 
 SPLITS = splits(48)
 SURVEYED = survey(

@@ -1,4 +1,4 @@
-"""Sweeps and interventions whose layers are on the disk give the rows of the model in memory, to the bit."""
+"""Sweeps and interventions with layers on disk give bitwise the rows of the model in memory."""
 
 from __future__ import annotations
 

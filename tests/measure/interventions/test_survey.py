@@ -1,4 +1,4 @@
-"""Surveys: what is asked, under which orders, of planted models whose answers are known."""
+"""Surveys: the questions, their orders, and planted models with known answers."""
 
 from __future__ import annotations
 
@@ -27,9 +27,6 @@ def asked(stack: Stack, questions: EvaluationGrid = QUESTIONS) -> Survey:
     return survey(stack, SPLITS.test, SPLITS.collate, questions)
 
 
-# What is asked
-
-
 @given(depth=st.integers(2, 12), layers=st.booleans())
 def test_every_condition_is_asked_once(depth: int, layers: bool) -> None:
     names = [condition.name for condition in conditions(depth, EvaluationGrid(layers=layers))]
@@ -53,9 +50,6 @@ def test_a_model_of_one_layer_survives_nothing() -> None:
         list(conditions(1, EvaluationGrid()))
 
 
-# The orders
-
-
 @given(seed=st.integers(0, 99), batch=st.integers(0, 99), count=st.integers(2, 5))
 def test_the_kept_layers_are_the_same_in_both_orders(seed: int, batch: int, count: int) -> None:
     in_order, random_order = (Condition(count, "random", each).plan(6, seed, batch).order() for each in (True, False))
@@ -73,9 +67,6 @@ def test_batches_seeds_and_conditions_draw_apart() -> None:
     orders = {condition.plan(8, seed, batch) for seed in range(3) for batch in range(10)}
     assert len(orders) == 30
     assert Condition(7, "first", False).plan(8, 0, 0).order() != Condition(7, "last", False).plan(8, 0, 0).order()
-
-
-# The answers
 
 
 def test_outcomes_are_those_of_the_plans_batch_by_batch() -> None:
@@ -114,11 +105,8 @@ def test_a_model_with_one_reader_fails_without_it_and_nowhere_else() -> None:
     assert found.outcomes["kept 2 first sequential"].accuracy < 0.5
 
 
-# Draws that happen to be the original order
-
-
 def test_original_orders_are_apart() -> None:
-    """Of two layers half the orders are the original one; a model that only bears that one must not gain by it."""
+    """Half the orders of two layers are the original; a model that only works in that one must not gain by it."""
     found = asked(turning(2), EvaluationGrid(orders=1, draws=24, layers=False))
     apart, outcome = found.identical["random"], found.outcomes["random"]
     orders = [Condition(2, None, False).order(2, 0, batch).order() for batch in range(24)]
@@ -137,9 +125,6 @@ def test_without_a_draw_of_the_original_order_there_is_no_accuracy_of_it() -> No
     found = asked(turning(6), EvaluationGrid(orders=1, draws=4, kept=(), layers=False))
     assert found.identical["random"] == Identical(4, 0, None)
     assert found.outcomes["random"].scored.all()
-
-
-# On disk
 
 
 def test_what_is_saved_is_read_again(tmp_path: Path) -> None:

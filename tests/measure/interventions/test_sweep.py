@@ -1,4 +1,4 @@
-"""A sweep is one plan at a time, cheaper: the same rows, the least layer evaluations, and nothing done twice."""
+"""A sweep gives the rows of one plan at a time with the fewest layer evaluations."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def test_rows_equal_one_plan_at_a_time(wanted: list[Plan]) -> None:
 @pytest.mark.parametrize(
     ("name", "heads", "evaluations"),
     [
-        # Six layers, each left out once, and the identity: 5 + 4 + 3 + 2 + 1 + 0 behind the gaps, 6 along the whole.
+        # Six layers, each skipped once, and the identity: 5 + 4 + 3 + 2 + 1 + 0 behind the gaps, plus 6.
         ("leave_one_out", 7, 15 + 6),
-        # Each layer at each of five types: that layer and those behind it. What stands before it is the identity's.
+        # Each layer at each of five types: that layer and those behind it; the prefix is the identity's.
         ("bits", 31, 5 * 21 + 6),
     ],
 )

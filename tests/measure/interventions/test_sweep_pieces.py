@@ -1,4 +1,4 @@
-"""Pieces of a sweep give the rows of the whole, to the bit, whatever they are cut into."""
+"""Pieces of a sweep give bitwise the rows of the whole, however it is cut."""
 
 from __future__ import annotations
 

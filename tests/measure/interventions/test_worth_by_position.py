@@ -1,4 +1,4 @@
-"""What layers add and are worth at each position: of planted models, written out."""
+"""What layers of planted models add, and their importance, at each position."""
 
 from __future__ import annotations
 

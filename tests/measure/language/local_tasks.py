@@ -1,4 +1,4 @@
-"""Five small benchmarks in local files, one of each way in which lm-eval asks."""
+"""Five small benchmarks in local files, one for each lm-eval request type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ output_type: {kind}
 """
 ACCURACY = "  - {metric: acc, aggregation: mean, higher_is_better: true}\n"
 TASKS = {
-    # Choices with a number of examples of its own, judged with and without their lengths.
+    # Choices, their number varying by example, judged with and without length normalization.
     "arc_tiny": (
         "multiple_choice",
         """
@@ -39,7 +39,7 @@ metric_list:
         + ACCURACY
         + "  - {metric: acc_norm, aggregation: mean, higher_is_better: true}\n",
     ),
-    # Choices of one token, which lm-eval answers from one run of their question.
+    # Choices of one token, which lm-eval answers from one pass over the question.
     "hellaswag_tiny": (
         "multiple_choice",
         """
@@ -51,7 +51,7 @@ metric_list:
 """
         + ACCURACY,
     ),
-    # Partial evaluation: the contexts differ, and what comes behind them is the same.
+    # Partial evaluation: different contexts, same continuation.
     "winogrande_tiny": (
         "multiple_choice",
         """
@@ -63,7 +63,7 @@ metric_list:
 """
         + ACCURACY,
     ),
-    # The last word, greedy, with its perplexity; some contexts are longer than the model reads.
+    # The last word, greedy, with perplexity; some contexts exceed the model's length.
     "lambada_tiny": (
         "loglikelihood",
         """
@@ -98,7 +98,7 @@ metric_list:
   - {metric: word_perplexity, aggregation: weighted_perplexity, higher_is_better: false}
 """,
 )
-"""Likelihoods of whole texts, in pieces where they are longer than the model reads."""
+"""Likelihoods of whole texts, cut where they exceed the model's length."""
 
 
 def write_tasks(folder: Path, documents: int = 10, seed: int = 0) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The aggregate of BabyLM: the winners' follow from their parts, and parts are means over the right files."""
+"""BabyLM aggregates: the winners' follow from their parts, and parts are means over the right files."""
 
 from __future__ import annotations
 

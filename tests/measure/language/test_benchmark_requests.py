@@ -1,8 +1,4 @@
-"""Benchmarks asked of all plans at once: what lm-eval finds when it asks one plan after the other, for the least work.
-
-The reference is lm-eval's own `evaluate` on the model in place, plan by plan: it shares the model with the
-graph, and nothing else.
-"""
+"""Benchmarks of all plans at once equal lm-eval's own `evaluate` plan by plan, for the least work."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ pytestmark = pytest.mark.slow  # lm-eval takes seconds to import; `test_benchmar
 
 DEPTH = 6
 LONGEST = 64
-"""The positions of the model: fewer than the longest passages have tokens."""
+"""The model's maximum length, which the longest passages exceed."""
 
 PLANS = tuple(dict.fromkeys([Plan.identity(DEPTH), *(member.plan for member in families.painters(DEPTH))]))[:20]
 CLOSE = 1e-5
@@ -151,7 +147,7 @@ def assert_alike(ours: list[Any], theirs: list[Any]) -> None:
 def test_the_plans_and_the_questions_are_worth_comparing(
     requests: BenchmarkRequests, swept: tuple[list[Loss], CostMeter], answers: RequestLikelihoods
 ) -> None:
-    """Plans differ, some answers are greedy, some contexts are cut, and some continuations have several tokens."""
+    """Guard against trivial cases: equal plans, no greedy answers, no cut contexts, or one-token continuations only."""
     assert len(PLANS) == 20
     assert len({tuple(answers.nll[row]) for row in range(len(PLANS))}) == len(PLANS)
     assert 0 < answers.greedy.mean() < 1

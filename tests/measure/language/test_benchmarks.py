@@ -1,4 +1,4 @@
-"""Benchmarks from local files only: a plan in place must score what a model really built in that order scores."""
+"""Benchmarks from local files: a plan in place scores what a model rebuilt in that order scores."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def shuffled(dataset):
 def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_alone(
     stack: Stack, folder: Path, tmp_path: Path
 ) -> None:
-    """A task that draws its answers from python's, numpy's and torch's generators, and shuffles its questions."""
+    """The task draws from the generators of Python, numpy and torch, and shuffles its questions."""
     (tmp_path / "chance_utils.py").write_text(CHANCE_UTILS)
     drawn = CHOICE.replace("num_fewshot: 2", "num_fewshot: 0").replace(
         'doc_to_choice: "{{choices}}"', "doc_to_choice: !function chance_utils.choices"

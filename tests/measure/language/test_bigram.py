@@ -1,4 +1,4 @@
-"""The table of token pairs: what is planted it knows, what is noise it does not, and its probabilities sum to one."""
+"""The bigram baseline learns planted pairs, not noise, and its probabilities sum to one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts under plans: token for token what recomputing without a cache writes, and refused where there is none."""
+"""Continuations under plans equal recomputing without a cache."""
 
 from __future__ import annotations
 

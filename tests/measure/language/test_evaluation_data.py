@@ -1,4 +1,4 @@
-"""A reading in parts: no budget so small that an interval is lost, no window so long that it is spent on one."""
+"""Evaluation data within a budget: enough documents for an interval, and no window that uses all of it."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_a_masked_language_model_is_told_by_the_tokens_that_it_is_scored_on() ->
 
 
 def test_the_tokens_of_a_beginning_cost_what_they_cost_in_the_whole() -> None:
-    """A model that reads from left to right predicts the beginning of a window as it does in the whole window."""
+    """A causal model predicts the beginning of a window as it does in the whole window."""
     stack = load(tiny_llama())
     whole = own_text(stack, windows=16, length=24)
     identity = str(Plan.identity(stack.depth))

@@ -1,4 +1,4 @@
-"""A head apart from its body gives the logits that the model gives, or there is none."""
+"""A separate head gives the model's logits, or there is none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_tokens_in_any_order_have_the_logits_of_the_plan_in_place() -> None:
             states, output = head.states({"input_ids": ids})
         rows, columns = torch.tensor([2, 0, 0, 1]), torch.tensor([6, 1, 5, 0])
         found = head.logits(states[rows, columns], output, ids[rows, columns])
-    # The same sums over the width in another order.
+    # The same sums over the width, in another order.
     torch.testing.assert_close(found, expected[rows, columns], rtol=1e-5, atol=1e-5)
     assert "forward" not in head.body.__dict__
     assert not head.body._forward_hooks

@@ -1,4 +1,4 @@
-"""The loss in chunks equals the loss of all logits at once, whatever the chunk and the padding."""
+"""The chunked loss equals the loss of all logits at once, for any chunk size and padding."""
 
 from __future__ import annotations
 

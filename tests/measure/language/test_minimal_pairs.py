@@ -55,7 +55,7 @@ def knowing(liking: dict[str, float], words: list[str] = WORDS) -> tuple[BertFor
 
 
 def test_planted_likings_give_the_accuracy_computed_by_hand() -> None:
-    """It likes `cat` and `runs`; pairs that turn on those are right, the reverse wrong, and order is a tie."""
+    """The model prefers `cat` and `runs`; pairs that turn on those are right, reversed wrong, and order is a tie."""
     pairs = (
         MinimalPair("cat runs", "cats runs", "number", "agreement"),
         MinimalPair("cat runs", "cat run", "number", "agreement"),

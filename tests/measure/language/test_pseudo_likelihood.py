@@ -210,7 +210,7 @@ def test_many_long_texts_take_the_memory_of_a_few(monkeypatch: pytest.MonkeyPatc
         assert log_likelihoods(speaker, texts).tokens == 30 * count
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
-    # A text itself takes some kilobytes; its 30 copies of 33 numbers, held several times, took ten times that.
+    # The text takes some kilobytes; 30 copies of its 33 numbers, held several times, took ten times that.
     assert peaks[1] - peaks[0] < 36 * 3_000
 
 

@@ -1,4 +1,4 @@
-"""Several tasks as one number: by hand, and with intervals that cover as often as they say."""
+"""Several tasks as one number: by hand, and the coverage of its intervals."""
 
 from __future__ import annotations
 

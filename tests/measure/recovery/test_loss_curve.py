@@ -1,4 +1,4 @@
-"""Trajectories: when a gap closes for good, what lies under it, and back from rows to runs."""
+"""Loss curves: when a gap closes for good, the area under it, and rows back to runs."""
 
 from __future__ import annotations
 

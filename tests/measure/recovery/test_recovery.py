@@ -1,4 +1,4 @@
-"""Recovery: noise of the published size, layers that start equal, nothing to recover from where nothing was damaged."""
+"""Recovery: noise of the published size, equal starting points, and no recovery where nothing was damaged."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_the_rows_of_a_layer(measured: Study) -> None:
     assert {row.measure for row in rows} == {"recovery"}
     assert {row.measure for run in handed for row in run} == {RUNS}
     assert {f"{row.condition}/{row.arm}" for row in rows} == set(TREATMENTS)
-    # Twins: of the model one a seed, of each layer one a seed. Noise does nothing to layer 3, of any size.
+    # Random models: one per seed, and one per seed and layer. Noise of any size does nothing to layer 3.
     assert len(handed) == SEEDS * (1 + 2 + 6 + 2)
 
 

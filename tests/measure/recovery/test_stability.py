@@ -1,4 +1,4 @@
-"""Spikes that were planted are counted, noise is not, and spreads are compared with the backbone's."""
+"""Planted spikes are counted, noise is not, and spreads are compared with the backbone's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rank correlations compared with scipy, and the random score with its promise."""
+"""Rank correlations compared with scipy, and the random score."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def test_the_band_is_that_of_all_orders() -> None:
 
 
 def test_p_counts_the_orders_that_agree_as_strongly_by_whole_numbers() -> None:
-    """All 120 orders of five layers: sums of whole numbers tell which agree as strongly, whatever rounding says."""
+    """Sums of whole numbers over all 120 orders of five layers do not depend on rounding."""
     orders = np.array(list(itertools.permutations(range(5))), dtype=float)
     strength = np.abs(((orders - 2) * (np.arange(5) - 2)).sum(axis=1))
     null = np.abs(rank_correlations(np.tile(np.arange(5.0), (120, 1)), orders))
     for left in itertools.islice(itertools.permutations(range(5)), 0, None, 17):
-        # The same pair of rankings with its layers in another order, whose sums are rounded otherwise.
+        # The same rankings with reordered layers, whose sums round differently.
         values = rank_correlations(np.tile(np.array(left, dtype=float), (120, 1)), orders[:, list(left)])
         p = [_chance(float(value), null) for value in values]
         assert p == [(1 + int((strength >= own).sum())) / 121 for own in strength]

@@ -1,4 +1,4 @@
-"""Effects: the rows say what was planted in the losses, in closed form where there is one, and nothing else."""
+"""Effects: the rows give what was planted in the losses, in closed form where there is one."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_exact_match_of_independent_answers() -> None:
     assert found["exact_match", BASE].high == pytest.approx(0.8881, abs=1e-4)
     worse, same = found["delta_exact_match", WORSE], found["delta_exact_match", SAME]
     assert worse.value == (1 - 12) / 20
-    # 13 questions changed, 12 of them for the worse: the exact two-sided sign test.
+    # 13 questions changed, 12 for the worse: the exact two-sided sign test.
     assert worse.p == pytest.approx(2 * (1 + 13) / 2**13, abs=0.002)
     assert same.low < 0.0 < same.high, "20 answers in common do not prove that all would be"
     assert same.p == 1.0

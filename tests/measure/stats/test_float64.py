@@ -1,4 +1,4 @@
-"""Measurements on a device that refuses float64, as Apple's GPUs do: each runs, and says what it says on the CPU."""
+"""Measurements on a device without float64, such as Apple's GPUs, give the CPU's results."""
 
 from __future__ import annotations
 
@@ -131,7 +131,6 @@ def test_what_is_widened_stays_where_it_can() -> None:
 
 
 def test_the_pretended_device_refuses_what_the_real_one_does() -> None:
-    """Whatever makes a float64 tensor of the device, or hands one of its tensors to numpy or the CPU's arithmetic."""
     with pretended() as device:
         there = torch.ones(2, device=device)
         assert isinstance(there + 1, Narrow)

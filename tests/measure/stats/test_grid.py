@@ -1,4 +1,4 @@
-"""Arranging losses: the same arrays from any order of rows, and a refusal for anything that is not paired."""
+"""Arranging losses: the same arrays from any order of rows, and refusals of unpaired ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences of two models on the same documents: exact tests, coverage, and each decision at its bar."""
+"""Paired differences of two models: exact tests, coverage, and decisions at their thresholds."""
 
 from __future__ import annotations
 
@@ -39,11 +39,7 @@ def test_mcnemar_is_the_exact_binomial_test(gained: int, lost: int) -> None:
 
 @pytest.mark.parametrize(("both", "gained", "lost"), [(133, 27, 10), (110, 30, 12), (205, 8, 0)])
 def test_the_example_of_lm_eval_is_significant_when_it_is_paired(both: int, gained: int, lost: int) -> None:
-    """lm-eval's issue 3831 and its pull request 3868 state n = 220, p .080 unpaired and .008 paired, and no counts.
-
-    The counts are derived: of all tables of 220 documents these have both numbers with the exact test and with the
-    z-test of lm-eval's `model_comparator.py` (each has a mirror image, in which other documents are wrong in both).
-    """
+    """lm-eval issue 3831 and PR 3868: n = 220, p = 0.080 unpaired, 0.008 paired; only these counts give both."""
     documents = 220
     right = [1] * both + [0] * gained + [1] * lost, [1] * both + [1] * gained + [0] * lost
     first, second = ([*each, *[0] * (documents - len(each))] for each in right)
@@ -93,10 +89,7 @@ def accuracy(draw: np.random.Generator) -> tuple[object, object]:
 
 
 def normalised(draw: np.random.Generator) -> tuple[object, object]:
-    """Two models of one accuracy that answer alike: one document in 15 is right in one of them alone.
-
-    Of 120 such documents the interval covers .973, since Bonett and Price add a document to each count.
-    """
+    """One document in 15 is right in one model only; of 120 the interval covers 0.973, as Bonett and Price add one."""
     chance = np.clip(draw.normal(0.7, 0.2, 400), 0.02, 0.98)
     ease = draw.random((2, 400))
     return ease[0] < chance, np.where(draw.random(400) < 0.8, ease[0], ease[1]) < chance
@@ -177,7 +170,7 @@ def tolerances(lost: int, tolerated: float, gained: int = 0, comparisons: int = 
 
 
 def test_a_loss_is_exceeded_where_it_is_shown_to_be_above_what_is_tolerated() -> None:
-    """A loss of 40 of 1,000 has a standard error of .0063, of which 1.645 and, of 20 together, 2.81 are a bound."""
+    """A loss of 40 of 1,000 has standard error 0.0063; the bound is 1.645 of them, or 2.81 for 20 comparisons."""
     assert tolerances(40, 0.0293) == ["exceeded"]
     assert tolerances(40, 0.0299) == ["not_resolvable"]
     assert tolerances(40, 0.0293, comparisons=20) == ["not_resolvable"] * 20

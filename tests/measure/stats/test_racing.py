@@ -1,4 +1,4 @@
-"""The race: the verdicts of the full sweep for a fraction of its layer evaluations."""
+"""The race gives the verdicts of the full sweep for a fraction of its layer evaluations."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def is_wrong(decision: str, effect: float) -> bool:
 
 
 RUNS = by_tier(fast=40, nightly=200)
-"""The races of a world. The share of them with a wrong verdict is held against the same bar, 5 %, in each tier."""
+"""Races per world; the bar for wrong verdicts, 5%, is the same in each tier."""
 
 
 @pytest.mark.slow
@@ -115,8 +115,7 @@ BORDERS = {
     "at the margin beside nothing": ([0.0] * 6 + [0.01] * 6, {"no_effect", "harmful"}),
     "harm at the margin beside nothing": ([0.0] * 6 + [-0.01] * 6, {"no_effect", "matters"}),
 }
-"""Worlds in which half of the layers are told one decision at once, which leaves more of the error rate for the others:
-all effects, and the verdicts that would be wrong for the second half of them."""
+"""Half of the layers are decided at once, which leaves more error rate for the rest: effects, and wrong verdicts."""
 
 
 @pytest.mark.slow
@@ -133,7 +132,7 @@ def test_what_some_layers_leave_of_the_error_rate_makes_no_other_wrong(world: st
 
 
 def test_a_decision_leaves_more_of_the_error_rate_for_the_same_decision() -> None:
-    """A layer of 2.6 standard errors is told beside eleven that matter, and not beside eleven worth nothing."""
+    """A layer of 2.6 standard errors is decided among eleven that matter, but not among eleven idle ones."""
     words = []
     for others in (2.0, 0.0):
         model = SimulatedModel([0.026, *[others] * 11], documents=32)
@@ -205,7 +204,7 @@ def mixed(noises: tuple[float, float], sizes: tuple[int, int], seed: int) -> tup
 
 @pytest.mark.slow
 def test_few_documents_of_a_stratum_make_no_verdict_wrong() -> None:
-    """The first look has 16 documents of each stratum, and what the later ones read depends on what it saw."""
+    """The first look has 16 documents per stratum, and later looks depend on it."""
     wrong = 0
     for seed in range(40):
         model, whole = mixed((0.3, 3.0), (24, 100), seed)
@@ -216,7 +215,7 @@ def test_few_documents_of_a_stratum_make_no_verdict_wrong() -> None:
 
 
 def test_further_looks_read_where_the_variance_is() -> None:
-    """Answers that vary much and prose that hardly varies: after the first look nearly all that is read is answers."""
+    """Answers vary much and prose hardly, so after the first look nearly all documents are answers."""
     model, whole = mixed((0.001, 5.0), (100, 400), 0)
     asked = [[task for task, _, _ in pieces] for _, pieces in looks(model, whole=whole)]
     assert asked[0].count("prose") == asked[0].count("answers") == 16
@@ -237,7 +236,7 @@ def test_too_little_text_is_refused() -> None:
 def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(
     texts: int, questions: int, most: float, orders: int
 ) -> None:
-    """The share and the layers that stay open are medians over orders of the documents; no order decides wrongly."""
+    """The share and the inconclusive layers are medians over document orders; no order decides wrongly."""
     stack = load("demo")
     reading = tokenize(stack, demo_corpus(texts=texts, questions=questions))
     losses = intervention_losses(stack, skips(stack.depth), reading)

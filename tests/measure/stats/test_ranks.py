@@ -1,4 +1,4 @@
-"""Rank correlations: signs, ties, a third held fixed, and how little a few layers say."""
+"""Rank correlations: signs, ties, partial correlation, and how little a few layers show."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_four_layers_prove_nothing() -> None:
 
 @pytest.mark.parametrize("layers", [4, 5, 6, 7])
 def test_orders_that_agree_as_strongly_count_for_chance(layers: int) -> None:
-    """What rounding leaves of a product of ranks does not decide: products of whole numbers count the same orders."""
+    """Products of whole numbers count the same orders, so rounding does not decide."""
     ranks = np.arange(layers)
     for order in itertools.islice(itertools.permutations(ranks.tolist()), 0, None, layers):
         found = rank_correlation(ranks, order, shuffles=500)

@@ -1,4 +1,4 @@
-"""Ridge regression: the closed form, in whichever dimension it is solved, and penalties chosen by training rows."""
+"""Ridge regression: the closed form in either dimension, and penalties chosen on training rows."""
 
 from __future__ import annotations
 

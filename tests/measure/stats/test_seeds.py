@@ -1,4 +1,4 @@
-"""Differences over paired seeds: Student's, honest about few, blind to what all arms of a seed share."""
+"""Differences over paired seeds: Student's t, with whatever all variants of a seed share canceled."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from layerwise.measure.stats.statistics import student_interval
 
 
 def test_it_is_the_paired_t_test() -> None:
-    """What all arms of a seed share cancels; the resolution allows for the spread of few seeds (c4 of 6: 0.9594)."""
+    """Shared seed effects cancel; the resolution allows for the spread of few seeds (c4 of 6: 0.9594)."""
     shared, noise = np.random.default_rng(0).normal(0, 5, 7), np.random.default_rng(1).normal(0, 1, (2, 7))
     one, other = dict(enumerate(shared + noise[0] + 1)), dict(enumerate(shared + noise[1]))
     found = seed_difference(one, other)
@@ -84,7 +84,7 @@ def test_few_seeds_have_the_interval_of_their_examples(values, bounds, expected)
 @pytest.mark.parametrize(("seeds", "shared"), [(2, 0.0), (2, 0.8), (3, 0.5), (3, 1.0), (8, 0.5)])
 @pytest.mark.parametrize("between", [0.0, 0.1, 1.0])
 def test_the_interval_holds_the_truth_over_seeds_and_examples(seeds: int, shared: float, between: float) -> None:
-    """A loss is the seed's level, the difficulty of the example, which all seeds share, and noise; the truth is 0."""
+    """A loss is seed level + example difficulty (shared by all seeds) + noise; the true difference is 0."""
     draw, studies, examples = np.random.default_rng([seeds, int(10 * shared), int(10 * between)]), 1000, 20
     losses = between * draw.normal(size=(studies, seeds, 1)) + shared**0.5 * draw.normal(size=(studies, 1, examples))
     losses = losses + (1 - shared) ** 0.5 * draw.normal(size=(studies, seeds, examples))

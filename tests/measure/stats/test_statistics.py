@@ -1,8 +1,4 @@
-"""The statistics: closed forms where there are any, and simulated studies whose truth is known where there are none.
-
-The simulations are seeded, so they give the same answer every time; their bounds are about three standard errors of
-the simulation wide, or the ones a user is promised.
-"""
+"""Statistics: closed forms, and simulated studies with bounds of about three standard errors."""
 
 from __future__ import annotations
 
@@ -40,11 +36,7 @@ probabilities = arrays(np.float64, st.integers(1, 12), elements=st.floats(0, 1, 
 def studies(
     generator: np.random.Generator, number: int, documents: int, effect: float = EFFECT
 ) -> tuple[Numbers, Numbers]:
-    """Simulated studies of clustered data: (number, documents) extra nats, and (documents,) tokens for all of them.
-
-    A document has log-normally many tokens and its own effect, which its tokens share: taking tokens for independent
-    would make the intervals several times too short.
-    """
+    """(number, documents) extra nats and (documents,) log-normal token counts; a document's tokens share an effect."""
     tokens = np.maximum(8, generator.lognormal(5, 0.6, documents).round())
     own = generator.normal(effect, 0.15, (number, documents))
     noise = generator.normal(0, 0.5, (number, documents)) * np.sqrt(tokens)
@@ -55,9 +47,6 @@ def share(true: object) -> float:
     return float(np.mean(true))
 
 
-# Ratios and intervals
-
-
 def test_standard_error_is_that_of_a_mean_for_equal_denominators() -> None:
     values = np.random.default_rng(0).normal(size=(3, 20))
     np.testing.assert_allclose(standard_error(values, np.full(20, 4.0)), stats.sem(values, axis=1) / 4)
@@ -65,7 +54,7 @@ def test_standard_error_is_that_of_a_mean_for_equal_denominators() -> None:
 
 
 def test_an_estimate_is_students_test() -> None:
-    """Against scipy: interval, two-sided and one-sided p, and the resolution of the first of 12 comparisons."""
+    """Compared with scipy, with the resolution of the first of 12 comparisons."""
     values = np.random.default_rng(0).normal(0.3, size=(2, 20))
     found = student_interval(values, np.ones(20), level=0.9)
     for row, own in enumerate(found.each()):
@@ -102,7 +91,7 @@ def test_the_freedom_of_a_sum_is_satterthwaites() -> None:
 def test_bootstrap_intervals_cover_the_truth(documents: int) -> None:
     generator = np.random.default_rng(documents)
     covered = []
-    # Several small sets of studies, because the studies of one set share their documents' lengths and resamples.
+    # Several small sets, because the studies of one set share document lengths and resamples.
     for part in range(10):
         deltas, tokens = studies(generator, STUDIES // 10, documents)
         estimate = paired_bootstrap(deltas, tokens, seed=part, resamples=1000)
@@ -140,9 +129,6 @@ def test_an_effect_without_spread_has_an_interval_without_width(tokens: Numbers,
     assert estimate.error[0] == pytest.approx(0, abs=1e-9)
 
 
-# Sign flips and the null band
-
-
 def test_sign_flip_p_agrees_with_all_flips_written_out() -> None:
     values = np.array([0.4, -0.1, 0.3, 0.2, -0.3, 0.5, 0.1, 0.6])
     every = np.array(np.meshgrid(*[[-1.0, 1.0]] * 8)).reshape(8, -1).T
@@ -159,7 +145,7 @@ def test_the_ends_of_sign_flips() -> None:
 
 
 def test_the_null_band_is_the_largest_of_all_flips_in_errors_of_the_sum() -> None:
-    """All 256 flips of eight documents, the same for three plans; a plan of large effect widens no other's band."""
+    """All 256 flips of eight documents; a plan of large effect does not widen the others' bands."""
     draw, tokens = np.random.default_rng(7), np.arange(5.0, 13.0)
     deltas = draw.normal(size=(3, 8)) + np.array([[0.0], [0.0], [9.0]])
     every = np.array(np.meshgrid(*[[-1.0, 1.0]] * 8)).reshape(8, -1).T
@@ -169,9 +155,6 @@ def test_the_null_band_is_the_largest_of_all_flips_in_errors_of_the_sum() -> Non
     assert flips.critical == pytest.approx(np.quantile(t.max(axis=1), 0.95), rel=0.05)
     band = null_band(flips, deltas, tokens)
     assert band == pytest.approx(flips.critical * deltas.std(axis=1, ddof=1) * 8**0.5 / tokens.sum())
-
-
-# Corrections and resolution
 
 
 @pytest.mark.parametrize(
@@ -200,9 +183,6 @@ def test_holm_lies_between_the_raw_values_and_bonferroni(p: Numbers) -> None:
     np.testing.assert_array_equal(holm(p[::-1]), adjusted[::-1])
 
 
-# Proportions
-
-
 @pytest.mark.parametrize(("successes", "trials"), [(0, 12), (5, 12), (12, 12), (731, 1000)])
 def test_wilson_is_scipys(successes: int, trials: int) -> None:
     estimate = wilson([successes], trials)
@@ -218,9 +198,6 @@ def test_paired_proportions_by_hand_and_never_without_a_width() -> None:
     assert (found.value[0], found.low[0], found.high[0]) == pytest.approx((0.1, up - down - reach, up - down + reach))
     assert found.value[1] == 0
     assert found.low[1] == -found.high[1] < 0 < found.error[1]
-
-
-# Bad input
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Stratified effects: the mix of tasks is kept, and the interval is the textbook's."""
+"""Stratified effects keep the mix of tasks, and have the textbook's interval."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_one_stratum_is_students_interval() -> None:
 
 
 def test_a_part_of_the_text_is_weighted_as_the_whole() -> None:
-    """Prose is nine tenths of all tokens; a look with as many answers as prose documents must not forget that."""
+    """Prose is nine tenths of all tokens, also for a look with equally many answers and prose documents."""
     tokens = {"prose": 90, "answers": 10}
     strata = Strata.of(pieces({"prose": 16, "answers": 16}, tokens))
     assert strata.weight == {"answers": pytest.approx(0.1), "prose": pytest.approx(0.9)}
@@ -69,11 +69,11 @@ def test_a_part_that_lacks_a_task_is_weighted_by_the_others() -> None:
 def test_tasks_with_few_documents_are_taken_together() -> None:
     tokens = {"a": 1, "b": 1, "c": 1}
     assert set(Strata.of(pieces({"a": 16, "b": 9, "c": 9}, tokens)).weight) == {"a", "the rest"}
-    # Three leftover documents would have no interval of their own: then everything is one stratum.
+    # Three leftover documents have no interval of their own, so everything is one stratum.
     assert set(Strata.of(pieces({"a": 40, "b": 3}, tokens)).weight) == {"the rest"}
 
 
-# Two tasks of which every document is alike: of a fixed mix of them nothing is left to chance.
+# Two tasks of identical documents in a fixed mix leave nothing to chance.
 ALIKE = losses({"prose": [0.1] * 16, "answers": [2.0] * 16}, {"prose": 90, "answers": 10})
 ALIKE_VALUE = 0.9 * 0.1 + 0.1 * 2.0
 
@@ -109,7 +109,7 @@ ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
 
 @pytest.mark.parametrize("name", ESTIMATED)
 def test_a_text_of_several_tasks_is_a_fixed_mix(name: str) -> None:
-    """Documents drawn from all tasks together would hold more of one task than of another, and vary by that."""
+    """Documents drawn from all tasks together would vary by how many each task got."""
     made, columns = ESTIMATED[name]
     (row,) = Rows(made()).where(**columns)
     assert (row.value, row.low, row.high) == pytest.approx((ALIKE_VALUE,) * 3, abs=1e-9)
@@ -117,7 +117,7 @@ def test_a_text_of_several_tasks_is_a_fixed_mix(name: str) -> None:
 
 
 def test_a_contrast_is_expanded_by_the_strata_that_it_varies_with() -> None:
-    """Strata of 5 and 17 units, of which a bootstrap sees variances of 4 / 5 and 48 / 17: Satterthwaite's by hand."""
+    """A bootstrap of 5 and 17 units sees variances of 4 / 5 and 48 / 17: Satterthwaite's formula by hand."""
     changes = [np.repeat([-1.0, 1.0], 500)[:, None] * np.sqrt(variance) for variance in (4 / 5, 48 / 17)]
     effects = np.concatenate(np.broadcast_arrays(changes[0], changes[1][::-1]), axis=1).sum(axis=1, keepdims=True)
     strata = [(units, slice(0, 1), own) for units, own in zip((5, 17), changes, strict=True)]
@@ -177,7 +177,7 @@ def test_signs_are_flipped_against_the_error_of_the_mix() -> None:
 
 @pytest.mark.nightly
 def test_coverage_and_level_where_tasks_are_unlike() -> None:
-    """The mix has no effect, one task a large one and the other its opposite: 2,000 studies of 48 documents."""
+    """The mix has no effect, but its tasks have large opposite ones: 2,000 studies of 48 documents."""
     draw, studies = np.random.default_rng(0), 2000
     tokens = np.full(48, 10.0)
     means = np.array([2.0, -1.0])[UNLIKE]

@@ -1,4 +1,4 @@
-"""What answers are worth: scikit-learn's and scipy's numbers, intervals honest at the edges, and chance by hand."""
+"""Task metrics compared with scikit-learn and scipy, intervals at the edges, and chance by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verdicts on simulated models: no layer is called harmful by chance, a truly harmful one is found."""
+"""Verdicts on simulated models: no false harm, and true harm is found."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int
 
 @pytest.mark.parametrize("candidates", [(), (0,), (1,), (0, 2), tuple(range(1, 12))])
 def test_the_harm_that_is_found_in_four_of_five_runs_in_closed_form(candidates: tuple[int, ...]) -> None:
-    """Layer 1 is chosen on one half at 5 %, then confirmed on the other at 5 % over all candidates and itself."""
+    """Layer 1 is chosen on one half at 5%, then confirmed on the other at 5% over all candidates."""
     errors, freedoms = (0.03, 0.05), (15.0, 11.0)
     first, second = (
         {layer: Estimate(0.0, 0.0, 0.0, error, freedom) for layer in range(12)}
@@ -74,7 +74,7 @@ def test_false_alarms_stay_below_their_rate() -> None:
 
 @pytest.mark.slow
 def test_harm_of_the_printed_resolution_is_found_in_four_of_five_models() -> None:
-    """The resolution is that of the whole procedure: chosen on one half of the text and confirmed on the other."""
+    """The resolution is that of the whole procedure: chosen on one half, confirmed on the other."""
     found = 0
     for seed in range(MODELS):
         effects = np.random.default_rng([seed, 1]).uniform(0.0, 0.01, size=DEPTH)
@@ -95,7 +95,7 @@ WORLDS = {
     "worth nothing, on little text": (0.0, 1.0, {"matters", "no_effect", "harmful"}),
     "worth much, on little text": (0.3, 1.0, {"no_effect", "harmful"}),
 }
-"""The effect of every layer, the noise of its documents, and the verdicts that would be wrong."""
+"""Effects by layer, the noise of documents, and the verdicts that would be wrong."""
 
 
 @pytest.mark.slow
@@ -109,7 +109,7 @@ def test_no_verdict_is_wrong_anywhere_in_more_than_one_run_of_twenty(world: str)
 
 
 def test_a_layer_found_on_one_half_alone_is_not_called_harmful() -> None:
-    """Noise that is negative on the first half and positive on the second would be an alarm without confirmation."""
+    """Noise that is negative on the first half and positive on the second is not confirmed."""
     model = SimulatedModel([0.0] * 4, documents=64, noise=0.001, seed=3)
     first = {document for _, document, _ in shuffled(model.lengths, 0)[::2]}
     key = skip_keys(4)[2]

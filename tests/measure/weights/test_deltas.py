@@ -1,4 +1,4 @@
-"""Delta correlations on stacks whose lag structure is known, and the laws that hold for any stack."""
+"""Delta correlations on stacks of known lag structure, and laws that hold for any stack."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_a_verdict_is_shown_or_not_resolved() -> None:
 
 
 def test_the_norm_of_a_layer_is_no_structure() -> None:
-    """Independent layers, the first of three times the norm: the raw correlation leaves -1/2, the verdict stays."""
+    """Of independent layers the first has three times the norm: the raw correlation leaves -1/2, the verdict stays."""
     weights = noise(12, 60, 60)
     weights[0] *= 3
     scores = deltas(planted_stack({"w": weights}))

@@ -1,4 +1,4 @@
-"""Norms and effective ranks of known matrices, and of models compared with their random twin."""
+"""Norms and effective ranks of known matrices, and of models compared with randomly initialized ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_all_matrices_of_a_layer_together() -> None:
 def test_a_model_stands_beside_its_random_twin() -> None:
     model = tiny_llama(seed=5)
     with torch.no_grad():
-        # One strong direction, as training would leave it.
+        # One strong direction, as training would leave.
         model.model.layers[3].mlp.up_proj.weight += 1.0
     scores = weight_structure(load(model))
     for layer in (2, 3):

@@ -1,4 +1,4 @@
-"""Layer weights: planted agreement is found, chance and a shared start are not, and uniform rows are called uniform."""
+"""Layer weights: planted agreement is found, chance and shared initialization are not."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ def test_the_statistic_is_the_mean_spearman_correlation_over_rows_and_pairs() ->
 
 @pytest.mark.parametrize("shared", [0.0, 2.0])
 def test_independent_seeds_are_rarely_called_alike(shared: float) -> None:
-    """Also where all rows of one seed share an accident (`shared`), which a null of single rows takes for many."""
+    """Also where all rows of one seed share an accident (`shared`), which a null of single rows counts as many."""
     random = np.random.default_rng(3)
     drawn = [noise(random) + shared * random.normal(size=(3, 1, DEPTH + 1)) for _ in range(200)]
     found = np.array([seed_agreement(softmaxed(raw), draws=199, seed=at).p for at, raw in enumerate(drawn)])
-    # 200 tests at a level of 5 %: 19 alarms or fewer in 997 of 1000 repetitions of a test that keeps its level.
+    # 200 tests at 5%: at most 19 alarms in 99.7% of repetitions.
     assert (found <= 0.05).sum() <= 19
     assert 0.35 < found.mean() < 0.65
 
@@ -246,7 +246,7 @@ def test_rows_that_only_stay_where_they_began_have_learned_nothing() -> None:
 
 @pytest.mark.parametrize("beyond", [-0.02, 0.0, 0.03])
 def test_distances_of_seeds_are_tested_against_the_margin_and_their_start(beyond: float) -> None:
-    """Two sources, so that a distance is what was put there: Student's test, one-sided, and two-sided of the start."""
+    """Two sources isolate the planted distance: Student's t, one-sided, and two-sided for the initialization."""
     apart = MARGIN + beyond + 0.01 * np.random.default_rng(0).standard_normal(5)
     weights = np.zeros((5, 2, 3))
     weights[:, 0, 0], weights[:, 1, 0], weights[:, 1, 1] = 1.0, 0.5 + apart, 0.5 - apart

@@ -1,4 +1,4 @@
-"""Predictability on planted stacks: noise predicts nothing, kin predict what theory says, no row predicts itself."""
+"""Predictability on planted stacks: none from noise, the theoretical value from related rows, never from itself."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_independent_layers_predict_nothing_that_is_held_out(seed: int) -> None:
     scores = predictability(planted_stack({"up": noise(20, 96, 32, seed), "down": noise(20, 32, 96, seed + 50)}))
     for metric in HELD_OUT:
         assert row(scores, metric).value <= 0
-        # One layer of a few thousand entries may be off by chance.
+        # By chance, one layer of a few thousand entries may be off.
         assert all(row(scores, metric, layer=layer).value <= 0.02 for layer in range(1, 19))
     in_sample_r2 = row(scores, "in_sample_r2")
     assert in_sample_r2.value == pytest.approx(64 / 95, abs=0.03)
@@ -98,8 +98,7 @@ def test_related_layers_share_subspaces_and_strangers_do_not() -> None:
 def test_a_layer_that_is_held_out_is_in_no_fit() -> None:
     weights = autoregressive(14, 40, 8, rho=0.8)
     other = weights.clone()
-    # Positions 1..12 are held out in three groups of four. Layer 4 is the last of the first group and a neighbour of
-    # the second; it is in no triple of the positions 1 and 2.
+    # Of three groups of four, layer 4 ends the first and neighbors the second; no triple of positions 1, 2 has it.
     other[4] *= 100
     shares = {1: 1.0, 6: 1.0, 12: 1.0}
     before, after = (held_out_layers(triples(each), shares) for each in (weights, other))
@@ -213,7 +212,7 @@ def test_leading_vectors_are_those_of_the_decomposition(shape: tuple[int, int]) 
     count = leading_count(*shape)
     left, _, right = torch.linalg.svd(matrix, full_matrices=False)
     found = leading(matrix)
-    # All layers' are held at once: a view would hold the whole decomposition of each.
+    # All layers are held at once, and a view would keep each whole decomposition.
     assert [each.untyped_storage().nbytes() for each in (found.stream, found.units)] == [
         8 * each.numel() for each in (found.stream, found.units)
     ]

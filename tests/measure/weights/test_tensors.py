@@ -1,4 +1,4 @@
-"""Weights are read one type at a time: which types count, what a Gram matrix is, and how much is held in memory."""
+"""Weights are read one type at a time: which types count, Gram matrices, and memory."""
 
 from __future__ import annotations
 
