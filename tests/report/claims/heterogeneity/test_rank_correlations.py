@@ -31,7 +31,7 @@ def agreeing(layers: int, shared: float, damage: float = 0.0) -> Callable[[int],
             own = (1 - shared - part) ** 0.5 * draw.normal(size=layers)
             values = np.exp(shared**0.5 * common + part**0.5 * hurt + own)
             metrics[name] = {layer: float(value) for layer, value in enumerate(values)}
-        return rows_of(metrics, seed=run, shuffles=20)
+        return rows_of(metrics, seed=run)
 
     return truth
 
