@@ -91,6 +91,7 @@ PAGES: tuple[Case, ...] = (
     Case((*REPORT, "--output", "x" * 300), "cannot be looked up", _file),
     Case(REPORT, "could not be written", runs.replaced("report.html", pipe)),
     Case(REPORT, None, _NO_IDENTITY),
+    Case(REPORT, None, runs.tables("UPDATE plan_texts SET text = '0-9998' WHERE text = '0-3'")),
     Case(REPORT, None, _NAMED, check=_page_is_text),
     Case((*REPORT, "--format", "markdown"), None, _NAMED, check=_no_markup),
     Case(("report", "file"), "is not a run", _file),

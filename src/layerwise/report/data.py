@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from layerwise.errors import PlanError, RunError
 from layerwise.plan import Plan
@@ -18,6 +19,8 @@ from layerwise.results.identity import model_title
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
 
+P = ParamSpec("P")
+T = TypeVar("T")
 _DIGITS = re.compile(r"\d{300}")
 
 
@@ -37,6 +40,7 @@ class ReportData:
     notes: tuple[Note, ...] = ()
     level: float = 0.05
     runs: Mapping[str, ReportData] = field(default_factory=dict)
+    computed: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -170,3 +174,17 @@ def _bounded(score: Score) -> Score:
     if all(bound is not None and math.isfinite(bound) for bound in (score.low, score.high)):
         return score
     return replace(score, low=None, high=None)
+
+
+def computed_once(function: Callable[Concatenate[ReportData, P], T]) -> Callable[Concatenate[ReportData, P], T]:
+    """Compute a function of a run, and of hashable arguments, once for each run that is reported."""
+
+    @wraps(function)
+    def look_up(data: ReportData, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (function, args, tuple(kwargs.items()))
+        if key not in data.computed:
+            data.computed[key] = function(data, *args, **kwargs)
+        found: T = data.computed[key]
+        return found
+
+    return look_up

@@ -9,6 +9,7 @@ import pytest
 
 from layerwise.report.data import ReportData
 from layerwise.report.derived.zones import Matrix, Runs, Zone, matrix
+from layerwise.report.kinds.sweep_findings import findings
 from layerwise.results.rows import Score
 from report import synthetic
 
@@ -22,6 +23,9 @@ def test_one_order_of_a_pair_fills_both() -> None:
     assert found == ((1.0, None, 0.5), (None, None, None), (0.5, None, None))
     assert matrix(rows((0, 2, 0.5)), "cosine") is None, "fewer pairs than states are no matrix"
     assert matrix(rows(), "cosine") is None
+    chain = rows(*((state, state + 1, 0.5) for state in range(3000)))
+    assert matrix(chain, "cosine") is None, "a few pairs of thousands of states are not a matrix"
+    assert findings(chain) is findings(chain), "computed once, not once for each section"
     assert matrix(rows((0, 1, 0.5), (1, 1, 1.0)), "cosine", "low") == ((None, None), (None, 1.0)), "no bounds"
 
 

@@ -7,6 +7,7 @@ other states, without the embedding, which is unlike every state. Borders and p-
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -15,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from layerwise.plan import Plan
-from layerwise.report.data import ReportData
+from layerwise.report.data import ReportData, computed_once
 from layerwise.report.show import SIGNED
 from layerwise.report.text.number_format import probability
 from layerwise.report.text.wording import listed
@@ -144,8 +145,9 @@ def mirrored(rows: Iterable[Score]) -> Iterator[Score]:
             yield replace(row, layer=other, other=layer)
 
 
+@computed_once
 def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | None:
-    """Return the similarity of every pair of states, or a bound of it, or None if pairs are missing.
+    """Return the similarity of every pair of states, or a bound of it, or None if most pairs are missing.
 
     A pair without a row, or without the interval for a bound, is `None`; the diagonal is 1.
     """
@@ -155,7 +157,7 @@ def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | No
         for row in mirrored(rows)
     }
     size = 1 + max((max(pair) for pair in values), default=-1)
-    if not values or len(values) < size:
+    if len(values) < max(1, size * (size - 1) // 2):
         return None
     return tuple(tuple(values.get((row, column)) for column in range(size)) for row in range(size))
 
@@ -163,31 +165,36 @@ def matrix(data: ReportData, metric: str, bound: Bound = "value") -> Matrix | No
 class Runs:
     """Mean similarities of runs of neighboring states, inside and with all others, without the embedding.
 
-    Block sums are exact integer prefix sums in the smallest unit among the floats, so n states take n^2 steps.
+    Block sums are exact: prefix sums of integers, in the smallest unit whose sums fit 64 bits.
     """
 
     def __init__(self, values: Matrix) -> None:
         self.size = len(values)
-        known = np.array([[value is not None for value in line] for line in values]) & ~np.eye(self.size, dtype=bool)
-        ratios = [[float(value or 0.0).as_integer_ratio() for value in line] for line in values]
-        self.unit = max((below for line in ratios for _, below in line), default=1)
-        whole = np.array([[above * (self.unit // below) for above, below in line] for line in ratios], dtype=object)
+        numbers = np.array(values, dtype=float)
+        known = ~np.isnan(numbers) & ~np.eye(self.size, dtype=bool)
+        numbers = np.where(known, numbers, 0.0)
+        _, bits = math.frexp(float(np.abs(numbers).max(initial=1.0)) * self.size**2)
+        self.unit = 2.0 ** (62 - bits)
+        whole = np.rint(numbers * self.unit).astype(np.int64)
         self.sums, self.counts = (
-            np.pad(each.astype(object).cumsum(0).cumsum(1), ((1, 0), (1, 0))) for each in (whole * known, known)
+            np.pad(each.cumsum(0).cumsum(1), ((1, 0), (1, 0))) for each in (whole, known.astype(np.int64))
         )
 
-    def means(self, first: int, last: int) -> tuple[float, float] | None:
-        """Inside the run first..last, and with the states outside; `None` where no pair of either is known."""
+    def means(self, first: int, lasts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the means inside the run from `first` to each of `lasts` and with the others; NaN without pairs."""
 
-        def block(sums: np.ndarray, left: int, right: int) -> int:
-            rows = sums[last + 1] - sums[first]
-            return int(rows[right] - rows[left])
+        def sum_blocks(sums: np.ndarray, left: np.ndarray | int, right: np.ndarray | int) -> np.ndarray:
+            return sums[lasts + 1, right] - sums[first, right] - sums[lasts + 1, left] + sums[first, left]
 
-        alike, pairs = (block(each, first, last + 1) for each in (self.sums, self.counts))
-        whole, known = (block(each, 1, self.size) for each in (self.sums, self.counts))
-        if not pairs or known == pairs:
-            return None
-        return alike / self.unit / pairs, (whole - alike) / self.unit / (known - pairs)
+        alike, pairs = (sum_blocks(each, first, lasts + 1) for each in (self.sums, self.counts))
+        whole, known = (sum_blocks(each, 1, self.size) for each in (self.sums, self.counts))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return alike / self.unit / pairs, (whole - alike) / self.unit / (known - pairs)
+
+    def contrasts(self, first: int, lasts: np.ndarray) -> np.ndarray:
+        """Return the mean inside each run minus that with the other states; 0 where there is nothing to compare."""
+        inside, outside = self.means(first, lasts)
+        return np.nan_to_num(inside - outside)
 
     def contrast(self, first: int, last: int) -> float:
         """How much more alike the states of a run are than the run and the others; 0 where there is nothing to compare.
@@ -195,18 +202,18 @@ class Runs:
         >>> Runs(((1, 0, 0, 0), (0, 1, 0.9, 0.5), (0, 0.9, 1, 0.5), (0, 0.5, 0.5, 1))).contrast(1, 2)
         0.4
         """
-        means = self.means(first, last)
-        return means[0] - means[1] if means else 0.0
+        return float(self.contrasts(first, np.array([last]))[0])
 
     def clearest(self) -> Zone | None:
         """Return the run of at least three states with the greatest contrast that omits a non-embedding state."""
-        runs = [
-            Zone(first, last, self.contrast(first, last))
-            for first in range(1, self.size)
-            for last in range(first + SMALLEST_ZONE - 1, self.size)
-            if last - first < self.size - 2
-        ]
-        return max(runs, key=lambda zone: zone.contrast, default=None)
+        best: Zone | None = None
+        for first in range(1, self.size):
+            lasts = np.arange(first + SMALLEST_ZONE - 1, min(self.size, first + self.size - 2))
+            found = self.contrasts(first, lasts)
+            if len(found) and (best is None or found.max() > best.contrast):
+                at = int(found.argmax())
+                best = Zone(first, int(lasts[at]), float(found[at]))
+        return best
 
     @classmethod
     def bounds(cls, data: ReportData, metric: str, first: int, last: int) -> tuple[float, float] | None:
@@ -215,5 +222,8 @@ class Runs:
         They hold for any correlation of errors. `None` if pairs have no intervals.
         """
         lows, highs = matrix(data, metric, "low"), matrix(data, metric, "high")
-        least, most = (cls(values).means(first, last) if values else None for values in (lows, highs))
-        return (least[0] - most[1], most[0] - least[1]) if least and most else None
+        if lows is None or highs is None:
+            return None
+        least, most = (cls(values).means(first, np.array([last])) for values in (lows, highs))
+        bounds = float(least[0][0] - most[1][0]), float(most[0][0] - least[1][0])
+        return None if math.isnan(sum(bounds)) else bounds

@@ -18,7 +18,7 @@ import numpy as np
 from layerwise.report.claims.claim import Position, span
 from layerwise.report.claims.contrasts import ALIKE, OF_COSTS, Fact
 from layerwise.report.claims.painters import FASTER, fragility
-from layerwise.report.data import ReportData
+from layerwise.report.data import ReportData, computed_once
 from layerwise.report.derived.bits import bits_finding
 from layerwise.report.derived.curves import at_half, order_strategy, single
 from layerwise.report.derived.power import WANTED, needed_in_words
@@ -101,6 +101,7 @@ BARE = (
 SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that is left without the sink token
 
 
+@computed_once
 def findings(data: ReportData) -> tuple[Finding, ...]:
     """Every finding that the rows support, in reading order; none at all for an empty run."""
     losses, rows = by_document(data.losses), at_half(data)

@@ -19,6 +19,7 @@ from layerwise.report.writers.chapter import depth_key
 from layerwise.results.rows import PlanRecord, Score
 
 GLYPH_WIDTH, GLYPH_HEIGHT = 110, 14
+MAX_DRAWN_STEPS = 500
 
 FAINTEST = 0.3  # a weight near zero still has to be seen
 
@@ -169,7 +170,10 @@ def wiring(plan: Plan, depth: int, *, title: str | None = None) -> Safe:
     Rows are steps from top to bottom, the last one the output; a filled cell means step j reads update i, fainter for
     smaller weights. The embedding column is gray, the others have the color of their layer (violet to yellow).
     Neighboring equal cells are merged into rectangles, and one color into one path: about 2 kB for 30 layers.
+    A plan of more than `MAX_DRAWN_STEPS` steps has no picture.
     """
+    if plan.cost().evaluations > MAX_DRAWN_STEPS:
+        return Safe("")
     rows = plan.matrix()
     size = len(rows)
     colours = [EMBEDDING, *(depth_colour(layer, depth) for layer in plan.order())]
