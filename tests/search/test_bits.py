@@ -103,6 +103,20 @@ def test_where_a_change_ends_at_the_limit_the_allocation_is_the_best() -> None:
     assert str(Allocations(own, rises).cheapest()) == "Q4_0:0 Q4_0:1 2 3"
 
 
+@pytest.mark.parametrize(
+    ("bits", "best"),
+    [
+        ((4.5 + 32) / 2, "Q4_0:0 1"),  # 1.0 nats for 27.5 bits is cheaper than 0.9 nats for 23.5
+        ((4.5 + 8.5) / 2, "Q4_0:0 Q8_0:1"),  # the bits that remain go to the layer that loses most
+    ],
+)
+def test_nats_are_weighed_by_the_bits_they_save(bits: float, best: str) -> None:
+    losses = {(0, "Q4_0"): 1.0, (0, "Q8_0"): 0.97, (1, "Q4_0"): 2.0, (1, "Q8_0"): 0.9 if best.endswith(" 1") else 1.9}
+    rises: dict[tuple[int, Choice], float] = {(layer, Visit(layer)): 0.0 for layer in range(2)}
+    rises |= {(layer, Visit(layer, source=source)): loss for (layer, source), loss in losses.items()}
+    assert str(Allocations(space(2, bits), rises).cheapest()) == best
+
+
 @given(allocations())
 def test_exchanges_stay_within_the_limit_and_change_two_layers_at_most(found: Allocations) -> None:
     plan = found.cheapest()

@@ -184,7 +184,7 @@ def computed_once(function: Callable[Concatenate[ReportData, P], T]) -> Callable
         key = (function, args, tuple(kwargs.items()))
         if key not in data.computed:
             data.computed[key] = function(data, *args, **kwargs)
-        found: T = data.computed[key]
-        return found
+        result: T = data.computed[key]
+        return result
 
     return look_up

@@ -143,11 +143,12 @@ def test_a_request_without_a_seed_is_given_one_that_every_router_draws_by() -> N
 
 def test_what_is_written_stands_where_a_second_router_would_have_written_otherwise() -> None:
     """The client's last token is recomputed and differs: the rest continues behind the client's token."""
-    first, second = FakeSwarm(allowed=3), FakeSwarm(text="another text")
-    tokens, _ = answered(first, second, decoding=Decoding(6), killed=3)
+    first, second = FakeSwarm(allowed=3), FakeSwarm(text="another text", lost_from=0)
+    tokens, answer = answered(first, second, decoding=Decoding(6), killed=3)
     other = byte_tokenizer()("another text", add_special_tokens=False)["input_ids"]
     assert tokens == [*SCRIPT[:3], *other[3:6]]
     assert second.resumed == [SCRIPT[:2], SCRIPT[:3]]
+    assert [(span.start, span.stop, span.missing) for span in answer.spans] == [(0, 3, ()), (3, 6, (4, 5))]
 
 
 def test_layers_that_lacked_before_the_router_ended_are_named() -> None:

@@ -209,10 +209,10 @@ class Runs:
         best: Zone | None = None
         for first in range(1, self.size):
             lasts = np.arange(first + SMALLEST_ZONE - 1, min(self.size, first + self.size - 2))
-            found = self.contrasts(first, lasts)
-            if len(found) and (best is None or found.max() > best.contrast):
-                at = int(found.argmax())
-                best = Zone(first, int(lasts[at]), float(found[at]))
+            contrasts = self.contrasts(first, lasts)
+            if len(contrasts) and (best is None or contrasts.max() > best.contrast):
+                at = int(contrasts.argmax())
+                best = Zone(first, int(lasts[at]), float(contrasts[at]))
         return best
 
     @classmethod
