@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,12 +70,12 @@ DOCUMENTS = {
             "Painters, figures 2 to 10 and 17; gain_sweep is the null of figure 10",
         ),
         "loops": ("1-28", "Painters, figure 10: 1 to 28 iterations"),
-        "tokens": ("all", "what layerwise reads is all of the text that the reader gives"),
+        "minutes": (480.0, "ours: a night, since all of a text takes thousands of hours"),
         "times": ("2,3", "Painters, figure 17: double and triple repeat"),
     },
     ("painters", "benchmarks"): {
         "model": ("meta-llama/Llama-2-7b-hf", "Painters, section 2"),
-        "tokens": ("all", "what layerwise reads is all of the text that the reader gives"),
+        "tokens": (10_000, "ours: the stage is about the benchmarks"),
         "families": (("painters",), "Painters, figures 4 to 9: the strategies alone"),
         "tasks": (
             ("arc_challenge", "hellaswag", "gsm8k", "winogrande", "lambada_openai"),
@@ -108,7 +109,7 @@ DOCUMENTS = {
         "model": ("HuggingFaceTB/SmolLM2-135M", "Heterogeneity, the model"),
         "recovery_steps": (200, "Heterogeneity, recovery speed: up to 200 steps"),
         "all_layers": (True, "Heterogeneity, recovery speed: every layer"),
-        "tokens": ("all", "what layerwise reads is all of the text that the reader gives"),
+        "minutes": (240.0, "ours: all of a text takes days"),
     },
     ("heterogeneity", "phases"): {
         "schedule": ("published", "Heterogeneity, Growth Transformer Training: six phases"),
@@ -218,9 +219,28 @@ def test_what_is_given_beside_a_file_stands_in_every_stage_that_has_it(tmp_path:
     assert file.chosen(["long"]).options(words[5:]) == {"long": {"set": ("lr_scheduler_type=linear",)}}
 
 
+def test_an_option_leaves_stages_alone_that_set_it_otherwise_than_the_first_and_one_stage_can_be_named() -> None:
+    def configurations(recipe: str, *words: str) -> dict[str, Any]:
+        file = ExperimentFile.read(recipe)
+        return {stage.name: stage.config for stage in file.configurations(file.options(words))}
+
+    shuffled = configurations("layershuffle", "--images", "digits", "--seeds", "1", "--merge.draws=4", "--model", "vit")
+    assert (shuffled["train"].seeds, shuffled["twelve"].seeds) == (1, 12), "a training of one model cannot be merged"
+    assert (shuffled["train"].model, shuffled["twelve"].model) == ("vit", "vit")
+    words = ("--text", "texts", "--data", "glue", "--model", "demo")
+    with pytest.raises(OptionError, match="stage healed: its plan, 0-13 18-31, is of meta-llama/Llama-2-7b-hf; give"):
+        configurations("painters", *words)
+    painted = configurations("painters", *words, "--healed.plan", "0-3 6-11")
+    models = {name: config.model for name, config in painted.items()}
+    bert = "google-bert/bert-large-uncased"
+    assert models == {"curves": "demo", "benchmarks": "demo", "healed": "demo", "tuned": bert, "frozen": bert}
+    assert (painted["healed"].plan, painted["curves"].plan) == ("0-3 6-11", ())
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("painters", "--healed.familes", "x"), "painters has no option '--familes'"),
         (("painter",), "there is no recipe, file or run 'painter'; did you mean painters?"),
         (("painters", "curve"), "painters has no stage 'curve'; did you mean curves?"),
         (("painters", "curves", "--familes", "looped"), "painters has no option '--familes'; did you mean --families"),

@@ -14,7 +14,7 @@ from layerwise.experiments.spelling import as_command
 from layerwise.experiments.terminal import errors, output, write
 
 SOURCE = f"A recipe ({', '.join(RECIPES)}), a YAML file, or a run folder."
-REST = "Stages of it, by default all; and options that replace those of the file, such as --model demo."
+REST = "Stages to run (default: all), and options that replace those of the file: --model demo, or --STAGE.model demo."
 
 
 def run(

@@ -102,7 +102,7 @@ class ExperimentFile:
         """
         made = []
         for name, kind in self.kinds().items():
-            content = {str(key).replace("-", "_"): value for key, value in self.stages[name].items() if key != VERB}
+            content = self._content(name)
             mine = dict((given or {}).get(name, {}))
             runs = Path(mine.pop("run", Path("runs") / Path(self.name).stem)) if name else Path()
             displaced = {
@@ -113,6 +113,13 @@ class ExperimentFile:
             }
             # A model that another stage makes stays, where that stage is carried out too.
             mine = {key: value for key, value in mine.items() if not self._reads(content.get(key)) & self.stages.keys()}
+            if "plan" in content.keys() - mine.keys() and mine.get("model", content.get("model")) != content.get(
+                "model"
+            ):
+                raise OptionError(
+                    f"the stage {name}: its plan, {content['plan']}, is of {content['model']}; give a plan of "
+                    f"{mine['model']} with --{name}.plan PLAN"
+                )
             content = {key: value for key, value in content.items() if key not in displaced} | mine
             if name and issubclass(kind, Experiment):
                 content = {"run": f"{_RUNS}/{name}", **content}
@@ -132,21 +139,35 @@ class ExperimentFile:
             made.append(FileStage(name, config, after, runs))
         return made
 
+    def _content(self, stage: str) -> dict[str, Any]:
+        return {str(key).replace("-", "_"): value for key, value in self.stages[stage].items() if key != VERB}
+
     @staticmethod
     def _reads(value: Any) -> set[str]:
         return set(re.findall(re.escape(_RUNS) + r"/([\w-]+)", _texts(value)))
 
     def options(self, words: Sequence[str]) -> dict[str, dict[str, Any]]:
-        """Parse command-line words for every stage that has the option; raises `OptionError` if none has it."""
+        """Parse command-line words by stage; raises `OptionError` for an option that no stage has.
+
+        `--OPTION` applies to every stage that has the option, except those whose value in the file differs from that of
+        the first stage that sets it: `run painters --model X` leaves BERT to the stages of BERT. `--STAGE.OPTION`
+        applies to one stage.
+        """
         kinds = self.kinds()
         given: dict[str, dict[str, list[str]]] = {name: {} for name in kinds}
         results: dict[str, dict[str, Any]] = {name: {} for name in kinds}
         rest = list(words)
         while rest:
             flag, equals, value = rest.pop(0).partition("=")
-            named = {name: key for name, kind in kinds.items() if (key := _named(kind, flag))}
+            stage, dot, option_name = flag.removeprefix("--").partition(".")
+            if dot and stage in kinds:
+                flag = f"--{option_name}"
+                named = {stage: key} if (key := _named(kinds[stage], flag)) else {}
+            else:
+                named = self._same_setting({name: key for name, kind in kinds.items() if (key := _named(kind, flag))})
             if not named:
-                flags = {each for kind in kinds.values() for each in _flags(kind)}
+                known = [kinds[stage]] if dot and stage in kinds else kinds.values()
+                flags = {each for kind in known for each in _flags(kind)}
                 raise OptionError(f"{self.name} has no option {flag[:60]!r}; {near_matches(flag, flags)}")
             switches = {name for name, key in named.items() if is_switch(kinds[name], key)}
             if switches and not equals:
@@ -163,6 +184,14 @@ class ExperimentFile:
                 kind = kinds[name]
                 results[name] |= split_settings(kind, several) if key == "set" else {key: from_text(kind, key, several)}
         return results
+
+    def _same_setting(self, named: Mapping[str, str]) -> dict[str, str]:
+        """Return the stages of an option, without those that set it otherwise than the first stage that sets it."""
+        written = {name: self._content(name) for name in named}
+        values = {name: written[name][key] for name, key in named.items() if key in written[name]}
+        values = {name: value for name, value in values.items() if not self._reads(value)}
+        first = next(iter(values.values()), None)
+        return {name: key for name, key in named.items() if values.get(name, first) == first}
 
 
 def _flags(kind: type[Configuration]) -> Iterator[str]:
