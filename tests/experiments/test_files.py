@@ -139,7 +139,10 @@ DOCUMENTS = {
         "baseline": (False, "ours: uniform is the stage published"),
     },
     ("elc", "train"): {"size": ("small", "ELC-BERT, table 5: strict-small")},
-    ("elc", "evaluate"): {"suite": (("blimp", "supplement", "glue", "msgs"), "ELC-BERT, section 5"), **BABYLM},
+    ("elc", "evaluate"): {
+        "suite": (("blimp", "supplement", "glue", "msgs"), "ELC-BERT, section 5"),
+        "published": ("elc-bert", "ELC-BERT, model card"),
+    },
     ("elc", "weights"): {
         "suite": (("blimp",), "ELC-BERT, section 5"),
         "without_edges": (("30%", "70%", *(f"*<-{source}" for source in range(6))), "ours: which sources matter"),

@@ -105,7 +105,7 @@ def row_of(window: Window, mask_id: int | None) -> Row:
         ids, labels = labelled(window)
         return ids, pad(labels[1:], (0, 1), value=IGNORED)
     if mask_id is None:
-        raise DataError("a masked-token loss needs the tokenizer's mask token: pass mask_id")
+        raise DataError("a masked-language-model loss needs a mask token: pass a tokenizer that has one (--tokenizer)")
     ids = torch.tensor(window.ids)
     targets = torch.full_like(ids, IGNORED)
     chosen = torch.tensor(window.masked, dtype=torch.int64)

@@ -33,6 +33,7 @@ from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import CHANCE, LEARNING_CURVE
 from layerwise.stack.load import resolve_device
 from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune
+from layerwise.train.published_tuning import settings_for
 
 PREDICTIONS = "predictions"
 _FILES = ("config.json", "*.safetensors", "tokenizer*", "vocab.*", "merges.txt", "special_tokens_map.json")
@@ -131,6 +132,7 @@ def fine_tuned(
 
     Answers stored in the folder `keep` are read; otherwise `inspect_model` is called with the fine-tuned model.
     """
+    settings = settings_for(task, settings)
     task = task.limited(settings.training_limit, settings.test_limit)
     path = (
         None

@@ -1,6 +1,6 @@
 """Fine-tuning: a pre-trained model is given a new head and taught one task; its test answers are kept.
 
-All weights move, or only those of the head, with AdamW and a linear schedule with warm-up. After every epoch the model
+All weights move, or only those of the head, with AdamW and a schedule with warm-up. After every epoch the model
 answers the selection set; the best epoch is kept, and training ends after `patience` epochs without improvement. The
 same seed draws the same head and order of examples under every plan, which is in place in every pass. A learning curve
 is evaluated at steps that are evenly spaced in the logarithm, without changing the training. The test set is answered
@@ -54,7 +54,9 @@ class FineTuningConfig:
     `epochs` is the maximum, `patience` stops early. Texts or pairs are cut to `length` tokens; `warmup` is a share of
     all steps. `training_limit` and `test_limit` bound the examples, so results do not compare with published ones.
     Weights ending in one of `frozen` do not learn, nor, with `train` "head", all but the new head's
-    (`head_parameters`). `evals` adds evaluations of the selection set, for the learning curve alone.
+    (`head_parameters`). `evals` adds evaluations of the selection set, for the learning curve alone. With `eval_steps`
+    the selection set is answered every so many steps instead of every epoch, and `patience` counts these. `published`
+    names a model whose settings replace every default (`layerwise.train.published_tuning`).
     """
 
     learning_rates: tuple[float, ...] = (5e-5,)
@@ -69,6 +71,9 @@ class FineTuningConfig:
     frozen: tuple[str, ...] = ()
     train: Literal["all", "head"] = "all"
     evals: int = 0
+    schedule: Literal["linear", "cosine"] = "linear"
+    eval_steps: int | None = None
+    published: Literal["none", "elc-bert"] = "none"
 
     def __post_init__(self) -> None:
         if not self.learning_rates or min(self.learning_rates) <= 0:
@@ -250,12 +255,14 @@ def _arguments(
         per_device_train_batch_size=settings.batch_size,
         per_device_eval_batch_size=max(settings.batch_size, 64),
         learning_rate=rate,
-        lr_scheduler_type="linear",
+        lr_scheduler_type=settings.schedule,
         warmup_steps=round(settings.warmup * settings.epochs * math.ceil(examples / settings.batch_size)),
         weight_decay=settings.weight_decay,
         train_sampling_strategy="group_by_length",
-        eval_strategy="epoch",
-        save_strategy="epoch",
+        eval_strategy="epoch" if settings.eval_steps is None else "steps",
+        save_strategy="epoch" if settings.eval_steps is None else "steps",
+        eval_steps=settings.eval_steps,
+        save_steps=settings.eval_steps or 500,
         save_total_limit=1,
         save_only_model=True,
         load_best_model_at_end=True,

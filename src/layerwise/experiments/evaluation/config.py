@@ -66,7 +66,7 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         Reads(
             (
                 *("seeds", "families", "plan", "window", "train", "learning_rate", "batch_size", "epochs", "patience"),
-                "max_length",
+                *("max_length", "published"),
             ),
             _of(*FINE_TUNED),
             f"fine-tuning reads it, and --suite names none of {', '.join(FINE_TUNED)}",

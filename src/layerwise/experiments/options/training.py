@@ -136,6 +136,9 @@ class FineTuningOptions:
         setting=True,
     )
     max_length: int | None = option(None, metavar="N", least=2, rare=True)
+    published: Literal["none", "elc-bert"] = option(
+        "none", "Use the settings of a published model for each task, unless an option sets them.", setting=True
+    )
 
     def changes(self) -> dict[str, Any]:
         """The settings of a fine-tuning that these options replace, by the names of `FineTuningConfig`."""
@@ -147,6 +150,7 @@ class FineTuningOptions:
             patience=self.patience,
             length=self.max_length,
             train=None if self.train == "all" else self.train,
+            published=None if self.published == "none" else self.published,
         )
 
 
