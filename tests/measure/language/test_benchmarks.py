@@ -158,6 +158,11 @@ def test_a_plan_in_place_scores_as_the_model_built_in_that_order(
     )
 
 
+def test_data_files_are_found_next_to_their_task_file(folder: Path) -> None:
+    write_task(folder, "tiny_near", "loglikelihood", LAST_WORD, questions=Path("questions.jsonl"))
+    assert find_benchmarks(["tiny_near"], folder).names == ("tiny_near",)
+
+
 def test_the_plans_really_differ(scores: list[Score]) -> None:
     perplexities = {values(scores, plan)["tiny_last_word", "perplexity"] for plan in PLANS}
     assert len(perplexities) == len(PLANS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import chdir
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -58,7 +59,7 @@ def find_benchmarks(
                     "`lm-eval ls tasks` lists them all"
                 )
         with seeded(seed):
-            loaded = _load(manager, wanted)
+            loaded = _load(manager, wanted, include_path)
     for task in loaded["tasks"].values():
         examples = task.get_config("num_fewshot")
         if examples is None or (num_fewshot is not None and examples != 0):
@@ -77,7 +78,7 @@ def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
     home = Path(lm_eval.tasks.__file__).parent
     beginnings = {"_".join(name.split("_")[:count]) for name in names for count in range(1, name.count("_") + 2)}
     likely = [home / each for each in sorted(beginnings) if each.isidentifier() and (home / each).is_dir()]
-    own = [] if include_path is None else [Path(include_path)]
+    own = [] if include_path is None else [Path(include_path).resolve()]
     # Later folders win, so a task file of the user's own goes before lm-eval's of the same name.
     manager = lm_eval.tasks.TaskManager(include_path=[*likely, *own], include_defaults=False)
     if all(name in manager.task_index for name in names):
@@ -85,9 +86,15 @@ def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
     return lm_eval.tasks.TaskManager(include_path=own)
 
 
-def _load(manager: Any, names: Sequence[str]) -> Any:
+def _load(manager: Any, names: Sequence[str], folder: str | Path | None) -> Any:
     try:
-        return manager.load(list(names))
+        try:
+            return manager.load(list(names))
+        except FileNotFoundError:
+            if folder is None:
+                raise
+            with chdir(folder):  # `data_files` are looked up in the working directory, then in the task folder
+                return manager.load(list(names))
     # Task files run code and data comes from the network, so nearly any error can come from here.
     except Exception as error:
         reason = str(error).strip().split("\n")[0]
