@@ -95,7 +95,7 @@ def test_tokenizer_and_preprocessing_go_along(home: Path, tmp_path: Path) -> Non
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted error: two exchanged blocks are detected, and no folder is left."""
     weights = write._weights
-    monkeypatch.setattr(write, "_weights", lambda stack, plan: weights(stack, Plan.parse("1 0 2")))
+    monkeypatch.setattr(write, "_weights", lambda stack, _, made: weights(stack, Plan.parse("1 0 2"), made))
     with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
     monkeypatch.setattr(write, "_weights", lambda stack, plan: weights(stack, Plan.parse("0 1")))

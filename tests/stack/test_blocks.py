@@ -43,7 +43,7 @@ def test_an_unmarked_module_is_found_by_its_largest_list_and_the_user_may_name_a
     [
         (Tower(), "encoder.block", r"encoder\.block'.*did you mean encoder\.blocks"),
         (Tower(), "encoder", r"not an nn\.ModuleList"),
-        (nn.Linear(2, 2), None, r"no nn\.ModuleList of repeated blocks"),
+        (nn.Linear(2, 2), None, r"no nn\.ModuleList or nn\.Sequential of repeated blocks"),
     ],
 )
 def test_what_is_no_list_of_blocks_is_refused(model: nn.Module, path: str | None, reason: str) -> None:

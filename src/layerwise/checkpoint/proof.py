@@ -22,6 +22,7 @@ from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import LayerwiseError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack
+from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.in_place import modules_of_all_layers
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
 from layerwise.stack.placement import named_tensors
@@ -117,7 +118,7 @@ def explained(kind: str, plan: Plan) -> Iterator[None]:
 
 
 def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrainedModel:
-    dtypes, parameters = _dtypes(stack, plan)
+    parameters = [each.dtype for each in _tensors(stack, plan).values() if isinstance(each, nn.Parameter)]
     kind = kind or type(stack.model)
     with quiet_transformers():
         loaded: PreTrainedModel = from_pretrained(
@@ -127,20 +128,21 @@ def _loaded(stack: Stack, plan: Plan, draft: Path, kind: Any = None) -> PreTrain
             use_safetensors=True,
             attn_implementation=getattr(stack.model.config, "_attn_implementation", None),
         )
+    stored = _tensors(stack, plan, loaded)
     for name, tensor in named_tensors(loaded):
-        tensor.data = tensor.data.to(dtypes.get(name, tensor.dtype))
+        tensor.data = tensor.data.to(stored.get(name, tensor).dtype)
     return loaded.to(stack.device).eval()
 
 
-def _dtypes(stack: Stack, plan: Plan) -> tuple[dict[str, torch.dtype], list[torch.dtype]]:
-    prefix = f"{stack.path}."
-    modules = {f"{prefix}{slot}.": stack.block(step.layer, step.source) for slot, step in enumerate(plan.steps())}
+def _tensors(stack: Stack, plan: Plan, loaded: nn.Module | None = None) -> dict[str, Tensor]:
+    prefix, steps = f"{stack.path}.", plan.steps()
+    slots = range(len(steps)) if loaded is None else block_list(loaded, stack.path)._modules
+    modules = {
+        f"{prefix}{slot}.": stack.block(each.layer, each.source) for slot, each in zip(slots, steps, strict=True)
+    }
     outside = [(name, tensor) for name, tensor in named_tensors(stack.model) if not name.startswith(prefix)]
     inside = [(f"{slot}{name}", tensor) for slot, block in modules.items() for name, tensor in named_tensors(block)]
-    tensors = dict([*outside, *inside])
-    return {name: t.dtype for name, t in tensors.items()}, [
-        t.dtype for t in tensors.values() if isinstance(t, nn.Parameter)
-    ]
+    return dict([*outside, *inside])
 
 
 @contextmanager

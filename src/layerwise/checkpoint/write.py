@@ -23,6 +23,7 @@ from layerwise.checkpoint.remote_code import add_own_code, add_plan
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.in_place import gathered, modules_of_all_layers
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
@@ -71,7 +72,7 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedMod
         config._attn_implementation = model.config._attn_implementation
         with torch.device("meta"):
             made = type(model)(config)
-        made.to(stack.dtype).load_state_dict(_weights(stack, plan), assign=True)
+        made.to(stack.dtype).load_state_dict(_weights(stack, plan, made), assign=True)
     except Exception as error:  # a model may refuse a configuration in any way
         raise UnsupportedModel(
             f"the configuration of {type(model).__name__} cannot say what {plan} does, so no checkpoint can hold it "
@@ -83,7 +84,7 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedMod
     return made.eval()
 
 
-def _weights(stack: Stack, plan: Plan) -> dict[str, Tensor]:
+def _weights(stack: Stack, plan: Plan, made: nn.Module) -> dict[str, Tensor]:
     for each in (stack, *stack.sources.values()):
         refuse_on_disk(each.model, "write a checkpoint from memory")
         refuse_quantised(each.model, "write a checkpoint from memory")
@@ -93,7 +94,8 @@ def _weights(stack: Stack, plan: Plan) -> dict[str, Tensor]:
         axis = 1 if isinstance(module, nn.Embedding) else 0
         weights[f"{name}.weight"] = gathered(weights[f"{name}.weight"], axis, plan.order(), stack.depth)
     seen: set[tuple[int, str | None]] = set()
-    for slot, step in enumerate(plan.steps()):
+    # A model may name its blocks otherwise than by their numbers.
+    for slot, step in zip(block_list(made, stack.path)._modules, plan.steps(), strict=True):
         again = (step.layer, step.source) in seen
         seen.add((step.layer, step.source))
         for name, value in stack.block(step.layer, step.source).state_dict().items():

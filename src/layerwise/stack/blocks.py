@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from layerwise.errors import UnsupportedModel, near_matches
 
+BlockList: TypeAlias = nn.ModuleList | nn.Sequential
+"""What holds the blocks of a model: a list that its forward iterates, or a sequence that it calls as a whole."""
+
 
 def find_blocks(model: nn.Module, path: str | None = None) -> str:
-    """Return the dotted path of the `nn.ModuleList` that holds the blocks of `model`; `path` names it outright.
+    """Return the dotted path of the list that holds the blocks of `model`; `path` names it outright.
 
-    It is the outermost list whose items are all `GradientCheckpointingLayer` (of several, the decoder's of a generative
+    An `nn.Sequential` counts as a list if it holds several modules of one class that are not single operations. It is
+    the outermost list whose items are all `GradientCheckpointingLayer` (of several, the decoder's of a generative
     model, else the one with the configured depth), or else the list of like modules with the most weights. Raises
     `UnsupportedModel` if there is none, or several to choose from.
     """
@@ -24,12 +28,13 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     stacks = _outermost(marked)
     if not stacks:
         unlike = _outermost([name for name, blocks in _lists(model) if _alike(blocks)])
-        unlike = unlike or _outermost([name for name, _ in _lists(model)])  # one block, run again and again (ALBERT)
+        # One block, run again and again (ALBERT).
+        unlike = unlike or _outermost([name for name, each in _lists(model) if isinstance(each, nn.ModuleList)])
         sizes = {name: _size(model.get_submodule(name)) for name in unlike}
         stacks = [max(sizes, key=lambda name: sizes[name])] if sizes else []
     if not stacks:
         raise UnsupportedModel(
-            f"{type(model).__name__} has no nn.ModuleList of repeated blocks; "
+            f"{type(model).__name__} has no nn.ModuleList or nn.Sequential of repeated blocks; "
             "name the list with layers='path.to.blocks' if it has one"
         )
     if len(stacks) > 1:
@@ -42,12 +47,18 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
     return stacks[0]
 
 
-def block_list(model: nn.Module, path: str) -> nn.ModuleList:
-    """The `nn.ModuleList` at `path`."""
+def block_list(model: nn.Module, path: str) -> BlockList:
+    """Return the list of blocks at `path`."""
     blocks = model.get_submodule(path)
-    if not isinstance(blocks, nn.ModuleList):
-        raise UnsupportedModel(f"{path} is a {type(blocks).__name__}, not an nn.ModuleList of blocks")
+    if not isinstance(blocks, BlockList):
+        raise UnsupportedModel(f"{path} is a {type(blocks).__name__}, not an nn.ModuleList or nn.Sequential of blocks")
     return blocks
+
+
+def lists_inside(model: nn.Module, blocks: Sequence[nn.Module]) -> list[str]:
+    """Return the paths of the lists of like modules inside `blocks`, as in stages that hold blocks."""
+    inside = {id(module) for block in blocks for module in block.modules()}
+    return _outermost([name for name, each in _lists(model) if id(each) in inside and _alike(each)])
 
 
 def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
@@ -80,9 +91,10 @@ def _named(model: nn.Module, path: str) -> str:
     return path
 
 
-def _lists(model: nn.Module) -> Iterator[tuple[str, nn.ModuleList]]:
+def _lists(model: nn.Module) -> Iterator[tuple[str, BlockList]]:
     for name, module in model.named_modules():
-        if isinstance(module, nn.ModuleList) and len(module) > 0:
+        listed = isinstance(module, nn.ModuleList) and len(module) > 0
+        if listed or (name and isinstance(module, nn.Sequential) and _alike(module) and _are_composed(module)):
             yield name, module
 
 
@@ -90,8 +102,12 @@ def _outermost(names: list[str]) -> list[str]:
     return [name for name in names if not any(name.startswith(f"{other}.") for other in names)]
 
 
-def _alike(blocks: nn.ModuleList) -> bool:
+def _alike(blocks: BlockList) -> bool:
     return len(blocks) > 1 and len({type(block) for block in blocks}) == 1
+
+
+def _are_composed(blocks: BlockList) -> bool:
+    return all(next(block.children(), None) is not None for block in blocks)
 
 
 def _size(module: nn.Module) -> int:

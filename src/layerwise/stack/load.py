@@ -76,9 +76,9 @@ def load(
 ) -> Stack:
     """A `Stack` over `model`: a hub id, a folder, a GGUF file, `demo`, or any `torch.nn.Module`.
 
-    `layers` names the `nn.ModuleList` of blocks where it cannot be found (`"encoder.blocks"`). `device="auto"` takes an
-    accelerator where there is one; `dtype="auto"` takes the checkpoint's, but float32 instead of a half type on a CPU,
-    and `"stored"` the checkpoint's everywhere.
+    `layers` names the `nn.ModuleList` or `nn.Sequential` of blocks if it cannot be found (`"encoder.blocks"`).
+    `device="auto"` takes an accelerator if there is one; `dtype="auto"` takes the checkpoint's, but float32 instead of
+    a half type on a CPU, and `"stored"` the checkpoint's everywhere.
     A module is used as it is, on its own device and in its own dtype. `adding` names what the caller will add to the
     model itself: a checkpoint whose layers were trained with something that is not added is refused.
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from layerwise.errors import ModelError, UnsupportedModel
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.quantised import weight_type
-from layerwise.stack.blocks import block_list
+from layerwise.stack.blocks import BlockList, block_list
 from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.checks import forward_trace, requirements
 from layerwise.stack.checks.compatibility import check_compatible, refuse_loss_of_a_kind
@@ -55,8 +55,8 @@ class Stack:
     `sources` are the models that plans may take layers from by name: none, unless `with_sources` made the Stack.
     `resident` are the layers in memory, of a model whose layers are read from the disk when they are needed.
     `plan` is what the model runs from `enter` until `leave`: that of a compact checkpoint, else `None`.
-    `model` is any `torch.nn.Module` whose blocks stand in the `nn.ModuleList` at `path`; `layerwise.load` finds the
-    path and makes a Stack. A Stack changes nothing in the model outside the `under` context.
+    `model` is any `torch.nn.Module` whose blocks are in the `nn.ModuleList` or `nn.Sequential` at `path`;
+    `layerwise.load` finds the path and makes a Stack. A Stack changes nothing in the model outside the `under` context.
     """
 
     def __init__(
@@ -110,8 +110,8 @@ class Stack:
         return merged
 
     @property
-    def blocks(self) -> nn.ModuleList:
-        """The list of the layers' blocks, as the model holds it."""
+    def blocks(self) -> BlockList:
+        """Return the list of the layers' blocks, as the model holds it."""
         return self._blocks
 
     @property

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
+from layerwise.stack.blocks import lists_inside
 from layerwise.stack.executors.state import read_state, returned_state
 from layerwise.stack.history.shared_key_values import KeyValueSharing
 from layerwise.stack.history.tracker import reads_history
@@ -117,7 +118,7 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
     _refuse_other_order(model, watch.calls, len(blocks))
     _refuse_changed_arguments(model, watch.calls)
     for earlier, later in zip(watch.calls, watch.calls[1:], strict=False):
-        _refuse_changed_state(model, earlier, later)
+        _refuse_changed_state(model, blocks, earlier, later)
     _refuse_threaded_state(model, watch.calls)
     outputs = [call.output for call in watch.calls]
     containers = tuple((type(each), len(each)) if isinstance(each, tuple | list) else None for each in outputs)
@@ -235,13 +236,14 @@ def _refuse_changed_arguments(model: nn.Module, calls: Sequence[_Call]) -> None:
             )
 
 
-def _refuse_changed_state(model: nn.Module, earlier: _Call, later: _Call) -> None:
+def _refuse_changed_state(model: nn.Module, blocks: Sequence[nn.Module], earlier: _Call, later: _Call) -> None:
     state = returned_state(earlier.output)
     if not isinstance(state, Tensor) or state.shape != earlier.state.shape:
+        inside = lists_inside(model, blocks)
         raise UnsupportedModel(
-            f"{type(model).__name__}: block {earlier.layer} changes the shape of the hidden state, so "
-            "its layers cannot "
-            "change places; address the blocks of one stage with layers='path.to.blocks'"
+            f"{type(model).__name__}: block {earlier.layer} changes the shape of the hidden state, so its layers "
+            "cannot change places; address the blocks of one stage with "
+            + (" or ".join(f"layers={path!r}" for path in inside) or "layers='path.to.blocks'")
         )
     if state is not later.state and not (state.shape == later.state.shape and torch.equal(state, later.state)):
         raise UnsupportedModel(

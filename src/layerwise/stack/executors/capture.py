@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from layerwise.stack.blocks import BlockList
 from layerwise.stack.checks.forward_trace import BlockTrace
 from layerwise.stack.executors.entries import entries, own_blocks
 from layerwise.stack.executors.state import read_state
@@ -60,7 +61,7 @@ class Probe(nn.Module):
         return kind((state, *[None] * (length - 1)))
 
 
-def capture(model: nn.Module, blocks: nn.ModuleList, trace: BlockTrace, inputs: Mapping[str, Any]) -> Capture:
+def capture(model: nn.Module, blocks: BlockList, trace: BlockTrace, inputs: Mapping[str, Any]) -> Capture:
     """Run `model(**inputs)` up to its last block, without the head, and record the calls of its blocks."""
     states: list[Tensor] = []
     calls: list[Call] = []
@@ -86,7 +87,7 @@ class _Noted(Exception):
 
 def finish(
     model: nn.Module,
-    blocks: nn.ModuleList,
+    blocks: BlockList,
     trace: BlockTrace,
     inputs: Mapping[str, Any],
     state: Tensor,

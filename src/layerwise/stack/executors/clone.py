@@ -95,6 +95,9 @@ def clone(
         vars(made)["_parameters"] = {**state["_parameters"], **own}
     if "forward" in state and not is_compiled(state["forward"]):
         vars(made)["forward"] = rebound(state["forward"], module, made)
+    if isinstance(module, nn.TransformerEncoderLayer) and any(then or ()):
+        # What torch asks for before its fused kernel, which would call none of the submodules.
+        vars(made)["activation_relu_or_gelu"] = 0
     object.__setattr__(made, "_own", _Own(module, shift, host, then or {}, weights, state.get("forward")))
     return made
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 from torch import nn
 
 from layerwise.errors import ModelError
+from layerwise.stack.blocks import BlockList
 
 Entries = tuple[nn.Module, ...]
 
@@ -22,7 +23,7 @@ _CHANGING = threading.RLock()
 
 @dataclass(slots=True)
 class _Answers:
-    kind: type[nn.ModuleList]
+    kind: type[BlockList]
     everyone: list[Entries] = field(default_factory=list)
     threads: dict[int, list[Entries]] = field(default_factory=dict)
 
@@ -32,7 +33,7 @@ class _Answers:
 
 
 @contextmanager
-def entries(blocks: nn.ModuleList, listed: Sequence[nn.Module], *, everyone: bool = False) -> Iterator[None]:
+def entries(blocks: BlockList, listed: Sequence[nn.Module], *, everyone: bool = False) -> Iterator[None]:
     """Within the context, iterating `blocks` yields the modules `listed`, in this thread or for `everyone`.
 
     Changing or copying the list raises `ModelError` meanwhile.
@@ -55,40 +56,53 @@ def entries(blocks: nn.ModuleList, listed: Sequence[nn.Module], *, everyone: boo
                 vars(blocks).pop(_KEY, None)
 
 
-def own_blocks(blocks: nn.ModuleList) -> Entries:
+def own_blocks(blocks: BlockList) -> Entries:
     """The blocks themselves, whatever the list answers with at the moment."""
     return tuple(blocks._modules.values())
 
 
-def _listed(blocks: nn.ModuleList) -> Entries:
+def _listed(blocks: BlockList) -> Entries:
     answers: _Answers | None = vars(blocks).get(_KEY)
     now = None if answers is None else answers.now()
     return own_blocks(blocks) if now is None else now
 
 
-def _as_list(modules: Entries) -> nn.ModuleList:
-    made = nn.ModuleList()
+def _as_list(kind: type[BlockList], modules: Entries) -> BlockList:
+    made = nn.Sequential() if issubclass(kind, nn.Sequential) else nn.ModuleList()
     made._modules = {str(number): module for number, module in enumerate(modules)}
     return made
 
 
 @cache
 def _listing(kind: Any) -> Any:
-    def __iter__(self: nn.ModuleList) -> Iterator[nn.Module]:
+    def __iter__(self: BlockList) -> Iterator[nn.Module]:
         return iter(_listed(self))
 
-    def __len__(self: nn.ModuleList) -> int:
+    def __len__(self: BlockList) -> int:
         return len(_listed(self))
 
-    def __getitem__(self: nn.ModuleList, index: Any) -> Any:
+    def __getitem__(self: BlockList, index: Any) -> Any:
         entry = _listed(self)[index]
-        return _as_list(entry) if isinstance(index, slice) else entry
+        return _as_list(kind, entry) if isinstance(index, slice) else entry
 
-    walks: dict[str, Any] = {"__iter__": __iter__, "__len__": __len__, "__getitem__": __getitem__}
+    def children(self: BlockList) -> Iterator[nn.Module]:
+        # A sequence is checkpointed by its children (torch's checkpoint_sequential, timm's checkpoint_seq).
+        return iter(_listed(self))
+
+    walks: dict[str, Any] = {"__iter__": __iter__, "__len__": __len__, "__getitem__": __getitem__, "children": children}
+    walks |= {name: _on_own_blocks(kind, name) for name in ("train", "apply", "_apply")}
     changes = ("__setitem__", "__delitem__", "__iadd__", "append", "extend", "insert", "pop")
     refusals = {name: _refusing("change the list of blocks") for name in changes}
     named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
     return type(kind.__name__, (kind,), {**named, **walks, **refusals, **REFUSED_COPIES})
+
+
+def _on_own_blocks(kind: Any, name: str) -> Callable[..., Any]:
+    def change(self: BlockList, *args: Any, **kwargs: Any) -> Any:
+        with entries(self, own_blocks(self)):
+            return getattr(kind, name)(self, *args, **kwargs)
+
+    return change
 
 
 def _refusing(wish: str) -> Callable[..., Any]:

@@ -18,7 +18,7 @@ from torch import nn
 
 from layerwise.errors import ModelError
 from layerwise.plan import Plan
-from layerwise.stack.blocks import block_list
+from layerwise.stack.blocks import BlockList, block_list
 
 
 @dataclass(slots=True)
@@ -33,14 +33,14 @@ _USES: defaultdict[int, _Use] = defaultdict(_Use)
 _CHANGED = threading.Condition()
 
 
-def running(blocks: nn.ModuleList) -> Plan | None:
+def running(blocks: BlockList) -> Plan | None:
     """The plan that the list of blocks runs in place at this moment, in whatever thread it was entered."""
     with _CHANGED:
         plans = _USES[id(blocks)].plans if id(blocks) in _USES else []
         return plans[-1][1] if plans else None
 
 
-def refuse_while_running(blocks: nn.ModuleList, name: str, wish: str) -> None:
+def refuse_while_running(blocks: BlockList, name: str, wish: str) -> None:
     """Raise `ModelError` if the model called `name` runs a plan over `blocks` in place."""
     plan = running(blocks)
     if plan is not None:

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils.offload import load_offloaded_weight
 from safetensors import safe_open
-from torch import Tensor, nn
+from torch import Tensor
 
 from layerwise.errors import CheckpointError, UnsupportedModel
+from layerwise.stack.blocks import BlockList
 
 if TYPE_CHECKING:
     from layerwise.stack.streaming.gguf_weights import GGUFWeight
@@ -85,7 +86,7 @@ class LayerFiles:
     @classmethod
     def of(
         cls,
-        blocks: nn.ModuleList,
+        blocks: BlockList,
         path: str,
         stored: Mapping[str, SafetensorsWeight | GGUFWeight],
         converted: ConvertedWeights | None = None,

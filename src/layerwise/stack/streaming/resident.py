@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from layerwise.errors import ModelError, UnsupportedModel
+from layerwise.stack.blocks import BlockList
 from layerwise.stack.streaming.files import LayerFiles
 
 # The attribute of a block under which it has what reads it.
@@ -70,7 +71,7 @@ class ResidentLayers:
     than `most`, one waits for another.
     """
 
-    def __init__(self, blocks: nn.ModuleList, files: LayerFiles, most: int, device: torch.device) -> None:
+    def __init__(self, blocks: BlockList, files: LayerFiles, most: int, device: torch.device) -> None:
         if most < 1:
             raise ModelError(f"at least one layer has to be in memory to run; {most} were allowed")
         self.most = most
