@@ -10,8 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
+from conftest import TINY
 from layerwise.checkpoint import save
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.errors import CheckpointError, PlanError, TrainError
@@ -21,6 +22,7 @@ from layerwise.train import fine_tuning
 from layerwise.train.fine_tuning import FineTuningConfig, curve_steps, fine_tune
 from layerwise.train.new_head import head_parameters
 from tier import first_fast
+from tiny_tokenizers import word_tokenizer
 from train.learners import WORDS, planted, tiny_bert
 
 DEPTH = 4
@@ -141,6 +143,49 @@ def test_a_pooler_is_the_head_s_only_where_the_checkpoint_has_none(bert: Path, t
     classifier = {"classifier.weight", "classifier.bias"}
     assert found[tmp_path] == classifier
     assert found[bert] == classifier | {"bert.pooler.dense.weight", "bert.pooler.dense.bias"}
+
+
+MOE = {"num_local_experts": 2, "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 8, "head_dim": 8}
+
+
+@pytest.mark.parametrize("plan", first_fast([Plan.parse("1 0"), None]))
+@pytest.mark.parametrize("kind", first_fast(["mixtral", "qwen3_moe", "llama"]))
+def test_every_weight_is_that_of_the_best_epoch(
+    kind: str, plan: Plan | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokenizer = word_tokenizer(WORDS)
+    sizes = {**TINY, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 24, **MOE}
+    config = AutoConfig.for_model(kind, num_hidden_layers=2, vocab_size=len(tokenizer), **sizes)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    epochs: list[dict[str, Tensor]] = []
+    end: dict[str, Tensor] = {}
+    scores = iter([0.9, 0.5, 0.4])
+
+    def keep(model: Any) -> dict[str, Tensor]:
+        return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+    class Followed(fine_tuning._FineTuningTrainer):
+        def evaluate(self, *given: Any, **options: Any) -> Any:
+            epochs.append(keep(self.model))
+            return super().evaluate(*given, **options)
+
+    monkeypatch.setattr(fine_tuning, "task_value", lambda *_: next(scores))
+    monkeypatch.setattr(fine_tuning, "_FineTuningTrainer", Followed)
+    settings = replace(SETTINGS, learning_rates=(1e-2,), epochs=3, patience=3)
+    result = fine_tune(
+        tmp_path,
+        planted(64),
+        settings,
+        0,
+        plan=plan,
+        device="cpu",
+        inspect_model=lambda model, _: end.update(keep(model)),
+    )
+    assert result.epoch == 1
+    assert end.keys() == epochs[0].keys()
+    assert [name for name in end if not torch.equal(end[name], epochs[0][name])] == []
+    assert any(not torch.equal(end[name], epochs[2][name]) for name in end if "mlp" in name), "the test sees nothing"
 
 
 def test_what_cannot_be_trained_is_refused(bert: Path) -> None:

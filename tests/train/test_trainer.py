@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel, Trainer, TrainerCallback, set_seed
 
@@ -23,6 +24,7 @@ from train.tiny_models import (
     forward_by_hand,
     plan_trainer,
     rooted,
+    tied_llama,
     tiny_digits,
     tiny_llama,
     tiny_text,
@@ -247,3 +249,21 @@ def test_a_loss_that_is_not_finite_stops_with_the_step_and_the_plan(planted: str
     for name, weight in model.state_dict().items():
         assert torch.isfinite(kept[name]).all(), name
         assert name == planted_name or torch.equal(weight, kept[name]), name
+
+
+@pytest.mark.parametrize("make", [tiny_llama, tied_llama], ids=["untied", "tied"])
+def test_a_checkpoint_restores_every_weight_or_none(make: Make, tmp_path: Path) -> None:
+    trainer = trainer_of(make(), tiny_text(), Fixed(), tmp_path, max_steps=1)
+    kept = {name: weight.clone() for name, weight in trainer.model.state_dict().items()}
+    trainer._save(str(tmp_path))
+    for weight in trainer.model.parameters():
+        weight.data += 1
+    trainer._load_from_checkpoint(str(tmp_path))
+    assert all(torch.equal(weight, kept[name]) for name, weight in trainer.model.state_dict().items())
+    file = tmp_path / "model.safetensors"
+    stored = load_file(file)
+    save_file({name.replace("layers.1.mlp", "layers.1.feed"): weight for name, weight in stored.items()}, file)
+    with pytest.raises(
+        TrainError, match=r"other weights than the model \(6, first model.layers.1.feed.down_proj.weight"
+    ):
+        trainer._load_from_checkpoint(str(tmp_path))

@@ -13,13 +13,14 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate.utils import broadcast_object_list
 from torch import Tensor, nn
-from transformers import PrinterCallback, Trainer, TrainerCallback
+from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback
 
 from layerwise.bounded import Unreadable, read_json
 from layerwise.errors import TrainError
@@ -94,6 +95,37 @@ class MeasuredTrainer(Trainer):
             self.accelerator.unwrap_model(self.model).save_pretrained(folder, state_dict=weights)
             if self.tokenizer is not None:
                 self.tokenizer.save_pretrained(folder)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        """Write a checkpoint under the current tensor names.
+
+        transformers (5.23, issue 48805) writes older names, which resuming and the choice of the best checkpoint
+        ignore.
+        """
+        model: Any = self.accelerator.unwrap_model(self.model)
+        if not isinstance(model, PreTrainedModel):
+            super()._save(output_dir, state_dict)
+            return
+        saving: Any = vars(model)
+        saving["save_pretrained"] = partial(model.save_pretrained, save_original_format=False)
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            del saving["save_pretrained"]
+
+    def _issue_warnings_after_load(self, load_result: Any) -> None:
+        """Raise `TrainError` for a checkpoint whose weights are not those of the model: some would stay as they are."""
+        model = self.accelerator.unwrap_model(self.model)
+        tensors = model.state_dict(keep_vars=True)
+        lost = set(load_result.missing_keys) - set(getattr(model, "_keys_to_ignore_on_save", None) or ())
+        restored = {id(tensor) for name, tensor in tensors.items() if name not in lost}  # tied weights are saved once
+        lost -= {name for name in lost if id(tensors.get(name)) in restored}
+        wrong = sorted(lost | set(load_result.unexpected_keys))
+        if wrong:
+            raise TrainError(
+                f"a checkpoint in {self.args.output_dir} has other weights than the model ({len(wrong)}, first "
+                f"{wrong[0]}), so it cannot be restored; discard it with --overwrite"
+            )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
         """Train as the parent does, with modules compiled; a wandb run ends with it, so the next has its own."""

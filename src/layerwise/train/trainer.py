@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -131,19 +130,6 @@ class PlanTrainer(DividedValidation):
         """The parent's validation; its batches begin to count anew."""
         self._batch = 0
         return super().evaluate(*args, **kwargs)
-
-    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        """Write a checkpoint under the current tensor names.
-
-        transformers (5.23, issue 48805) writes older names, which resuming and the choice of the best checkpoint
-        ignore.
-        """
-        model: Any = self.stack.model
-        model.save_pretrained = partial(model.save_pretrained, save_original_format=False)
-        try:
-            super()._save(output_dir, state_dict)
-        finally:
-            del model.save_pretrained
 
     def prediction_step(
         self, model: nn.Module, inputs: dict[str, Any], prediction_loss_only: bool, ignore_keys: list[str] | None = None
