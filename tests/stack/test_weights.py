@@ -67,11 +67,16 @@ def test_without_room_on_the_disk_the_weights_stay_and_nothing_is_left_there(
         assert torch.equal(llama(input_ids=ids).logits, expected)
 
 
-def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM) -> None:
+def test_a_twin_is_another_draw_of_the_same_model(llama: LlamaForCausalLM, monkeypatch: pytest.MonkeyPatch) -> None:
     stack = load(llama)
     state = torch.random.get_rng_state()
+    seeded: list[int] = []
+    for accelerator in (torch.cuda, torch.xpu, torch.mps):
+        monkeypatch.setattr(accelerator, "manual_seed_all", seeded.append, raising=False)
+        monkeypatch.setattr(accelerator, "manual_seed", seeded.append)
     first, again, other = random_twin(stack, 3), random_twin(stack, 3), random_twin(stack, 4)
     assert torch.equal(torch.random.get_rng_state(), state)
+    assert seeded == []
     assert weight_hash(first.model) == weight_hash(again.model)
     assert len({weight_hash(each.model) for each in (stack.model, first.model, other.model)}) == 3
     assert first.depth == stack.depth

@@ -72,9 +72,10 @@ def random_twin(stack: Stack, seed: int) -> Stack:
             f"{type(model).__name__} is not a transformers model, so its initialisation is not known and it has no "
             "randomly initialised twin"
         )
-    # Drawn on the CPU in float32, so that the twin is the same whatever the device and dtype of the model.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    # Drawn on the CPU in float32, so that the twin is the same whatever the device and dtype of the model. The
+    # generators of accelerators, which `torch.manual_seed` would seed as well, stay as they are.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)
         fresh = type(model)(copy.deepcopy(model.config)).to(device=stack.device, dtype=stack.dtype).eval()
     own, drawn = ([tuple(weight.shape) for weight in each.parameters()] for each in (model, fresh))
     if own != drawn:

@@ -121,7 +121,7 @@ def build_requests(
     with evaluating(stack.model), quietly():
         harness = harness_model(stack)
         with_seed(loaded.values(), seed)
-        with seeded(seed, harness.device):
+        with seeded(seed):
             for task in loaded.values():
                 task.build_all_requests(limit=limit, rank=0, world_size=1)
         windows, cells = _windows(harness, loaded)

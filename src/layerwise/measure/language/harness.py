@@ -56,7 +56,7 @@ def evaluate(harness_model: Any, loaded: Mapping[str, Any], limit: int | None, s
     import lm_eval
 
     with_seed(loaded["tasks"].values(), seed)
-    with seeded(seed, harness_model.device):
+    with seeded(seed):
         # Not simple_evaluate: that collects the environment each time, which takes seconds a plan.
         results = lm_eval.evaluate(harness_model, loaded, limit=limit, bootstrap_iters=BOOTSTRAPS, log_samples=True)
     evaluated: Mapping[str, Any] = results
@@ -133,13 +133,14 @@ def quietly() -> Iterator[None]:
 
 
 @contextmanager
-def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Seed Python's, NumPy's and torch's generators (CPU and `device`) within the context; restore them after."""
+def seeded(seed: int) -> Iterator[None]:
+    """Seed Python's, NumPy's and torch's generators (CPU and accelerators) within the context; restore them after."""
     python, numpy_, cpu = random.getstate(), np.random.get_state(), torch.get_rng_state()
-    accelerator: Any = None if device is None or device.type == "cpu" else torch.get_device_module(device)
-    several = hasattr(accelerator, "get_rng_state_all")
-    if accelerator is not None:
-        there = accelerator.get_rng_state_all() if several else accelerator.get_rng_state()
+    accelerator: Any = torch.get_device_module()
+    # One that was never used has no state to keep, and asking for it would start the device.
+    used = torch.accelerator.is_available() and getattr(accelerator, "is_initialized", lambda: True)()
+    of_all = "_all" if hasattr(accelerator, "get_rng_state_all") else ""
+    there = getattr(accelerator, f"get_rng_state{of_all}")() if used else None
     try:
         random.seed(seed)
         np.random.seed(seed % 2**32)  # numpy takes 32 bits
@@ -149,8 +150,8 @@ def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
         random.setstate(python)
         np.random.set_state(numpy_)
         torch.set_rng_state(cpu)
-        if accelerator is not None:
-            (accelerator.set_rng_state_all if several else accelerator.set_rng_state)(there)
+        if used:
+            getattr(accelerator, f"set_rng_state{of_all}")(there)
 
 
 SOURCE = "hf"
