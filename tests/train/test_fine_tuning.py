@@ -15,15 +15,16 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceC
 from conftest import TINY
 from layerwise.checkpoint import save
 from layerwise.data.suites.classification import Labelled, Task
-from layerwise.errors import CheckpointError, PlanError, TrainError
+from layerwise.errors import CheckpointError, ModelError, PlanError, TrainError
 from layerwise.plan import Plan
 from layerwise.stack import load
 from layerwise.train import fine_tuning
 from layerwise.train.fine_tuning import FineTuningConfig, curve_steps, fine_tune
-from layerwise.train.new_head import head_parameters
+from layerwise.train.new_head import head_parameters, with_new_head
 from tier import first_fast
 from tiny_tokenizers import word_tokenizer
 from train.learners import WORDS, planted, tiny_bert
+from train.tiny_models import tiny_vit
 
 DEPTH = 4
 SETTINGS = FineTuningConfig(learning_rates=(2e-3,), batch_size=16, epochs=2, patience=2)
@@ -188,11 +189,14 @@ def test_every_weight_is_that_of_the_best_epoch(
     assert any(not torch.equal(end[name], epochs[2][name]) for name in end if "mlp" in name), "the test sees nothing"
 
 
-def test_what_cannot_be_trained_is_refused(bert: Path) -> None:
+def test_what_cannot_be_trained_is_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="4"):
         fine_tune(bert, planted(), SETTINGS, 0, plan=Plan.parse("0 9"), device="cpu")
     with pytest.raises(TrainError, match=r"taught planted .* under 0 3"):
         fine_tune(bert, planted(), replace(SETTINGS, learning_rates=(1e30,)), 0, plan=SKIP, device="cpu")
+    tiny_vit().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="device 'nowhere' is not known"):
+        with_new_head(str(tmp_path), ("a", "b"), device="nowhere")
     with pytest.raises(CheckpointError, match="BertModel has no head of its own"):
         head_parameters(AutoModelForSequenceClassification.from_pretrained(bert).bert, ())
 

@@ -16,6 +16,8 @@ from torch.utils.data import Subset
 from transformers import (
     LlamaConfig,
     LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     PreTrainedModel,
     TrainerCallback,
     TrainingArguments,
@@ -72,6 +74,12 @@ def tiny_llama(depth: int = 3, seed: int = 0) -> LlamaForCausalLM:
         pad_token_id=0,
     )
     return LlamaForCausalLM(config).eval()
+
+
+def tiny_mixtral(depth: int = 3, seed: int = 0) -> MixtralForCausalLM:
+    torch.manual_seed(seed)
+    own = {"model_type": "mixtral", "num_local_experts": 2, "num_experts_per_tok": 1}
+    return MixtralForCausalLM(MixtralConfig(**{**tiny_llama(depth).config.to_dict(), **own})).eval()
 
 
 def tied_llama() -> LlamaForCausalLM:

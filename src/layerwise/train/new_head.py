@@ -12,6 +12,7 @@ from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import CheckpointError
 from layerwise.stack import Stack, load
 from layerwise.stack.checks.completeness import check_complete
+from layerwise.stack.load import resolve_device
 
 
 def classifier(auto: str, location: str, labels: Sequence[str], needed: str, **options: Any) -> tuple[Any, set[str]]:
@@ -57,7 +58,7 @@ def with_new_head(
         "a new head needs the checkpoint of an image model, as a folder or a hub id",
         revision=revision,
     )
-    return load(model, device=device)
+    return load(model.to(resolve_device(device)))
 
 
 def head_parameters(model: PreTrainedModel, drawn: Collection[str]) -> frozenset[str]:

@@ -17,12 +17,13 @@ from layerwise.plan.samplers import Fixed
 from layerwise.stack import Stack, load
 from layerwise.train.heal.options import HealingOptions
 from layerwise.train.heal.trainer import HealingTrainer
-from train.tiny_models import plan_trainer, tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.tiny_models import plan_trainer, tiny_digits, tiny_llama, tiny_mixtral, tiny_text, tiny_vit
 
 PLAN = Plan.parse("0 2-3")
 DEPTH = 4
 KINDS: dict[str, tuple[Callable[[int], PreTrainedModel], Splits]] = {
     "llama": (tiny_llama, tiny_text(longest=9)),
+    "mixtral": (tiny_mixtral, tiny_text(longest=9)),
     "vit": (tiny_vit, tiny_digits()),
 }
 

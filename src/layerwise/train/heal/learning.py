@@ -76,6 +76,8 @@ class Learning:
         if self.handle is not None:
             self.handle.base_model.disable_adapter_layers()
         else:
+            # A Trainer may have moved the model since: the copies follow it once.
+            self._first = {name: self._first[name].to(weight.device) for name, weight in self.weights().items()}
             learned = self._exchange(self._first)
         try:
             yield
@@ -89,7 +91,7 @@ class Learning:
         taken = {}
         for name, weight in self.weights().items():
             taken[name] = weight.data
-            weight.data = values[name].to(weight.device)
+            weight.data = values[name]
         return taken
 
 
@@ -149,13 +151,24 @@ def linear_maps(stack: Stack, layers: Iterable[int]) -> dict[str, nn.Linear | Co
     }
 
 
+def expert_weights(stack: Stack, layers: Iterable[int]) -> list[str]:
+    """The stacked matrices `(experts, out, in)` of some layers, by their names in the model."""
+    return [
+        f"{stack.path}.{layer}.{name}.{weight}"
+        for layer in sorted(set(layers))
+        for name, module in stack.block(layer).named_modules()
+        for weight, values in module.named_parameters(recurse=False)
+        if values.ndim == 3 and not type(module).__module__.startswith("torch.nn.")  # a convolution's kernel
+    ]
+
+
 def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
-    """Add new adapters to every linear map in `layers`, and freeze everything else; returns peft's handle.
+    """Add new adapters to every linear map and expert in `layers`, and freeze everything else; returns peft's handle.
 
     Raises `TrainError` for layers without a linear map.
     """
     library = peft()
-    maps = linear_maps(stack, layers)
+    maps, experts = linear_maps(stack, layers), expert_weights(stack, layers)
     if not maps:
         raise TrainError(
             f"the layers of {type(stack.model).__name__} have no linear map that an adapter could be put on; heal with "
@@ -163,7 +176,13 @@ def add_adapters(stack: Stack, layers: Iterable[int], rank: int) -> Any:
         )
     transposed = all(isinstance(module, Conv1D) for module in maps.values())
     config = library.LoraConfig(
-        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, bias="none", target_modules=list(maps), fan_in_fan_out=transposed
+        r=rank,
+        lora_alpha=2 * rank,
+        lora_dropout=0.0,
+        bias="none",
+        target_modules=list(maps),
+        target_parameters=experts or None,
+        fan_in_fan_out=transposed,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft reads a name that transformers renames

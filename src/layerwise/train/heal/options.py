@@ -25,11 +25,11 @@ TAIL_LAYERS = 3
 class HealingOptions(Variant):
     """How a model is healed under `plan`.
 
-    `method` chooses the weights that learn: `lora`, adapters of `rank` on every linear map of the plan's layers;
-    `full`, all but skipped layers; `tail`, the plan's last three layers and what follows. With `teacher` "self" the
-    loss is KL(p || q) of predictions q under the plan from p, those of the original model, at scored positions; "none"
-    uses the labels. `hidden` adds `hidden_weight` times the distance of states after each layer of the plan (of an
-    image, at all positions).
+    `method` chooses the weights that learn: `lora`, adapters of `rank` on every linear map and expert of the plan's
+    layers (not on routers); `full`, all but skipped layers; `tail`, the plan's last three layers and what follows. With
+    `teacher` "self" the loss is KL(p || q) of predictions q under the plan from p, those of the original model, at
+    scored positions; "none" uses the labels. `hidden` adds `hidden_weight` times the distance of states after each
+    layer of the plan (of an image, at all positions).
 
     Raises `TrainError` for hidden states without a teacher, and for a rank or weight not above 0.
     """
