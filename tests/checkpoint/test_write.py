@@ -98,7 +98,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(write, "_weights", lambda stack, _, made: weights(stack, Plan.parse("1 0 2"), made))
     with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
-    monkeypatch.setattr(write, "_weights", lambda stack, plan: weights(stack, Plan.parse("0 1")))
+    monkeypatch.setattr(write, "_weights", lambda stack, _, made: weights(stack, Plan.parse("0 1"), made))
     with pytest.raises(UnsupportedModel, match=r"cannot say what 0-2 does.*in place"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
     assert list(tmp_path.iterdir()) == []

@@ -117,6 +117,7 @@ class VisionConfig(PretrainedConfig):
 
 class Vision(PreTrainedModel):
     config_class = VisionConfig
+    main_input_name = "x"
 
     def __init__(self, config: Any) -> None:
         super().__init__(config)
