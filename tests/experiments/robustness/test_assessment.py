@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from conftest import tiny_llama
 from layerwise.data.splits import Splits
 from layerwise.data.vision.digits import digits
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness.assessment import assess, discard_surveys
+from layerwise.experiments.robustness.assessment import assess, discard_surveys, position_rows
 from layerwise.experiments.training_runs import TrainedModel, training_rows
 from layerwise.measure.activations import attention_by_position, embedding
 from layerwise.measure.interventions import worth_by_position
@@ -218,13 +219,26 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
     found = scores(run, "position")
     for position, hits in right.items():
         row = found.one(seed=0, other=position)
-        share = wilson(hits, 30)
-        assert (row.value, row.low, row.high) == pytest.approx((hits / 30, float(share.low), float(share.high)))
+        assert (row.value, row.low, row.documents) == (pytest.approx(hits / 30), None, 30)
     both = [found.value(seed=seed, other=None) or 0.0 for seed in range(2)]
     assert both[0] == pytest.approx(sum(right.values()) / 90)
     assert found.value(seed=None, other=None, against=None) == pytest.approx(np.mean(both))
     assert found.value(seed=None, other=None, against="chance") == pytest.approx(1 / 3)
     assert found.axis("arm") == ("layershuffle-predict",)
+
+
+def test_positions_have_intervals_over_the_orders_of_all_seeds_and_of_some_width() -> None:
+    """Layers that are right under every other order are told less well than images that err one by one."""
+    asked = np.full(8, 10.0)
+    right = {seed: {0: np.array([[10.0, 0.0] * 4, asked]), 1: np.array([asked, asked])} for seed in range(2)}
+    found = Rows(position_rows({"predict": right, "baseline": {0: {}}}))
+    half = stats.t(7).ppf(0.975) * stats.sem([1.0, 0.0] * 4)
+    for seed in (None, 0, 1):
+        first, second = (found.one(seed=seed, other=position, against=None) for position in range(2))
+        assert (first.value, first.low, first.high) == pytest.approx((0.5, 0.5 - half, 0.5 + half))
+        assert (second.value, second.low, second.high) == (1.0, pytest.approx(float(wilson(80, 80).low)), 1.0)
+    assert found.value(seed=None, other=None, against=None) == 0.75
+    assert found.axis("arm") == ("predict",)
 
 
 @pytest.mark.slow

@@ -30,8 +30,8 @@ def images(share: float, count: int = 40) -> Predictions:
     return Predictions(hits, np.maximum(hits, CHANCE.random(count) < 0.5), nll, np.ones(count))
 
 
-def rows_of(arms: dict[str, dict[int, Survey]], leads: str = "accuracy") -> Rows:
-    found = robustness(arms, chance=0.1, classes=10, leads=leads)
+def rows_of(arms: dict[str, dict[int, Survey]], leads: str = "accuracy", batch: int = 1) -> Rows:
+    found = robustness(arms, chance=0.1, classes=10, leads=leads, batch=batch)
     assert len({row.key for row in found}) == len(found), "no row is written twice"
     return Rows(found)
 
@@ -40,6 +40,12 @@ def one(rows: Rows, arm: str, condition: str, metric: str, seed: int | None = No
     row = rows.one(arm=arm, condition=condition, metric=metric, seed=seed, **more)
     assert row is not None
     return row
+
+
+def bonett_price(gained: int, lost: int, count: int) -> tuple[float, float]:
+    up, down = (gained + 1) / (count + 2), (lost + 1) / (count + 2)
+    reach = stats.norm.ppf(0.975) * np.sqrt((up + down - (up - down) ** 2) / (count + 2))
+    return up - down - reach, up - down + reach
 
 
 ARMS = {
@@ -59,27 +65,72 @@ def test_the_model_and_its_null() -> None:
     assert rows_of(ARMS, "nll").value(metric="leads") == 0
 
 
-@pytest.mark.parametrize("metric", ["accuracy", "accuracy_top5", "nll"])
-def test_an_arm_is_the_mean_of_its_seeds_with_their_interval_over_seeds_and_images(metric: str) -> None:
-    found = rows_of(ARMS)
-    part = {"accuracy": "hits", "accuracy_top5": "hits_top5", "nll": "nll"}[metric]
-    values = [getattr(ARMS["layershuffle"][seed].outcomes["random"], part).mean() for seed in range(3)]
-    row = one(found, "layershuffle", "random", metric)
-    seeds = [one(found, "layershuffle", "random", metric, seed) for seed in range(3)]
-    assert [each.value for each in seeds] == pytest.approx(values)
-    assert row.value == pytest.approx(np.mean(values))
-    assert (row.low, row.high) == over_seeds(values, metric, [(each.low, each.high) for each in seeds])
-    assert (row.low, row.high) != over_seeds(values, metric)
-    assert (row.documents, row.tokens) == (40, 40)
+def student(seeds: np.ndarray, units: np.ndarray) -> float:
+    """Half of the interval over `seeds` (their means) and equal `units` (means over seeds), as by hand."""
+    over = [(stats.t(len(each) - 1).ppf(0.975) * stats.sem(each)) for each in (seeds, units) if len(each) > 1]
+    return float(np.hypot.reduce(over))
 
 
-def test_one_seed_has_wilson_s_interval_over_images() -> None:
-    alone = {"vit": {0: Survey(4, {"random": outcome([1] * 30 + [0] * 10)})}}
-    expected = stats.binomtest(30, 40).proportion_ci(method="wilson")
-    for seed in (None, 0):
-        row = one(rows_of(alone), "vit", "random", "accuracy", seed)
-        assert (row.value, row.low, row.high) == pytest.approx((0.75, expected.low, expected.high))
-    assert not rows_of(alone).where(against="baseline")
+def of_values(hits: np.ndarray, nats: np.ndarray) -> dict[int, Survey]:
+    """A survey for each seed of hits and losses of shape (seeds, batches, examples)."""
+    each = [outcome(own.ravel().tolist(), other.ravel().tolist()) for own, other in zip(hits, nats, strict=True)]
+    return {seed: Survey(4, {"sequential": one, "random": one}) for seed, one in enumerate(each)}
+
+
+def test_images_in_order_and_drawn_orders_are_the_units_that_seeds_share() -> None:
+    hits = (CHANCE.random((3, 12, 5)) < CHANCE.random(12)[:, None]).astype(float)
+    nats = CHANCE.random((3, 12, 5))
+    found = rows_of({"vit": of_values(hits, nats)}, batch=5)
+    for metric, values in (("accuracy", hits), ("nll", nats)):
+        row, mean = one(found, "vit", "random", metric), values.mean()
+        half = student(values.mean(axis=(1, 2)), values.mean(axis=(0, 2)))
+        assert (row.value, row.low, row.high) == pytest.approx((mean, mean - half, mean + half))
+        alone = one(found, "vit", "random", metric, seed=1)
+        assert alone.high - alone.value == pytest.approx(student(np.zeros(1), values[1].mean(axis=1)))
+    in_order = one(found, "vit", "sequential", "accuracy")
+    wilson = [stats.binomtest(int(each.sum()), 60).proportion_ci(method="wilson") for each in hits]
+    expected = over_seeds(hits.mean(axis=(1, 2)).tolist(), "accuracy", [(each.low, each.high) for each in wilson])
+    assert (in_order.low, in_order.high) == pytest.approx(expected)
+    in_order = one(found, "vit", "sequential", "nll")
+    assert in_order.high - in_order.value == pytest.approx(student(nats.mean(axis=(1, 2)), nats.mean(axis=0).ravel()))
+    assert (in_order.documents, in_order.tokens) == (60, 60)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_answers_that_all_agree_have_an_interval_of_some_width(seeds: int) -> None:
+    right, wrong = (of_values(np.full((seeds, 8, 5), hit), np.ones((seeds, 8, 5))) for hit in (1, 0))
+    found = rows_of({"baseline": wrong, "vit": right}, batch=5)
+    same = rows_of({"baseline": right, "vit": right}, batch=5)
+    expected = stats.binomtest(40, 40).proportion_ci(method="wilson")
+    for condition in ("sequential", "random"):
+        row = one(found, "vit", condition, "accuracy")
+        assert (row.value, row.low, row.high) == pytest.approx((1.0, expected.low, 1.0))
+        above = one(found, "vit", condition, "accuracy_above", against="baseline")
+        assert above.value == above.high == 1.0 > above.low > 0.8
+        equal = one(same, "vit", condition, "accuracy_above", against="baseline")
+        assert equal.low < equal.value == 0.0 < equal.high
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "nll"])
+def test_fewer_than_eight_orders_have_no_interval(metric: str) -> None:
+    alone = {"vit": {0: Survey(4, dict.fromkeys(("sequential", "random"), images(0.5, 42)))}}
+    assert one(rows_of(alone, batch=6), "vit", "random", metric).low is None
+    assert one(rows_of(alone, batch=6), "vit", "sequential", metric).low is not None
+    assert one(rows_of(alone, batch=5), "vit", "random", metric).low is not None
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_intervals_over_seeds_and_orders_hold_the_truth(seeds: int) -> None:
+    """17 orders of 21 images that differ by 15 points, several seeds by 5; the nominal coverage is 0.95."""
+    draw, inside = np.random.default_rng(7), 0
+    for _ in range(2000):
+        of_seeds = 0.05 * draw.standard_normal((seeds, 1, 1)) if seeds > 1 else 0.0
+        share = np.broadcast_to(0.4 + 0.15 * draw.standard_normal((17, 1)) + of_seeds, (seeds, 17, 1))
+        hits = (draw.random((seeds, 17, 21)) < share).astype(float)
+        row = one(rows_of({"vit": of_values(hits, hits)}, batch=21), "vit", "random", "accuracy")
+        inside += row.low <= 0.4 <= row.high
+    assert inside / 2000 >= 0.94
 
 
 def test_texts_have_intervals_over_windows() -> None:
@@ -117,34 +168,30 @@ def test_of_few_windows_the_value_has_no_interval() -> None:
             assert (row.low, row.high, row.documents) == (None, None, count)
 
 
-def test_differences_are_paired_by_seed_and_by_image() -> None:
-    found = rows_of(ARMS)
+def test_differences_are_paired_by_seed_image_and_order() -> None:
+    found = rows_of(ARMS, batch=4)
     for metric, part in (("accuracy", "hits"), ("nll", "nll")):
-        gaps = [
-            (
+        gaps = np.array(
+            [
                 getattr(ARMS["layershuffle"][seed].outcomes["random"], part)
                 - getattr(ARMS["baseline"][seed].outcomes["random"], part)
-            ).mean()
-            for seed in range(3)
-        ]
+                for seed in range(3)
+            ]
+        )
         row = one(found, "layershuffle", "random", f"{metric}_above", against="baseline")
-        alone = [
-            paired([(ARMS["layershuffle"][seed].outcomes["random"], ARMS["baseline"][seed].outcomes["random"])], part)
-            for seed in range(3)
-        ]
-        assert [value for value, _, _ in alone] == pytest.approx(gaps)
-        assert row.value == pytest.approx(np.mean(gaps))
-        assert (row.low, row.high) == pytest.approx(over_seeds(gaps, "", [bounds for _, *bounds in alone]))  # type: ignore[misc]
+        half = student(gaps.mean(axis=1), gaps.mean(axis=0).reshape(10, 4).mean(axis=1))
+        assert row.value == pytest.approx(gaps.mean())
+        assert min(row.high - row.value, row.value - row.low) >= half - 1e-12
+        if metric == "nll":
+            assert (row.low, row.high) == pytest.approx((row.value - half, row.value + half))
     assert not found.where(arm="baseline", against="baseline")
 
 
 def test_a_pair_on_the_same_images_is_closer_than_two_shares() -> None:
     one, other = outcome([1] * 20 + [0] * 20), outcome([1] * 17 + [0] * 23)
     value, low, high = paired([(one, other)], "hits")
-    gaps = np.array([0] * 17 + [1] * 3 + [0] * 20)
-    reach = stats.t(39).ppf(0.975) * gaps.std(ddof=1) / np.sqrt(40)
-    assert (value, low, high) == pytest.approx((0.075, 0.075 - reach, 0.075 + reach))
-    assert high - low < 0.2
+    assert (value, low, high) == pytest.approx((0.075, *bonett_price(3, 0, 40)))
+    assert high - low < 0.25
 
 
 def test_seeds_that_the_baseline_lacks_are_not_compared() -> None:
@@ -174,7 +221,9 @@ SURVEYED = survey(
 @pytest.mark.parametrize("seeds", [1, 2])
 @pytest.mark.parametrize("order", ["sequential", "random"])
 def test_accuracy_is_lost_exactly_where_it_was_planted(order: str, seeds: int) -> None:
-    found = Rows(contribution({"vit": dict.fromkeys(range(seeds), SURVEYED)})).where(condition=order, arm="vit")
+    found = Rows(contribution({"vit": dict.fromkeys(range(seeds), SURVEYED)}, batch=6)).where(
+        condition=order, arm="vit"
+    )
     lost, added = (
         [found.value(metric=metric, layer=layer) for layer in range(4)] for metric in ("accuracy_lost", "nll_added")
     )

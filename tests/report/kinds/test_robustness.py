@@ -16,7 +16,7 @@ from layerwise.report import ReportData, markdown, render
 from layerwise.report.arms import ARMS, arm_slots, in_reading_order
 from layerwise.report.derived.robustness import Cell, chance, fewest_layers, node_sentences, summary, survival
 from layerwise.report.marks.dots import REACH, swarmed
-from layerwise.results.rows import Note
+from layerwise.results.rows import Note, Score
 from report.page.test_render import read
 from report.planted import LANGUAGE, ROBUSTNESS, of, only, row, without
 
@@ -44,9 +44,11 @@ def one_condition(value: float, half: float, *, language: bool = False) -> Cell:
     [
         (0.8, 0.01, False, "survives", False),
         (0.8, 0.099, False, "survives", False),
-        (0.8, 0.101, False, "in part", False),
+        (0.8, 0.101, False, "inconclusive", False),
+        (0.5, 0.199, False, "in part", False),
+        (0.5, 0.201, False, "inconclusive", False),
         (0.2, 0.099, False, "lost", False),
-        (0.2, 0.101, False, "in part", True),
+        (0.2, 0.101, False, "inconclusive", True),
         (0.12, 0.03, False, "lost", True),
         (1.05, 0.02, True, "survives", False),
         (5.0, 0.02, True, "lost", False),
@@ -75,7 +77,7 @@ def test_the_colour_is_the_share_of_the_way_from_chance_to_the_best_in_order() -
 @given(st.floats(0.0, 1.0), st.floats(0.0, 0.5), st.floats(0.0, 0.5))
 def test_a_wider_interval_never_says_more(value: float, half: float, more: float) -> None:
     narrow, wide = one_condition(value, half), one_condition(value, half + more)
-    assert wide.fate in (narrow.fate, "in part")
+    assert wide.fate in (narrow.fate, "inconclusive")
     assert wide.share == narrow.share
     assert narrow.at_chance <= wide.at_chance
 
@@ -86,12 +88,45 @@ def test_what_is_not_finite_or_has_half_an_interval_decides_nothing(value: float
     assert not survival(of(score)).cells
 
 
-def test_arms_that_learned_nothing_are_said_to_have_learned_nothing_and_merged_models_have_their_members() -> None:
-    shuffled = row("robustness", "accuracy", 0.11, 0.05, arm="a", condition="random")
-    guesses, better = (row("robustness", "accuracy", at, 0.05, arm="a", condition="sequential") for at in (0.11, 0.9))
-    said = summary(of(GUESS, guesses, shuffled))
-    assert said == "No arm is distinguishable from chance even in order, so nothing can be said of random order."
-    assert summary(of(GUESS, better, shuffled)) == "Random order is not survived by a."
+def arm(name: str, in_order: tuple[float, float], shuffled: tuple[float, float]) -> list[Score]:
+    """An arm by its value and half of its interval in order and in random order."""
+    orders = (("sequential", in_order), ("random", shuffled))
+    return [row("robustness", "accuracy", *at, arm=name, condition=order) for order, at in orders]
+
+
+GUESSES, LEARNED = (0.11, 0.05), (0.9, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("arms", "said"),
+    [
+        (
+            {"a": (GUESSES, GUESSES)},
+            "No method can be told from chance even in order, so nothing can be said of random",
+        ),
+        ({"a": (LEARNED, GUESSES)}, "Random order is not survived by a."),
+        ({"a": (LEARNED, (0.23, 0.23))}, "No method can be told from chance in random order: inconclusive."),
+        ({"a": (LEARNED, (0.4, 0.2))}, "It is inconclusive which methods survive random order"),
+        (
+            {
+                "a": (LEARNED, (0.23, 0.23)),
+                "b": (LEARNED, LEARNED),
+                "c": (LEARNED, (0.5, 0.1)),
+                "d": (GUESSES, GUESSES),
+            },
+            "Random order is survived by b; survived in part by c; inconclusive for a and d.",
+        ),
+        ({"a": (GUESSES, LEARNED), "b": (LEARNED, GUESSES)}, "Random order is survived by a; not survived by b."),
+    ],
+)
+def test_every_word_of_the_answer_is_shown_by_an_interval(
+    arms: dict[str, tuple[tuple[float, float], tuple[float, float]]], said: str
+) -> None:
+    scores = (each for name, values in arms.items() for each in arm(name, *values))
+    assert summary(of(GUESS, *scores)).startswith(said)
+
+
+def test_merged_models_have_their_members() -> None:
     merged = summary(only(ROBUSTNESS, "merging", "merges"))
     assert "Merged from any layers layershuffle has 89.1 % [87.9, 90.3], its members" in merged
 

@@ -27,7 +27,6 @@ from layerwise.errors import ModelError
 from layerwise.measure.contrasts.shuffled import merged as decisive
 from layerwise.measure.interventions.accuracy import BATCH, Predictions, evaluate, joined, mean_logits, scored
 from layerwise.measure.interventions.robustness import metrics, paired
-from layerwise.measure.stats.seeds import over_seeds
 from layerwise.plan import Plan, Visit
 from layerwise.plan.families import assignments
 from layerwise.plan.samplers import node_layout
@@ -85,7 +84,8 @@ def compare(
         chosen = _best(selecting, text=not splits.classes)
         step()
         tested = evaluate_members(stacks, splits.test, splits.collate, order, seed)
-        rows += _member_rows(arm, order, tested, chosen)
+        batch = 1 if order == vocab.SEQUENTIAL else _batch(splits.test)
+        rows += _member_rows(arm, order, tested, chosen, batch)
         members[order] = list(tested.members.values())
         step()
     if draws:
@@ -155,15 +155,15 @@ def _best(outcomes: MemberOutcomes, *, text: bool) -> str:
     return min(members, key=lambda name: members[name].mean_nll if text else -members[name].accuracy)
 
 
-def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str) -> Iterator[Score]:
-    yield from spread(arm, vocab.MEMBERS, order, list(outcomes.members.values()))
+def _member_rows(arm: str, order: str, outcomes: MemberOutcomes, chosen: str, batch: int) -> Iterator[Score]:
+    yield from spread(arm, vocab.MEMBERS, order, list(outcomes.members.values()), batch)
     best = outcomes.members[chosen]
     of: dict[str, Any] = {"arm": arm, "condition": order, "documents": len(best.hits)}
     for part, outcome in ((vocab.BEST_MEMBER, best), (vocab.ENSEMBLE, outcomes.ensemble)):
-        for metric, bounded in metrics(outcome):
+        for metric, bounded in metrics([outcome], batch):
             yield Score(vocab.MERGING, metric, *bounded, **of, part=part)
     for metric, values in (("accuracy", "hits"), ("nll", "nll")):
-        gap = paired([(outcomes.ensemble, best)], values)
+        gap = paired([(outcomes.ensemble, best)], values, batch=batch)
         yield Score(vocab.MERGING, f"{metric}_above", *gap, **of, part=vocab.ENSEMBLE, against=vocab.BEST_MEMBER)
 
 
@@ -247,13 +247,12 @@ def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> It
             yield Plan(tuple(kept)), Plan(tuple(mixed))
 
 
-def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions]) -> Iterator[Score]:
-    """Means with their interval over models and examples, and the models' standard deviation as `METRIC_spread`."""
+def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions], batch: int = 1) -> Iterator[Score]:
+    """Means with their interval over models and units (`metrics`), and the models' deviation as `METRIC_spread`."""
     of: dict[str, Any] = {"arm": arm, "part": part, "condition": order}
-    of_models = [{metric: (value, (low, high)) for metric, (value, low, high) in metrics(each)} for each in outcomes]
-    for metric in of_models[0]:
-        values, bounds = zip(*(each[metric] for each in of_models), strict=True)
-        low, high = over_seeds(values, metric, bounds)
-        yield Score(vocab.MERGING, metric, float(np.mean(values)), low, high, **of, documents=len(outcomes[0].hits))
-        if len(values) > 1:
+    each = [dict(metrics([outcome], batch)) for outcome in outcomes]
+    for metric, bounded in metrics(outcomes, batch):
+        yield Score(vocab.MERGING, metric, *bounded, **of, documents=len(outcomes[0].hits))
+        if len(outcomes) > 1:
+            values = [own[metric][0] for own in each]
             yield Score(vocab.MERGING, f"{metric}_spread", float(np.std(values, ddof=1)), **of)

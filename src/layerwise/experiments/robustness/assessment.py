@@ -25,13 +25,13 @@ from layerwise.measure.activations.by_position import STREAM, branch_norms, prob
 from layerwise.measure.activations.embedding import NO_UMAP, EmbeddingOptions, embedding, umap_installed
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.contrasts.node_loss import node_loss
-from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, positions, shuffled
+from layerwise.measure.contrasts.shuffled import CLAIMS, NULLS, SHUFFLED, Answers, positions, shuffled
 from layerwise.measure.contrasts.switching_off import CLAIMS as OF_SWITCHING
 from layerwise.measure.contrasts.switching_off import position_worth, switching_off
+from layerwise.measure.contrasts.trainings import Bounded, mean_over_trainings
 from layerwise.measure.interventions import robustness as rows
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Survey, survey
 from layerwise.measure.interventions.worth_by_position import PositionTables, worth_by_position
-from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.plan.samplers import SeededSampler, Shuffle
 from layerwise.results import Note, Run, Score
@@ -60,7 +60,7 @@ def assess(
     """
     surveys: dict[str, dict[int, Survey]] = {}
     first_of_arm: dict[str, TrainedModel] = {}
-    positions: list[Score] = []
+    positions: dict[str, dict[int, Answers]] = {}
     key = _key(splits, grid, how)
     any_new = False
     for model in models:
@@ -71,9 +71,9 @@ def assess(
         of_arm[model.seed] = _united(of_arm.get(model.seed), result)
         if arm != RETRAINED:
             first_of_arm.setdefault(arm, model)
-        positions += position_rows(model.arm, model.seed, result.positions)
+        positions.setdefault(model.arm, {})[model.seed] = result.positions
     store_surveys(run, surveys, splits, grid)
-    run.store.replace_scores(vocab.POSITION, positions + arm_means(positions))
+    run.store.replace_scores(vocab.POSITION, position_rows(positions))
     inside = inside or EmbeddingOptions()
     if grid.layers and (any_new or _can_look_further(run, first_of_arm, inside, len(splits.test))):
         opened = ((arm, open_model(model.folder)) for arm, model in first_of_arm.items())
@@ -210,46 +210,51 @@ def _look_inside(
 def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits: Splits, grid: EvaluationGrid) -> None:
     """Compute and store the rows that follow from the surveys of every arm and seed."""
     text = not splits.classes
-    chance = 0.0 if text else splits.chance
+    chance, batch = 0.0 if text else splits.chance, grid.batch_size(len(splits.test))
+    leads = "nll" if text else "accuracy"
     run.store.replace_scores(
         vocab.ROBUSTNESS,
-        rows.robustness(surveys, chance=chance, classes=len(splits.classes), leads="nll" if text else "accuracy"),
+        rows.robustness(surveys, chance=chance, classes=len(splits.classes), leads=leads, batch=batch),
     )
     run.store.replace_scores(vocab.ORDERS, rows.orders(surveys))
     run.store.replace_scores(vocab.IDENTITY, rows.identity(surveys))
     whole = {arm: result for arm, result in surveys.items() if arm != RETRAINED}
-    run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution(whole))
-    run.store.replace_scores(vocab.NODES, node_loss(whole, grid.batch_size(len(splits.test))))
+    run.store.replace_scores(vocab.CONTRIBUTION, rows.contribution(whole, batch))
+    run.store.replace_scores(vocab.NODES, node_loss(whole, batch))
     run.store.replace_scores(vocab.WORTH, position_worth(whole))
     decisive = [*positions(whole), *switching_off(whole)]
     if not text:  # what is published is accuracy of classification
-        decisive += shuffled(whole, chance=chance, batch=grid.batch_size(len(splits.test)))
+        decisive += shuffled(whole, chance=chance, batch=batch)
     stored = run.store.scores(CONTRAST)
     run.store.replace_scores(CONTRAST, renewed(stored, decisive, (*CLAIMS, *OF_SWITCHING)))
 
 
-def position_rows(arm: str, seed: int, answers: Mapping[int, Numbers]) -> list[Score]:
-    """Rows of measure `position` of one model, `other` being the position; none of one that predicts nothing."""
-    if not answers:
-        return []
-    counts = {position: (int(right.sum()), int(wanted.sum())) for position, (right, wanted) in answers.items()}
-    right, wanted = (sum(of) for of in zip(*counts.values(), strict=True))
+def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
+    """Rows of measure `position`, `other` being the position: of each seed, means of arms, and what guessing gives.
+
+    Answers are right or wrong under an order drawn for every batch, so that batches are the units of intervals.
+    """
     results = []
-    for position, (hits, count) in [*counts.items(), (None, (right, wanted))]:
-        row = wilson(hits, count).row()
-        results.append(Score(vocab.POSITION, "accuracy", *row, arm=arm, seed=seed, other=position, documents=count))
-    return results
-
-
-def arm_means(placed: Sequence[Score]) -> list[Score]:
-    """The rows of arms: means over seeds, and what guessing would give."""
-    results, positions = [], dict.fromkeys(row.other for row in placed)
-    for arm in dict.fromkeys(row.arm for row in placed):
-        for position in positions:
-            own = [row for row in placed if (row.arm, row.other) == (arm, position)]
-            values = [row.value for row in own]
-            bounds = over_seeds(values, "accuracy", [(row.low, row.high) for row in own])
+    for arm, seeds in arms.items():
+        asked = {seed: answers for seed, answers in seeds.items() if answers}
+        if not asked:
+            continue
+        places = next(iter(asked.values()))
+        for position in (*places, None):
+            counts = {
+                seed: np.sum(list(answers.values()), axis=0) if position is None else answers[position]
+                for seed, answers in asked.items()
+            }
             of: dict[str, Any] = {"arm": arm, "other": position}
-            results.append(Score(vocab.POSITION, "accuracy", float(np.mean(values)), *bounds, **of))
-            results.append(Score(vocab.POSITION, "accuracy", 1 / (len(positions) - 1), **of, against=vocab.CHANCE))
+            for seed, each in counts.items():
+                own = _share([each])
+                results.append(Score(vocab.POSITION, "accuracy", *own, **of, seed=seed, documents=int(each[1].sum())))
+            results.append(Score(vocab.POSITION, "accuracy", *_share(list(counts.values())), **of))
+            results.append(Score(vocab.POSITION, "accuracy", 1 / len(places), **of, against=vocab.CHANCE))
     return results
+
+
+def _share(seeds: Sequence[Numbers]) -> Bounded:
+    right, asked = (np.array([counts[row] for counts in seeds]) for row in (0, 1))
+    closed = [wilson(hits.sum(), int(count.sum())).row() for hits, count in zip(right, asked, strict=True)]
+    return rows.at_least_as_wide("accuracy", closed, mean_over_trainings(right, asked, 1, "accuracy"))

@@ -15,12 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from layerwise.measure.contrasts.shuffled import by_batch
-from layerwise.measure.contrasts.trainings import over_trainings
+from layerwise.measure.contrasts.trainings import mean_over_trainings
 from layerwise.measure.interventions.accuracy import Numbers
 from layerwise.measure.interventions.survey import Survey, conditions_by_name
-from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.statistics import student_interval
 from layerwise.plan.samplers import LAYOUTS, node_layout
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import BLOCKS, NODES, RANDOM_ORDER, SCATTERED, SEQUENTIAL, SINGLE
@@ -126,20 +123,6 @@ def _score(metric: str, costs: PairedCosts, labels: Sequence[Numbers], batch: in
     counted = ~np.isnan(costs)
     if not counted.any(axis=1).all():
         return
-    documents = int(counted[0].sum())
-    means = [_mean(cost, own) for cost, own in zip(costs, labels, strict=True)]
-    values, scored = (by_batch(np.where(counted, of_examples, 0.0), batch) for of_examples in (costs, labels))
-    kept = (scored > 0).all(axis=0)
-    values, scored = values[:, kept], scored[:, kept]
-    low = high = None
-    if len(costs) > 1:
-        pulls = (values - np.array(means)[:, None] * scored) / scored.sum(axis=1, keepdims=True)
-        estimate = over_trainings(means, pulls, documents)
-        if estimate.terms:
-            low, high = estimate.value - estimate.half, estimate.value + estimate.half
-    elif kept.sum() >= FEWEST_UNITS:
-        one = student_interval(values, scored[0])
-        low, high = float(one.low[0]), float(one.high[0])
-    if metric == "accuracy_lost" and of.get("against") != SINGLE and low is not None and high is not None:
-        low, high = max(-1.0, low), min(1.0, high)  # a difference of two shares
-    yield Score(NODES, metric, float(np.mean(means)), low, high, **of, documents=documents)
+    values, scored = (np.where(counted, of_examples, 0.0) for of_examples in (costs, labels))
+    value, low, high = mean_over_trainings(values, scored, batch, metric if of.get("against") != SINGLE else "")
+    yield Score(NODES, metric, value, low, high, **of, documents=int(counted[0].sum()))

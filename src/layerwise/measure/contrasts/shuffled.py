@@ -16,7 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from layerwise.measure.contrasts.trainings import Term, TrainingEstimate, between, over_trainings, over_units
+from layerwise.measure.contrasts.trainings import (
+    Term,
+    TrainingEstimate,
+    between,
+    by_batch,
+    over_trainings,
+    over_units,
+)
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.grid import FEWEST_UNITS
@@ -97,11 +104,6 @@ class Accuracies:
 
 def _has(arms: Arms, pairs: Sequence[ArmTask], seed: int) -> bool:
     return all(seed in arms.get(arm, {}) and task in arms[arm][seed].outcomes for arm, task in pairs)
-
-
-def by_batch(values: Numbers, batch: int) -> Numbers:
-    """Sums over batches, (..., examples) -> (..., batches)."""
-    return np.add.reduceat(values, np.arange(0, values.shape[-1], batch), axis=-1)
 
 
 def _differences(arms: Arms, chance: float, batch: int) -> Iterator[Score]:

@@ -18,12 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 from layerwise.measure.contrasts.contrast import CONTRAST
 from layerwise.measure.stats.estimate import POWER, Numbers, student
 from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.seeds import deviation_bias, seed_difference
+from layerwise.measure.stats.seeds import RANGES, deviation_bias, seed_difference
 from layerwise.results.rows import Score
 
 PATTERN = "pattern"
 FIRST = 2
 """The first reader with a source that is neither the embedding nor the layer before it."""
+
+Bounded = tuple[float, float | None, float | None]
+"""A value with the ends of its interval, where it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,30 @@ def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents
     if seeds < 2 or units < FEWEST_UNITS:
         return TrainingEstimate(value, (), documents)
     return TrainingEstimate(value, (between(effects), Term(over_units(pulls.mean(axis=0)), units - 1)), documents)
+
+
+def mean_over_trainings(values: Numbers, counts: Numbers, batch: int, metric: str = "") -> Bounded:
+    """Return the mean over seeds of sum values / sum counts, both (seeds, examples), with its 95 % interval.
+
+    Every `batch` of examples is a unit that the seeds share. The interval is that of `over_trainings`, of one seed
+    Student's over units, within the range of the metric; there is none for fewer than 8 units that were counted.
+    """
+    means = values.sum(axis=1) / counts.sum(axis=1)
+    above, below = by_batch(values, batch), by_batch(counts, batch)
+    kept = (below > 0).all(axis=0)
+    pulls = (above - means[:, None] * below)[:, kept] / below[:, kept].sum(axis=1, keepdims=True)
+    value, (seeds, units) = float(means.mean()), pulls.shape
+    if units < FEWEST_UNITS:
+        return value, None, None
+    terms = (Term(over_units(pulls.mean(axis=0)), units - 1), *([between(means)] if seeds > 1 else []))
+    half = TrainingEstimate(value, terms, 0).half
+    least, most = RANGES.get(metric, (-np.inf, np.inf))
+    return value, max(least, value - half), min(most, value + half)
+
+
+def by_batch(values: Numbers, batch: int) -> Numbers:
+    """Sums over batches, (..., examples) -> (..., batches)."""
+    return np.add.reduceat(values, np.arange(0, values.shape[-1], batch), axis=-1)
 
 
 def between(values: Sequence[float] | Numbers) -> Term:

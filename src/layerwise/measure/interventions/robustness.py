@@ -1,7 +1,8 @@
 """Turn surveys into rows: how each training variant copes, with its interval, null and difference to the baseline.
 
-An *arm* is a variant with one survey per seed: the mean over seeds with Student's interval, or for one seed the
-interval over examples (Wilson's for images, Student's over at least 8 windows for text). Differences are paired.
+An *arm* is a variant with one survey per seed. Its means have intervals over seeds and over the units that the seeds
+share: examples in order, and batches where a plan is drawn for every batch, which all seeds draw alike. Of one seed the
+interval is over units. Differences are paired. There is no interval over fewer than 8 batches or windows.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from layerwise.measure.contrasts.trainings import Bounded, mean_over_trainings
 from layerwise.measure.interventions.accuracy import Numbers, Predictions
 from layerwise.measure.interventions.survey import Survey, conditions_by_name
-from layerwise.measure.stats.grid import FEWEST_UNITS
-from layerwise.measure.stats.seeds import over_seeds
-from layerwise.measure.stats.statistics import mean_of, wilson
+from layerwise.measure.stats.seeds import Bounds, over_seeds
+from layerwise.measure.stats.statistics import paired_proportions, wilson
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import (
     BASELINE,
@@ -32,14 +33,11 @@ Arms = Mapping[str, Mapping[int, Survey]]
 """From the name of an arm to its surveys by seed."""
 
 
-Bounded = tuple[float, float | None, float | None]
-"""A value with the ends of its interval, where it has one."""
-
-
-def robustness(arms: Arms, *, chance: float, classes: int, leads: str) -> list[Score]:
+def robustness(arms: Arms, *, chance: float, classes: int, leads: str, batch: int) -> list[Score]:
     """Return every row of measure `robustness`, with differences to the baseline if there is one.
 
-    `chance` is the share of the commonest label, `leads` the metric that the report shows first.
+    `chance` is the share of the commonest label, `leads` the metric that the report shows first, `batch` the number of
+    examples under one drawn plan.
     """
     depth = max(survey.depth for surveys in arms.values() for survey in surveys.values())
     rows = [
@@ -50,26 +48,27 @@ def robustness(arms: Arms, *, chance: float, classes: int, leads: str) -> list[S
     ]
     for arm, surveys in arms.items():
         for name in dict.fromkeys(name for survey in surveys.values() for name in survey.outcomes):
-            of = {"arm": arm, **conditions_by_name(depth)[name].columns(depth)}
+            condition = conditions_by_name(depth)[name]
+            of, size = {"arm": arm, **condition.columns(depth)}, batch if condition.drawn else 1
             outcomes = {seed: survey.outcomes[name] for seed, survey in surveys.items() if name in survey.outcomes}
             outcomes = {seed: outcome for seed, outcome in outcomes.items() if outcome.scored.sum() > 0}
-            rows += _rows(of, outcomes, spread=name in (SEQUENTIAL, RANDOM_ORDER))
+            rows += _rows(of, outcomes, size, spread=name in (SEQUENTIAL, RANDOM_ORDER))
             base = {seed: survey.outcomes.get(name) for seed, survey in arms.get(BASELINE, {}).items()}
             if arm != BASELINE:
-                rows += _differences(of, outcomes, {s: o for s, o in base.items() if o is not None})
+                rows += _differences(of, outcomes, {s: o for s, o in base.items() if o is not None}, size)
     return rows
 
 
-def contribution(arms: Arms) -> list[Score]:
+def contribution(arms: Arms, batch: int) -> list[Score]:
     """Return rows of measure `contribution`: the importance of each layer, in order and in random order.
 
     `accuracy_lost` (with all layers minus without this one) and `nll_added` (without minus with) are on the same
-    examples and orders, as means over seeds with Student's interval over them (over examples for one seed).
+    examples and orders, as means over seeds; `batch` examples share a random order.
     """
     rows = []
     for arm, surveys in arms.items():
         depth = max(survey.depth for survey in surveys.values())
-        for order in (SEQUENTIAL, RANDOM_ORDER):
+        for order, size in ((SEQUENTIAL, 1), (RANDOM_ORDER, batch)):
             for layer in range(depth):
                 without = f"without {layer} {order}"
                 pairs = [
@@ -81,7 +80,9 @@ def contribution(arms: Arms) -> list[Score]:
                     if pairs:
                         of: dict[str, Any] = {"arm": arm, "layer": layer, "condition": order}
                         count = int((pairs[0][0].scored > 0).sum())
-                        rows.append(Score(CONTRIBUTION, metric, *paired(pairs, field, sign), **of, documents=count))
+                        rows.append(
+                            Score(CONTRIBUTION, metric, *paired(pairs, field, sign, size), **of, documents=count)
+                        )
     return rows
 
 
@@ -112,65 +113,85 @@ def identity(arms: Arms) -> list[Score]:
     return rows
 
 
-def _rows(of: Mapping[str, Any], outcomes: Mapping[int, Predictions], *, spread: bool) -> Iterator[Score]:
-    each = {seed: dict(metrics(outcome)) for seed, outcome in outcomes.items()}
+def _rows(of: Mapping[str, Any], outcomes: Mapping[int, Predictions], batch: int, *, spread: bool) -> Iterator[Score]:
+    each = {seed: dict(metrics([outcome], batch)) for seed, outcome in outcomes.items()}
     for seed, by_metric in each.items():
         for metric, bounded in by_metric.items():
             yield _score(metric, bounded, outcomes[seed], **of, seed=seed)
     if not each:
         return
     first = next(iter(outcomes))
-    for metric in each[first]:
-        values = [by_metric[metric][0] for by_metric in each.values()]
-        low, high = over_seeds(values, metric, [by_metric[metric][1:] for by_metric in each.values()])
-        yield _score(metric, (float(np.mean(values)), low, high), outcomes[first], **of)
-        if spread and len(values) > 1:
+    for metric, bounded in metrics(list(outcomes.values()), batch):
+        yield _score(metric, bounded, outcomes[first], **of)
+        if spread and len(each) > 1:
             # The papers print the standard deviation over trainings.
+            values = [by_metric[metric][0] for by_metric in each.values()]
             yield Score(ROBUSTNESS, f"{metric}_spread", float(np.std(values, ddof=1)), **of)
 
 
-def metrics(outcome: Predictions) -> Iterator[tuple[str, Bounded]]:
-    """Each metric of one outcome with the interval over its examples."""
-    counted = outcome.scored > 0
-    scored = outcome.scored[counted]
-    yield "accuracy", _share(outcome.hits[counted], scored)
-    if outcome.hits_top5 is not None:
-        yield "accuracy_top5", _share(outcome.hits_top5[counted], scored)
-    yield "nll", mean_of(outcome.nll[counted], scored, FEWEST_UNITS)
+def metrics(models: Sequence[Predictions], batch: int = 1) -> Iterator[tuple[str, Bounded]]:
+    """Yield each metric as the mean over models that saw the same examples, with its interval over both.
+
+    Every `batch` of examples ran under one drawn plan, and is one unit; by default each example is a unit.
+    """
+    scored = np.array([model.scored for model in models])
+    yield "accuracy", _mean("accuracy", np.array([model.hits for model in models]), scored, batch)
+    top5 = [model.hits_top5 for model in models if model.hits_top5 is not None]
+    if len(top5) == len(models):
+        yield "accuracy_top5", _mean("accuracy_top5", np.array(top5), scored, batch)
+    yield "nll", _mean("nll", np.array([model.nll for model in models]), scored, batch)
 
 
-def _share(hits: Numbers, scored: Numbers) -> Bounded:
-    # One label an example: a proportion. Several: they err together, so examples are the units.
-    if (scored != 1).any():
-        value, low, high = mean_of(hits, scored, FEWEST_UNITS)
-        return value, None if low is None else max(0.0, low), None if high is None else min(1.0, high)
-    return wilson(hits.sum(), len(hits)).row()
+def _mean(metric: str, values: Numbers, scored: Numbers, batch: int) -> Bounded:
+    if metric == "nll" or (scored > 1).any():
+        return mean_over_trainings(values, scored, batch, metric)
+    closed = [_closed_form(metric, hits[counted]) for hits, counted in zip(values, scored > 0, strict=True)]
+    over_orders = mean_over_trainings(values, scored, batch, metric)
+    if batch == 1:
+        return over_orders[0], *_over_models(metric, closed)
+    return at_least_as_wide(metric, closed, over_orders)
+
+
+def at_least_as_wide(metric: str, closed: Sequence[Bounded], over_orders: Bounded) -> Bounded:
+    """Return a mean with the wider of two intervals: that over orders, and that of the `closed` forms of each model.
+
+    Proportions have a width in closed form where all answers agree, and then they have none over orders.
+    """
+    value, low, high = over_orders
+    least, most = _over_models(metric, closed)
+    if low is None or high is None or least is None or most is None:
+        return value, None, None
+    return value, min(low, least), max(high, most)
+
+
+def _over_models(metric: str, closed: Sequence[Bounded]) -> Bounds:
+    return over_seeds([share for share, *_ in closed], metric, [(low, high) for _, low, high in closed])
+
+
+def _closed_form(metric: str, hits: Numbers) -> tuple[float, float, float]:
+    if metric.endswith("_above"):
+        return paired_proportions(np.maximum(hits, 0.0).sum(), np.maximum(-hits, 0.0).sum(), hits.size).row()
+    return wilson(hits.sum(), hits.size).row()
 
 
 def _differences(
-    of: Mapping[str, Any], outcomes: Mapping[int, Predictions], base: Mapping[int, Predictions]
+    of: Mapping[str, Any], outcomes: Mapping[int, Predictions], base: Mapping[int, Predictions], batch: int
 ) -> Iterator[Score]:
     pairs = [(outcomes[seed], base[seed]) for seed in outcomes if seed in base and base[seed].scored.sum() > 0]
     if not pairs:
         return
     for metric, field in (("accuracy", "hits"), ("nll", "nll")):
-        yield _score(f"{metric}_above", paired(pairs, field), pairs[0][0], **of, against=BASELINE)
+        yield _score(f"{metric}_above", paired(pairs, field, batch=batch), pairs[0][0], **of, against=BASELINE)
 
 
-def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0) -> Bounded:
-    """Return `sign` times one minus other, per scored label, averaged over pairs, with an interval (`over_seeds`).
+def paired(pairs: Sequence[tuple[Predictions, Predictions]], field: str, sign: float = 1.0, batch: int = 1) -> Bounded:
+    """Return `sign` times one minus other, per scored label, as the mean over pairs, with its interval (`metrics`).
 
     The interval of a difference of shares (`hits`) ends at -1 and 1.
     """
-    each = []
-    for one, other in pairs:
-        counted = one.scored > 0
-        gap = sign * (getattr(one, field) - getattr(other, field))
-        each.append(mean_of(gap[counted], one.scored[counted], FEWEST_UNITS))
-    values = [value for value, _, _ in each]
-    return float(np.mean(values)), *over_seeds(
-        values, "accuracy_above" if field == "hits" else "", [(low, high) for _, low, high in each]
-    )
+    scored = np.array([one.scored * (other.scored > 0) for one, other in pairs])
+    gaps = np.array([sign * (getattr(one, field) - getattr(other, field)) for one, other in pairs]) * (scored > 0)
+    return _mean("accuracy_above" if field == "hits" else "nll", gaps, scored, batch)
 
 
 def _score(metric: str, bounded: Bounded, outcome: Predictions, **of: Any) -> Score:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from layerwise.report.claims.contrasts import (
@@ -18,10 +19,13 @@ from layerwise.report.claims.contrasts import (
 from layerwise.report.data import ReportData
 from layerwise.report.text.number_format import fixed, probability, tidy
 from layerwise.report.text.wording import listed
+from layerwise.results.selection import PRESENT
+from layerwise.results.vocabulary import TRAINING, VALIDATION_LOSS
 
 LOSS, POSITION_GAIN = 0.05, 0.03
 PUBLISHED_RIGHT, SHORT = 0.9999, 0.02
 RELATED, OTHER_LAYERS, LEVEL = 0.3, 0.1, 0.05
+LAYERSHUFFLE = "layershuffle"
 ARMS = ("layershuffle-position", "layershuffle-predict")
 NEAR_CHANCE = 0.05
 """How far above chance an accuracy must be shown to be for its model to have learned."""
@@ -30,6 +34,30 @@ IN_ORDER = Read("in_order", bound=NEAR_CHANCE, optional=True, of="collapse")
 """How far the baseline is above chance in order."""
 IN_RANDOM_ORDER = Read("random_order", bound=NEAR_CHANCE, optional=True, of="position_informed")
 """How far layershuffle is above chance in random order."""
+
+OVER = 0.02
+"""A training is over when at most this share of the fall of its validation loss came in its last quarter."""
+
+
+def training(*arms: str) -> Callable[[ReportData], Facts]:
+    """Return a function for the facts about the training of `arms`: which of them were `falling` when it ended."""
+
+    def facts(data: ReportData) -> Facts:
+        falling = [arm for arm in arms if _is_falling(data, arm)]
+        return {"falling": bool(falling), "unfinished": listed(falling)}
+
+    return facts
+
+
+def _is_falling(data: ReportData, arm: str) -> bool:
+    """Check whether the validation loss of some seed is not shown to have stopped falling; False if none was noted."""
+    rows = data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS, arm=arm, amount=PRESENT)
+    for own in rows.by("seed").values():
+        losses = {row.amount or 0.0: row.value for row in own}
+        early = [loss for step, loss in losses.items() if step <= 0.75 * max(losses)]
+        if not early or min(early) - min(losses.values()) > OVER * (losses[min(losses)] - min(losses.values())):
+            return True
+    return False
 
 
 def positions(data: ReportData) -> Facts | None:
@@ -46,6 +74,7 @@ def positions(data: ReportData) -> Facts | None:
         "bare": tidy(100 * (PUBLISHED_RIGHT - short.value)),
         "beside": f", {beside}" if beside else "",
         "skill": Fact(short_of(short, PUBLISHED_RIGHT - 1 / data.depth), 0.0, 0.0) if data.depth else None,
+        **training("layershuffle-predict")(data),
     }
 
 
@@ -69,6 +98,7 @@ def position_informed(data: ReportData) -> Facts | None:
             each.against(POSITION_GAIN) == "above" or each.against(-POSITION_GAIN) == "below" for each in spans
         ),
         "told": Several(gains, together=1),
+        **training(LAYERSHUFFLE, *ARMS)(data),
         "skill": IN_RANDOM_ORDER.fact(contrast_rows(data, "position_informed")),
     }
 
@@ -94,5 +124,6 @@ def switching_off(data: ReportData) -> Facts | None:
         "beside": f"; {beside}" if beside else "",
         "shuffled_apart": p is not None and p < LEVEL,
         "power": f"Of 100 such runs 80 would distinguish {sides}" if sides else "",
+        **training(LAYERSHUFFLE)(data),
         "skill": IN_RANDOM_ORDER.fact(contrast_rows(data, "position_informed")),
     }

@@ -1,8 +1,9 @@
 """What the rows of a robustness run say: the lead quantity, what survives, and what decides it.
 
 Scores are scaled by credit (see `LeadQuantity`): 0 is chance, 1 is the best variant in order. A variant *survives* a
-condition if the low end of its interval is at least 0.75, is *lost* if the high end is below 0.25, and otherwise
-survives *in part*. Numbers without intervals are left out.
+condition if the low end of its interval is at least 0.75, is *lost* if the high end is below 0.25, survives *in part*
+if both ends are between these, and is *inconclusive* otherwise. A variant at chance in order and in random order has
+not learned, and is inconclusive everywhere. Numbers without intervals are left out.
 """
 
 from __future__ import annotations
@@ -48,16 +49,26 @@ RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": 
 EVERY_LAYER: Mapping[str, Any] = {"part": None, "amount": None, "layer": None, "other": None}
 """The columns of a row in which all layers ran."""
 
-OWN_ORDER = "its own order"
+OWN_ORDER, ANY_ORDER = "its own order", "random order"
 SURVIVES, FADES = 0.75, 0.25
 """Shares of the way from chance to the best arm in order."""
 
 ALIKE = {True: 0.05, False: 0.02}
 """What does not count of a loss of nodes: nats per token of a language model, else a share of the examples."""
 
-Fate = Literal["survives", "in part", "lost"]
-VERBS: dict[Fate, str] = {"survives": "survives", "in part": "survives in part", "lost": "does not survive"}
-BY_WHOM: dict[Fate, str] = {"survives": "survived by", "in part": "survived in part by", "lost": "not survived by"}
+Fate = Literal["survives", "in part", "lost", "inconclusive"]
+VERBS: dict[Fate, str] = {
+    "survives": "survives",
+    "in part": "survives in part",
+    "lost": "does not survive",
+    "inconclusive": "inconclusive for",
+}
+BY_WHOM: dict[Fate, str] = {
+    "survives": "survived by",
+    "in part": "survived in part by",
+    "lost": "not survived by",
+    "inconclusive": "inconclusive for",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +206,7 @@ class Survival:
 
     def fates(self, arm: str) -> dict[Fate, list[SurvivalCondition]]:
         """The conditions of an arm by what became of it, without the order of training."""
-        by_fate: dict[Fate, list[SurvivalCondition]] = {"survives": [], "in part": [], "lost": []}
+        by_fate: dict[Fate, list[SurvivalCondition]] = {fate: [] for fate in VERBS}
         for condition, cell in self.cells[arm].items():
             if condition.words != OWN_ORDER:
                 by_fate[cell.fate].append(condition)
@@ -216,7 +227,7 @@ def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
     several = {"measure": vocab.MERGING, "condition": vocab.RANDOM_ORDER}
     possible = (
         SurvivalCondition("all layers, in order", OWN_ORDER, {**every, "condition": vocab.SEQUENTIAL}),
-        SurvivalCondition("all layers, random order", "random order", {**every, "condition": vocab.RANDOM_ORDER}),
+        SurvivalCondition("all layers, random order", ANY_ORDER, {**every, "condition": vocab.RANDOM_ORDER}),
         SurvivalCondition(f"{fewer}, in order", lost, {**few, "condition": vocab.SEQUENTIAL}),
         SurvivalCondition(
             f"{fewer}, random order", f"{lost} in random order", {**few, "condition": vocab.RANDOM_ORDER}
@@ -243,10 +254,18 @@ def survival(data: ReportData) -> Survival:
     null = chance(data)
     ends = (0.0 if null is None else lead.credit(null), best)
     cells = {
-        arm: {each: _cell(rows[arm][each], lead, ends) for each in tested if each in rows[arm]}
+        arm: _learned({each: _cell(rows[arm][each], lead, ends) for each in tested if each in rows[arm]})
         for arm in in_reading_order(rows)
     }
     return Survival(tested, cells, ends)
+
+
+def _learned(cells: dict[SurvivalCondition, Cell]) -> dict[SurvivalCondition, Cell]:
+    """The cells of an arm, all inconclusive where it is at chance in order and in random order."""
+    at_chance = {each.words: cell.at_chance for each, cell in cells.items()}
+    if at_chance.get(OWN_ORDER, False) and at_chance.get(ANY_ORDER, True):
+        return {each: replace(cell, fate="inconclusive") for each, cell in cells.items()}
+    return cells
 
 
 def _cell(row: Score, lead: LeadQuantity, scale: tuple[float, float]) -> Cell:
@@ -256,23 +275,31 @@ def _cell(row: Score, lead: LeadQuantity, scale: tuple[float, float]) -> Cell:
         return (lead.credit(value) - floor) / (best - floor) if best > floor else 0.0
 
     ends = sorted(share(row.value if bound is None else bound) for bound in (row.low, row.high))
-    fate: Fate = "survives" if ends[0] >= SURVIVES else "lost" if ends[1] < FADES else "in part"
+    partly: Fate = "in part" if ends[0] >= FADES and ends[1] < SURVIVES else "inconclusive"
+    fate: Fate = "survives" if ends[0] >= SURVIVES else "lost" if ends[1] < FADES else partly
     return Cell(row, min(1.0, max(0.0, share(row.value))), fate, at_chance=ends[0] <= 0.0)
 
 
 def summary(data: ReportData) -> str:
-    """Who survives random order, and whether any arm has learned; of models that were only merged, what they have."""
-    groups: dict[Fate, list[str]] = {"survives": [], "in part": [], "lost": []}
-    ordered = []
+    """Say which arms survive random order, and for which it is inconclusive; of merged models alone, what they have."""
+    groups: dict[Fate, list[str]] = {fate: [] for fate in BY_WHOM}
+    at_chance: dict[str, list[bool]] = {OWN_ORDER: [], ANY_ORDER: []}
     for arm, cells in survival(data).cells.items():
         for condition, cell in cells.items():
-            if condition.words == "random order":
+            if condition.words in at_chance:
+                at_chance[condition.words].append(cell.at_chance)
+            if condition.words == ANY_ORDER:
                 groups[cell.fate].append(arm)
-            elif condition.words == OWN_ORDER:
-                ordered.append(cell)
+    ordered, shuffled = at_chance.values()
+    if ordered and all(ordered + shuffled):
+        return "No method can be told from chance even in order, so nothing can be said of random order."
+    if groups["inconclusive"] and not any(groups[fate] for fate in groups if fate != "inconclusive"):
+        return (
+            "No method can be told from chance in random order: inconclusive."
+            if all(shuffled)
+            else "It is inconclusive which methods survive random order: the intervals allow both answers."
+        )
     parts = [f"{words} {listed(groups[fate])}" for fate, words in BY_WHOM.items() if groups[fate]]
-    if ordered and all(cell.at_chance for cell in ordered):
-        return "No arm is distinguishable from chance even in order, so nothing can be said of random order."
     return f"Random order is {'; '.join(parts)}." if parts else " ".join(_merged(data))
 
 

@@ -39,19 +39,24 @@ def _common(show: Show, rows: Iterable[Score]) -> Show:
 
 
 def _matrix(data: ReportData) -> Table:
-    matrix, show = outcome.survival(data), outcome.quantity(data).show
-    body, tones = [], {}
+    matrix, lead = outcome.survival(data), outcome.quantity(data)
+    body: list[tuple[str, ...]] = []
+    tones = {}
     for line, (arm, cells) in enumerate(matrix.cells.items()):
-        body.append((arm, *(show.text(cells[each].score) if each in cells else ABSENT for each in matrix.conditions)))
+        texts = [arm]
         for at, each in enumerate(matrix.conditions, start=1):
+            row = outcome.of_arms(data, metric=lead.metric, **each.where).one(arm=arm)
+            texts.append(ABSENT if row is None else lead.show.text(row))
             cell = cells.get(each)
             if cell is None:
-                tones[line, at] = Tone("unmeasured", 0.0, f"{arm}: {each.words} was not measured")
+                why = "was not measured" if row is None else "has no interval: it takes 8 orders, or windows of text"
+                tones[line, at] = Tone("unmeasured", 0.0, f"{arm}: {each.words} {why}")
                 continue
             verdict = "not distinguishable from chance" if cell.at_chance else cell.fate
             way = f"{verdict}; {100 * cell.share:.0f} % of the way from chance to the best"
             outlined = " at-chance" if cell.at_chance else ""
             tones[line, at] = Tone(cell.fate.replace(" ", "-") + outlined, cell.share, f"{arm}, {each.name}: {way}")
+        body.append(tuple(texts))
     return Table(("arm", *(each.name for each in matrix.conditions)), tuple(body), tones=tones)
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+import pytest
+
 from layerwise.results.rows import Score
 from report.claims import bars
 from report.claims.bars import EITHER, FAR, LEARNED, LESS, MORE, NEAR, Case, Ends, Rows
@@ -110,6 +112,65 @@ def quiet() -> Iterator[Case]:
     ):
         yield Case(rule, f"other layers {ends}", rows(above_other_layers=ends), verdict)
     yield from bars.each(rule, "skill", SKILL, LEARNED, lambda ends: rows(skill=ends))
+
+
+CONTRADICTING: dict[str, tuple[tuple[Score, ...], str]] = {
+    "trained_order": (
+        (
+            *bars.planted("trained_order", {"cost": (0.3, 0.4), "gain_above@baseline": GOOD}),
+            *ordered(),
+            *shuffled(),
+        ),
+        "layershuffle",
+    ),
+    "pruning": (
+        (*bars.planted("pruning", {"lost": GOOD, "spared_above@baseline": (-0.6, -0.4)}), *ordered(), *shuffled()),
+        "layershuffle",
+    ),
+    "positions": (bars.planted("positions", {"short": (0.5, 0.6), "short@baseline": GOOD}), "layershuffle-predict"),
+    "position_informed": (
+        (*bars.planted("position_informed", {"gain": (-0.3, -0.2)}, "layershuffle-predict"), *shuffled()),
+        "layershuffle-predict",
+    ),
+    "merging": (bars.planted("merging", {"loss": (0.2, 0.3), "skill": GOOD}), "layershuffle"),
+    "switching_off": (
+        (*bars.planted("switching_off", {"relation": (0.0, 0.2), "above_other_layers": GOOD}), *shuffled()),
+        "layershuffle",
+    ),
+}
+"""Rows that contradict each claim, and the arm whose training the claim is about."""
+
+
+def validated(arm: str, losses: list[float], seed: int = 0) -> list[Score]:
+    rows = enumerate(losses, start=1)
+    return [Score("training", "validation_loss", loss, arm=arm, seed=seed, amount=step) for step, loss in rows]
+
+
+@pytest.mark.parametrize(
+    ("losses", "is_over"),
+    [
+        ([2.0, 1.5, 1.02 + NEAR, 1.0], False),
+        ([2.0, 1.5, 1.02 - NEAR, 1.0], True),
+        ([2.0, 1.0, 1.5, 1.2], True),
+        ([1.0, 1.5, 2.0, 2.0], True),
+        ([1.0], False),
+    ],
+)
+@pytest.mark.parametrize("rule", CONTRADICTING)
+def test_a_training_that_is_not_over_contradicts_nothing(rule: str, losses: list[float], is_over: bool) -> None:
+    rows, arm = CONTRADICTING[rule]
+    assert claim_of(rule, rows, 12).verdict == CONTRADICTED
+    trained = [*validated(arm, [2.0, 1.0, 1.0, 1.0]), *validated(arm, losses, seed=1), *validated("baseline", [1.0])]
+    claim = claim_of(rule, (*rows, *trained), 12)
+    assert claim.verdict == (CONTRADICTED if is_over else OPEN)
+    assert is_over or f"The validation loss of {arm} was still falling" in claim.why
+
+
+@pytest.mark.parametrize("rule", ["trained_order", "pruning"])
+@pytest.mark.parametrize(("skill", "verdict"), [((0.05 + NEAR, FAR), CONTRADICTED), ((0.05 - NEAR, FAR), OPEN)])
+def test_an_arm_at_chance_contradicts_nothing(rule: str, skill: Ends, verdict: str) -> None:
+    rows = tuple(row for row in CONTRADICTING[rule][0] if row.claim != "position_informed")
+    assert claim_of(rule, (*rows, *shuffled(skill)), 12).verdict == verdict
 
 
 test_every_bar_is_where_it_is = bars.exact(trainings(), merged(), informed(), predicted(), quiet())
