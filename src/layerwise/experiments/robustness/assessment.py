@@ -230,31 +230,31 @@ def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits:
 
 
 def position_rows(arms: Mapping[str, Mapping[int, Answers]]) -> list[Score]:
-    """Rows of measure `position`, `other` being the position: of each seed, means of arms, and what guessing gives.
+    """Return rows of measure `position` (`other`: the position) by seed and arm, with the accuracy of guessing.
 
     Answers are right or wrong under an order drawn for every batch, so that batches are the units of intervals.
     """
     results = []
     for arm, seeds in arms.items():
-        asked = {seed: answers for seed, answers in seeds.items() if answers}
-        if not asked:
+        predicted = {seed: answers for seed, answers in seeds.items() if answers}
+        if not predicted:
             continue
-        places = next(iter(asked.values()))
-        for position in (*places, None):
+        positions_of_layers = next(iter(predicted.values()))
+        for position in (*positions_of_layers, None):
             counts = {
                 seed: np.sum(list(answers.values()), axis=0) if position is None else answers[position]
-                for seed, answers in asked.items()
+                for seed, answers in predicted.items()
             }
             of: dict[str, Any] = {"arm": arm, "other": position}
             for seed, each in counts.items():
                 own = _share([each])
                 results.append(Score(vocab.POSITION, "accuracy", *own, **of, seed=seed, documents=int(each[1].sum())))
             results.append(Score(vocab.POSITION, "accuracy", *_share(list(counts.values())), **of))
-            results.append(Score(vocab.POSITION, "accuracy", 1 / len(places), **of, against=vocab.CHANCE))
+            results.append(Score(vocab.POSITION, "accuracy", 1 / len(positions_of_layers), **of, against=vocab.CHANCE))
     return results
 
 
 def _share(seeds: Sequence[Numbers]) -> Bounded:
-    right, asked = (np.array([counts[row] for counts in seeds]) for row in (0, 1))
-    closed = [wilson(hits.sum(), int(count.sum())).row() for hits, count in zip(right, asked, strict=True)]
-    return rows.at_least_as_wide("accuracy", closed, mean_over_trainings(right, asked, 1, "accuracy"))
+    right, answers = (np.array([counts[row] for counts in seeds]) for row in (0, 1))
+    closed = [wilson(hits.sum(), int(count.sum())).row() for hits, count in zip(right, answers, strict=True)]
+    return rows.at_least_as_wide("accuracy", closed, mean_over_trainings(right, answers, 1, "accuracy"))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layerwise.measure.contrasts.trainings import (
+    DIFFERENCE,
     Term,
     TrainingEstimate,
     between,
@@ -42,6 +43,8 @@ SKILL = 0.05
 """The least accuracy above chance, of each seed of an arm, that has a share to lose."""
 
 PUBLISHED = 0.9999
+SHORTFALL = (PUBLISHED - 1, PUBLISHED)
+"""What an accuracy can fall short of the published one by."""
 
 Answers = Mapping[int, Numbers]
 """Position to how many answers were right, and how many there were, in each batch: (2, batches)."""
@@ -110,8 +113,10 @@ def _differences(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
     for claim, metric, task, pairs in COMPARED:
         accuracies = Accuracies.of(arms, pairs, batch)
         if accuracies is not None:
-            of = accuracies.sum(1.0, -1.0) if len(pairs) == 2 else accuracies.sum(1.0, less=chance)
-            yield of.row(claim, metric, task)
+            if len(pairs) == 2:
+                yield accuracies.sum(1.0, -1.0).row(claim, metric, task, within=DIFFERENCE)
+            else:
+                yield accuracies.sum(1.0, less=chance).row(claim, metric, task, within=(-chance, 1 - chance))
 
 
 def _pruning(arms: Arms, chance: float, batch: int) -> Iterator[Score]:
@@ -145,11 +150,11 @@ def positions(arms: Arms) -> Iterator[Score]:
     """The rows of a robustness run, those of arms that were asked for their positions or probed for them."""
     counts = [survey.positions for survey in arms.get(PREDICTING, {}).values() if survey.positions]
     if counts:
-        yield shortfall(counts).row(POSITIONS, "short")
+        yield shortfall(counts).row(POSITIONS, "short", within=SHORTFALL)
     for null in NULLS:
         probed = [survey.probed for survey in arms.get(null, {}).values() if survey.probed]
         if probed:
-            yield shortfall(probed).row(POSITIONS, f"short@{null}")
+            yield shortfall(probed).row(POSITIONS, f"short@{null}", within=SHORTFALL)
 
 
 def shortfall(seeds: list[Answers]) -> TrainingEstimate:
@@ -183,7 +188,10 @@ def merged(
     skill = over_trainings(
         values - chance, (by_batch(hits, batch) - values[:, None] * sizes) / sizes.sum(), len(hits[0])
     )
-    return [loss(members, models, batch).row(MERGING, f"loss{ends}"), skill.row(MERGING, f"skill{ends}")]
+    return [
+        loss(members, models, batch).row(MERGING, f"loss{ends}", within=DIFFERENCE),
+        skill.row(MERGING, f"skill{ends}", within=(-chance, 1 - chance)),
+    ]
 
 
 def loss(members: Sequence[Predictions], models: Sequence[Predictions], batch: int) -> TrainingEstimate:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layerwise.measure.contrasts.shuffled import NULLS, SHUFFLED
-from layerwise.measure.contrasts.trainings import TrainingEstimate, over_trainings
+from layerwise.measure.contrasts.trainings import DIFFERENCE, TrainingEstimate, over_trainings
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.interventions.worth_by_position import PositionTables
 from layerwise.measure.stats.estimate import Numbers, student
@@ -40,11 +40,14 @@ def switching_off(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
     if own:
         estimate = over_seeds_and_batches(own, relation)
         p, _ = shuffled_positions(own)
-        yield replace(estimate.row(SWITCHING_OFF, RELATION), p=p)
-        yield over_seeds_and_batches(own, above_other_layers).row(SWITCHING_OFF, "above_other_layers")
+        yield replace(estimate.row(SWITCHING_OFF, RELATION, within=DIFFERENCE), p=p)
+        yield over_seeds_and_batches(own, above_other_layers).row(
+            SWITCHING_OFF, "above_other_layers", within=(-2.0, 2.0)
+        )
     for null in NULLS:
         if tables := _tables(arms.get(null, {})):
-            yield over_seeds_and_batches(tables, relation).row(SWITCHING_OFF, f"{RELATION}@{null}")
+            null_relation = over_seeds_and_batches(tables, relation)
+            yield null_relation.row(SWITCHING_OFF, f"{RELATION}@{null}", within=DIFFERENCE)
 
 
 def position_worth(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:

@@ -25,6 +25,9 @@ PATTERN = "pattern"
 FIRST = 2
 """The first reader with a source that is neither the embedding nor the layer before it."""
 
+UNBOUNDED, DIFFERENCE = (-np.inf, np.inf), (-1.0, 1.0)
+"""What a number can be: any, or a difference of two shares or a correlation."""
+
 Bounded = tuple[float, float | None, float | None]
 """A value with the ends of its interval, where it has one."""
 
@@ -63,12 +66,16 @@ class TrainingEstimate:
     def _root(self, factors: Sequence[float]) -> float:
         return float(np.sqrt(sum(f**2 * term.variance for f, term in zip(factors, self.terms, strict=True))))
 
-    def row(self, claim: str, metric: str, task: str = "all") -> Score:
-        """The number as a row about `claim`; `mde` is what its interval distinguishes from zero with 80 % power."""
+    def row(self, claim: str, metric: str, task: str = "all", within: tuple[float, float] = UNBOUNDED) -> Score:
+        """The number as a row about `claim`, its interval cut to `within`, what such a number can be.
+
+        `mde` is what the interval distinguishes from zero with 80 % power.
+        """
         row = Score(CONTRAST, metric, self.value, claim=claim, task=task, documents=self.documents)
         if not self.terms:
             return row
-        return replace(row, low=self.value - self.half, high=self.value + self.half, mde=self.mde)
+        low, high = max(within[0], self.value - self.half), min(within[1], self.value + self.half)
+        return replace(row, low=low, high=high, mde=self.mde)
 
 
 def over_trainings(effects: Sequence[float] | Numbers, pulls: Numbers, documents: int) -> TrainingEstimate:
@@ -100,7 +107,7 @@ def mean_over_trainings(values: Numbers, counts: Numbers, batch: int, metric: st
         return value, None, None
     terms = (Term(over_units(pulls.mean(axis=0)), units - 1), *([between(means)] if seeds > 1 else []))
     half = TrainingEstimate(value, terms, 0).half
-    least, most = RANGES.get(metric, (-np.inf, np.inf))
+    least, most = RANGES.get(metric, UNBOUNDED)
     return value, max(least, value - half), min(most, value + half)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
-from layerwise.report.derived.power import BEYOND_REASON
+from layerwise.report.derived.power import BEYOND_REASON, MOST
 from layerwise.report.text.number_format import between, fixed, tidy
 from layerwise.report.text.wording import counted
 from layerwise.results.rows import Score
@@ -114,7 +114,7 @@ EQUIVALENCE = 1.16
 """(z[.975] + z[.9]) / (z[.975] + z[.8]): how much finer an interval must be to lie inside the margin (80 % power)."""
 
 
-def seen(score: Score, margin: float, unit: str, scale: float = 1.0) -> str:
+def seen(score: Score, margin: float, unit: str, scale: float = 1.0, most: float = math.inf) -> str:
     """What could have been seen: the contrast that 80 of 100 such runs find, and no less than counts at all.
 
     >>> seen(Score("contrast", "core", "all", "excess", 0.1, mde=0.2), 0.05, "nats")
@@ -124,19 +124,26 @@ def seen(score: Score, margin: float, unit: str, scale: float = 1.0) -> str:
     """
     if score.mde is None:
         return ""
+    if score.mde > most:
+        return "No possible value would be seen in 80 of 100 such runs."
     return f"Of 100 such runs 80 would see {tidy(round(scale * max(score.mde, margin), 9))} {unit}."
 
 
-def beside_bound(score: Score, bound: float, unit: str) -> str:
-    """What could have been seen beside a bound on a share, in hundredths.
+def beside_bound(score: Score, bound: float, unit: str, within: tuple[float, float] = (-1.0, 1.0)) -> str:
+    """Say what could have been seen beside a bound on a share, in hundredths, of what is `within` the possible.
 
     >>> beside_bound(Score("contrast", "any_order", "all", "cost", 0.1, mde=0.04), 0.25, "points")
     'Of 100 such runs 80 would distinguish 21.0 or 29.0 from 25 points.'
+    >>> beside_bound(Score("contrast", "any_order", "all", "cost", 0.1, mde=2.04), 0.25, "points")
+    'No possible value would be distinguished from 25 points in 80 of 100 such runs.'
     """
     if score.mde is None:
         return ""
-    less, more = (fixed(100 * (bound + way * score.mde), 1) for way in (-1, 1))
-    return f"Of 100 such runs 80 would distinguish {less} or {more} from {tidy(100 * bound)} {unit}."
+    sides = [bound - score.mde, bound + score.mde]
+    seen = " or ".join(fixed(100 * side, 1) for side in sides if within[0] <= side <= within[1])
+    if not seen:
+        return f"No possible value would be distinguished from {tidy(100 * bound)} {unit} in 80 of 100 such runs."
+    return f"Of 100 such runs 80 would distinguish {seen} from {tidy(100 * bound)} {unit}."
 
 
 def needed(score: Score, margin: float) -> str:
@@ -164,6 +171,8 @@ def more(score: Score, margin: float, what: str = "the seeds and images") -> str
     if score.mde is None:
         return ""
     times = (EQUIVALENCE * score.mde / margin) ** 2
+    if times > MOST:
+        return f" Not even {MOST} times {what} would decide."
     return f" About {tidy(max(2, round(times)))} times {what} would decide." if times > 1.0 else ""
 
 

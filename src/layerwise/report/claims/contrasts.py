@@ -35,6 +35,9 @@ ALIKE = 0.05
 NULLS = {"baseline": "the baseline", "sequential": "the arm trained as long in order"}
 """The arms that were trained in order, and how they are called in a sentence."""
 
+SHARES = (-1.0, 1.0)
+"""What a difference of two shares, or a correlation, can be."""
+
 OF_COSTS = "of the mean of both costs"
 BARE = "The contrasts carry no intervals: there are fewer than 8 documents, or windows of one."
 
@@ -46,6 +49,8 @@ Facts = Mapping[str, object]
 class Fact:
     """Hold one number that a rule reads: its row, its margin, and the bound it is compared with, if any.
 
+    Nothing is printed that is not `within` what such a number can be, where that is known.
+
     Format specifications in the template of a claim, which can be combined: `{cost:+}` with its sign, `{cost:%}` in
     percent, `{cost:=}` without its interval, `{cost:factor}` as the ratio of which it is the logarithm,
     `{cost:count layer}` as a number of layers, `{cost:tokens}` as the tokens behind it. Power: `{cost:seen nats}` the
@@ -56,6 +61,7 @@ class Fact:
     score: Score
     margin: float = ALIKE
     bound: float | None = None
+    within: tuple[float, float] | None = None
 
     @property
     def bounds(self) -> Span | None:
@@ -74,7 +80,8 @@ class Fact:
         if how in _WRITTEN:
             return _WRITTEN[how](self, words)
         scale = 100.0 if "%" in how else 1.0
-        return Show(scale=scale, signed="+" in how, bounds="=" not in how).text(self.score)
+        score = self.score if self.within is None else clipped(self.score, *self.within)
+        return Show(scale=scale, signed="+" in how, bounds="=" not in how).text(score)
 
 
 def _undecided(fact: Fact, _: str) -> str:
@@ -91,13 +98,17 @@ def _factor(fact: Fact, _: str) -> str:
     return between(math.exp(min(fact.score.value, 50.0)), *ends)
 
 
+def _most(fact: Fact) -> float:
+    return math.inf if fact.within is None else max(map(abs, fact.within))
+
+
 _WRITTEN: Mapping[str, Callable[[Fact, str], str]] = {
     "factor": _factor,
     "count": lambda fact, noun: counted(int(fact.score.value), noun),
     "tokens": lambda fact, _: on_tokens([fact.score]),
-    "seen": lambda fact, unit: seen(fact.score, fact.margin, unit),
-    "seen%": lambda fact, unit: seen(fact.score, fact.margin, unit, scale=100),
-    "beside": lambda fact, unit: beside_bound(fact.score, fact.bound or 0.0, unit),
+    "seen": lambda fact, unit: seen(fact.score, fact.margin, unit, most=_most(fact)),
+    "seen%": lambda fact, unit: seen(fact.score, fact.margin, unit, scale=100, most=_most(fact)),
+    "beside": lambda fact, unit: beside_bound(fact.score, fact.bound or 0.0, unit, fact.within or SHARES),
     "needed": _needed,
     "undecided": _undecided,
     "more": lambda fact, what: more(fact.score, fact.margin, what or "the seeds and images"),
@@ -178,19 +189,23 @@ class Read:
     item: str = "{0}"
     lead: str = ""
     together: int | None = None
+    within: tuple[float, float] | None = None
 
     def fact(self, rows: Mapping[str, Score]) -> Fact | Several | None:
         """What the rows of a claim, by metric, say of it; `None` where they do not."""
         if isinstance(self.metric, str):
-            return Fact(rows[self.metric], self.margin, self.bound) if self.metric in rows else None
+            return self._fact(rows[self.metric]) if self.metric in rows else None
         if not self.optional and not set(self.metric.values()) <= set(rows):
             return None
         facts = {
-            name: Fact(rows[metric], self.margin, self.bound)
+            name: self._fact(rows[metric])
             for name, metric in self.metric.items()
             if metric in rows and (not self.known or span(rows[metric]))
         }
         return Several(facts, self.item, self.lead, self.together)
+
+    def _fact(self, row: Score) -> Fact:
+        return Fact(row, self.margin, self.bound, self.within)
 
 
 def group(*metrics: str, margin: float = ALIKE, optional: bool = False, together: int | None = None) -> Read:
@@ -198,10 +213,10 @@ def group(*metrics: str, margin: float = ALIKE, optional: bool = False, together
     return Read({metric: metric for metric in metrics}, margin, optional=optional, together=together)
 
 
-def nulls(metric: str, margin: float = ALIKE, bound: float | None = None, *, item: str = "", lead: str = "") -> Read:
-    """The same metric of every null that has an interval: rows `<metric>@<arm>`."""
+def nulls(metric: str, margin: float = ALIKE, bound: float | None = None, **words: Any) -> Read:
+    """The same metric of every null that has an interval: rows `<metric>@<arm>`; `words` are what `Read` takes."""
     by_name = {called: f"{metric}@{arm}" for arm, called in NULLS.items()}
-    return Read(by_name, margin, bound, optional=True, known=True, item=item, lead=lead)
+    return Read(by_name, margin, bound, optional=True, known=True, **{"item": "", **words})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from layerwise.report.claims.claim import span
-from layerwise.report.claims.contrasts import Fact, Facts, Several, clipped, contrast_rows, scaled
+from layerwise.report.claims.contrasts import SHARES, Fact, Facts, Several, clipped, contrast_rows, scaled
 from layerwise.report.data import ReportData
 from layerwise.report.text.wording import counted
 from layerwise.report.trained import by_arm, seeds
@@ -36,9 +36,12 @@ def gain(data: ReportData, task: str, terms: str, better: int, margin: float, wr
     if score is None:
         return None
     held = rows.one(against=HELD, condition=vocab.TOKENS)
-    learned = {"": Fact(scaled(held, better), margin)} if held is not None and span(held) is not None else {}
+    within = SHARES if task == vocab.PAIRS else None
+    learned = (
+        {"": Fact(scaled(held, better), margin, within=within)} if held is not None and span(held) is not None else {}
+    )
     return {
-        "gain": Fact(scaled(score, better), margin),
+        "gain": Fact(scaled(score, better), margin, within=within),
         "learned": Several(learned, f"{{0:{written}}}", ", on frozen weights "),
         "seeds": counted(min(len(seeds(data, arm)) for arm in (vocab.LAYER_WEIGHTS, vocab.BACKBONE)), "seed"),
         "skill": _skill(data, vocab.BACKBONE),
@@ -59,7 +62,7 @@ def pattern(data: ReportData) -> Facts | None:
     if "learned" not in rows:
         return None
     facts = {
-        name: Fact(rows[metric], MASS)
+        name: Fact(rows[metric], MASS, within=SHARES)
         for name, metric in (("equal", "above_equal"), ("learned", "learned"))
         if metric in rows
     }

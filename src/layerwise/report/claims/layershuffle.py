@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from layerwise.report.claims.contrasts import (
+    SHARES,
     Fact,
     Facts,
     Read,
@@ -20,7 +21,7 @@ from layerwise.report.data import ReportData
 from layerwise.report.text.number_format import fixed, probability, tidy
 from layerwise.report.text.wording import listed
 from layerwise.results.selection import PRESENT
-from layerwise.results.vocabulary import TRAINING, VALIDATION_LOSS
+from layerwise.results.vocabulary import CHANCE, ROBUSTNESS, TRAINING, VALIDATION_LOSS
 
 LOSS, POSITION_GAIN = 0.05, 0.03
 PUBLISHED_RIGHT, SHORT = 0.9999, 0.02
@@ -60,6 +61,17 @@ def _is_falling(data: ReportData, arm: str) -> bool:
     return False
 
 
+def collapse(data: ReportData) -> Facts | None:
+    """How far the baseline is above chance, in random order and in order."""
+    rows = contrast_rows(data, "collapse")
+    if "random_order" not in rows:
+        return None
+    chance = data.rows.value(measure=ROBUSTNESS, metric="accuracy", arm=None, against=CHANCE)
+    within = SHARES if chance is None else (-chance, 1.0 - chance)
+    facts = {"free": rows["random_order"], "skill": rows.get("in_order")}
+    return {name: row and Fact(row, NEAR_CHANCE, NEAR_CHANCE, within) for name, row in facts.items()}
+
+
 def positions(data: ReportData) -> Facts | None:
     """By how much the accuracy falls short of the published, and that of probes; the skill is beside a guess."""
     rows = contrast_rows(data, "positions")
@@ -68,7 +80,7 @@ def positions(data: ReportData) -> Facts | None:
         return None
     beside = listed([f"a probe of {name} in {_right(fact)} %" for name, fact in probes.facts.items()])
     return {
-        "short": Fact(short, SHORT, SHORT),
+        "short": Fact(short, SHORT, SHORT, within=(PUBLISHED_RIGHT - 1, PUBLISHED_RIGHT)),
         "probes": probes,
         "right": _right(Fact(short)),
         "bare": tidy(100 * (PUBLISHED_RIGHT - short.value)),
@@ -89,7 +101,7 @@ def position_informed(data: ReportData) -> Facts | None:
     rows = {arm: row for arm, row in contrast_tasks(data, "position_informed", "gain").items() if arm in ARMS}
     if not rows:
         return None
-    gains = {arm: Fact(rows[arm], POSITION_GAIN, POSITION_GAIN) for arm in ARMS if arm in rows}
+    gains = {arm: Fact(rows[arm], POSITION_GAIN, POSITION_GAIN, SHARES) for arm in ARMS if arm in rows}
     spans = [bounds for fact in gains.values() if (bounds := fact.bounds) is not None]
     return {
         "gains": Several({arm: replace(fact, bound=None) for arm, fact in gains.items()}, "{1} {0:%}", together=1),
@@ -113,7 +125,8 @@ def switching_off(data: ReportData) -> Facts | None:
     others = rivals.facts if isinstance(rivals, Several) else {}
     beside = listed([f"{name} {Fact(clipped(fact.score))}" for name, fact in others.items()])
     p, mde = relation.p, relation.mde
-    sides = "" if mde is None else f"{tidy(RELATED - mde)} or {tidy(RELATED + mde)} from {RELATED:g}."
+    possible = [] if mde is None else [side for side in (RELATED - mde, RELATED + mde) if abs(side) <= 1.0]
+    sides = f"{' or '.join(map(tidy, possible))} from {RELATED:g}." if possible else ""
     return {
         "relation": Fact(relation, RELATED, RELATED),
         "own": Fact(own, 0.0),

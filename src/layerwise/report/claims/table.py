@@ -6,10 +6,8 @@ from a function of the paper's module. `certain` names the facts that need an in
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from layerwise.report.claims import elc_bert, growth, heterogeneity, layershuffle, painters
-from layerwise.report.claims.contrasts import Read, group, nulls
+from layerwise.report.claims.contrasts import SHARES, Read, group, nulls
 from layerwise.report.claims.published import paper, row
 from layerwise.report.text.wording import label
 
@@ -25,19 +23,15 @@ LAYERSHUFFLE = paper(
     row(
         "trained_order",
         {
-            "cost": Read("cost", 0.05, bound=0.25),
-            "gains": nulls("gain_above", 0.05, item="{0:%} points above {1}"),
+            "cost": Read("cost", 0.05, bound=0.25, within=SHARES),
+            "gains": nulls("gain_above", 0.05, item="{0:%} points above {1}", within=SHARES),
             "skill": layershuffle.IN_ORDER,
             "own": layershuffle.IN_RANDOM_ORDER,
         },
         certain=("cost", "gains"),
         words=layershuffle.training(layershuffle.LAYERSHUFFLE),
     ),
-    row(
-        "collapse",
-        {"free": Read("random_order", 0.05, bound=0.05), "skill": replace(layershuffle.IN_ORDER, of="")},
-        certain=("free", "skill"),
-    ),
+    row("collapse", layershuffle.collapse, certain=("free", "skill")),
     row(
         "pruning",
         {
@@ -56,9 +50,9 @@ LAYERSHUFFLE = paper(
     row(
         "merging",
         {
-            "loss": Read("loss", 0.05, bound=0.05),
+            "loss": Read("loss", 0.05, bound=0.05, within=SHARES),
             "skill": Read("skill", bound=0.05, optional=True),
-            "rivals": nulls("loss", 0.05, bound=0.05, item="{1} {0:%}", lead=", of "),
+            "rivals": nulls("loss", 0.05, bound=0.05, item="{1} {0:%}", lead=", of ", within=SHARES),
             "skills": nulls("skill", bound=0.05),
         },
         certain=("loss", "skill"),
