@@ -8,6 +8,7 @@ from statistics import fmean, median
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from layerwise.measure.contrasts.benchmark_scores import Answers, Scaled
 from layerwise.measure.contrasts.benchmarks import benchmark_contrasts
@@ -115,6 +116,55 @@ def test_scores_mean_and_median_stand_on_the_scale(answers: Answers, scores: Sha
     whole = found[WHOLE, "gsm8k", "exact_match/strict-match"]
     assert (whole.low, whole.value, whole.high) == (1.0, 1.0, 1.0)
     assert len(found) == len(PLANS) * (len(SCALED) + 2)
+
+
+def study(count: int, *, lost: float, gained: float = 0.0, seed: int = 0, tasks: int = 1) -> Scaled:
+    """Answers of which the model as trained has 60 % right, and a plan loses and gains these shares."""
+    draw = np.random.default_rng(seed)
+    right = {}
+    for task in range(tasks):
+        whole, changed = draw.random(count) < 0.6, draw.random(count)
+        right[f"t{task}"] = np.stack([whole, np.where(whole, changed >= lost, changed < gained)]).astype(float)
+    names = dict.fromkeys(right, "acc"), dict.fromkeys(right, 0.25)
+    return Scaled.of(Answers(("full", "p"), right, *names), "full", seed=0, resamples=200)
+
+
+def test_the_ends_of_a_score_are_those_of_fieller_with_two_more_documents() -> None:
+    draw = np.random.default_rng(1)
+    whole, plan = (draw.random(80) < 0.7).astype(float), (draw.random(80) < 0.5).astype(float)
+    found = Scaled.of(Answers(("full", "p"), {"t": np.stack([whole, plan])}, {"t": "acc"}, {"t": 0.25}), "full", seed=0)
+    row = next(row for row in found.rows({"t": "acc"}) if (row.plan, row.task) == ("p", "t"))
+    first, second = np.append(whole, [1.0, 0.0]) - 0.25, np.append(plan, [0.0, 1.0]) - 0.25
+    for end in (row.low, row.high):
+        gaps = second - end * first
+        assert abs(gaps.mean()) == pytest.approx(norm.ppf(0.975) * gaps.std() / math.sqrt(82))
+
+
+@pytest.mark.parametrize("lost", [0.0, 1.0])
+@pytest.mark.parametrize("count", [30, 200])
+def test_answers_that_all_agree_leave_scores_and_their_middles_a_width(count: int, lost: float) -> None:
+    rows = list(study(count, lost=lost, tasks=3).rows(dict.fromkeys(("t0", "t1", "t2"), "acc")))
+    own = {(row.task, row.metric): row for row in rows if row.plan == "p"}
+    assert len(own) == 5
+    assert all(row.low < row.value < row.high or row.value in (row.low, row.high) for row in own.values())
+    assert all(row.high - row.low > 0.01 for row in own.values())
+    single = [own[f"t{task}", "acc"] for task in range(3)]
+    mean = own["all", "mean"]
+    assert mean.high - mean.value == pytest.approx(math.hypot(*(row.high - row.value for row in single)) / 3)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("count", "lost", "gained"), [(30, 0.03, 0), (50, 0.03, 0), (100, 0.02, 0), (200, 0.01, 0), (200, 0.5, 0.3)]
+)
+def test_intervals_of_scores_hold_the_truth(count: int, lost: float, gained: float) -> None:
+    truth = (0.6 * (1 - lost) + 0.4 * gained - 0.25) / 0.35
+    held = []
+    for seed in range(400):
+        rows = [row for row in study(count, lost=lost, gained=gained, seed=seed).rows({"t0": "acc"}) if row.plan == "p"]
+        held += [row.low <= truth <= row.high for row in rows[:1]]
+    assert len(held) > 350
+    assert np.mean(held) >= 0.92
 
 
 def test_a_benchmark_without_a_scale_says_why(answers: Answers) -> None:

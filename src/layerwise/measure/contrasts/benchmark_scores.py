@@ -2,7 +2,10 @@
 
     s[p] = (a[p] - c) / (a[full] - c)        a[p] the accuracy of plan p, c chance; undefined if a[full] <= c
 
-Documents are resampled within each benchmark, jointly for all plans, and so are the draws of a random order.
+The interval of a score is Fieller's (1954) with one document added to each count of answers in which the two plans
+differ, as in Bonett and Price (2012): it has a width where all answers agree. That of a mean over benchmarks adds their
+sides in quadrature (Zou and Donner 2008). For contrasts and medians documents are resampled within each benchmark,
+jointly for all plans, and so are the draws of a random order.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy import special
 
 from layerwise.measure.contrasts.contrast import Resampled, seeds
 from layerwise.measure.contrasts.strategies import mean_over
@@ -71,18 +75,20 @@ class Answers:
 class Scaled:
     """Normalized scores of `plans` and their resamples: build it with `Scaled.of`.
 
-    The arms of `scores` are (benchmarks, plans); `without` has the reason for each benchmark that cannot be normalized.
+    The arms of `scores` are (benchmarks, plans), `ends` their intervals, (2, benchmarks, plans); `without` has the
+    reason for each benchmark that cannot be normalized.
     """
 
     plans: tuple[str, ...]
     scores: Resampled
+    ends: Numbers
     documents: Mapping[str, int]
     without: Mapping[str, str]
 
     @classmethod
     def of(cls, answers: Answers, full: str, *, seed: Seed, resamples: int = RESAMPLES) -> Scaled:
         """The scores of `answers` on the scale whose upper end is the plan `full`."""
-        values, draws, without = [], [], {}
+        values, draws, ends, without = [], [], [], {}
         documents: dict[str, int] = {}
         for number, (name, right) in enumerate(answers.right.items()):
             if full not in answers.plans:
@@ -92,22 +98,24 @@ class Scaled:
                 without[name] = f"it has {right.shape[1]} documents, and an interval needs {FEWEST_UNITS}"
                 continue
             top, chance = answers.plans.index(full), answers.chance[name]
-            drawn = _resampled(right, (*seeds(seed), number), resamples)
-            low = float(np.quantile(drawn[:, top], expanded_levels(0.95, right.shape[1] - 1)[0]))
-            if low <= chance:
+            interval = _intervals(right, top, chance)
+            if interval is None:
                 without[name] = (
                     f"the model as trained answers {right[top].mean():.3f} of its documents right, which is not above "
                     f"the {chance:.3f} of guessing"
                 )
                 continue
             documents[name] = right.shape[1]
+            drawn = _resampled(right, (*seeds(seed), number), resamples)
             values.append(_scaled(right.mean(axis=1), top, chance))
             draws.append(_scaled(drawn, top, chance))
+            ends.append(interval)
         shape = (len(documents), len(answers.plans))
         stacked = np.stack(draws, axis=1) if draws else np.empty((resamples, *shape))
         units, total = min(documents.values(), default=0), sum(documents.values())
         scores = Resampled(np.array(values).reshape(shape), stacked, units, total, None)
-        return cls(answers.plans, scores, documents, without)
+        stacked_ends = np.stack(ends, axis=1) if ends else np.empty((2, *shape))
+        return cls(answers.plans, scores, stacked_ends, documents, without)
 
     def unscaled(self) -> list[str]:
         """A sentence for each benchmark that has no scale from chance to the model as trained."""
@@ -120,26 +128,22 @@ class Scaled:
         value, draws = self.scores.value, self.scores.effects
         assert draws is not None, "benchmarks on the scale have documents enough"
         for row, (name, documents) in enumerate(self.documents.items()):
-            yield from self._rows(name, metrics[name], value[row], draws[:, row], documents)
-        for middle in (np.mean, np.median):
-            yield from self._rows(
-                "all", middle.__name__, middle(value, axis=0), middle(draws, axis=1), self.scores.documents
-            )
+            yield from self._rows(name, metrics[name], value[row], self.ends[:, row], documents)
+        sides = np.sqrt(np.square(self.ends - value).sum(axis=1)) / len(value)
+        mean, median = value.mean(axis=0), np.median(value, axis=0)
+        resampled = np.quantile(np.median(draws, axis=1), expanded_levels(0.95, self.scores.units - 1), axis=0)
+        # A median over benchmarks that agree in every resample is known no better than the mean.
+        low, high = np.minimum(resampled[0], median - sides[0]), np.maximum(resampled[1], median + sides[1])
+        for name, middle, ends in (
+            ("mean", mean, np.stack([mean - sides[0], mean + sides[1]])),
+            ("median", median, np.stack([low, high])),
+        ):
+            yield from self._rows("all", name, middle, ends, self.scores.documents)
 
-    def _rows(self, task: str, metric: str, value: Numbers, draws: Numbers, documents: int) -> Iterator[Score]:
-        low, high = np.quantile(draws, expanded_levels(0.95, self.scores.units - 1), axis=0)
-        for plan, middle, below, above in zip(self.plans, value, low, high, strict=True):
-            bounds = float(min(below, middle)), float(max(above, middle))
-            yield Score(
-                BENCHMARK,
-                metric,
-                float(middle),
-                *bounds,
-                task=task,
-                plan=plan,
-                condition=NORMALISED,
-                documents=documents,
-            )
+    def _rows(self, task: str, metric: str, value: Numbers, ends: Numbers, documents: int) -> Iterator[Score]:
+        for plan, middle, low, high in zip(self.plans, value.tolist(), *ends.tolist(), strict=True):
+            about: dict[str, Any] = {"task": task, "plan": plan, "condition": NORMALISED, "documents": documents}
+            yield Score(BENCHMARK, metric, middle, low, high, **about)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -194,6 +198,27 @@ class StrategyScores:
 def _resampled(right: Numbers, seed: tuple[int, ...], resamples: int) -> Numbers:
     units = right.shape[1]
     return np.concatenate([counts @ right.T / units for counts in resampled_counts(units, resamples, seed)])
+
+
+def _intervals(right: Numbers, top: int, chance: float) -> Numbers | None:
+    """Return the ends of the interval of every plan's score, (2, plans), or None without a scale.
+
+    It has the scores s for which a[p] - c - s (a[top] - c) is within z standard errors of 0, which is quadratic in s.
+    """
+    full, units = right[top], right.shape[1] + 2
+    both = right @ full
+    own, whole = (right.sum(axis=1) + 1) / units - chance, (full.sum() + 1) / units - chance
+    variances = (own + chance) * (1 - own - chance), (whole + chance) * (1 - whole - chance)
+    covariance = both / units - (own + chance) * (whole + chance)
+    z = float(special.ndtri(0.975)) ** 2 / units
+    square, cross, rest = whole**2 - z * variances[1], own * whole - z * covariance, own**2 - z * variances[0]
+    if whole <= 0 or square <= 0:
+        return None
+    reach = np.sqrt(np.maximum(cross**2 - square * rest, 0.0))
+    score = _scaled(right.mean(axis=1), top, chance)
+    ends = np.stack([np.minimum(score, (cross - reach) / square), np.maximum(score, (cross + reach) / square)])
+    ends[:, top] = 1.0
+    return ends
 
 
 def _scaled(shares: Numbers, top: int, chance: float) -> Numbers:
