@@ -111,8 +111,10 @@ def test_stages_that_change_the_shape_name_the_blocks_of_a_stage() -> None:
 
 class VisionConfig(PretrainedConfig):
     model_type = "vision-like"
-    num_hidden_layers = DEPTH
-    numbered = True
+
+    def __init__(self, num_hidden_layers: int = DEPTH, numbered: bool = True, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.num_hidden_layers, self.numbered = num_hidden_layers, numbered
 
 
 class Vision(PreTrainedModel):
