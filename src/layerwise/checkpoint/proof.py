@@ -138,7 +138,7 @@ def _tensors(stack: Stack, plan: Plan, loaded: nn.Module | None = None) -> dict[
     prefix, steps = f"{stack.path}.", plan.steps()
     slots = range(len(steps)) if loaded is None else block_list(loaded, stack.path)._modules
     modules = {
-        f"{prefix}{slot}.": stack.block(each.layer, each.source) for slot, each in zip(slots, steps, strict=True)
+        f"{prefix}{slot}.": stack.block(each.layer, each.source) for slot, each in zip(slots, steps, strict=False)
     }
     outside = [(name, tensor) for name, tensor in named_tensors(stack.model) if not name.startswith(prefix)]
     inside = [(f"{slot}{name}", tensor) for slot, block in modules.items() for name, tensor in named_tensors(block)]

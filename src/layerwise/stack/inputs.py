@@ -9,10 +9,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import Cache
 
 from layerwise.errors import ModelError
 from layerwise.stack.checks.forward_trace import tensors
 from layerwise.stack.placement import device_of, dtype_of
+
+CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
+"""The keywords under which models take a cache of earlier tokens."""
+
+
+def refuse_caches(inputs: Mapping[str, Any]) -> None:
+    """Raise `ModelError` if `inputs` hold a cache of earlier tokens."""
+    for name, value in inputs.items():
+        if isinstance(value, Cache) or (name in CACHES and value is not None):
+            raise ModelError(
+                f"{name} must not be among the inputs of a captured batch: every run of the batch would extend the "
+                "cache. Pass all tokens at once, or call the model in `with stack.under(plan)`."
+            )
 
 
 def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:

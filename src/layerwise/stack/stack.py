@@ -30,7 +30,7 @@ from layerwise.stack.executors.entries import own_blocks
 from layerwise.stack.executors.state import Merger, follow, returned_state, streams_first, tokens_first, with_state
 from layerwise.stack.history.shared_key_values import KeyValueSharing, KeyValueTracker
 from layerwise.stack.history.tracker import HistoryTracker
-from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
+from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor, refuse_caches
 from layerwise.stack.placement import device_of, dtype_of
 from layerwise.stack.quantised_layers import QuantisedLayers, refuse_unquantisable
 from layerwise.stack.streaming.resident import ResidentLayers
@@ -73,8 +73,7 @@ class Stack:
         self.tokenizer = tokenizer
         self.source = source or ModelOrigin(type(model).__name__)
         self.resident = resident
-        self._blocks = block_list(model, path)
-        self.depth = len(self._blocks)
+        self._known_blocks = own_blocks(self.blocks)
         self.sources: Mapping[str, Stack] = {}
         self.head_by_token = False
         self._trace: BlockTrace | None = None
@@ -112,7 +111,12 @@ class Stack:
     @property
     def blocks(self) -> BlockList:
         """Return the list of the layers' blocks, as the model holds it."""
-        return self._blocks
+        return block_list(self.model, self.path)
+
+    @property
+    def depth(self) -> int:
+        """Return the number of layers of the model, whatever plan it runs."""
+        return len(own_blocks(self.blocks))
 
     @property
     def device(self) -> torch.device:
@@ -127,7 +131,7 @@ class Stack:
     @property
     def running(self) -> Plan | None:
         """The plan that the model runs in place at this moment, if any."""
-        return occupancy.running(self._blocks)
+        return occupancy.running(self.blocks)
 
     @property
     def reads_history(self) -> bool:
@@ -157,6 +161,7 @@ class Stack:
         The blocks run once each in order and pass on only the hidden state (`forward_trace.trace_blocks`); the identity
         plan is bit-identical; and another order gives the same in place and step by step.
         """
+        refuse_caches(inputs)
         arguments = accepted(self.model, inputs)
         try:
             # Not inference mode: what a model keeps from its first pass (BEiT, for all models of its class) must serve
@@ -166,7 +171,7 @@ class Stack:
                 evaluating(self.model),
                 torch.no_grad(),
             ):
-                self._trace = forward_trace.trace_blocks(self.model, own_blocks(self._blocks), arguments)
+                self._trace = forward_trace.trace_blocks(self.model, own_blocks(self.blocks), arguments)
                 name = type(self.model).__name__
                 sharing = self._trace.sharing
                 self._tracker = HistoryTracker(name) if self._trace.mixes else None
@@ -188,11 +193,16 @@ class Stack:
         return self._trace
 
     def capture(self, **inputs: Any) -> Capture:
-        """Run the model up to its blocks: the state before the first, and the arguments of each layer."""
+        """Run the model up to its blocks: the state before the first, and the arguments of each layer.
+
+        Raises `ModelError` for a cache of earlier tokens among the inputs: every run of the batch would extend it.
+        """
         self._refuse_while_in_place("capture a batch")
+        refuse_caches(inputs)
+        self._notice_other_blocks()
         trace = self._trace or self.inspect(**inputs)
         with occupancy.capturing(self.model, self.path, self.source.name, "capture a batch"):
-            captured = capture.capture(self.model, self._blocks, trace, accepted(self.model, inputs))
+            captured = capture.capture(self.model, self.blocks, trace, accepted(self.model, inputs))
         if trace.streams_first:
             captured = replace(captured, state=tokens_first(captured.state))
         if self._tracker is not None:
@@ -203,13 +213,13 @@ class Stack:
         """Capture one pass of cached decoding; its calls hold the cache. Needs an earlier `capture`."""
         trace = self._inspected("capture a pass")
         with occupancy.capturing(self.model, self.path, self.source.name, "capture a pass"):
-            return capture.capture(self.model, self._blocks, trace, inputs)
+            return capture.capture(self.model, self.blocks, trace, inputs)
 
     def finish_pass(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
         """`finish` of one pass of cached decoding: what the model returns when its blocks arrive at `state`."""
         trace = self._inspected("finish a pass")
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a pass"):
-            return capture.finish(self.model, self._blocks, trace, inputs, state)
+            return capture.finish(self.model, self.blocks, trace, inputs, state)
 
     def _inspected(self, wish: str) -> BlockTrace:
         self._refuse_while_in_place(wish)
@@ -229,6 +239,8 @@ class Stack:
         layers that read all earlier states, and for a type (GGUF) that a layer cannot have.
         """
         plan = Plan.parse(plan)
+        for stack in (self, *self.sources.values()):
+            stack._notice_other_blocks()
         plan.check(self.depth, self.sources)
         refuse_unquantisable(self, plan)
         if self._tracker is not None:
@@ -236,7 +248,7 @@ class Stack:
 
     def block(self, layer: int, source: str | None = None) -> nn.Module:
         """The module that computes a layer: the model's own, that of the named source, or the own at a type."""
-        own, kind = own_blocks(self._blocks)[layer], weight_type(source)
+        own, kind = own_blocks(self.blocks)[layer], weight_type(source)
         if kind is not None:
             return clone(own, 0, weights=self._quantised.weights(own, layer, kind))
         return own if source is None else self.sources[source].block(layer)
@@ -319,6 +331,11 @@ class Stack:
         """
         plan = Plan.parse(plan)
         self.check(plan)
+        if len(captured.calls) != self.depth:
+            raise ModelError(
+                f"the batch must be captured from the model's {self.depth} layers, got {len(captured.calls)} layers: "
+                "the list of blocks was changed since. Capture the batch again."
+            )
         groups: list[Merger] = []
         state = captured.state
         yield state
@@ -343,7 +360,7 @@ class Stack:
         with occupancy.capturing(self.model, self.path, self.source.name, "finish a state"):
             way = self._tracker.way(state) if isinstance(self._tracker, HistoryTracker) else None
             state = streams_first(state) if self._trace.streams_first else state
-            return capture.finish(self.model, self._blocks, self._trace, inputs, state, way)
+            return capture.finish(self.model, self.blocks, self._trace, inputs, state, way)
 
     def output(self, plan: Plan | str, **inputs: Any) -> Any:
         """What the model returns under `plan`, step by step."""
@@ -399,6 +416,18 @@ class Stack:
         if context is not None:
             context.__exit__(None, None, None)
 
+    def _notice_other_blocks(self) -> None:
+        own = own_blocks(self.blocks)
+        if own == self._known_blocks:
+            return
+        # Layers were replaced, removed or added since: what was seen of the earlier ones is no longer known.
+        was_inspected = self._trace is not None
+        self._known_blocks, self._trace, self._tracker = own, None, None
+        self._branches, self._unsplit, self.head_by_token = None, None, False
+        inputs = example_inputs(self.model) if was_inspected else None
+        if inputs is not None:
+            self.inspect(**inputs)
+
     def _refuse_while_in_place(self, wish: str) -> None:
         for stack in (self, *self.sources.values()):
-            occupancy.refuse_while_running(stack._blocks, stack.source.name, wish)
+            occupancy.refuse_while_running(stack.blocks, stack.source.name, wish)

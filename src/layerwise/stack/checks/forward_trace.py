@@ -221,6 +221,8 @@ def _refuse_other_order(model: nn.Module, calls: Sequence[_Call], depth: int) ->
     counts = {layer: order.count(layer) for layer in range(depth)}
     repeated = [f"block {layer} {count} times" for layer, count in counts.items() if count != 1]
     difference = f"it calls {', '.join(repeated[:3])}" if repeated else f"it calls them as {order}"
+    if order and order == list(range(len(order))):
+        difference = f"it stops after {len(order)} (its configuration may count {len(order)} layers)"
     raise UnsupportedModel(
         f"{type(model).__name__} does not run its {depth} blocks once each and in order: {difference}; "
         "stacks that share, skip or reorder blocks by themselves are not supported"

@@ -103,8 +103,13 @@ def clone(
 
 
 def indices(module: nn.Module) -> list[int]:
-    """The positions that a module and its submodules say they have."""
-    values = (vars(each).get(name) for each in module.modules() for name in INDEX_NAMES)
+    """Return the positions that a module and its submodules say they have."""
+    return [index for each in module.modules() for index in own_indices(each)]
+
+
+def own_indices(module: nn.Module) -> list[int]:
+    """Return the positions that a module itself says it has."""
+    values = (vars(module).get(name) for name in INDEX_NAMES)
     return [index for index in values if type(index) is int]
 
 

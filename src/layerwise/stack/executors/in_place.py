@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,17 +24,15 @@ from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Pair
 from layerwise.stack.executors import occupancy
-from layerwise.stack.executors.clone import Then, clone, indices
+from layerwise.stack.executors.clone import Then, clone, indices, own_indices
 from layerwise.stack.executors.config_view import visit_order
 from layerwise.stack.executors.entries import REFUSED_COPIES, entries, own_blocks
 from layerwise.stack.executors.passes import Passes
 from layerwise.stack.executors.state import returned_state, with_returned_state
+from layerwise.stack.inputs import CACHES
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
-
-# The keywords under which models are handed a cache of earlier tokens.
-_CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
 
 # What is in the names of modules that compute something for every layer; a main embedding may happen to be as wide.
 _OF_ALL_LAYERS = "per_layer"
@@ -64,11 +63,11 @@ def in_place(
         entered.enter_context(occupancy.in_place(model, path, stack.source.name, plan))
         own = own_blocks(blocks)
         once = _visited_once(steps) if single_pass else frozenset()
-        stride = slots_per_block(own) if len(once) < len(steps) else 1
+        slots = Slots.of(model, path)
         listed = [
             own[step.layer]
             if slot in once
-            else visit_entry(stack, step, slot, (slot - step.layer) * stride, passes, pairs)
+            else visit_entry(stack, step, slot, slots.shift(step.layer, slot), passes, pairs)
             for slot, step in enumerate(steps)
         ]
         for slot in once:
@@ -159,7 +158,7 @@ def outside_passes(module: nn.Module) -> Iterator[None]:
 
 
 def _refuse_cache(kwargs: Mapping[str, Any]) -> None:
-    if kwargs.get("use_cache") or any(kwargs.get(name) is not None for name in _CACHES):
+    if kwargs.get("use_cache") or any(kwargs.get(name) is not None for name in CACHES):
         raise ModelError(
             "a cache of earlier tokens was asked for in a single pass, where layers have no slots of their own: enter "
             "`stack.under(plan)` without single_pass=True, or call generate(..., use_cache=False)"
@@ -199,7 +198,37 @@ def _visited_once(steps: Sequence[Step]) -> frozenset[int]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Slots:
+    """The first cache slot of each block, how many a block owns, and the first slot that a visit may have."""
+
+    first: Sequence[int]
+    width: int
+    start: int
+
+    @classmethod
+    def of(cls, model: nn.Module, path: str) -> Slots:
+        """Read the slots of the blocks of `model` at `path`, by the positions that they and their submodules keep."""
+        blocks = own_blocks(block_list(model, path))
+        width = slots_per_block(blocks)
+        numbers = [min(indices(block), default=layer * width) for layer, block in enumerate(blocks)]
+        if len(blocks) > 1 and len(set(numbers)) == 1:
+            return cls(range(len(blocks)), 1, 0)
+        if any(number - numbers[0] != layer * width for layer, number in enumerate(numbers)):
+            return cls(numbers, width, 0)  # a list that was put together by hand
+        inside = {id(module) for block in blocks for module in block.modules()}
+        taken = any(own_indices(module) for module in model.modules() if id(module) not in inside)
+        named = any("layer_idx" in vars(module) for module in blocks[0].modules())
+        return cls(numbers, width, 0 if named and not taken else numbers[0])
+
+    def shift(self, layer: int, slot: int) -> int:
+        """Return how far the visit at `slot` is from the slots that the block of `layer` keeps."""
+        return self.start + slot * self.width - self.first[layer]
+
+
 def slots_per_block(blocks: Sequence[nn.Module]) -> int:
-    """How many cache slots a block owns: one, except where a block holds several attentions that number on."""
-    first = [min(indices(block), default=0) for block in blocks[:2]]
-    return max(1, first[-1] - first[0])
+    """Return how many cache slots a block owns: one, except where a block holds several attentions that number on."""
+    numbers = [own for block in blocks if (own := indices(block))]
+    if len({min(own) for own in numbers}) < 2:
+        return 1
+    return max(max(own) - min(own) + 1 for own in numbers)

@@ -1,0 +1,109 @@
+"""A list of blocks that is changed after `load`: the next plan runs what it holds, or says why it cannot."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from transformers import DynamicCache, StaticCache
+
+from conftest import tiny_llama
+from layerwise.errors import ModelError, PlanError, UnsupportedModel
+from layerwise.stack import load
+from stack.makers import IDS, gemma
+
+
+def replace_list(model: Any) -> None:
+    model.model.layers = nn.ModuleList(copy.deepcopy(list(model.model.layers[::-1])))
+
+
+def delete_one(model: Any) -> None:
+    del model.model.layers[3]
+
+
+def replace_entry(model: Any) -> None:
+    other = tiny_llama(seed=5).model.layers[2]
+    model.model.layers[1] = other
+
+
+def append_one(model: Any) -> None:
+    model.model.layers.append(copy.deepcopy(model.model.layers[0]))
+    model.config.num_hidden_layers = 7
+
+
+class Adapted(nn.Module):
+    def __init__(self, base: nn.Linear) -> None:
+        super().__init__()
+        self.base, self.down, self.up = base, nn.Linear(base.in_features, 2), nn.Linear(2, base.out_features)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.base(x) + self.up(self.down(x))
+
+
+def adapt(model: Any) -> None:
+    for layer in model.model.layers:
+        layer.self_attn.q_proj = Adapted(layer.self_attn.q_proj)
+
+
+def by_hand(model: Any, order: list[int]) -> tuple[Tensor, Tensor]:
+    made = copy.deepcopy(model)
+    made.model.layers = nn.ModuleList(copy.deepcopy(model.model.layers[layer]) for layer in order)
+    for slot, block in enumerate(made.model.layers):
+        block.self_attn.layer_idx = slot
+    made.config.num_hidden_layers = len(order)
+    return made(IDS, use_cache=False).logits, decode(made)
+
+
+def decode(model: Any) -> Tensor:
+    return model.generate(IDS, max_new_tokens=6, min_new_tokens=6, do_sample=False)
+
+
+CHANGES: list[Callable[[Any], None]] = [replace_list, delete_one, replace_entry, append_one, adapt]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@torch.no_grad()
+def test_the_next_plan_runs_the_blocks_that_the_model_has_now(change: Callable[[Any], None]) -> None:
+    model = tiny_llama()
+    stack = load(model)
+    captured = stack.capture(input_ids=IDS)
+    stack.branches()
+    torch.manual_seed(1)
+    change(model)
+    depth = len(model.model.layers)
+    assert stack.depth == depth
+    for order in ([0, 2, 2, depth - 1], [*range(depth)][::-1]):
+        text = " ".join(map(str, order))
+        logits, tokens = by_hand(model, order)
+        torch.testing.assert_close(stack.logits(text, input_ids=IDS), logits, rtol=1e-4, atol=1e-4)
+        with stack.under(text):
+            torch.testing.assert_close(model(IDS, use_cache=False).logits, logits, rtol=1e-4, atol=1e-4)
+            assert torch.equal(decode(model), tokens)
+    with pytest.raises(PlanError, match=f"{depth}"):
+        stack.check(f"0-{depth}")
+    if depth != 6:
+        with pytest.raises(ModelError, match=f"{depth} layers, got 6 layers"):
+            stack.run("0", captured)
+
+
+def test_blocks_that_cannot_run_plans_are_refused_at_the_next_plan() -> None:
+    model = tiny_llama()
+    stack = load(model)
+    model.model.layers[2] = model.model.layers[1]
+    with pytest.raises(UnsupportedModel, match="blocks 1 and 2 share parameters"), stack.under("0-3"):
+        pass
+
+
+@pytest.mark.parametrize("cache", [DynamicCache, lambda config: StaticCache(config, max_cache_len=32)])
+def test_a_captured_batch_takes_no_cache(cache: Callable[..., Any]) -> None:
+    model = gemma().eval()
+    stack = load(model)
+    with torch.no_grad():
+        filled = model(IDS, past_key_values=cache(config=model.config)).past_key_values
+    for run in (stack.capture, stack.inspect, lambda **inputs: stack.logits("0", **inputs)):
+        with pytest.raises(ModelError, match="past_key_values must not be among the inputs"):
+            run(input_ids=IDS, past_key_values=filled)
