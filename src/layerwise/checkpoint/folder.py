@@ -33,7 +33,8 @@ class Origin:
     model's. `gap` is how far its logits are from those of the plan, over the batch it was checked on: the largest
     difference of a token's logits by its norm, beside the norm of its logits; it is `None`, and there are no hashes of
     weights, where no logits were compared. `head` is the name of the model whose parts behind the layers were taken, if
-    that is not the model at hand. `note` says why a model was built in memory that might have been streamed.
+    that is not the model at hand. `note` says why a model was built in memory that might have been streamed, and
+    `unwritten` which stored tensors were not written although no layer that the plan skips has them.
     """
 
     plan: str
@@ -45,6 +46,7 @@ class Origin:
     compact: bool = False
     note: str = ""
     head: str | None = None
+    unwritten: str = ""
 
     def write(self, folder: Path) -> None:
         """Write it to its file in `folder`."""
