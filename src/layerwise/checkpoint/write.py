@@ -101,6 +101,8 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedMod
         made.generation_config = copy.deepcopy(model.generation_config)
         values = vars(made.generation_config)
         values.update(generation_in_order(values, f"{stack.path}.", plan.order(), stack.depth))
+        if values.get("alignment_heads", ()) is None:  # it has no value by default
+            del values["alignment_heads"]
     return made.eval()
 
 
