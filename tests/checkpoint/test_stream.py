@@ -261,6 +261,13 @@ def test_layers_that_generation_names_are_those_of_the_plan(
     assert written.get("assistant_early_exit") is None
 
 
+def test_a_backbone_returns_the_outputs_of_the_same_layers() -> None:
+    settings = {"model_type": "dinov2", "num_hidden_layers": 6, "out_indices": [2, 4, 6]}
+    for order, indices in (((0, 1, 3, 4, 5), [2, 3, 5]), ((0, 1, 2, 3, 3, 4, 5), [2, 5, 7]), ((0, 2), None)):
+        made = json.loads(visit_config(settings, {"encoder.layer.": 6}, order, None).text)
+        assert made.get("out_indices") in (indices, [len(order)] if indices is None else indices)
+
+
 def test_of_two_parts_with_as_many_layers_the_one_that_the_path_names() -> None:
     settings = {
         "model_type": "llava",

@@ -10,9 +10,16 @@ from typing import Any, cast
 
 from layerwise.bounded import reason_of
 from layerwise.checkpoint.layer_names import UnresolvedNames, stack_prefix
-from layerwise.plan.config_order import COUNTS, WIDTH_OF_A_LAYER, computed_per_layer, in_visit_order, is_count
+from layerwise.plan.config_order import (
+    COUNTS,
+    WIDTH_OF_A_LAYER,
+    computed_per_layer,
+    in_visit_order,
+    is_count,
+    output_in_order,
+)
 
-# What configurations of backbones derive from the number of their layers, and would contradict with another number.
+# What configurations of backbones derive from the number of their layers, and would contradict for another number.
 STAGES = frozenset({"stage_names", "out_features", "out_indices"})
 
 # Settings that say by the number of a layer of which kind it is, so that another order needs other values.
@@ -74,7 +81,7 @@ def visit_config(
         coded = tuple(name for name, value in vars(owner).items() if value and INDEX_CODED.search(name))
         wanted = _reorder(owner, prefix, order, depth)
         coded += tuple(name for name in _as_long(owner, depth) if name not in wanted)
-        made = remade(config, type(config))
+        made = remade(config, type(config), order, depth)
         if not predicts_further(groups, prefix, order, depth):
             drop_predicting_layers(made)
         (again,) = (each for each, old in zip(_configs(made), configs, strict=True) if old is owner)
@@ -87,10 +94,19 @@ def visit_config(
     return VisitConfig(prefix, depth, config_text(made), coded, listed)
 
 
-def remade(config: Any, kind: Any) -> Any:
-    """The configuration, of class `kind`, made anew of its values, as it is when it is read from a file."""
+def remade(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
+    """Build `config`, which is in visit order, again as class `kind`, as it is when it is read from a file.
+
+    A backbone returns the outputs of the same layers, where the plan runs them last.
+    """
     settings = config.to_dict()
-    return kind.from_dict({key: settings[key] for key in settings.keys() - STAGES})
+    kept = {key: settings[key] for key in settings.keys() - STAGES}
+    asked, stages = settings.get("out_indices") or (), settings.get("stage_names") or ()
+    if len(stages) == depth + 1:
+        found = {output_in_order(order, range(depth + 1)[index]) for index in asked} - {None}
+        if found - {len(order)}:
+            kept["out_indices"] = sorted(found)
+    return kind.from_dict(kept)
 
 
 def config_text(config: Any) -> str:

@@ -71,9 +71,11 @@ def generation_in_order(values: Mapping[str, Any], path: str, order: Sequence[in
         pairs = [each for each in heads if isinstance(each, list | tuple) and each]
         changed["alignment_heads"] = [[slot, *head] for layer, *head in pairs for slot in _slots(layer, order)] or None
     if isinstance(layers, list | tuple):
-        changed["dola_layers"] = [each for each in map(partial(_output, order), layers) if each is not None] or None
+        changed["dola_layers"] = [
+            each for each in map(partial(output_in_order, order), layers) if each is not None
+        ] or None
     if type(early) is int:
-        changed["assistant_early_exit"] = _output(order, early)
+        changed["assistant_early_exit"] = output_in_order(order, early)
     return changed
 
 
@@ -81,8 +83,12 @@ def _slots(layer: int, order: Sequence[int]) -> list[int]:
     return [slot for slot, visited in enumerate(order) if visited == layer]
 
 
-def _output(order: Sequence[int], count: int) -> int | None:
-    # The hidden state after so many layers is that after the last visit of the last of them.
+def output_in_order(order: Sequence[int], count: int) -> int | None:
+    """Return after how many visits the hidden state after `count` layers is there, or None if the last is skipped.
+
+    >>> [output_in_order((0, 2, 1, 2), count) for count in (0, 1, 2, 3, 4)]
+    [0, 1, 3, 4, None]
+    """
     slots = _slots(count - 1, order)
     return 0 if count == 0 else slots[-1] + 1 if slots else None
 
