@@ -89,7 +89,7 @@ class LayerPatterns:
         if named is not None:
             return list(self._renamed(named))
         matcher = self._matcher(text)
-        if matcher is None or not self._tells_layers_apart(matcher, text):
+        if matcher is None or not self._depends_on_layer(matcher, text):
             return [text]
         same = (new for new in self._renumbered(text, matcher) if self._selects_the_same(matcher, new))
         return next(same, None) or list(self._listed(text, matcher))
@@ -121,11 +121,11 @@ class LayerPatterns:
         parts = product(self.prefixes, self.inside if inside is None else inside, numbers)
         return (f"{prefix}{number}{rest and '.'}{rest}" for prefix, rest, number in parts)
 
-    def _tells_layers_apart(self, matcher: _Matcher, text: str) -> bool:
+    def _depends_on_layer(self, matcher: _Matcher, text: str) -> bool:
         known = {"0", "1", *re.findall(r"\d+", text)}  # of many experts a few will do
         inside = [rest for rest in self.inside if set(re.findall(r"\d+", rest)) <= known]
-        found = [bool(matcher.matches(name)) for name in self._grid(range(self.count), inside)]
-        return any(len(set(found[at : at + self.count])) > 1 for at in range(0, len(found), self.count))
+        selected = [bool(matcher.matches(name)) for name in self._grid(range(self.count), inside)]
+        return any(len(set(selected[at : at + self.count])) > 1 for at in range(0, len(selected), self.count))
 
     def _renumbered(self, text: str, matcher: _Matcher) -> Iterator[list[str]]:
         numbers = [each for each in _NUMBER.finditer(text) if int(each[0]) < self.depth]

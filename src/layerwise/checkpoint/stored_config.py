@@ -101,11 +101,11 @@ def remade(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
     """
     settings = config.to_dict()
     kept = {key: settings[key] for key in settings.keys() - STAGES}
-    asked, stages = settings.get("out_indices") or (), settings.get("stage_names") or ()
+    outputs, stages = settings.get("out_indices") or (), settings.get("stage_names") or ()
     if len(stages) == depth + 1:
-        found = {output_in_order(order, range(depth + 1)[index]) for index in asked} - {None}
-        if found - {len(order)}:
-            kept["out_indices"] = sorted(found)
+        indices = {output_in_order(order, range(depth + 1)[index]) for index in outputs} - {None}
+        if indices - {len(order)}:
+            kept["out_indices"] = sorted(indices)
     return kind.from_dict(kept)
 
 
