@@ -34,7 +34,6 @@ from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.plan import Plan, families
 from layerwise.plan.sublayer import SUBLAYERS
 from layerwise.results import Rows, Run, Score
@@ -57,7 +56,7 @@ from layerwise.search.one_shot import (
     turning,
 )
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
-from layerwise.search.rungs import SHARES, Evaluator, Round, divided_text, grown, mean_losses
+from layerwise.search.rungs import FEWEST, SHARES, Evaluator, Round, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
 
 Fronts = Mapping[Unit, Sequence[Plan]]
@@ -86,7 +85,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     corpus = inputs.corpus or config.corpus(config.model)
     stack = config.with_sources(inputs.stack or open_named(config, reporter), reporter)
     moves, budget = check_moves(config.moves), Budget.parse(config.budget)
-    own = _text(config, stack, corpus, reporter, began)
+    config, own = _chosen(config, stack, corpus, reporter, began)
     text = own.data
     parts = divided_text(text, config.seed)
     rungs = grown(parts["search"], config.seed)
@@ -131,7 +130,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         if run is not None and run.store.count_losses():
             return None
         space = space_of(config, stack, PlanPrices.of(stack), counted(config))
-        return remaining_passes(stack, text, whole_search(config, stack, space, text))
+        return remaining_passes(stack, text, whole_search(config, stack, space, text), pace=own.seconds)
 
     yield Outline(manifest, says, ahead=(ExpectedWork(remaining),), chosen=own.options)
     losses = yield from LossesUnit()
@@ -183,17 +182,17 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     )
 
 
-def _text(config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float) -> ChosenText:
-    timed = TimedText(
-        stack,
-        cutting(config, stack, corpus, config.seed),
-        partial(whole_search, config, stack, space_of(config, stack, PlanPrices.of(stack), counted(config))),
-        1,
-        SHARES["report"],
-        round(FEWEST_UNITS / min(SHARES.values())),
-    )
-    with waiting(reporter, f"tokenizing {corpus.name}"):
-        return chosen_text(config, timed, corpus, began)
+def _chosen(
+    config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float
+) -> tuple[Search, ChosenText]:
+    space = space_of(config, stack, PlanPrices.of(stack), counted(config))
+    cut = cutting(config, stack, corpus, config.seed)
+    questions = [
+        (each, TimedText(stack, cut, partial(whole_search, each, stack, space), 1, SHARES["report"], FEWEST))
+        for each in config.questions()
+    ]
+    with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
+        return chosen_text(config, questions, corpus, began)
 
 
 def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget | None = None) -> Space:

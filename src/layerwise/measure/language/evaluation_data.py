@@ -21,6 +21,9 @@ BATCH_TOKENS = 4096
 # The longest window by default: long enough for context to matter, short enough for a laptop.
 WINDOW = 512
 
+# The shortest window where a shorter one would save time: with little context other layers matter.
+CONTEXT = 256
+
 SHORTEST = 8
 """Tokens below which no window is worth proposing: nothing can be said of a model that has read so little."""
 
