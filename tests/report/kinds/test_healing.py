@@ -32,10 +32,10 @@ def data(scores: Iterable[Score]) -> ReportData:
     return ReportData({"model": "m", "corpus": "c"}, (), tuple(scores))
 
 
-def test_what_is_not_resolvable_is_called_that_with_what_would_have_been_seen() -> None:
+def test_what_is_inconclusive_is_called_that_with_what_would_have_been_seen() -> None:
     rows = (replace(row, p_adjusted=0.4) if row.measure == "healing_contrast" else row for row in RUN.scores)
     text = " ".join(findings(data(rows)))
-    assert "full-teacher against full-labels: not resolvable in 3 seeds" in text
+    assert "full-teacher against full-labels: inconclusive in 3 seeds" in text
     assert "above 0.0150 it would have been seen" in text
 
 
@@ -48,8 +48,8 @@ HELPS, HURTS, OPEN = (-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1)
         ((HURTS, HURTS), "skipping 1 and 2 hurts.", False),
         ((HELPS, HURTS, HURTS), "skipping 1 helps and skipping 2 and 3 hurts: few help, many hurt.", True),
         ((HURTS, HELPS), "skipping 2 helps and skipping 1 hurts.", False),
-        ((HELPS, OPEN, HURTS), "skipping 1 helps, skipping 3 hurts and skipping 2 is not resolvable.", False),
-        ((OPEN,), "skipping 1 is not resolvable.", False),
+        ((HELPS, OPEN, HURTS), "skipping 1 helps, skipping 3 hurts and skipping 2 is inconclusive.", False),
+        ((OPEN,), "skipping 1 is inconclusive.", False),
     ],
 )
 def test_few_help_and_many_hurt_only_where_the_intervals_say_so(
@@ -88,7 +88,7 @@ def answers(*gains: tuple[float, float]) -> Iterator[Score]:
     [
         ((HURTS, HELPS), "skipping 1 helps and skipping 2 hurts: few help, many hurt."),
         ((HELPS, HURTS), "skipping 2 helps and skipping 1 hurts."),
-        ((OPEN, HELPS), "skipping 2 hurts and skipping 1 is not resolvable."),
+        ((OPEN, HELPS), "skipping 2 hurts and skipping 1 is inconclusive."),
     ],
 )
 def test_more_right_answers_are_a_help(gains: tuple[tuple[float, float], ...], said: str) -> None:

@@ -120,7 +120,7 @@ def _contrast(row: Score) -> str:
         return f"{row.arm} is {effect} than {who}: {value}, adjusted p {adjusted_p(row)}."
     seeds = f"{row.documents} seed{'s' * (row.documents != 1)}"
     above = "" if row.mde is None else f"; above {detectable(row)} it would have been seen"
-    return f"{row.arm} against {who}: not resolvable in {seeds}, {value}{above}."
+    return f"{row.arm} against {who}: inconclusive in {seeds}, {value}{above}."
 
 
 def _windows(run: Rows) -> Iterator[str]:
@@ -148,7 +148,7 @@ def _benchmarks(differences: Rows, arms: Sequence[str]) -> Iterator[str]:
         of_task = differences.where(task=task)
         for row in of_task.where(arm=tuple(arms), against=tuple(beside)):
             text = f"{POINTS.text(row)} points of accuracy beside {beside[str(row.against)]}"
-            yield f"On {task} {row.arm} has {text}{', not resolvable' if judged(row, 0.05) == 'open' else ''}."
+            yield f"On {task} {row.arm} has {text}{', inconclusive' if judged(row, 0.05) == 'open' else ''}."
         healed = of_task.where(condition=vocab.HEALED)
         against = vocab.WHOLE if vocab.WHOLE in healed.axis("against") else vocab.UNTOUCHED
         if healed:
@@ -160,7 +160,7 @@ def _pattern(healed: Sequence[Score], *, more_is_better: bool = False) -> str:
     effects = {row.amount: judged(row, 0.05, more_is_better=more_is_better) for row in healed}
     helped, hurt = ([row for row in healed if effects[row.amount] == each] for each in ("better", "worse"))
     unknown = [row for row in healed if row not in helped and row not in hurt]
-    sides = (("helps", helped), ("hurts", hurt), ("is not resolvable", unknown))
+    sides = (("helps", helped), ("hurts", hurt), ("is inconclusive", unknown))
     clauses = [f"skipping {listed([f'{row.amount:g}' for row in rows])} {what}" for what, rows in sides if rows]
     ordered = helped and hurt and not unknown and _amount(helped[-1]) < _amount(hurt[0])
     return f"{listed(clauses)}{': few help, many hurt' if ordered else ''}"
