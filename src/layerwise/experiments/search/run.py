@@ -28,7 +28,15 @@ from layerwise.experiments.opening import cutting, divided_sentence, open_named,
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter, describe_data, describe_model, duration, waiting
 from layerwise.experiments.search.config import Search
-from layerwise.experiments.search.works import REPORTED, counted, rule_arms, whole_search, worst_case
+from layerwise.experiments.search.works import (
+    REPORTED,
+    confirmation,
+    counted,
+    of_plans,
+    rule_arms,
+    whole_search,
+    worst_case,
+)
 from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
@@ -134,7 +142,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
 
     yield Outline(manifest, says, ahead=(ExpectedWork(remaining),), chosen=own.options)
     losses = yield from LossesUnit()
-    fresh = not losses.rows
+    is_new = not losses.rows
     prices, table = PlanPrices.of(stack), list[Score]()
     if config.times:
         table = yield from CallUnit(
@@ -146,12 +154,12 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         prices = PlanPrices.of(stack, table_of(table))
     began = time.perf_counter()
     space = space_of(config, stack, prices)
-    most = worst_case(config, stack, rungs, space) if config.method == "greedy" else None
-    searched = losses.evaluator(stack, "search", rungs, most)
+    searched = losses.evaluator(stack, "search", rungs, worst_case(config, stack, rungs, space))
     finalists = _finalists(config, stack, searched, rungs, space, reporter)
     spent, seconds = searched.spent, time.perf_counter() - began
     reporter.log(cost_sentence(spent, seconds))
-    select = losses.evaluator(stack, "select", [parts["select"]])
+    most = of_plans(stack, 1 + len(finalists.within(space)), parts["select"])
+    select = losses.evaluator(stack, "select", [parts["select"]], most)
     chosen = _choose(select, space, finalists, reporter)
     units = tuple(unit for unit in UNITS if unit != "ms" or config.times)
     fronts: Fronts = {
@@ -164,7 +172,8 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     rows += losses_above(select.losses([space.whole, *finalists.within(space)]), space.whole, "select", seed=0)
     for name, data in (("report", parts["report"]), *(() if second is None else (("second", second),))):
         reporter.log(f"confirming on {name}")
-        rows += _confirmed(config, losses.evaluator(stack, name, [data]), name, searched, chosen, finalists, fronts)
+        fresh = losses.evaluator(stack, name, [data], confirmation(config, stack, space, data))
+        rows += _confirmed(config, fresh, name, searched, chosen, finalists, fronts)
     rows += member_rows(chosen, budget, fronts, finalists.arms, finalists.random)
     if BITS in moves:
         rows += allocation_rows(stack, prices, {vocab.CHOSEN: chosen, **finalists.arms})
@@ -174,7 +183,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     times = _checked_times(stack, setting, prices, chosen, reporter) if config.times else []
     # What a search took is known where nothing interrupted it.
     costs = yield from CallUnit(
-        "run", lambda: cost_rows(spent, seconds) if fresh else [], own=lambda row: row.part == "search"
+        "run", lambda: cost_rows(spent, seconds) if is_new else [], own=lambda row: row.part == "search"
     )
     # The rows of the search come last, because they say which plan was chosen.
     return Completed(

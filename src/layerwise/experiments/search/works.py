@@ -15,7 +15,7 @@ from layerwise.search.budget import UNITS, Budget
 from layerwise.search.cost import Spent, WorstCase
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import evolve
-from layerwise.search.greedy import Space, greedy
+from layerwise.search.greedy import SearchStep, Space, greedy
 from layerwise.search.moves import BITS, cheaper
 from layerwise.search.one_shot import RANDOM_SETS, random_sets, skip_effects
 from layerwise.search.prices import PlanPrices
@@ -35,18 +35,41 @@ _ARMS, _ONE_SHOT = 6, 4
 
 
 def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: Space) -> Spent:
-    """What the greedy search costs at most, in layer evaluations and heads times tokens."""
+    """Count what the rounds and the simple rules cost at most, in layer evaluations and heads times tokens."""
     evaluator = GraphEvaluator(stack, rungs)
     worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
+    rounds: Iterable[SearchStep] = ()
     if BITS in space.moves:
         rounds = allocate(worst, space, rule_arms(stack, space, ()), width=config.width, settings=WORST)
-    else:
+    elif config.method == "evolve":
+        rounds = evolve(worst, space, seed=config.seed)
+    elif config.method == "greedy":
         rounds = greedy(worst, space, width=config.width, settings=WORST)
     for _ in rounds:
         pass
     if space.moves != (BITS,):
         skip_effects(worst, space)
-    return worst.spent
+    spent = worst.spent
+    for rung in rungs:
+        spent = spent.plus(of_plans(stack, _arms(space) + 1, rung))
+    return spent
+
+
+def _arms(space: Space) -> int:
+    return _ARMS if BITS in space.moves else _ONE_SHOT
+
+
+def of_plans(stack: Stack, plans: int, data: EvalData, evaluations: int | None = None) -> Spent:
+    """Count what so many plans cost on a text: each the whole depth, or so many layer evaluations in all."""
+    tokens = sum(batch.size for batch in data.batches)
+    return Spent((plans * stack.depth if evaluations is None else evaluations) * tokens, plans * tokens)
+
+
+def confirmation(config: Search, stack: Stack, space: Space, data: EvalData) -> Spent:
+    """Count what is measured on a text that chose nothing, at most."""
+    random = random_sets(space, RANDOM_SETS, config.seed) if space.moves == ("drop",) else []
+    drawn = of_plans(stack, len(random) or RANDOM_SETS, data, build(random).evaluations if random else None)
+    return drawn.plus(of_plans(stack, front_size(config, stack, space) + _arms(space) + 2, data))
 
 
 def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, Plan]:
@@ -59,31 +82,11 @@ def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, 
 
 
 def whole_search(config: Search, stack: Stack, space: Space, text: EvalData) -> CostEstimate:
-    """What a search and its confirmation cost at most."""
+    """Count what a search and its confirmation cost at most."""
     parts = divided_text(text, config.seed)
-    rungs = grown(parts["search"], config.seed)
-    if config.method in ("evolve", "one-shot"):
-        evaluator = GraphEvaluator(stack, rungs)
-        worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
-        for _ in evolve(worst, space, seed=config.seed) if config.method == "evolve" else ():
-            pass
-        skip_effects(worst, space)
-        spent = worst.spent
-    else:
-        spent = worst_case(config, stack, rungs, space)
-    arms = _ARMS if BITS in space.moves else _ONE_SHOT
-    selected = arms if config.method == "one-shot" else config.width + arms
-    random = random_sets(space, RANDOM_SETS, config.seed) if space.moves == ("drop",) else []
-    of_part = {
-        "search": (arms + 1, (arms + 1) * stack.depth),
-        "select": (selected, selected * stack.depth),
-        "report": (len(random), build(random).evaluations) if random else (RANDOM_SETS, RANDOM_SETS * stack.depth),
-    }
-    reported = front_size(config, stack, space) + arms + 1
-    for name, (plans, evaluations) in [*of_part.items(), ("report", (reported, reported * stack.depth))]:
-        tokens = sum(batch.size for batch in parts[name].batches)
-        spent.layer_tokens += evaluations * tokens
-        spent.head_tokens += plans * tokens
+    spent = worst_case(config, stack, grown(parts["search"], config.seed), space)
+    spent = spent.plus(of_plans(stack, config.width + _arms(space) + 1, parts["select"]))
+    spent = spent.plus(confirmation(config, stack, space, parts["report"]))
     return CostEstimate(0, 0, 1, spent.layer_tokens, spent.head_tokens)
 
 
