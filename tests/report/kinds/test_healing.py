@@ -39,6 +39,19 @@ def test_what_is_inconclusive_is_called_that_with_what_would_have_been_seen() ->
     assert "above 0.0150 it would have been seen" in text
 
 
+@pytest.mark.parametrize(
+    ("seeds", "documents", "said"),
+    [
+        (3, 148, "Intervals of what was trained are over 3 seeds and 148 documents."),
+        (2, 7, "Intervals of what was trained are over 2 seeds and the windows of 7 documents."),
+        (1, 148, "One seed was trained: the intervals are over 148 documents alone, and another seed may differ"),
+    ],
+)
+def test_what_intervals_are_over_is_said_where_the_shares_are(seeds: int, documents: int, said: str) -> None:
+    own = [Score("healing", "nll", 2.0, arm="lora", seed=seed, documents=documents) for seed in range(seeds)]
+    assert said in " ".join(findings(data(own)))
+
+
 HELPS, HURTS, OPEN = (-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1)
 
 
@@ -98,10 +111,10 @@ def test_more_right_answers_are_a_help(gains: tuple[tuple[float, float], ...], s
 
 
 def test_the_curve_of_a_benchmark_begins_at_the_untouched_and_at_the_control() -> None:
-    points = {
-        (row.condition, row.amount, row.against)
-        for row in answers_by_window(data([*WITHOUT_WINDOWS, *answers(HELPS, HURTS)]))
-    }
+    rows = list(answers_by_window(data([*WITHOUT_WINDOWS, *reversed(list(answers(HELPS, HURTS)))])))
+    amounts = [row.amount for row in rows if row.against is None]
+    assert amounts == sorted(amounts)
+    points = {(row.condition, row.amount, row.against) for row in rows}
     assert points == {
         *((condition, count, None) for condition in ("before", "healed") for count in range(3)),
         *((None, count, "chance") for count in range(3)),
