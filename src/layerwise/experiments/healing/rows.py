@@ -146,13 +146,13 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
 def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     main, seeds = trainings.names[0], range(trainings.seeds)
     others = [name for name in trainings.names[1:] if name != vocab.WHOLE and not name.startswith(vocab.SKIP)]
-    found = {}
+    estimates = {}
     for name in others:
         gaps = [outcomes.loss(f"{main}/{seed}", ALL) - outcomes.loss(f"{name}/{seed}", ALL) for seed in seeds]
-        found[name] = over_seeds_and_units(gaps, outcomes.strata(ALL))
-    tested = {name: each for name, each in found.items() if len(seeds) > 1 and each.terms}
+        estimates[name] = over_seeds_and_units(gaps, outcomes.strata(ALL))
+    tested = {name: each for name, each in estimates.items() if len(seeds) > 1 and each.terms}
     adjusted = holm_by_key({name: each.p for name, each in tested.items()})
-    for name, each in found.items():
+    for name, each in estimates.items():
         row = Score(vocab.HEALING_CONTRAST, "nll", each.value, documents=len(seeds), arm=main, against=name)
         if name in tested:
             low, high = each.value - each.half, each.value + each.half
@@ -190,7 +190,7 @@ def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
         for count in counts:
             beside = [curves[seed][count] for seed in seeds]
             yield _over(vocab.HEALING_WINDOW, "above_whole", beside, **columns, amount=count, against=vocab.WHOLE)
-    known = [found for seed in seeds if (found := _crossing(curves[seed])) is not None]
+    known = [own for seed in seeds if (own := _crossing(curves[seed])) is not None]
     if len(known) == len(seeds):
         yield _over(vocab.HEALING_WINDOW, "layers", known, **columns, against=against)
 
