@@ -6,7 +6,8 @@ import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -18,14 +19,14 @@ from conftest import tiny_llama
 from contracts.specimen import Specimen, build, inputs
 from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
-from layerwise.checkpoint import expectation, save, stream
+from layerwise.checkpoint import expectation, proof, save, stream
 from layerwise.checkpoint.config_process import without_torch
 from layerwise.checkpoint.folder import Writing
 from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_config import visit_config
-from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
+from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
-from layerwise.stack import load
+from layerwise.stack import Stack, load
 from tier import first_fast
 
 KINDS = ("llama", "mixtral", "vit", "bert", "gemma3_text")
@@ -292,6 +293,21 @@ def test_a_position_that_settings_do_not_say_is_refused_by_keys(
     with pytest.raises(UnsupportedModel, match=r"in slot 1, .*lambda_init would be"):
         save(tmp_path / "home", "0 2 4", tmp_path / "m")
     assert save(tmp_path / "home", "0-3", tmp_path / "m").proof == "keys"
+
+
+def test_without_inputs_to_make_up_keys_are_compared(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (expectation, proof):
+        monkeypatch.setattr(module, "example_inputs", lambda model: None)
+    assert save(home, "0 1", tmp_path / "m").proof == "keys"
+    batch = {"input_ids": torch.ones(1, 3, dtype=torch.long), "use_cache": False}
+    assert save(home, "0 1", tmp_path / "n", inputs=batch).proof == "logits"
+    elsewhere = SimpleNamespace(model=None, device=torch.device("meta"))
+    moved = proof.proof_inputs(cast(Stack, elsewhere), batch)
+    assert (moved["input_ids"].device.type, moved["use_cache"]) == ("meta", False)
+    with pytest.raises(ModelError, match="write a model from its folder with --no-prove"):
+        save(home, "0 1", tmp_path / "o", prove=True)
 
 
 @pytest.mark.usefixtures("quick")

@@ -26,6 +26,7 @@ from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.blocks import block_list, find_blocks
 from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
+from layerwise.stack.inputs import example_inputs
 from layerwise.stack.load import model_class
 
 _DTYPES = {
@@ -46,13 +47,17 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Expectation:
-    """The class and the configuration of a checkpoint, before and under a plan; `text` is its `config.json`."""
+    """The class and the configuration of a checkpoint, before and under a plan; `text` is its `config.json`.
+
+    `has_inputs` says that a batch of inputs can be made up for it.
+    """
 
     kind: Any
     own: Any
     config: Any
     text: str
     blocks: str
+    has_inputs: bool
 
     @classmethod
     def of(
@@ -89,7 +94,7 @@ class Expectation:
         whole = copy.deepcopy(config)
         if "quantization_config" in settings:
             whole.quantization_config = settings["quantization_config"]
-        return cls(kind, own, config, config_text(whole), blocks)
+        return cls(kind, own, config, config_text(whole), blocks, example_inputs(model) is not None)
 
     def prove(self, own: Tensors, planned: Tensors, quantised: bool) -> None:
         """Raise `UnresolvedNames` unless `planned` fits as well as `own` (if quantized, only the modules)."""

@@ -69,6 +69,8 @@ def save_stored(
         expected = Expectation.of(host.settings, order, layers, predicts)
         expected.prove(host.tensors, tensors, host.quantised)
         text = patterns.rewrite_config(expected.text)
+        if writing.prove is None and writing.inputs is None and not expected.has_inputs:
+            proof = "keys"
     needs_stack = proof == "logits" or (writing.remote_code and plan.has_sublayers())
     with draft_of(writing.folder) as draft:
         write_checkpoint(draft, tensors, writing.max_shard_size)
