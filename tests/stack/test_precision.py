@@ -126,7 +126,7 @@ def test_inputs_are_widened_and_answers_are_those_of_float32(half: LlamaForCausa
 def test_a_model_that_is_not_half_is_let_alone() -> None:
     stack = load(tiny_llama())
     inputs = {"input_ids": IDS}
-    hooks = in_float32(stack, inputs, lambda given: (given is inputs, [len(b._forward_hooks) for b in stack._blocks]))
+    hooks = in_float32(stack, inputs, lambda given: (given is inputs, [len(b._forward_hooks) for b in stack.blocks]))
     assert hooks == (True, [0] * 6)
 
 

@@ -53,6 +53,8 @@ def in_visit_order(values: Mapping[str, Any], path: str, order: Sequence[int], d
     >>> in_visit_order({"n_layer": 3, "layer_types": ["a", "b", "c"], "n_head": 3}, "h", (2, 0), 3)
     {'n_layer': 2, 'layer_types': ['c', 'a']}
     """
+    # A decoder alone, of a configuration with two sides, may take its count from the other side's (BartForCausalLM).
+    path = "" if values.get("is_encoder_decoder") is False else path
     changed = {name: _in_order(name, value, path, order, depth) for name, value in values.items()}
     return {name: value for name, value in changed.items() if value is not None}
 

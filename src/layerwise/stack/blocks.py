@@ -9,6 +9,8 @@ from torch import nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from layerwise.errors import UnsupportedModel, near_matches
+from layerwise.plan.config_order import COUNTS
+from layerwise.stack.configuration import is_of_transformers, setting
 
 BlockList: TypeAlias = nn.ModuleList | nn.Sequential
 """What holds the blocks of a model: a list that its forward iterates, or a sequence that it calls as a whole."""
@@ -63,7 +65,7 @@ def lists_inside(model: nn.Module, blocks: Sequence[nn.Module]) -> list[str]:
 
 def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
     config: Any = getattr(model, "config", None)
-    generates = getattr(model, "can_generate", None)
+    generates = getattr(model, "can_generate", None) if is_of_transformers(config) else None
     text = config.get_text_config(decoder=True) if generates is not None and generates() else None
     if text is None or text is config:
         return []
@@ -73,8 +75,9 @@ def _of_the_text(model: nn.Module, names: list[str]) -> list[str]:
 
 
 def _as_deep_as_configured(model: nn.Module, names: list[str]) -> list[str]:
-    depth = getattr(getattr(model, "config", None), "num_hidden_layers", None)
-    fitting = [name for name in names if len(block_list(model, name)) == depth]
+    config = getattr(model, "config", None)
+    depths = {setting(config, name) for name in ("num_hidden_layers", *([] if is_of_transformers(config) else COUNTS))}
+    fitting = [name for name in names if len(block_list(model, name)) in depths]
     return fitting if len(fitting) == 1 else []
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
+from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +17,7 @@ from transformers import Cache
 
 from layerwise.errors import ModelError
 from layerwise.stack.checks.forward_trace import tensors
+from layerwise.stack.configuration import is_of_transformers
 from layerwise.stack.placement import device_of, dtype_of
 
 CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
@@ -32,9 +37,9 @@ def refuse_caches(inputs: Mapping[str, Any]) -> None:
 def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return `inputs` with `use_cache=False` if the model knows it: a captured batch must not hold a live cache."""
     parameters = inspect.signature(model.forward).parameters
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    knows = config is not None and hasattr(config.get_text_config(), "use_cache")
+    knows = is_of_transformers(config) and hasattr(config.get_text_config(), "use_cache")
     return {**inputs, "use_cache": False} if "use_cache" in parameters or (open_ended and knows) else dict(inputs)
 
 
@@ -48,22 +53,115 @@ def main_tensor(output: Any) -> Tensor:
 
 
 def example_inputs(model: nn.Module, length: int = 12) -> dict[str, Tensor] | None:
-    """Seeded batch: token ids `(2, length)`, pixels `(2, channels, height, width)`, or `None` for other inputs."""
-    generator = torch.Generator().manual_seed(0)
-    config = getattr(model, "config", None)
-    wanted = getattr(model, "main_input_name", None)
-    if config is None or wanted not in ("input_ids", "pixel_values"):
-        return None
-    if wanted == "input_ids":
-        vocabulary = config.get_text_config().vocab_size
-        ids = torch.randint(0, vocabulary, (2, length), generator=generator)
-        return {"input_ids": ids.to(device_of(model))}
-    size = getattr(config, "image_size", None)
-    if size is None or hasattr(config, "num_frames"):
-        return None
-    height, width = size if isinstance(size, tuple | list) else (size, size)
-    pixels = torch.randn(2, getattr(config, "num_channels", 3), height, width, generator=generator)
-    return {"pixel_values": pixels.to(device_of(model), dtype_of(model))}
+    """Return a seeded batch of two inputs for `model`, or `None` if its inputs cannot be made up.
+
+    It is the batch that `use_examples` chose, otherwise the plainest: token ids `(2, length)` (for multiple choice
+    `(2, 2, length)`), images, audio features or waveforms, as the configuration describes them.
+    """
+    chosen = _CHOSEN.get(model, 0)
+    return None if chosen is None else next(islice(example_batches(model, length), chosen, None), None)
+
+
+def use_examples(model: nn.Module, number: int | None) -> None:
+    """Make `example_inputs` return the batch of this number of `example_batches`; with `None` there is no batch."""
+    _CHOSEN[model] = number
+
+
+def example_batches(model: nn.Module, length: int = 12) -> Iterator[dict[str, Tensor]]:
+    """Yield batches that `model` may take, the plainest first: its main input, and what its forward takes besides."""
+    config: Any = getattr(model, "config", None)
+    taken = inspect.signature(model.forward).parameters
+    main = str(getattr(model, "main_input_name", ""))
+    if not is_of_transformers(config) or main not in _MAKERS:
+        return
+    maker = _Examples(model, config, length)
+    batch = maker.make(main)
+    if batch is not None:
+        yield maker.placed(batch)
+        if "decoder_input_ids" in taken and main != "decoder_input_ids":
+            yield maker.placed({**batch, "decoder_input_ids": maker.tokens()})
+    if batch is not None and main == "input_ids":  # a classifier may read the state of the token that ends a text
+        yield maker.placed({main: maker.ended(batch[main])})
+    images = maker.make("pixel_values") if main == "input_ids" and "pixel_values" in taken else None
+    if batch is not None and images is not None:
+        yield maker.placed({**batch, **images, "input_ids": maker.tokens_with_images(images)})
+
+
+@dataclass(frozen=True)
+class _Examples:
+    model: nn.Module
+    config: Any
+    length: int
+    generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0))
+
+    def make(self, name: str) -> dict[str, Tensor] | None:
+        try:
+            made = _MAKERS[name](self)
+        except (AttributeError, TypeError, ValueError):  # a configuration that does not describe such inputs
+            return None
+        return None if made is None else {name: made}
+
+    def placed(self, batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        device, dtype = device_of(self.model), dtype_of(self.model)
+        return {name: each.to(device, dtype if each.is_floating_point() else None) for name, each in batch.items()}
+
+    def tokens(self) -> Tensor:
+        choices = any("MultipleChoice" in type(module).__name__ for module in self.model.modules())
+        shape = (2, 2, self.length) if choices else (2, self.length)
+        return torch.randint(0, self.config.get_text_config().vocab_size, shape, generator=self.generator)
+
+    def ended(self, ids: Tensor) -> Tensor:
+        end = self.config.get_text_config().eos_token_id
+        end = end if isinstance(end, int) else 0
+        return torch.cat([torch.where(ids == end, end + 1, ids), torch.full_like(ids[..., :1], end)], dim=-1)
+
+    def pixels(self) -> Tensor | None:
+        config = getattr(self.config, "vision_config", self.config)
+        size = getattr(config, "image_size", None)
+        if size is None:
+            return None
+        height, width = size if isinstance(size, tuple | list) else (size, size)
+        frames = (config.num_frames,) if hasattr(config, "num_frames") else ()
+        return self._noise(2, *frames, getattr(config, "num_channels", 3), height, width)
+
+    def features(self) -> Tensor:
+        config = getattr(self.config, "audio_config", self.config)
+        if hasattr(config, "num_mel_bins") and hasattr(config, "max_source_positions"):
+            return self._noise(2, config.num_mel_bins, 2 * config.max_source_positions)
+        width = getattr(config, "feature_projection_input_dim", None) or config.input_feat_per_channel
+        return self._noise(2, 4 * self.length, width * getattr(config, "input_channels", 1))
+
+    def waveform(self) -> Tensor:
+        if hasattr(self.config, "num_mel_bins") and hasattr(self.config, "max_length"):
+            return self._noise(2, self.config.max_length, self.config.num_mel_bins)
+        samples = prod(self.config.conv_stride) * self.length + sum(self.config.conv_kernel)
+        return self._noise(2, samples)
+
+    def tokens_with_images(self, images: Mapping[str, Tensor]) -> Tensor:
+        ids = self.tokens()
+        names = ("image_token_id", "image_token_index")
+        marker = next((value for name in names if isinstance(value := getattr(self.config, name, None), int)), None)
+        if marker is None or not hasattr(self.model, "get_image_features"):
+            return ids
+        ids[ids == marker] = 0 if marker else 1
+        with evaluating(self.model), torch.no_grad():
+            features = self.model.get_image_features(**self.placed(images))  # type: ignore[operator]
+        vectors = getattr(features, "pooler_output", features)
+        count = sum(each.numel() // each.shape[-1] for each in tensors(vectors)) // len(ids)
+        return torch.cat([torch.full((len(ids), count), marker), ids], dim=1)
+
+    def _noise(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self.generator)
+
+
+_MAKERS: Mapping[str, Callable[[_Examples], Tensor | None]] = {
+    "input_ids": _Examples.tokens,
+    "pixel_values": _Examples.pixels,
+    "pixel_values_videos": _Examples.pixels,
+    "input_features": _Examples.features,
+    "input_values": _Examples.waveform,
+}
+_CHOSEN: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 
 
 @contextmanager

@@ -33,8 +33,11 @@ from layerwise.plan import Plan
 from layerwise.stack.blocks import find_blocks
 from layerwise.stack.checks.checkpoint_files import check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
+from layerwise.stack.checks.forward_trace import StepwiseFailure, UnfitInputs
 from layerwise.stack.checks.gguf_file import check_gguf, forget_quantisation, refusal, stored_in
-from layerwise.stack.inputs import example_inputs
+from layerwise.stack.checks.requirements import runs_in_place
+from layerwise.stack.configuration import setting, settings_of
+from layerwise.stack.inputs import example_batches, use_examples
 from layerwise.stack.quantisation import plain_tensors
 from layerwise.stack.stack import ModelOrigin, Stack
 from layerwise.stack.streaming.gguf_weights import gguf_config
@@ -105,8 +108,9 @@ def load(
     if isinstance(model, nn.Module):
         if resident_layers is not None:
             raise ModelError("a module is in memory already; give the folder or the hub id whose layers are to be read")
-        name = getattr(getattr(model, "config", None), "_name_or_path", "") or type(model).__name__
-        source = ModelOrigin(name, getattr(getattr(model, "config", None), "_commit_hash", None))
+        config = getattr(model, "config", None)
+        name = str(setting(config, "_name_or_path") or type(model).__name__)
+        source = ModelOrigin(name, setting(config, "_commit_hash"))
         module = model
     else:
         name = str(model)
@@ -129,13 +133,28 @@ def load(
     _refuse_by_name(module)
     blocks = find_blocks(module, layers)
     stack = Stack(module, blocks, tokenizer=tokenizer, source=source, resident=resident)
-    inputs = example_inputs(module)
-    if inputs is not None:
-        stack.inspect(**inputs)
-    record = getattr(getattr(module, "config", None), "layerwise", None)
+    _inspect_on_examples(stack)
+    record = setting(getattr(module, "config", None), "layerwise")
     if isinstance(record, dict) and not isinstance(model, nn.Module):
         stack.enter(_plan_of(name, record))
     return stack
+
+
+def _inspect_on_examples(stack: Stack) -> None:
+    for number, inputs in enumerate(example_batches(stack.model)):
+        try:
+            stack.inspect(**inputs)
+        except UnfitInputs:  # the model wants more than its configuration tells: the caller's inputs will show
+            use_examples(stack.model, None)
+        except StepwiseFailure:
+            # What follows a tower may read the states that its blocks record, which only plans in place have.
+            if not ({"input_ids", "pixel_values"} <= set(inputs) and runs_in_place(stack, inputs)):
+                raise
+            use_examples(stack.model, number)
+            return
+        else:
+            use_examples(stack.model, number)
+            return
 
 
 def _plan_of(name: str, record: Mapping[str, Any]) -> Plan:
@@ -151,13 +170,18 @@ def _plan_of(name: str, record: Mapping[str, Any]) -> Plan:
 def weight_hash(model: nn.Module) -> str:
     """SHA-256 over what a model computes with: its class, its configuration, and every tensor it saves."""
     digest = hashlib.sha256(type(model).__name__.encode())
-    config = getattr(model, "config", None)
-    if config is not None:
+    settings = settings_of(getattr(model, "config", None))
+    if settings:
         # Where it was loaded from and by which version is not what it is.
-        written = {name: value for name, value in config.to_dict().items() if name not in _WHEREABOUTS}
-        digest.update(json.dumps(written, sort_keys=True, default=str).encode())
+        written = {name: value for name, value in settings.items() if name not in _WHEREABOUTS}
+        digest.update(json.dumps(written, sort_keys=True, default=_written).encode())
     _add_tensors(digest, model)
     return digest.hexdigest()
+
+
+def _written(value: Any) -> Any:
+    # The text of an object without one of its own holds its address.
+    return settings_of(value) if repr(value) == object.__repr__(value) else str(value)
 
 
 def tensor_hash(model: nn.Module) -> str:
@@ -394,8 +418,7 @@ def _refuse_lost_parts(location: str, report: Any, adding: tuple[str, ...]) -> N
 
 
 def _refuse_by_name(module: nn.Module) -> None:
-    config = getattr(module, "config", None)
-    if config is not None:
-        reason = REFUSED_TYPES.get(getattr(config, "model_type", ""))
-        if reason is not None:
-            raise UnsupportedModel(f"{type(module).__name__} cannot be re-planned: {reason}")
+    kind = setting(getattr(module, "config", None), "model_type")
+    reason = REFUSED_TYPES.get(kind) if isinstance(kind, str) else None
+    if reason is not None:
+        raise UnsupportedModel(f"{type(module).__name__} cannot be re-planned: {reason}")

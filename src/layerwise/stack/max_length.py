@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from layerwise.stack.configuration import text_config_of
 from layerwise.stack.inputs import accepted, evaluating, main_tensor
 from layerwise.stack.placement import device_of
 
@@ -25,13 +26,12 @@ _ROWS: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 
 def longest_input(model: nn.Module) -> int | None:
     """How many tokens a text may have for `model`; `None` where neither its configuration nor a table limits it."""
-    config: Any = getattr(model, "config", None)
-    if config is None:
+    text = text_config_of(model)
+    if text is None:
         return None
-    text = config.get_text_config()
     lengths = [getattr(text, name, None) for name in ("max_position_embeddings", "n_positions")]
     known = next((each for each in lengths if isinstance(each, int) and each > 0), None)
-    reads = getattr(model, "main_input_name", None) == "input_ids"
+    reads = getattr(model, "main_input_name", None) == "input_ids" and hasattr(text, "vocab_size")
     seen = _rows_for_positions(model, int(text.vocab_size)) if reads else None
     return min((each for each in (known, seen) if each is not None), default=None)
 
@@ -79,7 +79,7 @@ LEAK = 0.01
 
 def keeps_texts_apart(model: nn.Module) -> bool:
     """Whether the model reads a row of packed texts as it reads each alone."""
-    vocabulary = model.config.get_text_config().vocab_size  # type: ignore[union-attr, operator]
+    vocabulary = text_config_of(model).vocab_size  # type: ignore[union-attr]
     ids = torch.randint(0, vocabulary, (1, sum(LENGTHS)), generator=torch.Generator().manual_seed(0))
     ids = ids.to(device_of(model))
     positions = torch.cat([torch.arange(length) for length in LENGTHS])[None].to(ids.device)

@@ -22,7 +22,8 @@ from layerwise.stack.blocks import BlockList, block_list
 from layerwise.stack.branches import Branches, find_branches, only
 from layerwise.stack.checks import forward_trace, requirements
 from layerwise.stack.checks.compatibility import check_compatible, refuse_loss_of_a_kind
-from layerwise.stack.checks.forward_trace import BlockTrace
+from layerwise.stack.checks.forward_trace import BlockTrace, StepwiseFailure
+from layerwise.stack.configuration import is_of_transformers, text_config_of
 from layerwise.stack.executors import capture, in_place, occupancy
 from layerwise.stack.executors.capture import Capture
 from layerwise.stack.executors.clone import clone
@@ -149,11 +150,14 @@ class Stack:
 
     @property
     def text_config(self) -> Any:
-        """The part of the model's configuration that describes its text; a module without one has none to ask."""
-        config: Any = getattr(self.model, "config", None)
-        if config is None:
-            raise ModelError(f"{self.source.name} has no configuration, so it cannot read text; pass your own batches")
-        return config.get_text_config()
+        """Return what describes the model's text in its configuration. Raises `ModelError` if there is none."""
+        config = text_config_of(self.model)
+        if config is None or not (hasattr(config, "vocab_size") or is_of_transformers(config)):
+            raise ModelError(
+                f"{self.source.name} has no configuration with a vocab_size, so it cannot read text. Pass your own "
+                "batches."
+            )
+        return config
 
     def inspect(self, **inputs: Any) -> BlockTrace:
         """Prove on `inputs` that the model can be re-planned, or raise `UnsupportedModel` with the reason.
@@ -186,7 +190,7 @@ class Stack:
             raise
         except Exception as error:  # a model may fail in any way when its blocks are called out of turn
             self._trace = None
-            raise UnsupportedModel(
+            raise StepwiseFailure(
                 f"{type(self.model).__name__} fails when its layers are run one by one: {type(error).__name__}: {error}"
             ) from error
         self._trace = replace(self._trace, output=None)

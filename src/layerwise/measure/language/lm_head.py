@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from layerwise.data.batches import IGNORED
 from layerwise.measure.language.loss import CHUNK, token_losses
 from layerwise.stack import Stack
+from layerwise.stack.configuration import text_config_of
 from layerwise.stack.executors.in_place import outside_passes
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor
 
@@ -51,8 +52,7 @@ class LanguageModelHead:
     def losses(self, states: Tensor, output: Any, ids: Tensor, targets: Tensor) -> Iterator[ScoredTokens]:
         """Yield scores of the `targets` (batch, seq) that are not `IGNORED`, with at most `CHUNK` logits at once."""
         rows, columns = (targets != IGNORED).nonzero(as_tuple=True)
-        config: Any = getattr(self.model, "config", None)
-        tokens = max(1, CHUNK // (1 if config is None else int(config.get_text_config().vocab_size)))
+        tokens = max(1, CHUNK // int(getattr(text_config_of(self.model), "vocab_size", 1)))
         for start in range(0, len(rows), tokens):
             row, column = rows[start : start + tokens], columns[start : start + tokens]
             logits = self.logits(states[row, column], output, ids[row, column])

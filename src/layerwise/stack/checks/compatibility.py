@@ -16,6 +16,7 @@ from layerwise.plan.checks import check_source
 from layerwise.plan.config_order import OF_THE_HOST
 from layerwise.plan.quantised import weight_type
 from layerwise.stack.blocks import block_list
+from layerwise.stack.configuration import setting, settings_of, text_config_of
 from layerwise.stack.executors.clone import INDEX_NAMES
 
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ def _differences(host: Stack, stack: Stack) -> Iterator[tuple[str, Any, Any]]:
 
 
 def _configuration(model: nn.Module) -> dict[str, Any]:
-    config = getattr(model, "config", None)
-    entries: dict[str, Any] = {} if config is None else config.get_text_config().to_dict()
+    entries = settings_of(text_config_of(model))
     return {name: value for name, value in entries.items() if OF_THE_HOST.search(name) is None}
 
 
@@ -92,7 +92,7 @@ def refuse_loss_of_a_kind(model: nn.Module, path: str, plan: Plan) -> None:
     Hybrids ask the first attention layer and the last linear layer for the length of the cache.
     """
     owner = model.get_submodule(path.rpartition(".")[0])
-    types = getattr(getattr(owner, "config", None), "layer_types", None)
+    types = setting(getattr(owner, "config", None), "layer_types")
     if not isinstance(types, list | tuple) or len(types) != len(model.get_submodule(path)):  # type: ignore[arg-type]
         return
     kinds = [_kind(str(name)) for name in types]

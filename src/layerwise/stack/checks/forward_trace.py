@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections import UserDict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -20,6 +21,14 @@ from layerwise.stack.history.tracker import reads_history
 from layerwise.stack.rounding import same
 
 
+class UnfitInputs(UnsupportedModel):
+    """The model does not run on these inputs, or does not run its blocks on them: nothing is known of its layers."""
+
+
+class StepwiseFailure(UnsupportedModel):
+    """The model runs, but not with its blocks called one by one."""
+
+
 @dataclass(frozen=True)
 class BlockTrace:
     """The container in which each block returns its state (`None`: the bare tensor), and the model's own output.
@@ -33,6 +42,13 @@ class BlockTrace:
     mixes: bool = False
     sharing: KeyValueSharing | None = None
     streams_first: bool = False
+
+
+# What a model raises for inputs that it does not take.
+_OF_INPUTS = (AssertionError, AttributeError, IndexError, KeyError, RuntimeError, TypeError, ValueError)
+
+# Inputs beside text that towers of their own read.
+_MEDIA = ("pixel_values", "pixel_values_videos", "input_features", "input_values")
 
 
 @dataclass(frozen=True)
@@ -110,11 +126,16 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
     """
     _refuse_shared_parameters(model, blocks)
     watch = _Watch()
-    with ExitStack() as hooks:
-        for layer, block in enumerate(blocks):
-            hooks.enter_context(block.register_forward_pre_hook(partial(watch.before, layer), with_kwargs=True))
-            hooks.enter_context(block.register_forward_hook(watch.after))
-        output = model(**inputs)
+    try:
+        with ExitStack() as hooks:
+            for layer, block in enumerate(blocks):
+                hooks.enter_context(block.register_forward_pre_hook(partial(watch.before, layer), with_kwargs=True))
+                hooks.enter_context(block.register_forward_hook(watch.after))
+            output = model(**inputs)
+    except _OF_INPUTS:  # or of what watches the blocks
+        _refuse_unfit(model, inputs)
+        raise
+    _refuse_unreached(model, watch.calls, inputs)
     _refuse_other_order(model, watch.calls, len(blocks))
     _refuse_changed_arguments(model, watch.calls)
     for earlier, later in zip(watch.calls, watch.calls[1:], strict=False):
@@ -126,6 +147,27 @@ def trace_blocks(model: nn.Module, blocks: Sequence[nn.Module], inputs: Mapping[
     ids, state = inputs.get("input_ids"), watch.calls[0].state
     streams_first = isinstance(ids, Tensor) and state.ndim == 4 and state.shape[1:3] == ids.shape
     return BlockTrace(containers, output, mixes, _sharing(model, watch.uses), streams_first)
+
+
+def _refuse_unfit(model: nn.Module, inputs: Mapping[str, Any]) -> None:
+    try:
+        model(**inputs)
+    except _OF_INPUTS as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise UnfitInputs(
+            f"{type(model).__name__} fails by itself on the inputs {', '.join(inputs)} ({type(error).__name__}: "
+            f"{error}). Pass inputs that it takes: stack.inspect(**inputs)."
+        ) from error
+
+
+def _refuse_unreached(model: nn.Module, calls: Sequence[_Call], inputs: Mapping[str, Any]) -> None:
+    others = [name for name in inspect.signature(model.forward).parameters if name in _MEDIA and name not in inputs]
+    if others and not calls:
+        raise UnfitInputs(
+            f"{type(model).__name__} runs none of these blocks on the inputs {', '.join(inputs)}. Pass inputs that "
+            f"reach them, such as {' or '.join(others)}: stack.inspect(**inputs)."
+        )
 
 
 @cache

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
-from layerwise.stack.inputs import main_tensor
+from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.precision import in_float32
 from layerwise.stack.rounding import Agreement, compare, same
 
@@ -35,6 +36,14 @@ def prove_identity(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None
             f"(they differ by up to {(ours - own).abs().max().item():.3g}); "
             "the model does more with its layers than run them in order"
         )
+
+
+def runs_in_place(stack: Stack, inputs: Mapping[str, Any]) -> bool:
+    """Return whether the identity plan in place gives the model's own output to the bit."""
+    with evaluating(stack.model), torch.no_grad():
+        own = main_tensor(stack.model(**inputs))
+        with stack.under(Plan.identity(stack.depth)):
+            return same(main_tensor(stack.model(**inputs)), own)
 
 
 def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:

@@ -231,4 +231,5 @@ def slots_per_block(blocks: Sequence[nn.Module]) -> int:
     numbers = [own for block in blocks if (own := indices(block))]
     if len({min(own) for own in numbers}) < 2:
         return 1
-    return max(max(own) - min(own) + 1 for own in numbers)
+    widths = {max(own) - min(own) + 1 for own in numbers}
+    return widths.pop() if len(widths) == 1 else max(1, min(numbers[1]) - min(numbers[0]))

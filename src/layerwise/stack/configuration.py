@@ -1,0 +1,49 @@
+"""Configurations of any kind: those of transformers, and the dataclasses, mappings and namespaces of own modules."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from types import SimpleNamespace
+from typing import Any
+
+from torch import nn
+
+
+def is_of_transformers(config: Any) -> bool:
+    """Return whether `config` is a configuration of transformers; asks its class, as others answer to any name."""
+    return hasattr(type(config), "get_text_config")
+
+
+def text_config_of(model: nn.Module) -> Any | None:
+    """Return what describes the text of `model`: its configuration of transformers, or the settings of another kind.
+
+    >>> own = nn.Identity()
+    >>> own.config = {"vocab_size": 50}
+    >>> text_config_of(own).vocab_size
+    50
+    """
+    config: Any = getattr(model, "config", None)
+    if config is None or is_of_transformers(config):
+        return None if config is None else config.get_text_config()
+    return SimpleNamespace(**settings_of(config))
+
+
+def settings_of(config: Any) -> dict[str, Any]:
+    """Return the settings of a configuration by name; none for `None` and for what has no names."""
+    if is_of_transformers(config):
+        return dict(config.to_dict())
+    if isinstance(config, Mapping):
+        return {str(name): config[name] for name in config}
+    if is_dataclass(config):
+        return {each.name: getattr(config, each.name) for each in fields(config)}
+    if isinstance(config, tuple):
+        return dict(zip(getattr(config, "_fields", ()), config, strict=False))
+    return dict(getattr(config, "__dict__", {}))
+
+
+def setting(config: Any, name: str, default: Any = None) -> Any:
+    """Return one setting of a configuration, or the default if it has no such setting."""
+    if is_of_transformers(config):
+        return getattr(config, name, default)
+    return settings_of(config).get(name, default)

@@ -1,0 +1,152 @@
+"""Batches that layerwise makes up: for every head of transformers, and for towers that text does not reach."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import nn
+from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, PreTrainedModel
+
+from layerwise.errors import MeasureError, UnsupportedModel
+from layerwise.stack import load, verify
+from layerwise.stack.inputs import example_inputs, main_tensor
+from tier import first_fast
+
+TEXT: dict[str, Any] = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 64,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+IMAGE: dict[str, Any] = {"image_size": 16, "patch_size": 4, "num_labels": 7}
+VIDEO: dict[str, Any] = {**IMAGE, "num_frames": 4, "tubelet_size": 2}
+SOUND: dict[str, Any] = {
+    "conv_dim": [8, 8],
+    "conv_kernel": [4, 4],
+    "conv_stride": [4, 4],
+    "num_feat_extract_layers": 2,
+    "num_conv_pos_embeddings": 4,
+    "num_conv_pos_embedding_groups": 2,
+    "tdnn_dim": [8],
+    "tdnn_kernel": [1],
+    "tdnn_dilation": [1],
+    "feature_projection_input_dim": 8,
+}
+SIDES: dict[str, Any] = {
+    **{f"{side}_{name}": 2 for side in ("encoder", "decoder") for name in ("ffn_dim", "attention_heads")},
+    "encoder_layers": 3,
+    "decoder_layers": 3,
+    "d_model": 16,
+    "decoder_start_token_id": 1,
+    "num_mel_bins": 8,
+    "max_source_positions": 20,
+}
+HEADS: dict[str, dict[str, Any]] = {
+    "BertForMultipleChoice": {},
+    "RobertaForMultipleChoice": {},
+    "DebertaV2ForMultipleChoice": {},
+    "BertForNextSentencePrediction": {},
+    "BertForPreTraining": {},
+    "ElectraForTokenClassification": {},
+    "ElectraForPreTraining": {},
+    "LlamaForSequenceClassification": {},
+    "LlamaForQuestionAnswering": {},
+    "ViTForMaskedImageModeling": IMAGE,
+    "BeitForMaskedImageModeling": IMAGE,
+    "VideoMAEForVideoClassification": VIDEO,
+    "CLIPTextModel": {},
+    "CLIPVisionModel": IMAGE,
+    "Wav2Vec2ForCTC": SOUND,
+    "HubertForSequenceClassification": SOUND,
+    "Wav2Vec2ForXVector": SOUND,
+    "Wav2Vec2BertForCTC": SOUND,
+    "ASTForAudioClassification": {**IMAGE, "max_length": 32, "num_mel_bins": 16},
+    "WhisperForAudioClassification": SIDES,
+    "BartForSequenceClassification": {**SIDES, "layers": "model.encoder.layers"},
+    "BartForCausalLM": SIDES,
+}
+
+
+def loud(model: Any) -> Any:
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(std=parameter.shape[-1] ** -0.5)
+    return model.eval()
+
+
+def model_of(name: str, settings: dict[str, Any]) -> PreTrainedModel:
+    kind = getattr(transformers, name)
+    return loud(kind(kind.config_class(**{**TEXT, **settings})))
+
+
+@pytest.mark.parametrize("name", first_fast(HEADS, count=1))
+@torch.no_grad()
+def test_every_head_is_proved_on_inputs_of_its_own(name: str) -> None:
+    settings = dict(HEADS[name])
+    path = settings.pop("layers", None)
+    model = model_of(name, settings)
+    stack, inputs = load(model, layers=path), example_inputs(model)
+    assert inputs is not None
+    stepwise = stack.logits("2 0 0", **inputs)  # proved when it was loaded: these are no other inputs
+    with stack.under("2 0 0"):
+        inside = main_tensor(model(**inputs))
+    torch.testing.assert_close(inside, stepwise, rtol=1e-4, atol=1e-4)
+    assert (stepwise - main_tensor(model(**inputs))).abs().max() > 1e-5
+
+
+def llava(feature_layer: int) -> Any:
+    sight = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 6, "num_attention_heads": 2}
+    config = LlavaConfig(
+        text_config=LlamaConfig(**TEXT).to_dict(),
+        vision_config=CLIPVisionConfig(**sight, image_size=28, patch_size=14, projection_dim=16).to_dict(),
+        image_token_index=90,
+        vision_feature_layer=feature_layer,
+    )
+    return loud(LlavaForConditionalGeneration(config))
+
+
+@pytest.mark.parametrize("feature_layer", [-1, -2])
+@torch.no_grad()
+def test_a_vision_tower_is_reached_by_images_and_equals_surgery(feature_layer: int) -> None:
+    path = "model.vision_tower.encoder.layers"
+    model = llava(feature_layer)
+    stack, inputs = load(model, layers=path), example_inputs(model)
+    assert inputs is not None
+    assert set(inputs) == {"input_ids", "pixel_values"}
+    assert int((inputs["input_ids"] == 90).sum()) == 2 * 4, "a token for each feature of an image"
+    for order in ((0, 1, 3, 4, 5), (0, 1, 1, 2, 5, 4)):
+        rebuilt = llava(feature_layer)
+        rebuilt.load_state_dict(model.state_dict())
+        tower = rebuilt.model.vision_tower.encoder
+        tower.layers = nn.ModuleList(copy.deepcopy(tower.layers[layer]) for layer in order)
+        tower.config.num_hidden_layers = len(order)
+        plan = " ".join(map(str, order))
+        with stack.under(plan):
+            torch.testing.assert_close(model(**inputs).logits, rebuilt(**inputs).logits, rtol=1e-4, atol=1e-5)
+        if feature_layer == -2:  # the step before the last visit is read, which no single state tells
+            with pytest.raises(UnsupportedModel, match="run one by one"):
+                stack.logits(plan, **inputs)
+    with pytest.raises(UnsupportedModel, match="such as pixel_values"):
+        stack.inspect(input_ids=inputs["input_ids"][:, -3:])
+
+
+def test_a_model_whose_inputs_cannot_be_made_up_is_opened_and_asks_for_them() -> None:
+    model = model_of("LayoutLMv3Model", {"input_size": 16})  # its boxes have another width than its states
+    stack = load(model)
+    assert example_inputs(model) is None
+    with pytest.raises(UnsupportedModel, match=r"fails by itself on the inputs input_ids .*Pass inputs that it takes"):
+        stack.inspect(input_ids=torch.ones(1, 4, dtype=torch.long))
+    with pytest.raises(MeasureError, match="pass a batch"):
+        verify(stack, "0")

@@ -1,0 +1,154 @@
+"""Modules whose configuration is not transformers': everything that plans need is found by behavior."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import field, make_dataclass
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from layerwise.errors import ModelError
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load, verify, weight_hash
+from layerwise.stack.blocks import find_blocks
+from layerwise.stack.max_length import longest_input
+
+SETTINGS = {"n_layer": 6, "n_embd": 16, "vocab_size": 50, "act": torch.float32}
+
+
+class AttributeDict(dict):  # type: ignore[type-arg]
+    __getattr__ = dict.__getitem__
+
+
+class AnyName(dict):  # type: ignore[type-arg]
+    """As omegaconf and addict: a name that is not there is empty, not missing."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self.get(name, AnyName())
+
+
+class FrozenDict(OrderedDict):  # type: ignore[type-arg]
+    """As diffusers': every entry is an attribute as well, and nothing can be set."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, value in settings.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_frozen", True)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if getattr(self, "_frozen", False):
+            raise TypeError(f"{name} cannot be set")
+        super().__setattr__(name, value)
+
+
+class Foreign(Mapping[str, Any]):
+    def __init__(self, **settings: Any) -> None:
+        self._settings = settings
+
+    def __getitem__(self, name: str) -> Any:
+        return self._settings[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._settings)
+
+    def __len__(self) -> int:
+        return len(self._settings)
+
+
+class Named(NamedTuple):
+    n_layer: int
+    n_embd: int
+    vocab_size: int
+    act: torch.dtype
+
+
+class Plain:
+    def __init__(self, **settings: Any) -> None:
+        vars(self).update(settings)
+
+
+FIELDS = [(name, type(value), field(default=value)) for name, value in SETTINGS.items()]
+KINDS: dict[str, Callable[..., Any]] = {
+    "dataclass": make_dataclass("Config", FIELDS),
+    "dataclass with slots": make_dataclass("Config", FIELDS, slots=True),
+    "dict": dict,
+    "namespace": SimpleNamespace,
+    "any name": AnyName,
+    "mapping": Foreign,
+    "named tuple": Named,
+    "object": Plain,
+    "text": lambda **_: "gpt",
+    "none": lambda **_: None,
+}
+
+
+class Block(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.inner = nn.LayerNorm(width), nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.tanh(self.inner(self.norm(x)))
+
+
+class NanoGPT(nn.Module):
+    """As karpathy/nanoGPT: blocks in a list inside a dictionary, positional arguments, logits and a loss."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config = config
+        blocks = nn.ModuleList(Block(16) for _ in range(6))
+        self.transformer = nn.ModuleDict({"wte": nn.Embedding(50, 16), "h": blocks})
+        self.lm_head = nn.Linear(16, 50)
+
+    def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        x = self.transformer["wte"](idx)
+        for block in self.transformer["h"]:  # type: ignore[attr-defined]
+            x = block(x)
+        return self.lm_head(x), None
+
+
+IDX = torch.randint(0, 50, (2, 7), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_every_verb_of_a_stack_works(kind: str) -> None:
+    torch.manual_seed(0)
+    model: Any = NanoGPT(KINDS[kind](**SETTINGS)).eval()
+    stack, plan = load(model), Plan.parse("0 2 2 5 1 1 1")
+    stack.inspect(idx=IDX)
+    expected = model.transformer["wte"](IDX)
+    for layer in plan.order():
+        expected = model.transformer["h"][layer](expected)
+    expected = model.lm_head(expected)
+    torch.testing.assert_close(stack.logits(plan, idx=IDX), expected)
+    with stack.under(plan):
+        torch.testing.assert_close(model(IDX)[0], expected)
+        torch.testing.assert_close(model(idx=IDX)[0], expected)
+    assert all(law.holds is not False for law in verify(stack, plan, {"idx": IDX}))
+    merged = Stack.with_sources({"a": stack, "b": load(copy.deepcopy(model))})
+    torch.testing.assert_close(merged.logits("a:0 b:2*2 a:5 b:1*3", idx=IDX), expected)
+    assert longest_input(model) is None
+    assert find_blocks(model) == "transformer.h"
+    assert weight_hash(model) == weight_hash(copy.deepcopy(model))
+    if kind in ("text", "none"):
+        with pytest.raises(ModelError, match="no configuration with a vocab_size"):
+            _ = stack.text_config
+    else:
+        assert stack.text_config.vocab_size == 50
+
+
+def test_models_of_other_settings_are_not_combined() -> None:
+    stacks = {name: load(NanoGPT({**SETTINGS, "n_head": heads}).eval()) for name, heads in (("a", 2), ("b", 4))}
+    with pytest.raises(ModelError, match="n_head in its configuration is 4, not 2"):
+        Stack.with_sources(stacks)
