@@ -87,11 +87,11 @@ def test_a_layer_that_writes_again_or_elsewhere_keeps_its_slot(model_type: str) 
 
 
 def test_the_configuration_of_every_layer_is_in_visit_order(stack: Stack) -> None:
-    config: Any = stack.model.config
+    model: Any = stack.model
     with stack.under("1 0 1 2-4"):
-        assert [each.head_dim for each in config.per_layer_config] == [16, 8, 16, 8, 16, 16]
-        assert set(config.to_dict()["per_layer_config"]) == {"1", "3", "4"}
-    assert [each.head_dim for each in config.per_layer_config] == [8, 16, 8, 16, 16]
+        assert [each.head_dim for each in model.config.per_layer_config] == [16, 8, 16, 8, 16, 16]
+        assert set(model.config.to_dict()["per_layer_config"]) == {"1", "3", "4"}
+    assert [each.head_dim for each in model.config.per_layer_config] == [8, 16, 8, 16, 16]
 
 
 def test_a_state_from_elsewhere_is_refused_by_the_layers_that_read(stack: Stack) -> None:

@@ -159,16 +159,6 @@ def test_copies_are_refused_with_what_to_do_instead(stack: Stack, attempt: str) 
     assert torch.equal(logits(copy.deepcopy(stack.model)), logits(stack.model))
 
 
-def test_copies_of_the_configuration_are_those_of_the_model(stack: Stack) -> None:
-    config = stack.model.config
-    with stack.under(Plan.parse("5 0")):
-        assert config.num_hidden_layers == 2
-        assert copy.deepcopy(config).num_hidden_layers == 6
-        assert pickle.loads(pickle.dumps(config)).num_hidden_layers == 6
-        assert type(copy.deepcopy(config)) is type(config).__mro__[1]
-    assert config.num_hidden_layers == 6
-
-
 def test_an_encoder_decoders_cache_is_as_deep_as_the_plan() -> None:
     model = bart()
     stack = Stack(model, "model.decoder.layers")

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from layerwise.errors import ModelError
 from layerwise.stack.compilation import is_compiled
+from layerwise.stack.executors.entries import making
 
 # The names under which submodules keep their position in the stack.
 INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
@@ -178,6 +179,7 @@ def _kind(kind: Any) -> Any:
         "__slots__": ("_own",),
         "__module__": kind.__module__,
         "__qualname__": kind.__qualname__,
+        "__new__": making(kind),
         "__call__": __call__,
         "__getattr__": __getattr__,
         "__reduce_ex__": __reduce_ex__,

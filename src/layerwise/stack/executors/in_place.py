@@ -6,6 +6,7 @@ input, later branches start from it, and the last returns the merge. In a sublay
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -15,18 +16,19 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
+from torch.compiler import is_compiling
 
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Step
-from layerwise.plan.config_order import WIDTH_OF_A_LAYER
+from layerwise.plan.config_order import COUNTS, WIDTH_OF_A_LAYER
 from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Pair
 from layerwise.stack.executors import occupancy
 from layerwise.stack.executors.clone import Then, clone, indices, own_indices
-from layerwise.stack.executors.config_view import visit_order
-from layerwise.stack.executors.entries import REFUSED_COPIES, entries, own_blocks
+from layerwise.stack.executors.config_view import copied_as_read, visit_order
+from layerwise.stack.executors.entries import REFUSED_COPIES, entries, making, own_blocks
 from layerwise.stack.executors.passes import Passes
 from layerwise.stack.executors.state import returned_state, with_returned_state
 from layerwise.stack.inputs import CACHES
@@ -39,6 +41,9 @@ _OF_ALL_LAYERS = "per_layer"
 
 # The attribute of a model's module that holds the passes it is in.
 _PASSES = "_layerwise_passes"
+
+# The names under which modules and configurations keep the probability that training skips a layer.
+_LAYER_DROP = re.compile(r"layer_?drop|drop_?path|stochastic_depth", re.IGNORECASE)
 
 
 @contextmanager
@@ -139,11 +144,24 @@ def _running(kind: Any) -> Any:
         passes, single_pass = vars(self)[_PASSES]
         if single_pass:
             _refuse_cache(kwargs)
-        with passes.one():
+        if is_compiling():
+            passes.trace()
+            return kind.__call__(self, *args, **kwargs)
+        with copied_as_read(), passes.one(partial(_may_be_short, self)):
             return kind.__call__(self, *args, **kwargs)
 
     named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (kind,), {**named, **REFUSED_COPIES, "__call__": __call__})
+    return type(kind.__name__, (kind,), {**named, **REFUSED_COPIES, "__new__": making(kind), "__call__": __call__})
+
+
+def _may_be_short(runner: nn.Module, executed: int) -> bool:
+    """Check whether the runner drops layers in training, or was told to run only its first `executed` layers."""
+    described = (vars(runner), vars(getattr(runner, "config", runner)))
+    drops = [value for values in described for name, value in values.items() if _LAYER_DROP.search(name)]
+    if runner.training and any(isinstance(value, float) and value > 0 for value in drops):
+        return True
+    config = getattr(runner, "config", None)
+    return any(getattr(config, name, None) == executed for name in COUNTS)
 
 
 @contextmanager

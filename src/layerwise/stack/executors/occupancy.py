@@ -1,7 +1,7 @@
 """Locks on a model's layers, for all Stacks and threads: one plan in place, one inspection, or any number of captures.
 
-Stacks over one model meet at the objects that are changed: the list of blocks and the configurations. A plan in place
-makes others fail with an error; captures and inspections are waited for.
+Stacks over one model meet at the objects that are changed: the list of blocks, and the modules around it. A plan in
+place makes others fail with an error; captures and inspections are waited for.
 """
 
 from __future__ import annotations
@@ -121,8 +121,7 @@ def _refuse_other_parts(used: list[int], name: str, wish: str) -> None:
 def _changed(model: nn.Module, path: str) -> list[int]:
     parts = path.split(".")
     owners = [model, *(model.get_submodule(".".join(parts[:length])) for length in range(1, len(parts)))]
-    configs = [config for owner in owners if (config := getattr(owner, "config", None)) is not None]
-    return [id(block_list(model, path)), *dict.fromkeys(map(id, configs))]
+    return [id(block_list(model, path)), *dict.fromkeys(map(id, owners))]
 
 
 def _elsewhere(threads: Counter[int]) -> bool:

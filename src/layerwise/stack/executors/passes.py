@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from torch.compiler import is_compiling
 
 from layerwise.errors import ModelError
 from layerwise.plan import Step
@@ -16,21 +18,30 @@ from layerwise.stack.executors.state import Merger, follow, read_state, returned
 @dataclass(slots=True)
 class _Pass:
     executed: int = 0
+    following: int = 0
+    merges: bool = False
     groups: list[Merger] = field(default_factory=list)
 
 
 class Passes:
-    """The passes under one plan of `planned` visits; at most one a thread is in flight, and those inside it."""
+    """The passes under one plan of `planned` visits; at most one a thread is in flight, and those inside it.
+
+    Torch's compiler traces a pass in one thread, without locks.
+    """
 
     def __init__(self, planned: int) -> None:
         self.planned = planned
         self._local = threading.local()
         self._changed = threading.Condition()
         self._in_flight = 0
+        self._traced: _Pass | None = None
 
     @contextmanager
-    def one(self) -> Iterator[None]:
-        """Within the context the calling thread is in a pass; raises `ModelError` unless it ran the plan, whole."""
+    def one(self, may_be_short: Callable[[int], bool] = lambda executed: False) -> Iterator[None]:
+        """Within the context the calling thread is in a pass; raises `ModelError` unless it ran the plan, whole.
+
+        `may_be_short` is asked about a pass of fewer visits: a model may drop layers in training, or exit early.
+        """
         outer = self._now()
         self._local.now = mine = _Pass()
         self._count(+1)
@@ -39,17 +50,26 @@ class Passes:
         finally:
             self._local.now = outer
             self._count(-1)
-        if mine.executed != self.planned:
+        if mine.executed == self.planned:
+            return
+        ran = f"the model ran {mine.executed} visits of a plan of {self.planned}"
+        if not may_be_short(mine.executed):
+            raise ModelError(f"{ran}: its forward does not walk its list of blocks, so it cannot run plans in place")
+        if mine.groups or (mine.merges and mine.executed != mine.following):
             raise ModelError(
-                f"the model ran {mine.executed} visits of a plan of {self.planned}: "
-                "its forward does not walk its list of blocks, so it cannot run plans in place"
+                f"{ran}, since it drops layers or exits early, inside a parallel group, whose merge needs every "
+                "branch: set its layer drop to 0, exit after the group, or run a plan without groups"
             )
+
+    def trace(self) -> None:
+        """Begin a pass that torch's compiler traces; what it runs is checked by the passes that are not compiled."""
+        self._traced = _Pass()
 
     def visited(self, slot: int) -> None:
         """The visit at `slot` has run; out of its turn, or outside a pass (recomputed, say), it does not count."""
         now = self._now()
-        if now is not None and slot == now.executed:
-            now.executed += 1
+        if now is not None and slot >= now.following:
+            now.executed, now.following = now.executed + 1, slot + 1
 
     def handed_on(self, slot: int, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         """What the visit at `slot` hands to the next one, from its call and from what its block returned.
@@ -66,6 +86,7 @@ class Passes:
                 f"layer {step.name} is a member of a parallel group and was called outside a forward pass of its "
                 "model: call the model, or the layer itself outside `with stack.under(...)`"
             )
+        now.merges = True
         state = follow(step, read_state(args, kwargs), returned_state(output), now.groups)
         return with_returned_state(output, state)
 
@@ -76,7 +97,7 @@ class Passes:
             self._changed.wait_for(lambda: self._in_flight <= mine)
 
     def _now(self) -> _Pass | None:
-        return getattr(self._local, "now", None)
+        return self._traced if is_compiling() else getattr(self._local, "now", None)
 
     def _count(self, change: int) -> None:
         with self._changed:
