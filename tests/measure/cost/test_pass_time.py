@@ -107,6 +107,9 @@ class Recorder:
         self.events: list[str] = []
         self.refusal = refusal
 
+    def device(self, device: torch.device) -> Any:
+        return nullcontext(self.events.append(str(device)))
+
     def Stream(self) -> Any:
         return SimpleNamespace(wait_stream=lambda other: self.events.append("wait"))
 
@@ -131,7 +134,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object], refusa
     recorder = Recorder(refusal)
     with monkeypatch.context() as patch:
         patch.setattr(pass_time, "torch", SimpleNamespace(cuda=recorder))
-        captured = CapturedPass(lambda: (recorder.events.append("work"), work())[1])
+        captured = CapturedPass(lambda: (recorder.events.append("work"), work())[1], torch.device("cuda:1"))
     captured()
     captured()
     return recorder
@@ -139,7 +142,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch, work: Callable[[], object], refusa
 
 def test_a_pass_is_warmed_up_recorded_once_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     events = recorded(monkeypatch, lambda: None).events
-    assert events == ["wait", *["work"] * WARM_UP, "wait", "record", "work", "replay", "replay"]
+    assert events == ["cuda:1", "wait", *["work"] * WARM_UP, "wait", "record", "work", "replay", "replay"]
 
 
 def test_what_no_graph_can_hold_is_refused_with_what_to_write(monkeypatch: pytest.MonkeyPatch) -> None:

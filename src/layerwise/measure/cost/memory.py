@@ -51,7 +51,7 @@ def inference_memory(
         states = _states(layers, run)
         with LiveBytes(chain(model.parameters(), model.buffers())) as live:
             run()
-        allocated = _allocated(run) if device.type == "cuda" else None
+        allocated = _allocated(run, device) if device.type == "cuda" else None
     return InferenceMemory(weight_bytes(model), states, live.most, allocated)
 
 
@@ -116,12 +116,12 @@ def _states(layers: Sequence[nn.Module], run: Callable[[], object]) -> int:
     return most
 
 
-def _allocated(run: Callable[[], object]) -> int:
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
+def _allocated(run: Callable[[], object], device: torch.device) -> int:
+    torch.cuda.synchronize(device)
+    torch.cuda.reset_peak_memory_stats(device)
     run()
-    torch.cuda.synchronize()
-    return int(torch.cuda.max_memory_allocated())
+    torch.cuda.synchronize(device)
+    return int(torch.cuda.max_memory_allocated(device))
 
 
 _KIB = 1024

@@ -132,7 +132,7 @@ class TimedPass:
         if setting.phase == "decode":
             self.arguments = self._behind_a_cache(ids, static=captured)
         self.run()  # the first pass under a plan finds cold caches, and is not the one that is timed
-        self.work: Callable[[], object] = CapturedPass(self.run) if captured else self.run
+        self.work: Callable[[], object] = CapturedPass(self.run, stack.device) if captured else self.run
 
     def _behind_a_cache(self, ids: Tensor, *, static: bool) -> dict[str, Any]:
         """Return the arguments of a pass on the last token after a cache of all others (`static`: fixed length)."""
@@ -159,11 +159,11 @@ class TimedPass:
 
 
 class PassClock:
-    """A stopwatch: the processor's, or on an accelerator its own events, which do not make the processor wait."""
+    """A stopwatch: the processor's, or the events of an accelerator, which do not make the processor wait."""
 
     def __init__(self, device: torch.device) -> None:
-        self.cuda = device.type == "cuda"
-        self.waits = device.type not in ("cpu", "cuda", "meta")
+        self.device = device
+        self.accelerated = device.type not in ("cpu", "meta")
 
     def seconds(self, work: Callable[[], object]) -> float:
         """How long `work` takes."""
@@ -172,27 +172,29 @@ class PassClock:
         return self.between(start, self.mark())
 
     def mark(self) -> Any:
-        """The time now."""
-        if not self.cuda:
-            if self.waits:  # other accelerators have no events that tell the time
-                torch.accelerator.synchronize()
+        """The time now, on an accelerator that of the model's device, which need not be the current one."""
+        if not self.accelerated:
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-        event.record()
+        event = torch.Event(self.device, enable_timing=True)
+        event.record(torch.accelerator.current_stream(self.device))
         return event
 
     def between(self, start: Any, end: Any) -> float:
         """The seconds from one mark to another."""
-        if not self.cuda:
+        if not self.accelerated:
             return float(end - start)
         end.synchronize()
         return float(start.elapsed_time(end)) / 1000
 
 
 class CapturedPass:
-    """`work`, recorded once; a call replays it. Raises `MeasureError` for work that no graph can hold."""
+    """`work` on `device`, recorded once; a call replays it. Raises `MeasureError` for work that no graph can hold."""
 
-    def __init__(self, work: Callable[[], object]) -> None:
+    def __init__(self, work: Callable[[], object], device: torch.device) -> None:
+        with torch.cuda.device(device):
+            self._record(work)
+
+    def _record(self, work: Callable[[], object]) -> None:
         stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
