@@ -92,7 +92,7 @@ def build(one: Specimen) -> nn.Module:
     config = transformers.CONFIG_MAPPING[one.model_type](
         **{name: value for name, value in settings.items() if value != OMIT}
     )
-    with warnings.catch_warnings(), torch.random.fork_rng():
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.simplefilter("ignore")  # about optional kernels, which a CPU does not have
         torch.manual_seed(0)
         model = getattr(transformers, one.model_class)(config).float().eval()

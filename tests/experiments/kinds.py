@@ -34,6 +34,7 @@ from layerwise.plan.schedule.allocation import Importance
 from layerwise.results import Run
 from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
+from layerwise.stack.load import resolve_device
 from layerwise.train.fine_tuning import FineTuningConfig
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -89,7 +90,8 @@ def plant(setattr: Callable[[Any, str, Any], None] = setattr) -> None:
 
 
 def stack(depth: int = 4) -> Stack:
-    return load(tiny_llama(depth, vocabulary=3 + len(ALPHABET), seed=2), tokenizer=character_tokenizer())
+    model = tiny_llama(depth, vocabulary=3 + len(ALPHABET), seed=2).to(resolve_device("auto"))
+    return load(model, tokenizer=character_tokenizer())
 
 
 def corpus(count: int, words: str = "text number") -> Corpus:
@@ -173,11 +175,11 @@ def _texts(run: Path) -> Path:
 
 
 def _pretraining(run: Path) -> None:
-    perform(ElcPretraining(text=_texts(run), steps=3, batch_size=8, evals=1, variants=("elc",), device="cpu", run=run))
+    perform(ElcPretraining(text=_texts(run), steps=3, batch_size=8, evals=1, variants=("elc",), run=run))
 
 
 def _elc_study(run: Path) -> None:
-    perform(LayerWeightsStudy(text=_texts(run), steps=1, batch_size=8, evals=1, seeds=1, device="cpu", run=run))
+    perform(LayerWeightsStudy(text=_texts(run), steps=1, batch_size=8, evals=1, seeds=1, run=run))
 
 
 def _phased(run: Path) -> dict[str, Any]:
@@ -188,7 +190,6 @@ def _phased(run: Path) -> dict[str, Any]:
         "batch_size": 4,
         "max_length": 16,
         "evals": 1,
-        "device": "cpu",
         "run": run,
     }
 

@@ -106,8 +106,7 @@ def _at_types(
 ) -> Iterator[tuple[str, Rewritten]]:
     for name, tensor in planned.tensors:
         match = _MATRIX.fullmatch(name)
-        slot = len(types) if match is None else int(match[1])
-        wanted = types[slot] if slot < len(types) else None
+        wanted = None if match is None else types[int(match[1])]
         if wanted is None or (len(tensor.shape) == 1 and wanted.seed is None):
             continue
         reason = _unquantisable(tensor, wanted)

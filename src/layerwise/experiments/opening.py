@@ -53,11 +53,12 @@ def open_model(
     *,
     model: str,
     dtype: str = "auto",
+    device: str | None = None,
     trust_remote_code: bool = False,
     resident_layers: int | None = None,
     device_map: str | None = None,
 ) -> Stack:
-    """The model called `model`, opened as the options say; `tokenizer` replaces the one beside it."""
+    """Open `model` as the options say, on `device` if given; `tokenizer` replaces the model's own."""
     quiet_transformers()
     path = options.tokenizer
     tokenizer = load_tokenizer(path, trust_remote_code=trust_remote_code) if path else None
@@ -65,7 +66,7 @@ def open_model(
         model,
         layers=options.layers,
         tokenizer=tokenizer,
-        device=options.device,
+        device=options.device if device is None else device,
         dtype=dtype,
         revision=options.revision,
         trust_remote_code=trust_remote_code,

@@ -163,7 +163,10 @@ class Serving(ResidentOptions, ModelOptions, Action):
         stack = open_named(self, reporter)
         if not self.replacement:
             return stack
-        others = {f"r{number}": load(name) for number, name in enumerate(self.replacement)}
+        others = {
+            f"r{number}": load(name, device=stack.device, dtype=stack.dtype)
+            for number, name in enumerate(self.replacement)
+        }
         return Stack.with_sources({"model": stack, **others})
 
     async def gathered(self, stack: Stack, reporter: Reporter) -> Swarm:

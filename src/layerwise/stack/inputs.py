@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 from transformers import Cache
 
 from layerwise.errors import ModelError
@@ -34,13 +35,31 @@ def refuse_caches(inputs: Mapping[str, Any]) -> None:
             )
 
 
+def on_device(inputs: Any, device: torch.device) -> Any:
+    """Return `inputs` with every tensor on `device`, also those inside dicts, lists and outputs of models."""
+
+    def move(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return value.to(device)
+        if isinstance(value, Mapping):  # such as the BatchEncoding of a tokenizer, whose own `to` changes it
+            return type(value)({name: on_device(each, device) for name, each in value.items()})  # type: ignore[call-arg]
+        return value
+
+    # The weights of a model may all be on the disk, where no tensor can follow them.
+    return inputs if device.type == "meta" else tree_map(move, inputs)
+
+
 def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `inputs` with `use_cache=False` if the model knows it: a captured batch must not hold a live cache."""
+    """Return `inputs` on the model's device, with `use_cache=False` if the model knows it.
+
+    A captured batch must not hold a live cache.
+    """
+    given: dict[str, Any] = on_device(dict(inputs), device_of(model))
     parameters = inspect.signature(model.forward).parameters
     config: Any = getattr(model, "config", None)
     open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     knows = is_of_transformers(config) and hasattr(config.get_text_config(), "use_cache")
-    return {**inputs, "use_cache": False} if "use_cache" in parameters or (open_ended and knows) else dict(inputs)
+    return {**given, "use_cache": False} if "use_cache" in parameters or (open_ended and knows) else given
 
 
 def main_tensor(output: Any) -> Tensor:

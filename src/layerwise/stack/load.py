@@ -211,9 +211,9 @@ def resolve_device(device: str) -> torch.device:
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return accelerator or torch.device("cpu")
     kind = device.partition(":")[0]
-    if kind not in DEVICES:
-        raise ModelError(f"device {device!r} is not known; {near_matches(kind, DEVICES)}")
     accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+    if kind not in DEVICES and (accelerator is None or accelerator.type != kind):
+        raise ModelError(f"device {device!r} is not known; {near_matches(kind, DEVICES)}")
     if kind != "cpu" and (accelerator is None or accelerator.type != kind):
         raise ModelError(
             f"device {device!r} was asked for, but this machine has {accelerator or 'only a CPU'}; use --device auto"

@@ -273,8 +273,10 @@ class Stack:
             return self.note(layer, state, self.returned(block(*args, **kwargs)))
 
     def returned(self, output: Any) -> Tensor:
-        """The hidden state in what a block returned, batch and tokens first."""
+        """The hidden state in what a block returned, batch and tokens first, on the model's first device."""
         state = returned_state(output)
+        if state.device != self.device:  # the model is spread over several
+            state = state.to(self.device)
         return tokens_first(state) if self._trace is not None and self._trace.streams_first else state
 
     def call(self, layer: int, state: Tensor, captured: Capture) -> tuple[tuple[Any, ...], dict[str, Any]]:

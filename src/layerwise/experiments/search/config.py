@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -19,9 +19,7 @@ from layerwise.search.moves import BESIDE_BITS, BITS, CHEAPER, Move, check_moves
 if TYPE_CHECKING:
     from layerwise.stack import Stack
 
-Method = Literal["auto", "greedy", "evolve", "one-shot"]
-
-WIDTH = 3
+Method = Literal["greedy", "evolve", "one-shot"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,17 +58,11 @@ class Search(ModelOptions, DurationOptions, Experiment):
         metavar="MODEL",
         repeated=True,
         rare=True,
-        needs="method=auto|greedy|evolve",
+        needs="method=greedy|evolve",
     )
-    method: Method = option("auto", "Search algorithm (auto: greedy, or one-shot if greedy takes too long).")
+    method: Method = option("greedy", "How it is looked for.")
     width: int = option(
-        WIDTH,
-        "Number of plans kept at every step.",
-        metavar="N",
-        least=1,
-        most=64,
-        rare=True,
-        needs="method=auto|greedy",
+        3, "Number of plans kept at every step.", metavar="N", least=1, most=64, rare=True, needs="method=greedy"
     )
     second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH", rare=True)
     latency: bool = option(False, "Measure milliseconds, whatever the budget is of.", rare=True)
@@ -103,17 +95,6 @@ class Search(ModelOptions, DurationOptions, Experiment):
         if self.source:
             raise OptionError("--moves bits is searched in one model; leave out --source")
 
-    def questions(self) -> list[Search]:
-        """Return this search with its algorithm, and the smaller ones that replace it if the time is short."""
-        if self.method != "auto":
-            return [self]
-        greedy = replace(self, method="greedy")
-        if self.width != WIDTH:
-            return [greedy]
-        narrow = replace(greedy, width=1)
-        removes = self.moves == ("drop",) and not self.source and not Budget.parse(self.budget).holds_whole
-        return [greedy, narrow, replace(self, method="one-shot")] if removes else [greedy, narrow]
-
     @property
     def times(self) -> bool:
         """Whether milliseconds are measured."""
@@ -129,7 +110,8 @@ class Search(ModelOptions, DurationOptions, Experiment):
         named = {source_name(0): stack}
         for number, location in enumerate(self.source, start=1):
             with waiting(reporter, f"loading {location}"):
-                named[source_name(number)] = open_model(self, model=location, dtype=self.dtype)
+                opened = open_model(self, model=location, dtype=str(stack.dtype), device=str(stack.device))
+                named[source_name(number)] = opened
         able = copy.copy(stack)
         able.sources = Stack.with_sources(named).sources
         return able

@@ -174,8 +174,8 @@ def _average(context: InterventionContext) -> Apply:
     before, after = (layer_weights(context.stack, context.layer + step) for step in (-1, 1))
     own = layer_weights(context.stack, context.layer)
     _refuse_unlike(own, before, after)
-    means = {name: (wide(before[name]) + wide(after[name])) / 2 for name in own}
-    return context.with_weights({name: value.to(own[name].dtype) for name, value in means.items()})
+    means = {name: (wide(before[name]) + wide(after[name]).to(before[name].device)) / 2 for name in own}
+    return context.with_weights({name: value.to(own[name]) for name, value in means.items()})
 
 
 def _random(seed: int, context: InterventionContext) -> Apply:
@@ -202,13 +202,14 @@ def _mean_branch(part: Sublayer, context: InterventionContext) -> Apply:
 
     def output(one: CleanBatch) -> Tensor:
         recording(one)
-        return outputs.pop().reshape(one.state.shape)  # experts return the tokens of all windows on one axis
+        # Experts return the tokens of all windows on one axis.
+        return outputs.pop().reshape(one.state.shape).to(one.state.device)
 
     means = _other_means(context, output)
 
     def held(one: CleanBatch) -> Edit:
         mean = means(one).expand(one.state.shape)
-        return lambda output: mean.reshape(output.shape).to(output.dtype)
+        return lambda output: mean.reshape(output.shape).to(output)
 
     return context.with_branch(part, held)
 

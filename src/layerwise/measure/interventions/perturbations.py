@@ -163,8 +163,8 @@ class Perturbations:
         if any(_shapes(other) != _shapes(weights) for other in others):
             return None
         return {
-            name: sum((other[name] for other in others), torch.zeros_like(weights[name])) / len(others)
-            for name in weights
+            name: sum((other[name].to(weight.device) for other in others), torch.zeros_like(weight)) / len(others)
+            for name, weight in weights.items()
         }
 
 

@@ -38,10 +38,12 @@ def check_compatible(sources: Mapping[str, Stack]) -> None:
     for name, stack in others:
         for what, own, other in _differences(host, stack):
             if own != other:
+                fix = "layers of two models can be combined when both have the same configuration"
+                if what in ("the dtype", "the device"):
+                    fix = f"load {name} with {what.split()[1]}={str(own)!r}"
                 raise ModelError(
                     f"layers of {name} ({stack.source.name}) cannot run in {first} ({host.source.name}): "
-                    f"{what} is {other}, not {own}; layers of two models can be combined when both have the same "
-                    "configuration"
+                    f"{what} is {other}, not {own}; {fix}"
                 )
 
 

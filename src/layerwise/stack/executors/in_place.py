@@ -31,7 +31,7 @@ from layerwise.stack.executors.config_view import copied_as_read, visit_order
 from layerwise.stack.executors.entries import REFUSED_COPIES, entries, making, own_blocks
 from layerwise.stack.executors.passes import Passes
 from layerwise.stack.executors.state import returned_state, with_returned_state
-from layerwise.stack.inputs import CACHES
+from layerwise.stack.inputs import CACHES, on_device
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
@@ -83,10 +83,17 @@ def in_place(
         settings = {"use_cache": False} if single_pass else {}
         entered.enter_context(visit_order(model, path, plan.order(), len(own), settings))
         entered.enter_context(per_layer_inputs(model, path, plan.order(), len(own)))
+        if stack.device.type != "cpu":
+            hook = model.register_forward_pre_hook(partial(_move_inputs, stack.device), with_kwargs=True)
+            entered.callback(hook.remove)
         entered.enter_context(in_passes(runner_of(model, path), passes, single_pass))
         entered.enter_context(entries(blocks, listed, everyone=True))
         entered.callback(passes.wait)
         yield
+
+
+def _move_inputs(device: torch.device, module: nn.Module, args: Any, kwargs: Any) -> Any:
+    return on_device((args, kwargs), device)
 
 
 @contextmanager
