@@ -1,4 +1,7 @@
-"""Compare an accelerator with the CPU (LAYERWISE_TEST_DEVICE=cpu runs on the CPU); skipped without a CUDA device."""
+"""Compare an accelerator with the CPU; skipped without one.
+
+LAYERWISE_TEST_DEVICE names another device: `cpu`, or `stand_in`, which test_stand_in.py uses where there is no CUDA.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from accelerator import stand_in
+
 DEVICE = "LAYERWISE_TEST_DEVICE"
+
+if os.environ.get(DEVICE) == stand_in.NAME:
+    stand_in.register()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -23,7 +31,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def device() -> torch.device:
     named = os.environ.get(DEVICE, "cuda")
     if named == "cuda" and not torch.cuda.is_available():
-        pytest.skip(f"no CUDA device; {DEVICE}=cpu runs these tests on a processor")
+        pytest.skip(f"no CUDA device; {DEVICE}=stand_in runs these tests without one")
     return torch.device(named)
 
 

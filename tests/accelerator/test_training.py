@@ -28,6 +28,7 @@ from layerwise.train.pretrain.trainer import PretrainingTrainer, pretrain
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
 from layerwise.train.trainer import PlanTrainer
 from layerwise.train.training import Base, train
+from tier import first_fast
 from train.pretraining_text import documents
 from train.tiny_models import saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
@@ -71,7 +72,8 @@ def recipes(dtype: torch.dtype) -> dict[str, Recipe]:
     return {**made, "growth": grown(settings_of(dtype, warmup=0.2), GROWTH)}
 
 
-NAMES = (*METHODS, "growth")
+IN_CI = ("layershuffle-predict", "wiring-softmax", "growth")
+NAMES = [pytest.param(name, marks=[] if name in IN_CI else [pytest.mark.nightly]) for name in (*METHODS, "growth")]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -83,7 +85,7 @@ def test_every_recipe_takes_steps(name: str, device: torch.device, dtype: torch.
     assert any(moment.kind == "validation" for moment in record.history)
 
 
-@pytest.mark.parametrize("method", ["lora", "full", "tail"])
+@pytest.mark.parametrize("method", first_fast(["lora", "full", "tail"], 2, slow=0))
 def test_a_healing_takes_steps(method: Any, device: torch.device, dtype: torch.dtype, tmp_path: Path) -> None:
     options = HealingOptions(method=method, hidden="cosine", rank=2)
     record = trained(
@@ -131,7 +133,7 @@ TRAININGS: dict[str, tuple[Training, Any]] = {
 } | {"elc": (lambda device, dtype, folder: pretrained("elc", device, dtype, folder), PretrainingTrainer)}
 
 
-@pytest.mark.parametrize("name", TRAININGS)
+@pytest.mark.parametrize("name", first_fast(TRAININGS, 1, slow=0))
 def test_a_stopped_training_ends_as_one_that_was_not(
     name: str, device: torch.device, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
