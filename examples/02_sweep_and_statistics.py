@@ -33,7 +33,7 @@ def main(model: str = "demo") -> None:
     print("left out   nats per token   95 % interval      p, corrected")
     for layer, member in enumerate(families.leave_one_out(stack.depth)):
         effect = table.loc[str(member.plan)]
-        verdict = "" if effect.p_adjusted < 0.05 else f"   not resolvable below {effect.mde:.3f}"
+        verdict = "" if effect.p_adjusted < 0.05 else f"   inconclusive below {effect.mde:.3f}"
         interval = f"[{effect.low:+.3f}, {effect.high:+.3f}]"
         print(f"layer {layer:<4} {effect.value:+15.3f}   {interval:18} {effect.p_adjusted:.4f}{verdict}")
 

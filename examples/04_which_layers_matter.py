@@ -21,7 +21,7 @@ VERDICTS = {
     "matters": "matters",
     "harmful": "harmful",
     "no_effect": "no effect above {:.2f} nats",
-    "unresolved": "not resolvable below {:.2f} nats",
+    "unresolved": "inconclusive below {:.2f} nats",
 }
 
 

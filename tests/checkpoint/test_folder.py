@@ -14,6 +14,7 @@ from unittest.mock import patch
 import pytest
 
 from apart import Watch, apart
+from layerwise.checkpoint import folder as folders
 from layerwise.checkpoint import save, stream, tensor_files
 from layerwise.checkpoint.folder import draft_of
 from layerwise.checkpoint.stored_config import visit_config
@@ -57,6 +58,58 @@ def test_a_draft_of_a_process_that_is_no_more_is_removed(tmp_path: Path) -> None
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m", alive.name, old.name, other.name])
 
 
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_the_files_are_on_the_disk_before_the_folder_takes_its_name(
+    can_exchange: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    synchronize, exchange, replace = os.fsync, folders._exchange, os.replace
+
+    def note_sync(descriptor: int) -> None:
+        events.append(Path(os.readlink(f"/proc/self/fd/{descriptor}")).name)
+        synchronize(descriptor)
+
+    def note_exchange(one: Path, other: Path) -> bool:
+        events.append("exchange")
+        return can_exchange and exchange(one, other)
+
+    def note_replace(one: Path, other: Path) -> None:
+        events.append("replace")
+        replace(one, other)
+
+    monkeypatch.setattr(os, "fsync", note_sync)
+    monkeypatch.setattr(folders, "_exchange", note_exchange)
+    monkeypatch.setattr(os, "replace", note_replace)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "old").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "m")
+    with draft_of(tmp_path / "link") as draft:
+        (draft / "sub").mkdir()
+        (draft / "sub" / "new").touch()
+    renames = ["exchange"] if can_exchange else ["exchange", "replace", "replace"]
+    assert (sorted(events[:2]), events[2:]) == (["new", "sub"], [draft.name, *renames, tmp_path.name])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "m"]
+    assert (tmp_path / "link").is_symlink()
+    assert [path.name for path in (tmp_path / "m").rglob("*")] == ["sub", "new"]
+
+
+def test_a_folder_that_cannot_be_renamed_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replace = os.replace
+
+    def fail_to_name(one: Path, other: Path) -> None:
+        if other == tmp_path / "m" and not one.name.endswith("-old"):
+            raise OSError(28, "no space")
+        replace(one, other)
+
+    monkeypatch.setattr(folders, "_exchange", lambda one, other: False)
+    monkeypatch.setattr(os, "replace", fail_to_name)
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "old").touch()
+    with pytest.raises(OSError, match="no space"), draft_of(tmp_path / "m") as draft:
+        (draft / "new").touch()
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*")] == ["m", "m/old"]
+
+
 def save_in_pieces(home: Path, folder: Path) -> None:
     copied = tensor_files._copied_by_kernel
 
@@ -68,18 +121,27 @@ def save_in_pieces(home: Path, folder: Path) -> None:
         patch.object(tensor_files, "_copied_by_kernel", copied_in_pieces),
         patch.object(stream, "without_torch", visit_config),
     ):
-        save(home, "0-5 5", folder, prove=False)
+        save(home, "0-5 5", folder, prove=False, overwrite=True)
 
 
 @pytest.mark.slow
-def test_a_killed_process_leaves_no_folder_or_a_whole_one(home: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "there" / "m"
-    whole = apart(save_in_pieces, home, tmp_path / "whole" / "m", watch=Watch(tmp_path / "whole"))
+@pytest.mark.parametrize("depth", [0, 6])
+def test_a_killed_process_leaves_the_folder_that_was_there_or_a_whole_one(
+    home: Path, depth: int, tmp_path: Path
+) -> None:
+    def prepare(target: Path) -> Path:
+        shutil.rmtree(target.parent, ignore_errors=True)
+        if depth:
+            shutil.copytree(home, target)
+        return target
+
+    target = prepare(tmp_path / "there" / "m")
+    whole = apart(save_in_pieces, home, target, watch=Watch(target.parent))
     assert whole.code == 0, whole.err
     assert whole.writes.count("a piece") > 20
-    for strike in (*range(0, len(whole.writes) - 1, len(whole.writes) // 10), len(whole.writes) - 1):
-        killed = apart(save_in_pieces, home, folder, watch=Watch(folder.parent, strike))
+    assert load(target).depth == 7
+    last = len(whole.writes) - 1
+    for strike in {*range(0, last, last // 10), *range(last - 10, last + 1)}:
+        killed = apart(save_in_pieces, home, prepare(target), watch=Watch(target.parent, strike))
         assert killed.code == -signal.SIGKILL, killed.err
-        assert not folder.exists() or load(folder).depth == 7
-        shutil.rmtree(folder.parent, ignore_errors=True)  # there is none where the first write did not happen
-    assert load(tmp_path / "whole" / "m").depth == 7
+        assert (load(target).depth in (depth, 7)) if target.exists() else not depth

@@ -25,7 +25,7 @@ from checkpoint.gguf_models import VOCABULARY, write_llama
 from layerwise.checkpoint import gguf_tensors, save
 from layerwise.checkpoint.gguf_file import save_gguf
 from layerwise.errors import CheckpointError, LayerwiseError, OptionError, PlanError, UnsupportedModel
-from layerwise.gguf import GGUFFile, depth_of
+from layerwise.gguf import GGUFFile, depth_of, layer_bytes
 from layerwise.gguf.layers import BY_DEPTH, FIRST_OF_EACH, ONE_WINDOW, ONLY_WITH_WINDOW, PERIODS
 from layerwise.plan import Plan
 from llama_cpp import log_of_opening
@@ -191,6 +191,36 @@ def test_lists_by_layer_follow_the_plan_and_other_lists_stay(tmp_path: Path) -> 
     assert after.entries["xielu.beta"].value == (0, 1, 2, 3, 5, 5, 2)  # a setting of Apertus, without its name
 
 
+@pytest.mark.parametrize("plan", ["0-10", "0-7", "0-3 0-7 10 Q4_0:9"])
+def test_layers_that_predict_further_tokens_follow_the_last_visit(tmp_path: Path, plan: str) -> None:
+    made = spec(
+        "qwen35",
+        u32("qwen35.nextn_predict_layers", 1),
+        u32("qwen35.full_attention_interval", 4),
+        u32s("qwen35.attention.head_count_kv", range(DEPTH)),
+        u32s("qwen35.feed_forward_length", range(11)),
+    )
+    before, after = written(tmp_path, made, plan)
+    order = Plan.parse(plan).order()
+    count = len(order)
+    assert (depth_of(before), depth_of(after), after.setting("block_count")) == (11, count, count + 1)
+    assert after.setting("nextn_predict_layers") == 1
+    assert after.setting("attention.head_count_kv") == (*order, 11)
+    assert after.setting("feed_forward_length") == order
+    old, new = contents(before), contents(after)
+    norm = "blk.{}.ffn_norm.weight".format
+    assert [new[norm(slot)] for slot in range(count + 1)] == [old[norm(layer)] for layer in (*order, 11)]
+    assert len(layer_bytes(after)) == count
+
+
+def test_a_name_is_as_long_as_ggml_reads(tmp_path: Path) -> None:
+    made = spec(depth=2)
+    made.headers.append(Header(b"blk.1." + b"n" * 57, [5], 0, 20))
+    assert len(written(tmp_path, made, "0*9 1")[1].tensors) == 23
+    with pytest.raises(PlanError, match=r"blk\.10\.n+ would be longer than 63 bytes"):
+        written(tmp_path, made, "0*10 1")
+
+
 @pytest.mark.parametrize(
     ("entry", "plan", "value"),
     [
@@ -235,7 +265,8 @@ def test_numbers_that_say_the_kind_of_a_layer_keep_every_kind(
         (spec("smollm3"), "0-2 4-11", "one layer in 4 of smollm3"),
         (spec("gemma3", u32("gemma3.attention.sliding_window", 64)), "1-11", "one layer in 6"),
         (spec("new", u32("new.attention.sliding_window", 64)), "1-11", "which of its layers have it"),
-        (spec("deepseek2", u32("deepseek2.nextn_predict_layers", 1)), "1-11", "predict further tokens"),
+        (spec("x", u32("x.nextn_predict_layers", 12)), "0", "counts 12 of its 12 layers as nextn_predict_layers"),
+        (spec("minicpm", u32("minicpm.nextn_predict_layers", 1)), "0-9", "with 11 layers in another way than with 10"),
         (spec("gemma3n", u32("gemma3n.attention.shared_kv_layers", 4)), "1-11", "share keys and values"),
         (spec("g", between=[Header(b"per_layer_proj_norm.weight", [5], 0, 20)]), "1-11", "by their number"),
         (spec("rwkv7"), "1-11", "what the first one computed"),

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from conftest import tiny_llama
 from contracts.specimen import Specimen, build, inputs
 from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
-from layerwise.checkpoint import save, stream
+from layerwise.checkpoint import expectation, proof, save, stream
 from layerwise.checkpoint.config_process import without_torch
+from layerwise.checkpoint.folder import Writing
+from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_config import visit_config
-from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
+from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
-from layerwise.stack import load
+from layerwise.stack import Stack, load
 from tier import first_fast
 
 KINDS = ("llama", "mixtral", "vit", "bert", "gemma3_text")
@@ -181,19 +185,104 @@ def test_a_wrong_layer_is_noticed_by_logits_and_a_missing_one_by_keys(
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
 
 
-def test_what_cannot_be_taken_apart_is_built_in_memory(home: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    AutoModelForCausalLM.from_pretrained(home).save_pretrained(copy)
-    tensors = load_file(copy / "model.safetensors")
-    save_file(
-        {**tensors, "more.0.w": torch.ones(1), **{f"more.{n}.w": torch.ones(1) for n in range(6)}},
-        copy / "model.safetensors",
-        metadata={"format": "pt"},
-    )
-    origin = save(copy, "0 5", tmp_path / "m")
-    assert "the stack of layers cannot be told from the names on the disk" in origin.note
-    assert origin.gap == 0.0
+def add_tensors(home: Path, folder: Path, more: Mapping[str, torch.Tensor]) -> Path:
+    shutil.copytree(home, folder)
+    tensors = load_file(home / "model.safetensors")
+    save_file({**tensors, **more}, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+@pytest.mark.parametrize("note", ["", "cannot be told from the names on the disk"])
+def test_of_two_stacks_of_names_loading_decides_or_the_model_is_built_in_memory(
+    home: Path, note: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = add_tensors(home, tmp_path / "copy", {f"more.{number}.w": torch.ones(1) for number in range(6)})
+    if note:
+        monkeypatch.setattr(expectation, "blocks_path", lambda settings: None)
+    origin = save(folder, "0 5", tmp_path / "m", prove=None if note else False)
+    assert note in origin.note
+    assert ("more.5.w" in load_file(tmp_path / "m" / "model.safetensors")) == (not note)
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "m").config.num_hidden_layers == 2
+
+
+def settings_of(folder: Path, file: str = "config.json") -> Any:
+    return json.loads((folder / file).read_text())
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("name", "text", "count", "unwritten"),
+    [
+        ("model.layers.6.eh_proj.weight", "0 2-5", 0, "1 tensor (model.layers.6.*)"),
+        ("model.layers.6.eh_proj.weight", "0-5", 1, ""),
+        ("mtp.layers.0.fc.weight", "0 2-5", 1, ""),
+        ("unlike.weight", "0 2-5", 0, ""),
+    ],
+)
+@pytest.mark.parametrize("setting", ["num_nextn_predict_layers", "mtp_num_hidden_layers"])
+def test_layers_that_predict_further_tokens_are_those_that_are_counted(
+    home: Path, setting: str, name: str, text: str, count: int, unwritten: str, tmp_path: Path
+) -> None:
+    folder = add_tensors(home, tmp_path / "home", {name: torch.ones(1)})
+    (folder / "config.json").write_text(json.dumps({**settings_of(home), setting: 1}))
+    origin = save(folder, text, tmp_path / "m", prove=False)
+    assert (settings_of(tmp_path / "m")[setting], origin.unwritten) == (count, unwritten)
+    assert (name in load_file(tmp_path / "m" / "model.safetensors")) == (not unwritten)
+
+
+def test_tensors_that_the_class_ignores_are_named_where_the_model_was_built(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LlamaForCausalLM, "_keys_to_ignore_on_load_unexpected", [r"^mtp\."])
+    folder = add_tensors(home, tmp_path / "home", {"mtp.layers.0.fc.weight": torch.ones(1), "mtp.w": torch.ones(1)})
+    (folder / "config.json").write_text(json.dumps({**settings_of(home), "mtp_num_hidden_layers": 1, "use_mtp": True}))
+    writing = Writing(folder=tmp_path / "m")
+    origin = save_named({"": str(folder)}, Plan.parse("0 2-5"), writing, lambda: load(folder), in_memory="asked for")
+    assert (origin.note, origin.unwritten) == ("asked for", "2 tensors (mtp.layers.0.*, mtp.w)")
+    written = settings_of(tmp_path / "m")
+    assert (written["mtp_num_hidden_layers"], written["use_mtp"]) == (0, False)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("opened", [str, load])
+def test_layers_that_generation_names_are_those_of_the_plan(
+    home: Path, opened: Callable[[str], Any], tmp_path: Path
+) -> None:
+    shutil.copytree(home, tmp_path / "home")
+    numbers = {"alignment_heads": [[1, 7], [2, 0], [3, 1]], "dola_layers": [0, 3, 5], "assistant_early_exit": 4}
+    file = tmp_path / "home" / "generation_config.json"
+    file.write_text(json.dumps({**settings_of(home, file.name), **numbers, "_from_model_config": False}))
+    save(opened(str(tmp_path / "home")), "3 2 0 2", tmp_path / "m", prove=False)
+    written = settings_of(tmp_path / "m", file.name)
+    assert sorted(written["alignment_heads"]) == [[0, 1], [1, 0], [3, 0]]
+    assert (written["dola_layers"], written["assistant_early_exit"]) == ([0, 4], 1)
+    save(opened(str(tmp_path / "home")), "0 4", tmp_path / "none", prove=False)
+    written = settings_of(tmp_path / "none", file.name)
+    assert "alignment_heads" not in written
+    assert written.get("assistant_early_exit") is None
+
+
+def test_a_backbone_returns_the_outputs_of_the_same_layers() -> None:
+    settings = {"model_type": "dinov2", "num_hidden_layers": 6, "out_indices": [2, 4, 6]}
+    for order, indices in (((0, 1, 3, 4, 5), [2, 3, 5]), ((0, 1, 2, 3, 3, 4, 5), [2, 5, 7]), ((0, 2), None)):
+        made = json.loads(visit_config(settings, {"encoder.layer.": 6}, order, None).text)
+        assert made.get("out_indices") in (indices, [len(order)] if indices is None else indices)
+
+
+def test_of_two_parts_with_as_many_layers_the_one_that_the_path_names() -> None:
+    settings = {
+        "model_type": "llava",
+        "text_config": {"model_type": "llama", "num_hidden_layers": 6},
+        "vision_config": {"model_type": "clip_vision_model", "num_hidden_layers": 6},
+    }
+    groups = {"language_model.model.layers.": 6, "vision_tower.vision_model.encoder.layers.": 6}
+    for path, text, vision in (
+        ("model.language_model.layers", 2, 6),
+        ("vision_tower.vision_model.encoder.layers", 6, 2),
+    ):
+        made = json.loads(visit_config(settings, groups, (0, 2), path).text)
+        depths = [made[part].get("num_hidden_layers") for part in ("text_config", "vision_config")]
+        assert depths == [text, vision]
 
 
 def test_a_position_that_settings_do_not_say_is_refused_by_keys(
@@ -204,6 +293,21 @@ def test_a_position_that_settings_do_not_say_is_refused_by_keys(
     with pytest.raises(UnsupportedModel, match=r"in slot 1, .*lambda_init would be"):
         save(tmp_path / "home", "0 2 4", tmp_path / "m")
     assert save(tmp_path / "home", "0-3", tmp_path / "m").proof == "keys"
+
+
+def test_without_inputs_to_make_up_keys_are_compared(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (expectation, proof):
+        monkeypatch.setattr(module, "example_inputs", lambda model: None)
+    assert save(home, "0 1", tmp_path / "m").proof == "keys"
+    batch = {"input_ids": torch.ones(1, 3, dtype=torch.long), "use_cache": False}
+    assert save(home, "0 1", tmp_path / "n", inputs=batch).proof == "logits"
+    elsewhere = SimpleNamespace(model=None, device=torch.device("meta"))
+    moved = proof.proof_inputs(cast(Stack, elsewhere), batch)
+    assert (moved["input_ids"].device.type, moved["use_cache"]) == ("meta", False)
+    with pytest.raises(ModelError, match="write a model from its folder with --no-prove"):
+        save(home, "0 1", tmp_path / "o", prove=True)
 
 
 @pytest.mark.usefixtures("quick")

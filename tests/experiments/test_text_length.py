@@ -20,7 +20,7 @@ from layerwise.experiments.files import read_experiment
 from layerwise.experiments.opening import cutting
 from layerwise.experiments.reporter import Silent
 from layerwise.experiments.runner import perform
-from layerwise.experiments.sweep.config import Sweep
+from layerwise.experiments.sweep.config import DEFAULT_FAMILIES, FEWER_FAMILIES, Sweep
 from layerwise.experiments.text_length import MINUTES, USED, TimedText, chosen_text, tokens_within
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import EvalData
@@ -93,11 +93,13 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def choose(stack: Stack, of: TimedText, **options: Any) -> module.ChosenText:
-    return chosen_text(Sweep(model="demo", text=Path("book.txt"), **options), of, CORPUS, BEGAN)
+    config = Sweep(model="demo", text=Path("book.txt"), **options)
+    return chosen_text(config, [(config, of)], CORPUS, BEGAN)[1]
 
 
 def test_the_text_of_a_demo_is_read_whole_whatever_the_clock_says(stack: Stack) -> None:
-    own = chosen_text(Sweep(model="demo"), timed(stack, 1e9), CORPUS, BEGAN)
+    config = Sweep(model="demo")
+    _, own = chosen_text(config, [(config, timed(stack, 1e9))], CORPUS, BEGAN)
     assert own.options == {}
     assert own.data.digest == choose(stack, timed(stack, 1.0), tokens="all").data.digest
 
@@ -105,8 +107,8 @@ def test_the_text_of_a_demo_is_read_whole_whatever_the_clock_says(stack: Stack) 
 @pytest.mark.parametrize("fixed", [0.0, 40.0])
 def test_minutes_choose_tokens_at_the_pace(stack: Stack, clock: Callable[[float], None], fixed: float) -> None:
     clock(20.0)
-    own = choose(stack, timed(stack, 0.1, fixed), minutes=2.0)
-    taken = 20 + fixed + 0.1 * own.data.tokens
+    own = choose(stack, timed(stack, 0.02, fixed), minutes=2.0)
+    taken = 20 + fixed + 0.02 * own.data.tokens
     assert 0.7 * USED * 120 <= taken <= USED * 120
     assert own.data.tokens <= own.options["tokens"]
     assert own.options["minutes"] == 2.0
@@ -142,11 +144,35 @@ def test_what_is_compared_on_a_share_of_the_text_needs_its_windows_there(stack: 
     assert replace(timed(stack, 1.0), compared=30, share=0.5).least_units == 21
 
 
-def test_without_minutes_the_least_is_read_however_long_it_takes(stack: Stack, clock: Callable[[float], None]) -> None:
+@pytest.mark.parametrize(("context", "longest"), [(module.CONTEXT, 128), (48, 48)])
+def test_windows_are_not_cut_below_the_least_context_however_long_they_take(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, context: int, longest: int
+) -> None:
+    """The model has 128 positions, and documents are longer."""
+    assert module.CONTEXT == 256
+    monkeypatch.setattr(module, "CONTEXT", context)
     own = choose(stack, timed(stack, 1e3))
     assert own.data.units >= 8
-    assert own.data.tokens < 400
+    assert max(len(window.ids) for window in own.data.windows) == longest
     assert own.options["minutes"] == MINUTES
+    assert any("takes about" in text for text in own.says)
+
+
+def test_where_time_is_short_the_first_smaller_question_that_fits_is_answered_and_said(
+    stack: Stack, clock: Callable[[float], None]
+) -> None:
+    asked = Sweep(model="demo", text=Path("book.txt"))
+    costs = {DEFAULT_FAMILIES: 1e2, FEWER_FAMILIES[0]: 1e1, FEWER_FAMILIES[1]: 0.1}
+    questions = [(replace(asked, families=names), timed(stack, cost)) for names, cost in costs.items()]
+    question, own = chosen_text(asked, questions, CORPUS, BEGAN)
+    assert question.families == FEWER_FAMILIES[1]
+    assert own.options["families"] == [*FEWER_FAMILIES[1]]
+    assert 0.1 * own.data.tokens <= 60 * MINUTES * USED
+    assert any("without the families painters, swap_adjacent" in text for text in own.says)
+    enough = int(own.says[-1].rpartition(" ")[2])
+    full, own = chosen_text(replace(asked, minutes=float(enough)), questions, CORPUS, BEGAN)
+    assert full.families == DEFAULT_FAMILIES
+    assert "families" not in own.options
 
 
 def test_a_short_text_is_read_whole_without_a_clock(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +185,8 @@ def test_a_short_text_is_read_whole_without_a_clock(stack: Stack, monkeypatch: p
 def test_tokens_that_are_given_are_not_measured(count: int) -> None:
     asked: list[tuple[int | None, int | None]] = []
     of = TimedText(None, lambda *cut: asked.append(cut), None, 1)  # type: ignore[arg-type, func-returns-value]
-    chosen_text(Sweep(model="demo", tokens=count), of, CORPUS, 0.0)
+    config = Sweep(model="demo", tokens=count)
+    chosen_text(config, [(config, of)], CORPUS, 0.0)
     assert asked == [(count, None)]
 
 

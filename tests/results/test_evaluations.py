@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ import pytest
 
 from experiments.comparison.evaluation_folders import DATE, Evaluation, hashed, samples_of
 from layerwise.errors import RunError
-from layerwise.results.evaluations import EvaluationLog, disagreements, match
+from layerwise.results.evaluations import EvaluationLog, LoggedDocument, disagreements, match
 
 RIGHT = {"task": {"acc": [1, 0, 1], "acc_norm": [1.0, 1.0, 0.0]}}
 AGAIN = "copy it again, or evaluate again"
@@ -49,6 +51,46 @@ def test_the_folder_above_is_the_same_evaluation(evaluation: Evaluation, tmp_pat
     assert text_of(error, tmp_path) == "A/output holds 2 evaluations; name one of them: org__base, org__other"
 
 
+def test_files_that_were_named_are_evaluations_of_their_own(evaluation: Evaluation, tmp_path: Path) -> None:
+    folder = evaluation.write(tmp_path)
+    for name in ("base", "new_2"):
+        shutil.copyfile(folder / f"results_{DATE}.json", folder / f"{name}_{DATE}.json")
+    (folder / f"results_{DATE}.json").unlink()
+    with pytest.raises(RunError) as error:
+        EvaluationLog.read(str(tmp_path))
+    listing = f"base_{DATE}.json, new_2_{DATE}.json"
+    assert text_of(error, tmp_path) == f"A holds 2 evaluations; name one of them: {listing}"
+    log = EvaluationLog.read(str(folder / f"new_2_{DATE}.json"))
+    assert (log.title, log.tasks["task"][0].values["acc", "none"]) == ("new_2", ((1,), (0,), (1,)))
+    (folder / f"base_{DATE}.json").unlink()
+    assert EvaluationLog.read(str(tmp_path)).title == "new_2"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_lines_of_older_versions_name_neither_filter_nor_metrics(processes: int, tmp_path: Path) -> None:
+    evaluation = Evaluation({"task": {"acc": [1, 0, 1, 1], "f1": [0.5, 0.5, 0.25, 0.0]}})
+    strict = samples_of({"acc": [0, 0, 1, 0], "f1": [0.0, 0.0, 0.25, 0.0]}, filtered="strict")
+    flexible = [{**each, "filter": "flexible"} for each in evaluation.samples["task"]]
+    new = evaluation.copy()
+    new.samples["task"] = [*strict, *flexible]
+    lines = [[*strict[first::processes], *flexible[first::processes]] for first in range(processes)]
+    evaluation.samples["task"] = [
+        {key: value for key, value in each.items() if key not in ("filter", "metrics")}
+        for part in lines
+        for each in part
+    ]
+    logs = []
+    for name, each in (("old", evaluation), ("new", new)):
+        scores = {f"{metric},{kind}": 0.5 for kind in ("strict", "flexible") for metric in ("acc", "acc_stderr", "f1")}
+        each.results["n-samples"]["task"]["effective"] = 4
+        folder = each.write(tmp_path / name)
+        results(lambda content, scores=scores: content["results"].update(task=scores))(folder)
+        logs.append(EvaluationLog.read(str(folder)).tasks["task"][0])
+    both = match("task", *logs)
+    assert both.keys() == {(metric, kind) for metric in ("acc", "f1") for kind in ("strict", "flexible")}
+    assert all(old == new for old, new in both.values())
+
+
 def test_older_files_of_a_task_are_other_runs_of_it(evaluation: Evaluation, tmp_path: Path) -> None:
     earlier = evaluation.copy()
     earlier.samples["task"][1]["acc"] = 1
@@ -77,6 +119,25 @@ def test_documents_are_matched_by_their_hash_whatever_their_order(evaluation: Ev
     )
     both = match("task", first, second)
     assert both["acc", "none"] == (((1,), (0,), (1,), (1,), (0,)),) * 2
+
+
+def test_documents_that_repeat_are_matched_by_what_was_asked(evaluation: Evaluation, tmp_path: Path) -> None:
+    """Several processes log their documents one after another, and examples in the prompt differ between documents."""
+    for sample, prompt in zip(evaluation.samples["task"], "bca", strict=True):
+        sample |= {"doc_hash": "one", "prompt_hash": prompt}
+    other = evaluation.copy()
+    other.samples["task"] = [other.samples["task"][at] for at in (2, 0, 1)]
+    first, second = (
+        EvaluationLog.read(str(each.write(tmp_path / name))).tasks["task"][0]
+        for name, each in (("a", evaluation), ("b", other))
+    )
+    assert match("task", first, second)["acc_norm", "none"] == (((1.0,), (1.0,), (0.0,)),) * 2
+
+
+def test_an_own_run_without_hashes_is_matched_by_numbers(evaluation: Evaluation, tmp_path: Path) -> None:
+    (task,) = EvaluationLog.read(str(evaluation.write(tmp_path))).tasks["task"]
+    kept = replace(task, documents=tuple(LoggedDocument(at, "", "", "") for at in (2, 0, 1)))
+    assert match("task", task, kept)["acc", "none"] == (((1,), (0,), (1,)), ((0,), (1,), (1,)))
 
 
 Change = Callable[[Evaluation], object]
@@ -318,6 +379,11 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "results of nothing": (
         results(lambda content: content.clear()),
         f"{RESULTS} is not what lm-eval writes (Object missing required field `results`); {AGAIN}",
+    ),
+    "before 0.4.3": (
+        lambda folder: (folder / f"results_{DATE}.json").rename(folder / "results.json"),
+        "A is of an lm-eval before 0.4.3, whose samples have no hashes to match documents by; evaluate again with a "
+        "newer one",
     ),
     "no evaluation": (
         lambda folder: (folder / f"results_{DATE}.json").unlink(),

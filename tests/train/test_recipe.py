@@ -70,6 +70,14 @@ def test_epochs_are_one_for_the_baseline_and_more_from_scratch() -> None:
     assert {recipe(method, Options(settings), DEPTH).settings for method in others} == {settings}
 
 
+@pytest.mark.parametrize("per_epoch", [1, 7, 49, 633, 997, 70_000])
+def test_a_number_of_steps_is_exact_as_epochs(per_epoch: int) -> None:
+    """3 / 633 * 633 is 3.0000000000000004."""
+    wanted = range(1, 1001)
+    assert [Settings(epochs=steps / per_epoch, batch_size=2).steps(2 * per_epoch) for steps in wanted] == list(wanted)
+    assert Settings(epochs=1.5 / per_epoch, batch_size=2).steps(2 * per_epoch) == 2
+
+
 def test_wirings_are_as_published_and_not_what_layershuffle_is_compared_with() -> None:
     softmax, identity = (recipe(f"wiring-{name}", Options(Settings()), DEPTH) for name in ("softmax", "identity"))
     assert softmax.variant == LayerMixingOptions("softmax", "biased")

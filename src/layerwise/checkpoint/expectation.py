@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,14 @@ from layerwise.bounded import reason_of
 from layerwise.checkpoint.kinds import difference, kinds_of, on_meta, planned_config
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.proof import quiet_transformers
-from layerwise.checkpoint.stored_config import config_text
+from layerwise.checkpoint.stored_config import config_text, drop_predicting_layers
 from layerwise.data.auto_classes import from_pretrained
 from layerwise.data.stored_files import Tensors
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack.blocks import block_list, find_blocks
 from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
+from layerwise.stack.inputs import example_inputs
 from layerwise.stack.load import model_class
 
 _DTYPES = {
@@ -45,22 +47,27 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Expectation:
-    """The class and the configuration of a checkpoint, before and under a plan; `text` is its `config.json`."""
+    """The class and the configuration of a checkpoint, before and under a plan; `text` is its `config.json`.
+
+    `has_inputs` says that a batch of inputs can be made up for it.
+    """
 
     kind: Any
     own: Any
     config: Any
     text: str
     blocks: str
+    has_inputs: bool
 
     @classmethod
     def of(
-        cls, settings: Mapping[str, Any], order: Sequence[int], path: str | None, quantisation: Any | None = None
+        cls, settings: Mapping[str, Any], order: Sequence[int], path: str | None, predicts: bool = True
     ) -> Expectation:
-        """What transformers expects of the model of `settings`, and of that of the visits `order` of its layers.
+        """Return what transformers expects of the model of `settings`, and of that of the visits `order` of its layers.
 
-        `quantisation` is that of the new model, which its text is to say. Raises `UnsupportedModel` where no values of
-        its configuration give the layers their kinds, and `UnresolvedNames` where the model cannot be drawn up.
+        Unless the checkpoint `predicts` further tokens, its configuration counts no layers that do. Raises
+        `UnsupportedModel` if no values of the configuration give the layers their kinds, and `UnresolvedNames` if the
+        model cannot be built on `meta`.
         """
         plain = {name: value for name, value in settings.items() if name != "quantization_config"}
         try:
@@ -82,10 +89,12 @@ class Expectation:
                 "settings give every layer its kind; run the plan in place with stack.under"
             )
         config._attn_implementation = own._attn_implementation
+        if not predicts:
+            drop_predicting_layers(config)
         whole = copy.deepcopy(config)
-        if quantisation is not None:
-            whole.quantization_config = quantisation
-        return cls(kind, own, config, config_text(whole), blocks)
+        if "quantization_config" in settings:
+            whole.quantization_config = settings["quantization_config"]
+        return cls(kind, own, config, config_text(whole), blocks, example_inputs(model) is not None)
 
     def prove(self, own: Tensors, planned: Tensors, quantised: bool) -> None:
         """Raise `UnresolvedNames` unless `planned` fits as well as `own` (if quantized, only the modules)."""
@@ -122,6 +131,16 @@ class Expectation:
             shapes = set()
         errors = {f"an error: {text}" for text in report["error_msgs"]}
         return {f"{n} is missing" for n in missing} | {f"{n} is left over" for n in unexpected} | shapes | errors
+
+
+def blocks_path(settings: Mapping[str, Any]) -> str | None:
+    """Return the path of the blocks of the model of `settings` that a plan runs, or None if it cannot be built."""
+    with suppress(Exception):  # whoever opens the model in memory says why in its own words
+        config = CONFIG_MAPPING[settings["model_type"]].from_dict(
+            {name: value for name, value in settings.items() if name != "quantization_config"}
+        )
+        return find_blocks(on_meta(model_class(config, False), config))
+    return None
 
 
 def _template(misfit: str) -> str:

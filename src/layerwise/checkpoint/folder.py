@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import glob
 import json
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 FILE = "plan.json"
 """What the plan was, and whose weights, beside the weights."""
 
+_HERE, _EXCHANGE = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+
 Proof: TypeAlias = Literal["logits", "keys", "none"]
 """The extent of the check: logits with the plan's, keys and shapes with transformers', or headers only."""
 
@@ -33,7 +38,8 @@ class Origin:
     model's. `gap` is how far its logits are from those of the plan, over the batch it was checked on: the largest
     difference of a token's logits by its norm, beside the norm of its logits; it is `None`, and there are no hashes of
     weights, where no logits were compared. `head` is the name of the model whose parts behind the layers were taken, if
-    that is not the model at hand. `note` says why a model was built in memory that might have been streamed.
+    that is not the model at hand. `note` says why a model was built in memory that might have been streamed, and
+    `unwritten` which stored tensors were not written although no layer that the plan skips has them.
     """
 
     plan: str
@@ -45,6 +51,7 @@ class Origin:
     compact: bool = False
     note: str = ""
     head: str | None = None
+    unwritten: str = ""
 
     def write(self, folder: Path) -> None:
         """Write it to its file in `folder`."""
@@ -84,26 +91,57 @@ def refuse_in_the_way(folder: Path, overwrite: bool) -> None:
 
 @contextmanager
 def draft_of(folder: Path) -> Iterator[Path]:
-    """A temporary folder that replaces `folder` on success; a killed process leaves it for the next one to remove."""
-    folder = folder.absolute()
+    """Yield a temporary folder that replaces `folder`, or what it links to, on success.
+
+    A process that is killed leaves the folder as it was, or the new one, and a draft for the next process to remove.
+    """
+    folder = Path(os.path.realpath(folder))
     with _draft_beside(folder) as draft:
         yield draft
         _take_own_modes(draft)
-        old = draft.with_name(f"{draft.name}-old")
-        if folder.exists():
+        _synchronize(draft)
+        if not folder.exists():
+            os.replace(draft, folder)
+        elif not _exchange(draft, folder):
+            old = draft.with_name(f"{draft.name}-old")
             os.replace(folder, old)
-        os.replace(draft, folder)
-        shutil.rmtree(old, ignore_errors=True)
+            try:
+                os.replace(draft, folder)
+            except OSError:
+                os.replace(old, folder)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
+        _synchronize(folder.parent, deep=False)
 
 
 @contextmanager
 def draft_of_file(file: Path) -> Iterator[Path]:
-    """A file in a folder beside `file`, which takes its name if all goes well, as that of `draft_of` does."""
-    file = file.absolute()
+    """Yield a file in a folder next to `file`, which takes its name on success, as that of `draft_of` does."""
+    file = Path(os.path.realpath(file))
     with _draft_beside(file) as draft:
         yield draft / file.name
         _take_own_modes(draft)
+        _synchronize(draft)
         os.replace(draft / file.name, file)
+        _synchronize(file.parent, deep=False)
+
+
+def _synchronize(folder: Path, deep: bool = True) -> None:
+    for path in (*(folder.rglob("*") if deep else ()), folder):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # of file systems that cannot
+                raise CheckpointError(f"cannot write {path} ({error.strerror}); free the disk") from error
+        finally:
+            os.close(descriptor)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two folders in one step, and return whether the system can."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
+    return rename is not None and rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
 
 
 @contextmanager

@@ -106,7 +106,8 @@ def _at_types(
 ) -> Iterator[tuple[str, Rewritten]]:
     for name, tensor in planned.tensors:
         match = _MATRIX.fullmatch(name)
-        wanted = None if match is None else types[int(match[1])]
+        slot = len(types) if match is None else int(match[1])
+        wanted = types[slot] if slot < len(types) else None
         if wanted is None or (len(tensor.shape) == 1 and wanted.seed is None):
             continue
         reason = _unquantisable(tensor, wanted)

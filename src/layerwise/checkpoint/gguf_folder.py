@@ -45,6 +45,8 @@ def of_folders(
     made = {}
     for name, tensor in planned.tensors:
         match = _SLOT.fullmatch(name)
+        if match is not None and int(match[1]) >= len(steps):
+            continue  # it predicts further tokens
         model = around if match is None else models.get(steps[int(match[1])].source or "")
         weight = weights.get(tensor.name)
         if model is None or (weight is None and match is None):

@@ -96,7 +96,7 @@ def planned_config(model: Any, path: str, order: Sequence[int]) -> tuple[Any, li
     positional = positional_traits(blocks)
     kinds = kinds_of(blocks, positional)
     wanted = [kinds[layer] for layer in order]
-    config = remade(configuration_in_order(model, path, order, len(blocks)), type(model.config))
+    config = remade(configuration_in_order(model, path, order, len(blocks)), type(model.config), order, len(blocks))
 
     def fit(trial: Any) -> int:
         with suppress(Exception):  # a class may refuse a configuration in any way

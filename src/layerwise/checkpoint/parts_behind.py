@@ -18,6 +18,7 @@ from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from layerwise.checkpoint.kinds import on_meta
 from layerwise.checkpoint.layer_names import UnresolvedNames
+from layerwise.checkpoint.proof import proof_inputs
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.stack import Stack
@@ -89,7 +90,8 @@ def with_head(stack: Stack, name: str, inputs: Mapping[str, Tensor] | None = Non
     host, other = next(iter(stack.sources.values())), stack.sources[name]
     shared = {id(tensor): tensor for tensor in chain(host.model.parameters(), host.model.buffers())}
     model = copy.deepcopy(host.model, shared)
-    for each in parts_behind(host.model, host.path, inputs):
+    batch = None if inputs is None else proof_inputs(host, inputs)
+    for each in parts_behind(host.model, host.path, batch):
         module, _, leaf = each.rpartition(".")
         setattr(model.get_submodule(module), leaf, getattr(other.model.get_submodule(module), leaf))
     merged = Stack(model, host.path, tokenizer=host.tokenizer, source=stack.source)

@@ -31,14 +31,17 @@ from layerwise.stack.rounding import Agreement, compare
 
 
 def proof_inputs(stack: Stack, inputs: Mapping[str, Tensor] | None) -> Mapping[str, Tensor]:
-    """The batch that logits are compared on, by default a small seeded one. Raises `ModelError` where there is none."""
-    batch = example_inputs(stack.model) if inputs is None else dict(inputs)
+    """Return the batch that logits are compared on, by default a small seeded one, on the device of `stack`.
+
+    Raises `ModelError` if there is none.
+    """
+    batch = example_inputs(stack.model) if inputs is None else inputs
     if batch is None:
         raise ModelError(
             f"{type(stack.model).__name__} takes inputs that layerwise cannot make up; pass a batch to check the "
-            "checkpoint on: save(stack, plan, folder, inputs=...)"
+            "checkpoint on: save(stack, plan, folder, inputs=...), or write a model from its folder with --no-prove"
         )
-    return batch
+    return {name: each.to(stack.device) if isinstance(each, Tensor) else each for name, each in batch.items()}
 
 
 def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *, compact: bool) -> float:

@@ -109,15 +109,17 @@ def save_named(
 
         return with_head(open_stack(), writing.head, writing.inputs)
 
+    models: dict[str, StoredModel] = {}
     try:
+        models |= {name: StoredModel.open(location, revision) for name, location in names.items()}
         if in_memory:
             raise UnresolvedNames(in_memory)
-        models = {name: StoredModel.open(location, revision) for name, location in names.items()}
         return save_stored(models, plan, writing, opened)
     except UnresolvedNames as reason:
         from layerwise.checkpoint.write import save_stack
 
-        return save_stack(opened(), plan, writing, str(reason))
+        stored = next(iter(models.values())).tensors if models else ()
+        return save_stack(opened(), plan, writing, in_memory or str(reason), stored)
 
 
 def _opened(names: Mapping[str, str]) -> Stack:

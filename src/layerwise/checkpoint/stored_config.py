@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,16 @@ from typing import Any, cast
 
 from layerwise.bounded import reason_of
 from layerwise.checkpoint.layer_names import UnresolvedNames, stack_prefix
-from layerwise.plan.config_order import COUNTS, WIDTH_OF_A_LAYER, computed_per_layer, in_visit_order, is_count
+from layerwise.plan.config_order import (
+    COUNTS,
+    WIDTH_OF_A_LAYER,
+    computed_per_layer,
+    in_visit_order,
+    is_count,
+    output_in_order,
+)
 
-# What configurations of backbones derive from the number of their layers, and would contradict with another number.
+# What configurations of backbones derive from the number of their layers, and would contradict for another number.
 STAGES = frozenset({"stage_names", "out_features", "out_indices"})
 
 # Settings that say by the number of a layer of which kind it is, so that another order needs other values.
@@ -22,6 +28,16 @@ INDEX_CODED = re.compile(
     r"|_(interval|period|offset|idxs|indices)$|every_n|_layers?_(freq|indices)|window_layers|window_pattern"
     r"|shared_layers|rescale_every|inverse_layer"
 )
+
+PREDICTING = re.compile(r"nextn|(^|[._])mtp([._]|$)")
+"""In names of tensors and settings of layers that predict further tokens."""
+
+# How names of tensors call the parts of a model that have configurations of their own.
+_PARTS = {
+    "text_config": ("text", "language"),
+    "vision_config": ("vision", "visual", "image"),
+    "audio_config": ("audio", "speech"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +52,6 @@ class VisitConfig:
     text: str
     index_coded: tuple[str, ...]
     listed: bool
-
-    @property
-    def quantisation(self) -> Any | None:
-        """How the tensors of the new model are quantised, by its configuration."""
-        return json.loads(self.text).get("quantization_config")
 
 
 def visit_config(
@@ -60,21 +71,20 @@ def visit_config(
         config = CONFIG_MAPPING[kind].from_dict(dict(settings))
         configs = list(_configs(config))
         depths = sorted({value for each in configs for value in _counts(each).values()})
-        prefix, depth = stack_prefix(groups, depths, path)
-        owners = [each for each in configs if any(is_count(*item, prefix, depth) for item in _counts(each).items())]
-        if len(owners) != 1:
-            raise UnresolvedNames(f"{len(owners)} parts of the configuration count {depth} layers")
+        behind = max([1, *(int(value) for each in configs for _, value in _predicting(each))])
+        prefix, depth = stack_prefix(groups, depths, path, behind)
+        owner = _owner(config, prefix, depth)
         if max(order) >= depth:
             order = range(depth)
-        if getattr(owners[0], WIDTH_OF_A_LAYER, None):
+        if getattr(owner, WIDTH_OF_A_LAYER, None):
             raise UnresolvedNames("tensors around its layers hold something of each of them, which follows the plan")
-        coded = tuple(name for name, value in vars(owners[0]).items() if value and INDEX_CODED.search(name))
-        wanted = _reorder(owners[0], prefix, order, depth)
-        coded += tuple(name for name in _as_long(owners[0], depth) if name not in wanted)
-        made = remade(config, type(config))
-        if isinstance(settings.get("quantization_config"), dict):
-            made.quantization_config = _renumbered(settings["quantization_config"], prefix, order, depth)
-        (again,) = (each for each, old in zip(_configs(made), configs, strict=True) if old is owners[0])
+        coded = tuple(name for name, value in vars(owner).items() if value and INDEX_CODED.search(name))
+        wanted = _reorder(owner, prefix, order, depth)
+        coded += tuple(name for name in _as_long(owner, depth) if name not in wanted)
+        made = remade(config, type(config), order, depth)
+        if not predicts_further(groups, prefix, order, depth):
+            drop_predicting_layers(made)
+        (again,) = (each for each, old in zip(_configs(made), configs, strict=True) if old is owner)
     except UnresolvedNames:
         raise
     except Exception as error:  # a class of configurations may fail in any way on values that nobody had in mind
@@ -84,10 +94,19 @@ def visit_config(
     return VisitConfig(prefix, depth, config_text(made), coded, listed)
 
 
-def remade(config: Any, kind: Any) -> Any:
-    """The configuration, of class `kind`, made anew of its values, as it is when it is read from a file."""
+def remade(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
+    """Build `config`, which is in visit order, again as class `kind`, as it is when it is read from a file.
+
+    A backbone returns the outputs of the same layers, where the plan runs them last.
+    """
     settings = config.to_dict()
-    return kind.from_dict({key: settings[key] for key in settings.keys() - STAGES})
+    kept = {key: settings[key] for key in settings.keys() - STAGES}
+    outputs, stages = settings.get("out_indices") or (), settings.get("stage_names") or ()
+    if len(stages) == depth + 1:
+        indices = {output_in_order(order, range(depth + 1)[index]) for index in outputs} - {None}
+        if indices - {len(order)}:
+            kept["out_indices"] = sorted(indices)
+    return kind.from_dict(kept)
 
 
 def config_text(config: Any) -> str:
@@ -107,6 +126,36 @@ def _configs(config: Any) -> Iterator[Any]:
             yield from _configs(value)
 
 
+def _owner(config: Any, prefix: str, depth: int) -> Any:
+    counting = [each for each in _configs(config) if any(is_count(*i, prefix, depth) for i in _counts(each).items())]
+    parts = {id(value): name for each in _configs(config) for name, value in vars(each).items() if value is not each}
+    words = {part: re.search("|".join(_PARTS[part]), prefix) for part in _PARTS}
+    named = [each for each in counting if words.get(parts.get(id(each), ""))]
+    owners = (
+        counting if len(counting) == 1 else named or [each for each in counting if each is config.get_text_config()]
+    )
+    if len(owners) != 1:
+        raise UnresolvedNames(f"{len(counting)} parts of the configuration count {depth} layers")
+    return owners[0]
+
+
+def predicts_further(groups: Mapping[str, int], prefix: str, order: Sequence[int], depth: int) -> bool:
+    """Return whether the layers that predict further tokens go along: others than the last of the stack, or all."""
+    return any(PREDICTING.search(each) for each in groups) or (
+        groups.get(prefix, 0) > depth and list(order) == list(range(depth))
+    )
+
+
+def drop_predicting_layers(config: Any) -> None:
+    """Set the counts of layers that predict further tokens to 0, in `config` and in the parts of it."""
+    for each in _configs(config):
+        vars(each).update({name: type(value)() for name, value in _predicting(each)})
+
+
+def _predicting(config: Any) -> list[tuple[str, int]]:
+    return [(n, v) for n, v in vars(config).items() if PREDICTING.search(n) and type(v) in (int, bool) and v]
+
+
 def _as_long(config: Any, depth: int) -> Iterator[str]:
     return (name for name, value in vars(config).items() if isinstance(value, list | tuple) and len(value) == depth)
 
@@ -122,25 +171,3 @@ def _reorder(config: Any, prefix: str, order: Sequence[int], depth: int) -> dict
     wanted = {**in_visit_order(computed, prefix, order, depth), **own}
     vars(config).update(own)
     return wanted
-
-
-def _renumbered(value: Any, prefix: str, order: Sequence[int], depth: int) -> Any:
-    if isinstance(value, dict):
-        if any(_layer_in(key, prefix) is not None for key in value):
-            raise UnresolvedNames("its quantisation says layer by layer how, which cannot be told for another order")
-        return {key: _renumbered(each, prefix, order, depth) for key, each in value.items()}
-    if not isinstance(value, list):
-        return value
-    slots: list[Any] = []
-    for each in value:
-        layer = _layer_in(each, prefix)
-        if layer is None:
-            slots.append(_renumbered(each, prefix, order, depth))
-        elif int(layer[2]) < depth:
-            slots += [f"{layer[1]}{slot}{layer[3]}" for slot, visited in enumerate(order) if visited == int(layer[2])]
-    return slots
-
-
-def _layer_in(text: Any, prefix: str) -> re.Match[str] | None:
-    last = re.escape(prefix.rstrip(".").rpartition(".")[2])
-    return re.fullmatch(rf"(.*(?:^|\.){last}\.)(\d+)((?:\..*)?)", text) if isinstance(text, str) else None

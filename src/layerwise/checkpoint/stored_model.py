@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.data.model_location import location_of
-from layerwise.data.stored_files import CONFIG, Tensors, read_config, stored_tensors
+from layerwise.data.stored_files import CONFIG, Tensors, read_config, read_settings, stored_tensors
+from layerwise.plan.config_order import generation_in_order
 
 # What belongs to a model beside its weights: how texts and images become tensors, how it generates, its own code.
 BESIDE = re.compile(
@@ -20,6 +22,8 @@ BESIDE = re.compile(
     r"|(sentencepiece|spiece|source|target)[^/]*\.model|chat_template\.json|generation_config\.json"
     r"|(video_)?preprocessor_config\.json|processor_config\.json"
 )
+ADAPTER = "adapter_config.json"
+GENERATION = "generation_config.json"
 _WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "*.tiktoken", "*.spm")
 
 
@@ -46,6 +50,8 @@ class StoredModel:
         settings = read_config(folder)
         if settings.get("transformers_weights") is not None:
             raise UnresolvedNames(f"{CONFIG} names other weights than those of model.safetensors")
+        if (folder / ADAPTER).is_file():
+            raise UnresolvedNames(f"{ADAPTER} adds an adapter to it")
         return cls(name, folder, _with_floats(settings), stored_tensors(folder))
 
     @cached_property
@@ -58,11 +64,15 @@ class StoredModel:
         """Whether its tensors are stored in another form than that in which they compute."""
         return self.settings.get("quantization_config") is not None
 
-    def copy_beside(self, folder: Path) -> None:
-        """Copy what belongs to the model beside its weights and its configuration."""
+    def copy_beside(self, folder: Path, prefix: str, order: Sequence[int], depth: int) -> None:
+        """Copy the files of the model other than weights and configuration, for the visits `order` of its layers."""
         for path in sorted(self.folder.iterdir()):
             if path.is_file() and BESIDE.fullmatch(path.name):
                 shutil.copyfile(path, folder / path.name)
+        settings = read_settings(folder / GENERATION)
+        if changed := generation_in_order(settings, prefix, order, depth):
+            kept = {name: value for name, value in {**settings, **changed}.items() if value is not None}
+            (folder / GENERATION).write_text(json.dumps(kept, indent=2, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _with_floats(value: Any) -> Any:

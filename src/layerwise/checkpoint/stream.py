@@ -12,8 +12,15 @@ from typing import TYPE_CHECKING
 from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, stored_layers, write_record
 from layerwise.checkpoint.config_process import without_torch
 from layerwise.checkpoint.folder import Origin, Proof, Writing, draft_of, refuse_in_the_way
-from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, unlike_layers
-from layerwise.checkpoint.stored_config import VisitConfig, visit_config
+from layerwise.checkpoint.layer_names import (
+    LayerNames,
+    UnresolvedNames,
+    layer_groups,
+    tensors_in_words,
+    unlike_layers,
+)
+from layerwise.checkpoint.layer_patterns import LayerPatterns
+from layerwise.checkpoint.stored_config import VisitConfig, predicts_further, visit_config
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.checkpoint.tensor_files import write_checkpoint
 from layerwise.data.stored_files import CONFIG, StoredTensor, Tensors
@@ -45,25 +52,30 @@ def save_stored(
     proof = _proof(host, writing.prove)
     if writing.remote_code and proof == "none":
         proof = "keys"  # what the code reads comes from the model's class
-    config, names, proof = _resolved(host, stored, writing.layers, proof)
+    config, names, proof, layers = _resolved(host, stored, writing.layers, proof)
     plan.check(config.depth, models if len(models) > 1 else ())
+    order = stored.order()
     tensors = planned_tensors(models, names, stored)
+    patterns = LayerPatterns(host.tensors, config.prefix, order, config.depth)
     if writing.head is not None:
         from layerwise.checkpoint.parts_behind import stored_parts_behind
 
-        tensors |= {name: models[writing.head].tensors[name] for name in stored_parts_behind(host, writing.layers)}
-    text, expected = config.text, None
+        tensors |= {name: models[writing.head].tensors[name] for name in stored_parts_behind(host, layers)}
+    text, expected = patterns.rewrite_config(config.text), None
     if proof != "none":
         from layerwise.checkpoint.expectation import Expectation
 
-        expected = Expectation.of(host.settings, stored.order(), writing.layers, config.quantisation)
+        predicts = predicts_further(layer_groups(host.tensors), config.prefix, order, config.depth)
+        expected = Expectation.of(host.settings, order, layers, predicts)
         expected.prove(host.tensors, tensors, host.quantised)
-        text = expected.text
+        text = patterns.rewrite_config(expected.text)
+        if writing.prove is None and writing.inputs is None and not expected.has_inputs:
+            proof = "keys"
     needs_stack = proof == "logits" or (writing.remote_code and plan.has_sublayers())
     with draft_of(writing.folder) as draft:
         write_checkpoint(draft, tensors, writing.max_shard_size)
         (draft / CONFIG).write_text(text, encoding="utf-8")
-        host.copy_beside(draft)
+        host.copy_beside(draft, config.prefix, order, config.depth)
         stack = open_stack() if needs_stack else None
         if expected is not None and writing.compact and (writing.remote_code or stack is not None):
             from layerwise.checkpoint.remote_code import add_plan
@@ -79,7 +91,8 @@ def save_stored(
             origin = _proved(stack, plan, draft, writing)
         else:
             origin = _origin(models, plan, tensors, proof, writing.compact)
-        origin = replace(origin, head=writing.head)
+        lost = [name for name in names.behind if name not in tensors]
+        origin = replace(origin, head=writing.head, unwritten=tensors_in_words(lost))
         origin.write(draft)
     return origin
 
@@ -99,20 +112,30 @@ def _proof(host: StoredModel, prove: bool | None) -> Proof:
     return "logits" if prove else "none"
 
 
-def _resolved(host: StoredModel, plan: Plan, layers: str | None, proof: Proof) -> tuple[VisitConfig, LayerNames, Proof]:
-    task = (host.settings, layer_groups(host.tensors), plan.order(), layers)
-    config = without_torch(*task) if proof == "none" else visit_config(*task)
+def _resolved(
+    host: StoredModel, plan: Plan, layers: str | None, proof: Proof
+) -> tuple[VisitConfig, LayerNames, Proof, str | None]:
+    task = (host.settings, layer_groups(host.tensors), plan.order())
+    try:
+        config = without_torch(*task, layers) if proof == "none" else visit_config(*task, layers)
+    except UnresolvedNames:
+        from layerwise.checkpoint.expectation import blocks_path
+
+        if layers is not None or (layers := blocks_path(host.settings)) is None:
+            raise
+        config = visit_config(*task, layers)
     names = LayerNames.of(host.tensors, config.prefix, config.depth)
     shapes = {name: (each.dtype, each.shape) for name, each in host.tensors.items()}
     if proof == "none" and (config.index_coded or (unlike_layers(names, shapes) and not config.listed)):
         proof = "keys"
-    return config, names, proof
+    return config, names, proof, layers
 
 
 def planned_tensors(models: Mapping[str, StoredModel], names: LayerNames, plan: Plan) -> dict[str, StoredTensor]:
     """The tensors of the model of the plan by their names there, in the order of their numbers."""
     host = next(iter(models.values()))
-    tensors = {name: host.tensors[name] for name in names.others}
+    whole = plan.order() == tuple(range(len(names.layers)))
+    tensors = {name: host.tensors[name] for name in (*names.others, *(names.behind if whole else ()))}
     for slot, step in enumerate(plan.steps()):
         source = host if step.source is None else models[step.source]
         for rest, name in names.layers[step.layer].items():

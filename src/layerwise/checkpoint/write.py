@@ -5,7 +5,10 @@ Slot i gets the weights of visit i, so a layer that is visited twice is written 
 
 from __future__ import annotations
 
+import copy
+import re
 import shutil
+from collections.abc import Container, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,12 +21,17 @@ from layerwise.bounded import reason_of
 from layerwise.checkpoint.compact import refuse_inexpressible, stored_layers
 from layerwise.checkpoint.folder import Origin, Writing, draft_of, refuse_in_the_way
 from layerwise.checkpoint.kinds import planned_config
+from layerwise.checkpoint.layer_names import tensors_in_words
 from layerwise.checkpoint.proof import parameters_of, proof_inputs, prove, quiet_transformers
 from layerwise.checkpoint.remote_code import add_own_code, add_plan
+from layerwise.checkpoint.stored_config import PREDICTING, drop_predicting_layers
+from layerwise.data.stored_files import stored_tensors
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
+from layerwise.plan.config_order import generation_in_order
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.blocks import block_list
+from layerwise.stack.checks.completeness import BUFFERS
 from layerwise.stack.executors.in_place import gathered, modules_of_all_layers
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
@@ -32,12 +40,13 @@ from layerwise.stack.streaming.resident import refuse_on_disk
 PREPROCESSING = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 
 
-def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "") -> Origin:
+def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names: Iterable[str] = ()) -> Origin:
     """Write `stack` under `plan` as a Hugging Face model, and prove that it loads to the same logits.
 
     The folder appears whole or not at all, with the tokenizer and the image processor's configuration if there are any.
-    `note` goes into the record (`Origin`). Raises `PlanError` for groups or sublayers, `UnsupportedModel` where
-    transformers cannot express the plan, and `CheckpointError` for a folder in the way.
+    The record (`Origin`) has the `note`, and those of the stored tensors `names` that the model's class ignores. Raises
+    `PlanError` for groups or sublayers, `UnsupportedModel` where transformers cannot express the plan, and
+    `CheckpointError` for a folder in the way.
     """
     stack.check(plan)
     compact, remote_code = writing.compact, writing.remote_code
@@ -59,10 +68,17 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "") -> Or
         elif remote_code:
             add_own_code(draft, type(written))
         gap = prove(stack, plan, draft, batch, compact=compact)
-        origin = replace(origin_of(stack, plan, gap, note, compact=compact), head=writing.head)
+        lost = _ignored(model, names, stored_tensors(draft))
+        origin = replace(origin_of(stack, plan, gap, note, compact=compact), head=writing.head, unwritten=lost)
         origin.write(draft)
         _bring_along(stack, draft)
     return origin
+
+
+def _ignored(model: PreTrainedModel, names: Iterable[str], written: Container[str]) -> str:
+    patterns = model._keys_to_ignore_on_load_unexpected or ()
+    lost = [name for name in names if name not in written and any(re.search(each, name) for each in patterns)]
+    return tensors_in_words(name for name in lost if BUFFERS.search(name) is None)
 
 
 def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedModel:
@@ -70,6 +86,8 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedMod
     try:
         config, *_ = planned_config(model, stack.path, plan.order())
         config._attn_implementation = model.config._attn_implementation
+        if not any(PREDICTING.search(name) for name in model.state_dict()):
+            drop_predicting_layers(config)
         with torch.device("meta"):
             made = type(model)(config)
         made.to(stack.dtype).load_state_dict(_weights(stack, plan, made), assign=True)
@@ -80,7 +98,11 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedMod
         ) from error
     made.tie_weights()
     if model.can_generate():
-        made.generation_config = model.generation_config
+        made.generation_config = copy.deepcopy(model.generation_config)
+        values = vars(made.generation_config)
+        values.update(generation_in_order(values, f"{stack.path}.", plan.order(), stack.depth))
+        if values.get("alignment_heads", ()) is None:  # it has no value by default
+            del values["alignment_heads"]
     return made.eval()
 
 

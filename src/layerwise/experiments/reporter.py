@@ -59,8 +59,12 @@ def describe_model(stack: Stack) -> str:
 
 
 def describe_data(text: EvalData) -> str:
-    """The name of a text, its documents and its scored tokens."""
-    return f"{text.name}: {text.documents:,} document{'s' * (text.documents != 1)}, {text.tokens:,} scored tokens"
+    """The name of a text, its documents, its scored tokens and the length of its windows."""
+    longest = max(len(window.ids) for window in text.windows)
+    count = f"{text.documents:,} document{'s' * (text.documents != 1)}"
+    if text.repeated:
+        count += f" ({text.repeated:,} that repeat another one are left out)"
+    return f"{text.name}: {count}, {text.tokens:,} scored tokens in windows of at most {longest:,}"
 
 
 def describe_streaming(estimate: StreamingEstimate) -> str:

@@ -20,8 +20,8 @@ from layerwise.gguf.types import ARRAY, SCALARS, STRING
 
 _BLOCK = re.compile(r"blk\.(\d{1,6})\.(.+)", re.ASCII)
 
-COUNT = "block_count"
-"""The setting that counts the layers."""
+COUNT, PREDICTING = "block_count", "nextn_predict_layers"
+"""The settings that count the layers, and those of them, the last ones, that predict further tokens."""
 
 # Lists that have nothing to do with layers, whichever length they have.
 _NOT_PER_LAYER = re.compile(r"rope\.|classifier\.|_token_ids?$")
@@ -125,7 +125,10 @@ class PlannedFile:
 
 
 def depth_of(file: GGUFFile) -> int:
-    """The number of layers. Raises `UnsupportedModel` for a file that has no stack of layers, or more than one."""
+    """Return the number of layers without those that predict further tokens.
+
+    Raises `UnsupportedModel` for a file that has no stack of layers, or more than one.
+    """
     depth, split = file.setting(COUNT), file.entries.get("split.count")
     if split is not None and split.value not in (0, 1):
         raise UnsupportedModel(
@@ -137,6 +140,8 @@ def depth_of(file: GGUFFile) -> int:
         reason = "has two stacks of layers, an encoder's and a decoder's, and a plan orders one"
     elif type(depth) is not int or depth < 1:
         reason = f"counts its layers by {file.architecture}.{COUNT} = {shown(depth)}"
+    elif not 0 <= _predicting(file) < depth:
+        reason = f"counts {_predicting(file):,} of its {depth:,} layers as {PREDICTING}"
     if reason:
         raise UnsupportedModel(f"{named(file.path)} {reason}; give the model from which it was converted")
     numbers = {int(match[1]) for match in map(_BLOCK.fullmatch, file.tensors) if match}
@@ -144,7 +149,12 @@ def depth_of(file: GGUFFile) -> int:
         raise CheckpointError(
             f"{named(file.path)} counts {depth:,} layers, and has tensors (blk.N) of {len(numbers):,}; {CONVERT_AGAIN}"
         )
-    return depth
+    return depth - _predicting(file)
+
+
+def _predicting(file: GGUFFile) -> int:
+    count = file.setting(PREDICTING)
+    return count if type(count) is int else 0
 
 
 def layer_bytes(file: GGUFFile) -> list[int]:
@@ -152,7 +162,7 @@ def layer_bytes(file: GGUFFile) -> list[int]:
     sizes = [0] * depth_of(file)
     for name, tensor in file.tensors.items():
         match = _BLOCK.fullmatch(name)
-        if match is not None:
+        if match is not None and int(match[1]) < len(sizes):
             sizes[int(match[1])] += tensor.size
     return sizes
 
@@ -160,13 +170,15 @@ def layer_bytes(file: GGUFFile) -> list[int]:
 def planned_file(file: GGUFFile, order: Sequence[int]) -> PlannedFile:
     """Plan the file for the visits `order` of its layers, all below `depth_of`.
 
-    Raises `UnsupportedModel` if the metadata cannot express the plan.
+    Layers that predict further tokens follow the last visit. Raises `UnsupportedModel` if the metadata cannot express
+    the plan.
     """
     depth = depth_of(file)
     if list(order) == list(range(depth)):  # the file itself, whichever order its tensors have
         return PlannedFile(tuple(file.tensors.items()), {})
     _refuse_bound_to_order(file, order, depth)
-    return PlannedFile(tuple(_tensors(file, order)), dict(_changed(file, order, depth)))
+    whole = [*order, *range(depth, depth + _predicting(file))]
+    return PlannedFile(tuple(_tensors(file, whole)), dict(_changed(file, order, depth, whole)))
 
 
 def _unsupported(file: GGUFFile, reason: str) -> UnsupportedModel:
@@ -198,8 +210,6 @@ def _tensors(file: GGUFFile, order: Sequence[int]) -> Iterator[tuple[str, GGUFTe
 
 def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> None:
     architecture = file.architecture
-    if file.setting("nextn_predict_layers"):
-        raise _unsupported(file, "the last of its layers predict further tokens, and are no part of the stack")
     if file.setting("attention.shared_kv_layers") or any(name.startswith("per_layer_") for name in file.tensors):
         raise _unsupported(file, "its layers share keys and values, or read embeddings by their number")
     if f"{architecture}.attention.indexer.types" in file.entries:
@@ -207,7 +217,12 @@ def _refuse_bound_to_order(file: GGUFFile, order: Sequence[int], depth: int) -> 
     if architecture in BOUND:
         raise _unsupported(file, BOUND[architecture])
     kind = BY_DEPTH.get(architecture)
-    if kind is not None and file.setting("residual_scale") is None and kind(depth) != kind(len(order)):
+    more = (0, _predicting(file))
+    if (
+        kind is not None
+        and file.setting("residual_scale") is None
+        and any(kind(depth + behind) != kind(len(order) + behind) for behind in more)
+    ):
         raise _unsupported(
             file, f"llama.cpp computes {architecture} with {depth} layers in another way than with {len(order)}"
         )
@@ -242,22 +257,23 @@ def _keeps(order: Sequence[int], kind: Callable[[int, int], object], own: int, n
     return all((kind(slot, new) if new else 0) == (kind(layer, own) if own else 0) for slot, layer in enumerate(order))
 
 
-def _changed(file: GGUFFile, order: Sequence[int], depth: int) -> Iterator[tuple[str, bytes]]:
+def _changed(file: GGUFFile, order: Sequence[int], depth: int, whole: Sequence[int]) -> Iterator[tuple[str, bytes]]:
+    orders = {depth: order, depth + _predicting(file): whole}
     prefix = f"{file.architecture}."
     for key, entry in file.entries.items():
         name = key.removeprefix(prefix)
         if name == key and not key.startswith(_XIELU):
             continue
         if name == COUNT:
-            yield key, _written(entry, len(order))
+            yield key, _written(entry, len(whole))
         elif entry.type == ARRAY and entry.element != STRING and not _NOT_PER_LAYER.search(name):
-            if entry.length == depth and entry.value is not None:
-                yield key, _written(entry, [entry.value[layer] for layer in order])
+            if entry.length in orders and entry.value is not None:
+                yield key, _written(entry, [entry.value[layer] for layer in orders[entry.length]])
             elif _NUMBERS_OF_LAYERS.search(name):
                 raise _unsupported(file, f"{shown(key)} lists {entry.length} values for {depth} layers")
         elif name in KINDS and type(entry.value) is int:
             yield key, _written(entry, _number(file, name, entry.value, order))
-        elif type(entry.value) is int and entry.value and _NUMBERS_OF_LAYERS.search(name):
+        elif type(entry.value) is int and entry.value and name != PREDICTING and _NUMBERS_OF_LAYERS.search(name):
             raise _unsupported(file, f"{shown(key)} = {entry.value} says something of its layers by their numbers")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import takewhile
 from typing import Any
 
@@ -57,6 +57,42 @@ def in_visit_order(values: Mapping[str, Any], path: str, order: Sequence[int], d
     path = "" if values.get("is_encoder_decoder") is False else path
     changed = {name: _in_order(name, value, path, order, depth) for name, value in values.items()}
     return {name: value for name, value in changed.items() if value is not None}
+
+
+def generation_in_order(values: Mapping[str, Any], path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
+    """Return the `values` of a generation configuration that number layers at `path`, as the visits number them.
+
+    What is about skipped layers is left out; a value of which nothing is left is None.
+
+    >>> generation_in_order({"alignment_heads": [[1, 7], [2, 0]], "dola_layers": [0, 3]}, "decoder.", (2, 0, 2), 3)
+    {'alignment_heads': [[0, 0], [2, 0]], 'dola_layers': [0, 3]}
+    """
+    changed: dict[str, Any] = {}
+    heads, layers, early = (values.get(name) for name in ("alignment_heads", "dola_layers", "assistant_early_exit"))
+    if isinstance(heads, list | tuple) and not _other_side("decoder", path):
+        pairs = [each for each in heads if isinstance(each, list | tuple) and each]
+        changed["alignment_heads"] = [[slot, *head] for layer, *head in pairs for slot in _slots(layer, order)] or None
+    if isinstance(layers, list | tuple):
+        changed["dola_layers"] = [
+            each for each in map(partial(output_in_order, order), layers) if each is not None
+        ] or None
+    if type(early) is int:
+        changed["assistant_early_exit"] = output_in_order(order, early)
+    return changed
+
+
+def _slots(layer: int, order: Sequence[int]) -> list[int]:
+    return [slot for slot, visited in enumerate(order) if visited == layer]
+
+
+def output_in_order(order: Sequence[int], count: int) -> int | None:
+    """Return after how many visits the hidden state after `count` layers is there, or None if the last is skipped.
+
+    >>> [output_in_order((0, 2, 1, 2), count) for count in (0, 1, 2, 3, 4)]
+    [0, 1, 3, 4, None]
+    """
+    slots = _slots(count - 1, order)
+    return 0 if count == 0 else slots[-1] + 1 if slots else None
 
 
 def is_count(name: str, value: Any, path: str, depth: int) -> bool:

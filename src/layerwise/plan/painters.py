@@ -123,7 +123,19 @@ def published_windows(depth: int) -> tuple[tuple[int, int], ...]:
     ((1, 8), (2, 7), (3, 6), (4, 5))
     """
     check_depth(depth, least=2)
-    return tuple((kept + 1, depth - kept) for kept in range(depth // 2))
+    return tuple(middle_window(depth, depth - 2 * kept - 1) for kept in range(depth // 2))
+
+
+def middle_window(depth: int, size: int) -> tuple[int, int]:
+    """Return the window of `size` layers in the middle, from its first layer up to, not including, its last.
+
+    A window that cannot be centered has one layer more before it than behind it, as the published ones do.
+
+    >>> middle_window(32, 3), middle_window(32, 4)
+    ((15, 18), (14, 18))
+    """
+    start = (depth - size + 1) // 2
+    return start, start + size
 
 
 def strategies(

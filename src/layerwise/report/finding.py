@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from layerwise.report.text.number_format import is_resolved
+from layerwise.report.text.number_format import between, is_resolved
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import EQUAL_NATS
 
 State = Literal["resolved", "unresolved", "described"]
 Effect = Literal["better", "worse", "open", "bare"]
-"""What an interval says of a difference; `open` is not resolvable, `bare` has neither an interval nor a p."""
+"""What an interval says of a difference; `open` is inconclusive, `bare` has neither an interval nor a p."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,19 @@ def judged(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
     if not is_resolved(row, level):
         return "open"
     return "better" if (row.value > 0.0) == more_is_better else "worse"
+
+
+def describe_loss_change(row: Score) -> str:
+    """Say what a plan does to the loss; only an interval that excludes zero shows that it loses or gains.
+
+    >>> rows = (Score("search", "delta_nll", value, value - 0.1, value + 0.1) for value in (0.2, -0.2, 0.0))
+    >>> list(map(describe_loss_change, rows))
+    ['loses 0.200 [0.100, 0.300]', 'gains 0.200 [0.100, 0.300]', 'changes the loss by 0.000 [−0.100, +0.100]']
+    """
+    if row.low is not None and row.high is not None and (row.low > 0.0 or row.high < 0.0):
+        low, high = sorted((abs(row.low), abs(row.high)))
+        return f"{'loses' if row.low > 0.0 else 'gains'} {between(abs(row.value), low, high)}"
+    return f"changes the loss by {between(row.value, row.low, row.high, signed=True)}"
 
 
 def is_equal(row: Score) -> bool:

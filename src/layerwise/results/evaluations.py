@@ -1,6 +1,6 @@
 """Read and match the output of lm-eval's `--log_samples`, without lm-eval, torch or a model.
 
-    FOLDER/results_DATE.json            the settings, and the score of every task
+    FOLDER/results_DATE.json            the settings, and the score of every task (NAME_DATE.json of `NAME.json`)
     FOLDER/samples_TASK_DATE.jsonl      a line for each document and filter: its hashes, and its value of each metric
 
 A sweep with `--tasks` has a folder for each plan, `RUN/lm_eval/PLAN`, and its answers in the store of the run.
@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,7 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")  # of a function that has no source
 _SCORING = ("output_type", "filter_list", "metric_list", "process_results", "repeats")
 _OF_FILES = ("filters", "metrics")  # of which a sweep keeps one alone
 _AGAIN = "copy it again, or evaluate again"
+_FILE = re.compile(r"(.+)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.json")
 
 
 class _Results(msgspec.Struct, rename={"shots": "n-shot", "counts": "n-samples"}):
@@ -62,8 +63,8 @@ class LoggedDocument(msgspec.Struct):
     doc_hash: str
     prompt_hash: str
     target_hash: str
-    metrics: tuple[str, ...]
-    filter: str = "none"
+    metrics: tuple[str, ...] | None = None  # as `filter` only since lm-eval 0.4.6
+    filter: str | None = None
     doc: Any = None
     arguments: Any = None
 
@@ -92,25 +93,44 @@ class EvaluationLog:
     @classmethod
     def read(cls, location: str) -> EvaluationLog:
         """The evaluation at `location`. Raises `RunError` for what is none, and for files that are not whole."""
-        folder = _folder(Path(location).expanduser())
-        files = {path: _results(path) for path in sorted(folder.glob("results_*.json"), reverse=True)}
+        paths = _result_files(Path(location).expanduser())
+        files = {path: _results(path) for path in paths}
         logs = [(task, _task(*file, task)) for file in files.items() for task in sorted(file[1].configs)]
         tasks = {task: [log for name, log in logs if name == task] for task, _ in logs}
-        return cls(location, folder.name, next(iter(files.values())).config.get("model_args"), tasks)
+        model = next(iter(files.values())).config.get("model_args")
+        return cls(location, _name(paths[0]), model, tasks)
 
 
-def _folder(folder: Path) -> Path:
-    if kind_of(folder) != "folder":
-        raise RunError(f"{named(folder)} is no folder; name a run, or what --output_path of lm-eval was")
-    if any(folder.glob("results_*.json")):
-        return folder
-    inside = folder / PLANS if is_run(folder) else folder
-    below = sorted({path.parent.relative_to(folder).as_posix() for path in inside.glob("*/results_*.json")})
-    if len(below) == 1:
-        return folder / below[0]
-    if below:
-        raise RunError(f"{named(folder)} holds {len(below)} evaluations; name one of them: {', '.join(below[:5])}")
-    raise RunError(f"{named(folder)} has no results_DATE.json; name a run, or what --output_path of lm-eval was")
+def _result_files(path: Path) -> list[Path]:
+    """List the files of one evaluation at `path`, the newest first."""
+    if kind_of(path) == "file" and _FILE.fullmatch(path.name):
+        return [path]
+    if kind_of(path) != "folder":
+        raise RunError(f"{named(path)} is no folder; name a run, or what --output_path of lm-eval was")
+    inside = path / PLANS if is_run(path) else path
+    evaluations: dict[str, list[Path]] = {}
+    for each in sorted(chain(path.glob("*.json"), inside.glob("*/*.json")), key=lambda each: each.name, reverse=True):
+        if match := _FILE.fullmatch(each.name):
+            whole = each.parent if match[1] == "results" else each.parent / match[1]
+            evaluations.setdefault(whole.relative_to(path).as_posix(), []).append(each)
+    own = [name for name, files in evaluations.items() if files[0].parent == path]
+    if len(own or evaluations) == 1:
+        return evaluations[next(iter(own or evaluations))]
+    if evaluations:
+        names = sorted(own or evaluations)
+        names = [evaluations[name][0].name if name in own else name for name in names]
+        raise RunError(f"{named(path)} holds {len(names)} evaluations; name one of them: {', '.join(names[:5])}")
+    if (path / "results.json").is_file():
+        raise RunError(
+            f"{named(path)} is of an lm-eval before 0.4.3, whose samples have no hashes to match documents by; "
+            "evaluate again with a newer one"
+        )
+    raise RunError(f"{named(path)} has no results_DATE.json; name a run, or what --output_path of lm-eval was")
+
+
+def _name(path: Path) -> str:
+    stem = path.name.rpartition("_")[0]
+    return path.parent.name if stem == "results" else stem
 
 
 def _results(path: Path) -> _Results:
@@ -126,12 +146,12 @@ def _refusal(where: str, error: Exception) -> RunError:
 
 
 def _task(path: Path, content: _Results, task: str) -> TaskLog:
-    config, date = content.configs[task], path.stem.removeprefix("results_")
+    config, date = content.configs[task], path.stem.rpartition("_")[2]
     samples = path.parent / f"samples_{task}_{date}.jsonl"
     keys = ((key.partition(","), _numbers(each)) for key, each in content.results.get(task, {}).items())
     stated = {(metric, filtered): each[0] for (metric, _, filtered), each in keys if filtered and each}
     own = path.parents[1].name == PLANS and is_run(path.parents[2])
-    documents, values = _kept(path, content, task, stated) if own else _logged(samples, task)
+    documents, values = _kept(path, content, task, stated) if own else _logged(samples, task, stated)
     whole = content.counts.get(task, {}).get("effective", len(documents))
     if whole != len(documents):
         raise RunError(f"{named(samples)} has {len(documents)} of {shown(whole)} documents; {_AGAIN}")
@@ -152,17 +172,23 @@ def _task(path: Path, content: _Results, task: str) -> TaskLog:
     return TaskLog(settings, documents, values, stated, higher, hashed)
 
 
-def _logged(path: Path, task: str) -> Answers:
+def _logged(path: Path, task: str, stated: Mapping[Metric, float]) -> Answers:
     if kind_of(path) == "nothing":
         raise RunError(f"{named(path.parent)} has no {path.name}: evaluate {task} again with --log_samples")
     filters: dict[str, dict[int, tuple[LoggedDocument, dict[str, tuple[float, ...] | None]]]] = {}
-    where = named(path)
+    where, order, lines = named(path), list(dict.fromkeys(filtered for _, filtered in stated)), Counter[int]()
     try:
         # Not `splitlines`: the texts of documents hold other ends of lines.
         for number, line in enumerate(decoded(read_bytes(path, TEXT_SIZE)).removesuffix("\n").split("\n"), start=1):
             where = f"line {number} of {named(path)}"
             content = parse_json(line)
             document = msgspec.convert(content, LoggedDocument)
+            lines[document.doc_id] += 1
+            if document.filter is None:
+                # Logs of older versions have a line of each document for each filter, in the order of the results.
+                document.filter = order[min(lines[document.doc_id], len(order)) - 1] if order else "none"
+            if document.metrics is None:
+                document.metrics = tuple(name for name, each in stated if each == document.filter and name in content)
             own = filters.setdefault(document.filter, {})
             if document.doc_id in own:
                 raise Unreadable(f"is document {document.doc_id} again")
@@ -197,7 +223,7 @@ def _kept(path: Path, content: _Results, task: str, stated: Mapping[Metric, floa
             name = f"{BENCHMARK_TASK}{task}/{metric}" + ("" if filtered == "none" else f"/{filtered}")
             rows = {int(row.document): (float(row.hits),) for row in run.store.losses(name) if row.plan == plan}
             if rows:
-                documents = tuple(LoggedDocument(at, "", "", "", ()) for at in sorted(rows))
+                documents = tuple(LoggedDocument(at, "", "", "") for at in sorted(rows))
                 return documents, {(metric, filtered): tuple(rows[at] for at in sorted(rows))}
     raise RunError(f"{named(path.parents[2])} keeps no right and wrong answers to {task} under {plan}; sweep it again")
 
@@ -227,9 +253,17 @@ def match(what: str, first: TaskLog, second: TaskLog) -> dict[Metric, tuple[Valu
 
 
 def _order(log: TaskLog, hashed: bool) -> dict[tuple[str | int, int], int]:
-    keys = [document.doc_hash if hashed else document.doc_id for document in log.documents]
+    documents = log.documents
+    # Documents that repeat are told apart by what was asked about them, and then by their numbers.
+    ranked = sorted(range(len(documents)), key=lambda at: _rank(documents[at]))
+    keys = [documents[at].doc_hash if hashed else documents[at].doc_id for at in ranked]
     seen: defaultdict[str | int, Iterator[int]] = defaultdict(count)
-    return {(key, next(seen[key])): at for at, key in enumerate(keys)}
+    order = {at: (key, next(seen[key])) for at, key in zip(ranked, keys, strict=True)}
+    return {order[at]: at for at in range(len(documents))}
+
+
+def _rank(document: LoggedDocument) -> tuple[str, str, int]:
+    return str(document.arguments), document.target_hash, document.doc_id
 
 
 def disagreements(first: TaskLog, second: TaskLog) -> int:

@@ -249,5 +249,5 @@ holds over them, of `value` models that were measured among `amount`."""
 # which `amount` is tolerated; what they decide is the `condition`
 
 EVALUATED, PAIRED, TOLERANCE, EXCEEDED, KEPT = "evaluated", "paired", "tolerance", "exceeded", "kept"
-WORSE, ALIKE, UNRESOLVED = "worse", "alike", "not_resolvable"
+WORSE, ALIKE, UNRESOLVED = "worse", "alike", "inconclusive"
 PAIRED_DECISIONS = (WORSE, BETTER, ALIKE, UNRESOLVED)

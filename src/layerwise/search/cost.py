@@ -80,6 +80,10 @@ class Spent:
         """Check whether layers and heads have run."""
         return bool(self.layer_tokens and self.head_tokens)
 
+    def plus(self, other: Spent) -> Spent:
+        """Return the layer evaluations and heads of both."""
+        return Spent(self.layer_tokens + other.layer_tokens, self.head_tokens + other.head_tokens)
+
     def at_rates(self, other: Spent) -> float:
         """Return the seconds that this would take at the rates of `other`, which has run layers and heads."""
         layers = self.layer_tokens * other.layer_seconds / other.layer_tokens

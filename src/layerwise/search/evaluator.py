@@ -57,7 +57,7 @@ class GraphEvaluator:
     """Losses of plans on the `rungs` of a text; an `Evaluator` of `layerwise.search.rungs`.
 
     `sink` receives new rows, `known` rows are not computed, `spent` counts the computation, and `watch` is called after
-    every batch. The task of a row is that of the text after `prefix`.
+    every loss. The task of a row is that of the text after `prefix`.
     """
 
     stack: Stack
@@ -119,7 +119,6 @@ class GraphEvaluator:
                         due = {plan: name for (plan, name), lacks in zip(texts.items(), missing, strict=True) if lacks}
                         before, forks = missing, Forks.of(list(due), stages(parent))
                     self._measure((rung, number), batch, forks, due, stages(parent))
-                    self.watch(self.spent)
         self.spent.seconds += time.perf_counter() - began
         sums = {plan: text.sums(nll[own]) for plan, nll in zip(texts, known, strict=True)}
         return np.array([sums[plan] for plan in plans])
@@ -202,6 +201,7 @@ class GraphEvaluator:
         for plan in plans:
             self._keep(batch, plan, losses)
         self.spent.head_seconds += time.perf_counter() - clock
+        self.watch(self.spent)
 
     def _keep(self, batch: AnyBatch, plan: str, losses: Sequence[WindowLoss]) -> None:
         rows = [

@@ -150,7 +150,7 @@ def mean_losses(evaluator: Evaluator, plans: Sequence[Plan], parent: Plan) -> di
 
 
 SHARES: Mapping[str, float] = {"search": 0.4, "select": 0.2, "report": 0.4}
-"""The parts, and their shares of the documents."""
+"""The parts, and their shares of the documents; a short text leaves `select` 8 of them and halves the rest."""
 
 RUNGS = 3
 """Rungs of the search text, at most: T/16, T/4 and T tokens."""
@@ -165,20 +165,18 @@ def divided_text(data: EvalData, seed: int) -> dict[str, EvalData]:
     Raises `DataError` if a part would have fewer than 8.
     """
     order = shuffled(pieces(data, FEWEST), seed)
-    least = min(SHARES.values()) * len(order)
-    if least < FEWEST_UNITS:
+    count = len(order)
+    if count < FEWEST:
         raise DataError(
             f"{data.name} has {data.documents} documents in {len(data.windows)} windows, and they are divided into "
-            f"{len(SHARES)} parts of at least {FEWEST_UNITS}: give {round(FEWEST_UNITS / min(SHARES.values()))} "
-            "documents or more, or shorter windows with --max-length"
+            f"{len(SHARES)} parts of at least {FEWEST_UNITS}: give {FEWEST} documents or more, or shorter windows "
+            "with --max-length"
         )
-    parts, start, share = {}, 0, 0.0
-    for name, own in SHARES.items():
-        share += own
-        end = round(share * len(order))
-        parts[name] = portion(data, order[start:end])
-        start = end
-    return parts
+    ends = [round(sum(list(SHARES.values())[:number]) * count) for number in range(len(SHARES) + 1)]
+    if ends[2] - ends[1] < FEWEST_UNITS:
+        half = (count - FEWEST_UNITS) // 2
+        ends = [0, half, half + FEWEST_UNITS, count]
+    return {name: portion(data, order[start:end]) for name, (start, end) in zip(SHARES, pairwise(ends), strict=True)}
 
 
 def by_document(data: EvalData) -> bool:

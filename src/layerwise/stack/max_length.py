@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,8 @@ from layerwise.stack.inputs import accepted, evaluating, main_tensor
 from layerwise.stack.placement import device_of
 
 _TOKENS = 7
+
+_ROWS: WeakKeyDictionary[nn.Module, int | None] = WeakKeyDictionary()
 
 
 def longest_input(model: nn.Module) -> int | None:
@@ -34,6 +37,12 @@ def longest_input(model: nn.Module) -> int | None:
 
 
 def _rows_for_positions(model: nn.Module, vocabulary: int) -> int | None:
+    if model not in _ROWS:
+        _ROWS[model] = _count_rows(model, vocabulary)
+    return _ROWS[model]
+
+
+def _count_rows(model: nn.Module, vocabulary: int) -> int | None:
     device = next(model.parameters()).device
     # One token again and again: consecutive rows are then of positions. Not a small id, which may be the padding's.
     ids = torch.full((1, _TOKENS), vocabulary // 2, device=device)

@@ -80,7 +80,9 @@ class Settings:
 
     def steps(self, examples: int) -> int:
         """The optimizer steps of a training on so many examples."""
-        return max(1, math.ceil(self.epochs * math.ceil(examples / self.batch_size)))
+        steps = self.epochs * math.ceil(examples / self.batch_size)
+        # 3 of 633 steps are 3 / 633 epochs, which times 633 is a little more than 3.
+        return max(1, round(steps) if math.isclose(steps, round(steps), rel_tol=1e-12) else math.ceil(steps))
 
 
 DEFAULTS_BY_MODEL: Mapping[str, Settings] = {

@@ -43,13 +43,13 @@ def test_the_command_prints_a_table_and_writes_a_page(sides: tuple[Path, Path], 
     names = "task metric decision difference p p, corrected detectable documents needed for 0.01"
     assert " ".join(head.split()) == names
     assert " ".join(arc.split()) == "arc acc worse −0.0400 [−0.0595, −0.0203] <0.001 <0.001 0.0324 1,000 –"
-    assert gsm8k.split()[:4] == ["gsm8k", "exact_match", "not", "resolvable"]
+    assert gsm8k.split()[:3] == ["gsm8k", "exact_match", "inconclusive"]
     assert wikitext.split()[:3] == ["wikitext", "bits_per_byte", "alike"]
-    assert rest[0] == "- Of 3 differences from base: 1 worse, 0 better, 1 alike and 1 not resolvable (±0.01)."
+    assert rest[0] == "- Of 3 differences from base: 1 worse, 0 better, 1 alike and 1 inconclusive (±0.01)."
     assert rest[-1] == f"report: {tmp_path / 'page.html'}"
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<h1>quantised beside base</h1>" in page
-    assert "1 worse, 0 better, 1 alike and 1 not resolvable" in page
+    assert "1 worse, 0 better, 1 alike and 1 inconclusive" in page
 
 
 def test_the_exit_code_is_that_of_a_loss_that_is_shown(sides: tuple[Path, Path], tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_the_exit_code_is_that_of_a_loss_that_is_shown(sides: tuple[Path, Path],
 
 def test_python_has_the_rows_and_the_markdown(sides: tuple[Path, Path]) -> None:
     result = layerwise.compare(*sides, fail_if_worse=0.01)
-    assert list(result.table("paired")["condition"]) == ["worse", "not_resolvable", "alike"]
-    assert list(result.table("tolerance")["condition"]) == ["exceeded", "not_resolvable", "kept"]
+    assert list(result.table("paired")["condition"]) == ["worse", "inconclusive", "alike"]
+    assert list(result.table("tolerance")["condition"]) == ["exceeded", "inconclusive", "kept"]
     scores = {(row.arm, row.task): row.value for row in result.rows if row.measure == "evaluated"}
     assert scores["base", "arc"] == 0.47
     assert scores["quantised", "wikitext"] > scores["base", "wikitext"] == pytest.approx(0.6 / math.log(2))

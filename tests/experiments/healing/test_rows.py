@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-import pytest
+from types import SimpleNamespace
 
+import numpy as np
+import pytest
+from scipy import stats
+
+from layerwise.data.text.tokens import Window
 from layerwise.experiments.healing import rows as made
 from layerwise.experiments.healing.arms import HealingArm
+from layerwise.experiments.healing.benchmarks import Outcomes
 from layerwise.experiments.healing.rows import Trainings
-from layerwise.plan import Plan
+from layerwise.measure.contrasts.trainings import LinearEstimate, over_seeds_and_units
+from layerwise.measure.interventions.accuracy import Predictions
+from layerwise.measure.interventions.survey import Survey
+from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.statistics import StratumLabels, student_interval
+from layerwise.plan import Plan, families
+from layerwise.results.rows import Loss
 from layerwise.train.heal.options import HealingOptions
 
 
@@ -20,11 +32,14 @@ class PlantedLosses:
     def __init__(self, losses: dict[str, float], reach: float | None = None) -> None:
         self.losses, self.reach = losses, reach
 
-    def nll(self, name: str, task: str) -> float:
-        return self.losses.get(name, 2.0)
+    def loss(self, name: str, task: str) -> LinearEstimate:
+        return LinearEstimate(self.losses.get(name, 2.0), np.zeros(9))
+
+    def strata(self, task: str) -> StratumLabels:
+        return np.zeros(9, dtype=np.intp)
 
     def difference(self, first: str, second: str, task: str) -> tuple[float, float | None, float | None]:
-        value = self.nll(first, task) - self.nll(second, task)
+        value = self.loss(first, task).value - self.loss(second, task).value
         return (value, None, None) if self.reach is None else (value, value - self.reach, value + self.reach)
 
     def documents(self, task: str) -> int:
@@ -49,13 +64,15 @@ def test_the_crossing_is_where_healing_stops_to_make_up_for_what_the_whole_model
     assert rows["layers", None] == pytest.approx(at)
 
 
-def test_the_middle_is_in_the_middle() -> None:
-    for depth in range(2, 14):
+def test_windows_are_those_of_the_sweep_and_in_the_middle() -> None:
+    for depth in range(2, 41):
+        swept = {member.affected: member.plan for member in families.painters(depth) if member.strategy == "skip"}
         for count in range(1, depth):
-            kept = made.middle_skipped(depth, count).layers()
-            gone = [layer for layer in range(depth) if layer not in kept]
+            healed = made.middle_skipped(depth, count)
+            assert healed == swept.get(count, healed)
+            gone = [layer for layer in range(depth) if layer not in healed.layers()]
             assert gone == list(range(gone[0], gone[0] + count))
-            assert 0 <= (depth - 1 - gone[-1]) - gone[0] <= 1
+            assert 0 <= gone[0] - (depth - 1 - gone[-1]) <= 1
 
 
 def test_a_random_plan_has_the_size_and_is_another() -> None:
@@ -80,3 +97,90 @@ def test_every_share_is_of_what_the_plan_that_was_asked_for_loses() -> None:
         assert values[arm, "regained"] == pytest.approx(share)
         assert values[arm, "regained_share"] == pytest.approx(share)
         assert values[arm, "net_share"] == pytest.approx(share - 0.1)
+
+
+class Text:
+    """Windows of the documents of two tasks."""
+
+    def __init__(self, documents: int, windows: int = 2) -> None:
+        self.windows = [
+            Window(f"d{number}", "ab"[number % 2], index, tuple(range(12)), 1, 12)
+            for number in range(documents)
+            for index in range(windows)
+        ]
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+
+def outcomes(models: dict[str, np.ndarray], documents: int = 40) -> Outcomes:
+    text = Text(documents)
+    surveys = {}
+    for name, nll in models.items():
+        hits = (nll % 1 * 12).round()
+        surveys[name] = Survey(4, {"test": Predictions(hits, None, nll, np.full(len(text), 11.0))})
+    return Outcomes(SimpleNamespace(test=text), surveys)  # type: ignore[arg-type]
+
+
+DRAW = np.random.default_rng(5)
+BASE = DRAW.gamma(9.0, 1.0, 80) + np.repeat(np.arange(40) % 2, 2) * 9
+MODELS = {"untouched": BASE, "pruned": BASE + DRAW.gamma(4.0, 1.0, 80)}
+MODELS |= {f"lora/{seed}": BASE + DRAW.gamma(2.0, 1.0, 80) + seed for seed in range(3)}
+
+
+def losses(name: str, documents: int = 40) -> list[Loss]:
+    windows = Text(documents).windows
+    pairs = zip(windows, MODELS[name], strict=True)
+    return [Loss(name, each.task, each.document, each.index, float(nll), 11, 0) for each, nll in pairs]
+
+
+@pytest.mark.parametrize("task", ["all", "a", "b"])
+def test_what_a_plan_loses_has_the_interval_of_a_sweep(task: str) -> None:
+    (row,) = (
+        row
+        for row in effects([*losses("untouched"), *losses("pruned")], "untouched", seed=0)
+        if (row.metric, row.task) == ("delta_nll", task)
+    )
+    assert outcomes(MODELS).difference("pruned", "untouched", task) == (row.value, row.low, row.high)
+
+
+def test_intervals_of_healed_models_are_over_seeds_and_documents_of_every_task() -> None:
+    found = outcomes(MODELS)
+    gaps = [found.loss(f"lora/{seed}", "all") - found.loss("untouched", "all") for seed in range(3)]
+    mean = np.mean([MODELS[f"lora/{seed}"] for seed in range(3)], axis=0) - BASE
+    by_task = [mean.reshape(40, 2).sum(axis=1)[task::2] for task in range(2)]
+    sides = np.concatenate(by_task)
+    alone = student_interval(sides, np.full(40, 22.0), strata=np.repeat([0, 1], 20))
+    estimate = over_seeds_and_units(gaps, found.strata("all"))
+    of_seeds = stats.t(2).ppf(0.975) * stats.sem([each.value for each in gaps])
+    assert estimate.half == pytest.approx(np.hypot(of_seeds, (alone.high - alone.low)[0] / 2))
+    assert over_seeds_and_units(gaps[:1], found.strata("all")).terms[0].variance > 0
+    assert len(over_seeds_and_units(gaps[:1], found.strata("all")).terms) == 1
+    # The p-value is that of the interval: at its own level the interval ends at zero.
+    level = 1 - estimate.p
+    reach = np.hypot(
+        of_seeds * stats.t(2).ppf(0.5 + level / 2) / stats.t(2).ppf(0.975),
+        alone.error[0] * stats.t(alone.freedom[0]).ppf(0.5 + level / 2),
+    )
+    assert reach == pytest.approx(estimate.value)
+
+
+def test_a_share_is_pulled_by_a_document_as_by_leaving_it_out() -> None:
+    found = outcomes(MODELS)
+    start, whole, healed = (found.loss(name, "a") for name in ("pruned", "untouched", "lora/0"))
+    share = (start - healed) / (start - whole)
+    own = [index for index, window in enumerate(Text(40).windows) if window.task == "a"]
+    kept = [index for index in own if Text(40).windows[index].document != "d0"]
+    of = {name: MODELS[name][kept].mean() for name in ("pruned", "untouched", "lora/0")}
+    left = (of["pruned"] - of["lora/0"]) / (of["pruned"] - of["untouched"])
+    assert share.value - left == pytest.approx(share.pulls[0], rel=0.15)
+    assert share.pulls.sum() == pytest.approx(0.0, abs=1e-12)
+
+
+def test_few_documents_have_windows_as_units_and_fewer_have_no_interval() -> None:
+    for documents, units in ((8, 8), (7, 14), (3, 6)):
+        models = {name: nll[: 2 * documents] for name, nll in MODELS.items()}
+        found = outcomes(models, documents)
+        gap = found.loss("lora/0", "all") - found.loss("untouched", "all")
+        assert gap.pulls.size == units
+        assert bool(over_seeds_and_units([gap], found.strata("all")).terms) == (units >= 8)

@@ -22,13 +22,14 @@ from layerwise.experiments.reporter import Silent
 from layerwise.experiments.result import SearchResult
 from layerwise.experiments.search.config import Search
 from layerwise.measure.cost.pass_time import Setting
+from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.plan import Plan
 from layerwise.plan.families import INTEGER_TYPES
 from layerwise.results import Run
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PlanPrices, PriceTable
-from layerwise.search.rungs import SHARES
+from layerwise.search.rungs import SHARES, divided_text
 from layerwise.stack import Stack, load
 from tier import first_fast
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -125,6 +126,32 @@ def test_a_second_corpus_and_milliseconds_are_reported(
     assert all(row.value > 0 for row in times)
     assert calls == [0, 2]
     assert len(result.best.steps()) == 3
+
+
+def test_a_search_says_how_long_it_still_takes_after_every_plan(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
+    said: dict[str, list[float]] = {}
+
+    class Watching(Silent):
+        def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
+            if label in SHARES:
+                assert seconds_left is not None
+                said.setdefault(label, []).append(share)
+
+    options = {**SMALL, "reporter": Watching()}
+    layerwise.search(stack, corpus, Budget(layers=3), method="one-shot", run=tmp_path / "run", **options)
+    assert {name: shares == sorted(shares) for name, shares in said.items()} == dict.fromkeys(SHARES, True)
+    assert len(said["search"]) > DEPTH
+    assert all(0.15 < shares[-1] <= 1 for shares in said.values())
+
+
+@pytest.mark.parametrize("count", [24, 31, 39, 40, 44])
+def test_a_short_text_keeps_eight_documents_for_the_choice_and_halves_the_rest(stack: Stack, count: int) -> None:
+    data = tokenize(stack, texts("texts", count, "text number"), length=16)
+    sizes = {name: part.documents for name, part in divided_text(data, 0).items()}
+    assert sum(sizes.values()) == count
+    assert sizes["select"] == (8 if count <= 40 else round(0.6 * count) - round(0.4 * count))
+    assert abs(sizes["search"] - sizes["report"]) <= 1
+    assert min(sizes.values()) >= 8
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_a_border_that_documents_do_not_bear_out_decides_nothing() -> None:
     states = planted(zoned(np.random.default_rng(0), (3, 6, 3)))
     few = PlanStates(states.cosine[:5], states.variance[:5], states.tokens[:5], 5)
     claim = claim_of("three_zones", three_zones(few), 12)
-    assert claim.verdict == "not resolvable"
+    assert claim.verdict == "inconclusive"
     assert claim_of("three_zones", [], 12).verdict == "not measured"
 
 

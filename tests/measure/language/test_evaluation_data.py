@@ -16,6 +16,7 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.tokens import Window, masked
 from layerwise.errors import MeasureError
+from layerwise.experiments.reporter import describe_data
 from layerwise.measure.gradients.proxies import survey
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import (
@@ -120,6 +121,23 @@ def test_the_tokens_of_a_beginning_cost_what_they_cost_in_the_whole() -> None:
     assert len(found) == len(shorter.windows) == 8
     assert {window.ids for window in shorter.windows} < {window.ids for window in again.windows}
     assert found == pytest.approx({name: alone[name] for name in found}, rel=1e-5)
+
+
+def test_what_is_equal_is_read_once_and_said() -> None:
+    """Twenty equal files are one document; of few documents equal windows are one window."""
+    words = [f"w{number}" for number in range(40)]
+    stack = load(tiny_llama(4, vocabulary=60), tokenizer=word_tokenizer(words))
+    texts = [" ".join(words[number : number + 20]) for number in range(9)]
+    once, often = tokenize(stack, Corpus.of(texts)), tokenize(stack, Corpus.of(texts * 3))
+    assert often.cells == once.cells
+    assert (once.repeated, often.repeated) == (0, 18)
+    assert "9 documents (18 that repeat another one are left out)" in describe_data(often)
+    same = Corpus("c", tuple(Document(str(n), texts[0], task=f"t{n % 9}") for n in range(18)))
+    assert tokenize(stack, same).documents == 9  # a task is scored on its own
+    loop = tokenize(stack, Corpus.of([" ".join(words[:10] * 20)]), length=10)
+    assert (len(loop.windows), loop.repeated) == (1, 19)
+    with pytest.raises(MeasureError, match=r"makes 1 window .* \(without 19 that repeat another one\)"):
+        refuse_too_little(loop)
 
 
 def test_too_little_text_is_refused_with_what_to_give() -> None:

@@ -148,10 +148,10 @@ def test_intervals_cover(world: str) -> None:
     ("value", "p", "decision"),
     [
         (-0.03, 0.049, "worse"),
-        (-0.03, 0.051, "not_resolvable"),
+        (-0.03, 0.051, "inconclusive"),
         (0.03, 0.049, "better"),
         (-0.0078, 0.001, "alike"),
-        (-0.0080, 0.3, "not_resolvable"),
+        (-0.0080, 0.3, "inconclusive"),
         (0.0078, 0.9, "alike"),
     ],
 )
@@ -172,13 +172,13 @@ def tolerances(lost: int, tolerated: float, gained: int = 0, comparisons: int = 
 def test_a_loss_is_exceeded_where_it_is_shown_to_be_above_what_is_tolerated() -> None:
     """A loss of 40 of 1,000 has standard error 0.0063; the bound is 1.645 of them, or 2.81 for 20 comparisons."""
     assert tolerances(40, 0.0293) == ["exceeded"]
-    assert tolerances(40, 0.0299) == ["not_resolvable"]
-    assert tolerances(40, 0.0293, comparisons=20) == ["not_resolvable"] * 20
+    assert tolerances(40, 0.0299) == ["inconclusive"]
+    assert tolerances(40, 0.0293, comparisons=20) == ["inconclusive"] * 20
     assert tolerances(40, 0.0) == ["exceeded"]
     assert tolerances(40, 0.052) == ["kept"]
-    assert tolerances(40, 0.050) == ["not_resolvable"]
+    assert tolerances(40, 0.050) == ["inconclusive"]
     assert tolerances(5, 0.0, gained=40) == ["kept"], "better"
-    assert tolerances(5, 0.0) == ["not_resolvable"], "McNemar's exact p is .0625, whatever the normal bound says"
+    assert tolerances(5, 0.0) == ["inconclusive"], "McNemar's exact p is .0625, whatever the normal bound says"
 
 
 def test_tasks_of_one_metric_are_strata_of_one_estimate() -> None:
@@ -208,9 +208,9 @@ def test_too_few_documents_have_a_difference_and_nothing_else() -> None:
         None,
         None,
         None,
-        "not_resolvable",
+        "inconclusive",
     )
-    assert (loss.condition, loss.high) == ("not_resolvable", None)
+    assert (loss.condition, loss.high) == ("inconclusive", None)
     assert [(score.arm, score.low) for score in scores] == [("A", None), ("B", None)]
 
 

@@ -8,13 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
+from layerwise.data.text.tokens import Window
 from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
 from layerwise.measure.stats.effects import ArmLosses, differences, effects
 from layerwise.measure.stats.grid import WHOLE, Piece, arrange
 from layerwise.measure.stats.statistics import Numbers, paired_bootstrap, sign_flips, student_interval
 from layerwise.measure.stats.strata import Strata, stratified, unit_pieces
+from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
 from layerwise.results import Loss, Score
 from layerwise.results.selection import Rows
@@ -187,3 +190,30 @@ def test_coverage_and_level_where_tasks_are_unlike() -> None:
     assert np.mean(sign_flips(nats, seed=0, flips=2000, strata=UNLIKE).p <= 0.05) == pytest.approx(0.05, abs=0.015)
     together = paired_bootstrap(nats, tokens, seed=0, resamples=2000)
     assert np.mean((together.low <= 0) & (together.high >= 0)) == 1.0, "the deliberate wrong answer: documents pooled"
+
+
+@pytest.mark.parametrize("documents", [40, 6])
+def test_sums_of_windows_have_tasks_as_strata(documents: int) -> None:
+    """Tasks whose means are far apart must not widen the interval of their fixed mix; document 0 has no tokens."""
+    draw = np.random.default_rng(3)
+    windows = [
+        Window(str(number), "ab"[number % 2], index, (0,) * 9, 1, 9)
+        for number in range(documents)
+        for index in range(8)
+    ]
+    values = draw.normal(size=len(windows)) + np.array([20.0 * (window.task == "b") for window in windows])
+    tokens = np.array([0.0 if window.document == "0" else 8.0 for window in windows])
+    values *= tokens > 0
+    sums = WindowSums()
+    for start in range(0, len(windows), 7):
+        part = slice(start, start + 7)
+        sums.add(torch.tensor(values[None, part]), torch.tensor(tokens[part]), windows[part])
+    (row,) = sums.scores("m", "x", [{"layer": 0}])
+    if documents >= 8:
+        values, tokens = (each.reshape(documents, 8).sum(axis=1) for each in (values, tokens))
+        windows = windows[::8]
+    kept = tokens > 0
+    labels = np.array([window.task == "b" for window in windows])[kept].astype(np.intp)
+    expected = student_interval(values[None, kept], tokens[kept], strata=labels)
+    assert (row.value, row.low, row.high) == pytest.approx(expected.row())
+    assert row.high - row.low < 0.5

@@ -21,7 +21,7 @@ POWER = 0.75
 
 SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
 ANSWERS = {SUPPORTED, NULL, CONTRADICTED}
-OPEN, UNMEASURED = "not resolvable", "not measured"
+OPEN, UNMEASURED = "inconclusive", "not measured"
 NOT_SO = f"{NULL}, {CONTRADICTED}"
 EACH = f"{SUPPORTED}; {CONTRADICTED}"
 """Two wrong verdicts, each counted by itself."""

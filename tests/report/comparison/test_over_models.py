@@ -72,12 +72,12 @@ def row(value: float, half: float) -> list[Score]:
 
 WEAK, CLEAR, OPEN, AGAINST = row(0.5, 0.45), row(0.5, 0.2), row(0.1, 0.4), row(-0.5, 0.2)
 WEAKLY_AGAINST, FOR_TWO = row(-0.5, 0.45), row(0.5, 0.4)
-NEITHER, BOTH = ("not resolvable", "not resolvable"), ("holds", "holds")
+NEITHER, BOTH = ("inconclusive", "inconclusive"), ("holds", "holds")
 FEW = ("fewer than two measured", "fewer than two measured")
 EXACT = [  # rows of each run, the model of each, standing, where it holds, where it does not
     ("every model by itself", [WEAK, WEAK], "01", BOTH, "", ""),
     ("one weak model of two", [WEAK, OPEN], "01", NEITHER, "", ""),
-    ("one clear model of two", [CLEAR, OPEN], "01", ("not resolvable", "holds"), "0", ""),
+    ("one clear model of two", [CLEAR, OPEN], "01", ("inconclusive", "holds"), "0", ""),
     ("one comparison less after a clear one", [CLEAR, CLEAR, row(0.5, 0.49)], "012", BOTH, "012", ""),
     ("weakly against one", [WEAKLY_AGAINST, WEAK], "01", NEITHER, "", ""),
     ("clearly against one", [AGAINST, CLEAR], "01", ("does not hold", "holds"), "1", "0"),
@@ -86,9 +86,9 @@ EXACT = [  # rows of each run, the model of each, standing, where it holds, wher
     ("one model with the rows", [CLEAR, [], []], "012", FEW, "0", ""),
     ("two runs of one model", [CLEAR, CLEAR], "aa", FEW, "aa", ""),
     ("runs of one model that agree", [CLEAR, CLEAR, CLEAR], "aab", BOTH, "aab", ""),
-    ("runs of one model that disagree", [CLEAR, OPEN, CLEAR], "aab", ("not resolvable", "holds"), "b", ""),
+    ("runs of one model that disagree", [CLEAR, OPEN, CLEAR], "aab", ("inconclusive", "holds"), "b", ""),
     ("enough for two models", [FOR_TWO, FOR_TWO, AGAINST], "aab", ("does not hold", "holds"), "aa", "b"),
-    ("and not for three", [FOR_TWO, FOR_TWO, AGAINST], "012", ("does not hold", "not resolvable"), "", "2"),
+    ("and not for three", [FOR_TWO, FOR_TWO, AGAINST], "012", ("does not hold", "inconclusive"), "", "2"),
     # At 95 % it is within the margin; widened it lies above zero and beyond the margin.
     ("a small contrast", [row(0.03, 0.0195), row(0.1, 0.5), row(0.1, 0.5)], "012", NEITHER, "", ""),
 ]
@@ -132,7 +132,7 @@ def test_a_harmful_layer_counts_by_its_corrected_p() -> None:
 
 def test_holm_ends_where_a_step_shows_no_more() -> None:
     def until(most: int) -> VerdictAt:
-        return lambda comparisons: "supported" if comparisons <= most else "not resolvable"
+        return lambda comparisons: "supported" if comparisons <= most else "inconclusive"
 
     verdicts = {"a": until(4), "b": until(2), "c": until(1), "d": until(0)}
     assert holm(verdicts, ["supported"]) == ("a",)

@@ -29,9 +29,12 @@ def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("rows", "answer"),
     [
-        ([row("ablation", "skip", 0.4, 0.1, layer=0)], "Layer 0 is worth most: without it the loss is +0.400 [+0.300"),
-        ([row("ablation", "skip", 0.4, 0.5, layer=0)], "No layer is shown to be worth anything; the most is +0.400"),
-        ([row("ablation", "skip", 0.4, layer=0)], "No layer is shown to be worth anything; the most is +0.400"),
+        (
+            [row("ablation", "skip", 0.4, 0.1, layer=0)],
+            "Layer 0 is the most important: without it the loss rises by +0.400",
+        ),
+        ([row("ablation", "skip", 0.4, 0.5, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
+        ([row("ablation", "skip", 0.4, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
         ([row("deltas", "correlation", -0.5, amount=1)], ""),
     ],
     ids=["resolved", "holds zero", "no interval", "weights alone"],

@@ -82,10 +82,10 @@ CORRECTED = replace(difference("importance", "uniform", *BETTER), p=0.03, p_adju
 NOT_LEARNED = [replace(row, value=4.0) if row.measure == "null" else row for row in GROWTH.scores]
 BOTH = ("permuted", "reversed")
 VERDICTS: list[tuple[ReportData, str, str]] = [
-    # less loss is better, more is worse, the rest not resolvable
+    # less loss is better, more is worse, the rest inconclusive
     (planned_study(BETTER), "the importance schedule is better than uniform training: −0.0500", "resolved"),
     (planned_study(WORSE), "the importance schedule is worse than uniform training: +0.0500", "resolved"),
-    (planned_study(OPEN), "schedule and uniform training is resolvable above 0.0250 nats:", "unresolved"),
+    (planned_study(OPEN), "schedule and uniform training is inconclusive above 0.0250 nats:", "unresolved"),
     # layer roles matter only where every control is beaten
     *(
         (planned_study(uniform, **dict(zip((*BOTH, "random"), controls, strict=False))), f"so {words}.", state)
@@ -126,7 +126,7 @@ VERDICTS: list[tuple[ReportData, str, str]] = [
         " distinguished, for want of an interval, from itself",
         "described",
     ),
-    (of(CORRECTED), "is resolvable among so many arms (adjusted p 0.20): −0.0500 [", "unresolved"),
+    (of(CORRECTED), "is inconclusive among so many arms (adjusted p 0.20): −0.0500 [", "unresolved"),
 ]
 
 

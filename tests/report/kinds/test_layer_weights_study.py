@@ -32,7 +32,7 @@ def test_more_loss_is_worse_and_more_accuracy_better(task: str, word: str) -> No
 
 def test_what_falls_to_the_correction_is_said_to() -> None:
     (finding,) = page.study_findings(of(compared("pairs", 0.1, 0.01, 0.2, 0.04, p_adjusted=0.12)))
-    assert finding.text.startswith("Not resolvable among so many arms (corrected p 0.12): ")
+    assert finding.text.startswith("Inconclusive among so many arms (corrected p 0.12): ")
     (bare,) = page.study_findings(of(Score(STUDY, "difference", 0.1, task="pairs", condition=TOKENS, **PAIR)))
     assert (bare.text[:11], bare.state) == ("No interval", "described")
 
@@ -89,4 +89,4 @@ def test_a_loss_that_is_never_reached_is_a_bound(censored: tuple[str, ...], word
 def test_shares_are_read_by_their_intervals() -> None:
     grown = Score(DATA_SHARE, "by_halving", 0.1, -0.1, 0.3, 0.4, p_adjusted=0.4, task="pairs", **PAIR)
     (open_one,) = page.share_findings(of(grown))
-    assert open_one.text.endswith("each halving adds +10.0 points [−10.0, +30.0], not resolvable.")
+    assert open_one.text.endswith("each halving adds +10.0 points [−10.0, +30.0], inconclusive.")

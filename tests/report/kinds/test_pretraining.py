@@ -81,13 +81,13 @@ def test_negative_weights_are_frames_and_greater_weights_are_stronger() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "words"), [(0.0, 0.04, "uniform"), (0.06, 0.2, "not uniform"), (0.04, 0.06, "not resolvable")]
+    ("low", "high", "words"), [(0.0, 0.04, "uniform"), (0.06, 0.2, "not uniform"), (0.04, 0.06, "inconclusive")]
 )
 def test_uniform_is_an_equivalence(low: float, high: float, words: str) -> None:
     distance = Score(UNIFORMITY, "distance", (low + high) / 2, low, high, arm="elc")
     text, state = answers(page.stability_findings(of(distance)))["Are the layer weights uniform?"]
     assert text.startswith(f"elc {words}, distance ")
-    assert state == ("unresolved" if words == "not resolvable" else "resolved")
+    assert state == ("unresolved" if words == "inconclusive" else "resolved")
 
 
 def test_costs_are_multiples_of_the_backbone_where_there_is_one(data: ReportData) -> None:

@@ -19,28 +19,34 @@ def test_an_arm_is_what_its_difference_and_its_p_say(sign: int, word: str, chose
     turned = replace(RUN, scores=tuple(rows))
     text = "\n".join(findings(turned))
     assert f"above the chosen plan, {word} (corrected p 0.010)" in text
-    assert "above the chosen plan, not resolvable below 0.0700 nats (corrected p 0.60)" in text
+    assert "above the chosen plan, inconclusive below 0.0700 nats (corrected p 0.60)" in text
     assert SEARCH_KIND.answer(turned).endswith(
         f"It is not distinguished from least skip effect; {chosen} Block Influence, random sets."
     )
 
 
 @pytest.mark.parametrize(
-    ("low", "words"), [(0.05, "the search flattered it"), (-0.05, "no winner's curse is resolvable")]
+    ("low", "words"), [(0.05, "the search flattered it"), (-0.05, "no sign of overfitting to the search text")]
 )
 def test_a_winners_curse_is_named_only_where_the_interval_says_so(low: float, words: str) -> None:
     rows = (replace(row, low=low) if row.metric == "gap" else row for row in RUN.scores)
     assert f"{words}." in "\n".join(findings(replace(RUN, scores=tuple(rows))))
 
 
-@pytest.mark.parametrize(("high", "words"), [(-0.001, "it gains: -0.0"), (0.001, "it loses -0.0")])
+@pytest.mark.parametrize(
+    ("high", "words"),
+    [
+        (-0.001, "it gains 0.0200 [0.0010, 0.0400] nats"),
+        (0.001, "it changes the loss by -0.0200 [-0.0400, +0.0010] nats"),
+    ],
+)
 def test_a_gain_is_called_one_only_where_the_interval_excludes_a_loss(high: float, words: str) -> None:
     rows = (replace(row, value=-0.02, low=-0.04, high=high) if row.metric == "delta_nll" else row for row in RUN.scores)
     text = "\n".join(findings(replace(RUN, scores=tuple(rows)))).replace("\u2212", "-")
     assert words in text
 
 
-@pytest.mark.parametrize(("half", "words"), [(0.005, "equal within 0.005 nats"), (0.0051, "not resolvable below")])
+@pytest.mark.parametrize(("half", "words"), [(0.005, "equal within 0.005 nats"), (0.0051, "inconclusive below")])
 def test_an_arm_is_equal_only_where_its_interval_lies_within_the_margin(half: float, words: str) -> None:
     rows = (
         replace(row, value=0.001, low=-half, high=half, p=0.6, p_adjusted=0.6, mde=0.007)

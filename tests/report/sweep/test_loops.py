@@ -54,8 +54,8 @@ def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:
         ({}, "Yes. Over 2 windows", "resolved"),
         ({"low": -0.02, "high": 0.03}, "No: a gain does as well.", "resolved"),
         ({"low": -0.3, "high": -0.1}, "No: a gain does better.", "resolved"),
-        ({"low": -0.1, "high": 0.6}, "Not resolvable.", "unresolved"),
-        ({"low": None, "high": None}, "Not resolvable.", "described"),
+        ({"low": -0.1, "high": 0.6}, "Inconclusive.", "unresolved"),
+        ({"low": None, "high": None}, "Inconclusive.", "described"),
     ],
 )
 def test_the_finding_says_whether_a_loop_is_more_than_a_gain(

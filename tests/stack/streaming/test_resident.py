@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import threading
+from concurrent.futures import wait
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -129,7 +131,9 @@ def test_a_weight_of_another_shape_is_named(tmp_path: Path) -> None:
         load(tmp_path, resident_layers=2)
 
 
-def test_an_error_in_a_layer_leaves_the_others_to_run(streamed: Stack, whole: Stack) -> None:
+def test_an_error_in_a_layer_leaves_the_others_to_run(
+    streamed: Stack, whole: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(*_: object) -> None:
         raise RuntimeError("disturbed")
 
@@ -137,6 +141,22 @@ def test_an_error_in_a_layer_leaves_the_others_to_run(streamed: Stack, whole: St
     with torch.no_grad(), pytest.raises(RuntimeError, match="disturbed"):
         streamed.model(input_ids=IDS)
     hook.remove()
+    read, faults = files.SafetensorsWeight.read, ["layers.2.", "layers.4.", "layers.5."]
+
+    def read_or_fail(weight: files.SafetensorsWeight, *task: Any) -> Tensor:
+        if faults and faults[0] in weight.name:
+            raise OSError(5, f"no answer from {faults.pop(0)}")
+        return read(weight, *task)
+
+    monkeypatch.setattr(files.SafetensorsWeight, "read", read_or_fail)
+    for name in ("2", "4"):
+        with torch.no_grad(), pytest.raises(OSError, match=f"no answer from layers.{name}."):
+            streamed.model(input_ids=IDS)
+    assert streamed.resident is not None
+    streamed.resident.release_all()
+    streamed.resident.read_ahead(5)  # read again when it is needed
+    wait(streamed.resident._ahead.values())
+    assert not faults
     assert all(map(torch.equal, states(whole), states(streamed)))
 
 

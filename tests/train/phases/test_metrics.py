@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,21 @@ def test_tables_are_asked_for_the_very_tokens_that_models_are_asked_for(tmp_path
     assert rows["single tokens"].value == pytest.approx(float(table.single_nll(after).mean()))
     assert rows["token pairs"].low < rows["token pairs"].value < rows["token pairs"].high
     assert null_rows(tiny_text()) == [], "what is no text has no pairs of tokens"
+
+
+def test_held_out_losses_have_tasks_as_strata() -> None:
+    """Two tasks of which one repeats its tokens: their fixed mix is known better than a mix that could vary."""
+    splits = _worded()
+    windows = [
+        Window(str(number), task, 0, (ids if task == "b" else tuple(range(number, number + 9))), 1, 9)
+        for number in range(16)
+        for task, ids in (("a", ()), ("b", (1,) * 9))
+    ]
+    both = null_rows(replace(splits, test=TokenWindows(windows)))[1]
+    named = [replace(window, task="one", document=f"{window.task}{window.document}") for window in windows]
+    pooled = null_rows(replace(splits, test=TokenWindows(named)))[1]
+    assert both.value == pytest.approx(pooled.value)
+    assert both.high - both.low < 0.9 * (pooled.high - pooled.low)
 
 
 def _worded() -> Any:

@@ -45,7 +45,7 @@ SEPARATOR = re.compile(r"^<\|endoftext\|>[ \t]*$", re.MULTILINE)
 TITLE = re.compile(r"^ = (?!=)[^\n]*(?<!=) = *$", re.MULTILINE)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Corpus:
     """Documents under a name; equal `digest`s mean the same text.
 
@@ -77,6 +77,23 @@ class Corpus:
                 f"corpus {self.name!r} has {len(repeated)} ids that stand for more than one document, "
                 f"first {repeated[0]!r}: rows could not be distinguished, so make them unique"
             )
+
+    def distinct(self) -> Corpus:
+        """Return the corpus without the documents that equal an earlier one in text, task and answer.
+
+        >>> [document.id for document in Corpus.of(["a text", "another", "a text"]).distinct().documents]
+        ['0', '1']
+        """
+        first = {(each.task, each.text, each.answer_start): each for each in reversed(self.documents)}
+        if len(first) == len(self.documents):
+            return self
+        kept = {each.id for each in first.values()}
+        return replace(self, documents=tuple(each for each in self.documents if each.id in kept))
+
+    def __repr__(self) -> str:
+        count = len(self.documents)
+        characters = sum(len(each.text) for each in self.documents)
+        return f"Corpus({self.name!r}, {count:,} document{'s' * (count != 1)}, {characters:,} characters)"
 
     @cached_property
     def digest(self) -> str:

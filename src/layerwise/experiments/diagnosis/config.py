@@ -38,9 +38,10 @@ WITHIN_MINUTES = (
     DEFAULT_PARTS,
     tuple(name for name in DEFAULT_PARTS if name != "recovery"),
     ("proxies", "ablation", "racing", "agreement"),
+    ("proxies", "racing"),
     ("racing",),
 )
-"""The parts that `--minutes` carries out where none are named: the first of these for which there is time."""
+"""The parts that are carried out where none are named: the first of these for which there is time."""
 
 DESCRIPTIVE = ("structure", "deltas", "probing")
 """The parts that conclude nothing about the model on its text: they are about its weights, or they describe."""

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus
-from layerwise.errors import LayerwiseError, MeasureError, OptionError, RunError
+from layerwise.errors import LayerwiseError, MeasureError, RunError
 from layerwise.experiments.diagnosis.config import DEFAULT_PARTS, DESCRIPTIVE, WITHIN_MINUTES, Diagnosis
 from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
 from layerwise.experiments.diagnosis.parts import PARTS
@@ -159,7 +159,7 @@ def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Rep
         seed=config.seed,
         settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
     )
-    parts = PartsUnit(config, stack, text)
+    parts = PartsUnit(config, stack, text, own.seconds)
 
     def says() -> Iterator[str]:
         yield describe_model(stack)
@@ -176,31 +176,12 @@ def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Rep
 def _chosen(
     config: Diagnosis, stack: Stack, corpus: Corpus, reporter: Reporter, began: float
 ) -> tuple[Diagnosis, ChosenText]:
-    candidates = WITHIN_MINUTES if config.minutes is not None and config.parts == DEFAULT_PARTS else (config.parts,)
-    for number, parts in enumerate(candidates):
-        fewer = replace(config, parts=parts)
-        timed = TimedText(
-            stack,
-            cutting(config, stack, corpus, config.seed),
-            partial(passes_left, fewer, stack),
-            stack.depth,
-        )
-        try:
-            with waiting(reporter, f"tokenizing {corpus.name}"):
-                own = chosen_text(config, timed, corpus, began)
-        except OptionError:
-            if number + 1 == len(candidates):
-                raise
-            continue
-        kept = own.options.get("parts")
-        if kept is not None:
-            return replace(config, parts=tuple(kept)), own
-        if parts != config.parts:
-            left_out = [name for name in config.parts if name not in parts]
-            says = f"parts that take longer, left out: {', '.join(left_out)}; --parts names them"
-            own = replace(own, options={**own.options, "parts": list(parts)}, says=(*own.says, says))
-        return fewer, own
-    raise AssertionError("the last of the candidates is taken or refused")
+    cut = cutting(config, stack, corpus, config.seed)
+    candidates = WITHIN_MINUTES if config.parts == DEFAULT_PARTS else (config.parts,)
+    fewer = [replace(config, parts=parts) for parts in candidates]
+    questions = [(each, TimedText(stack, cut, partial(passes_left, each, stack), stack.depth)) for each in fewer]
+    with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
+        return chosen_text(config, questions, corpus, began)
 
 
 def _is_empty(run: Run) -> bool:
@@ -214,6 +195,7 @@ class PartsUnit(Unit[None]):
     config: Diagnosis
     stack: Stack
     text: EvalData
+    pace: float | None = None
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         """Count the passes that the unfinished parts make."""
@@ -222,7 +204,7 @@ class PartsUnit(Unit[None]):
             return None
         stored = 0 if run is None else run.store.count_losses()
         due = passes_left(self.config, self.stack, self.text, finished, stored)
-        return remaining_passes(self.stack, self.text, due)
+        return remaining_passes(self.stack, self.text, due, pace=self.pace)
 
     def carry_out(self, session: UnitSession) -> None:
         """Carry out every part that is not complete; a `RunError` ends the diagnosis, any other error its part."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from layerwise.experiments.engines.steps import Unit, UnitSession
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, sweep_into
+from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan
 from layerwise.results import Loss
@@ -21,21 +23,16 @@ class KeptLosses:
         self.rows: list[Loss] = list(session.store.losses())
         self._session = session
 
-    def evaluator(
-        self, stack: Stack, name: str, rungs: Sequence[EvalData], most: Spent | None = None
-    ) -> GraphEvaluator:
-        """Return an evaluator of plans on a text, `name` in its rows; progress is relative to `most`, if given."""
+    def evaluator(self, stack: Stack, name: str, rungs: Sequence[EvalData], most: Spent) -> GraphEvaluator:
+        """Return an evaluator of plans on a text, `name` in its rows; progress is relative to `most`."""
         prefix = f"{name}/"
         known = [row for row in self.rows if row.task.startswith(prefix)]
-        due = None if most is None else most.layer_tokens + most.head_tokens
+        head, began = head_in_layers(stack), time.monotonic()
 
         def watch(spent: Spent) -> None:
-            done = spent.layer_tokens + spent.head_tokens
-            share = done / due if due else min(0.99, spent.head_tokens / max(1, spent.naive))
-            left = most.at_rates(spent) if most is not None and spent.has_rates else None
-            self._session.reporter.progress(
-                name, min(1.0, share), None if left is None else max(0.0, left - spent.seconds)
-            )
+            done, due = (each.layer_tokens + head * each.head_tokens for each in (spent, most))
+            share = min(1.0, done / due)
+            self._session.reporter.progress(name, share, (time.monotonic() - began) * (1 - share) / share)
 
         return GraphEvaluator(stack, rungs, self._add, known, prefix, watch)
 

@@ -20,7 +20,7 @@ from layerwise.experiments.reporter import duration, size
 from layerwise.measure.cost.memory import forget_peak, peak_bytes
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.interventions.sweep_pieces import head_in_layers
-from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.language.evaluation_data import EvalData, minibatches
 from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan
 from layerwise.stack import Stack
@@ -30,6 +30,9 @@ from layerwise.stack.inputs import evaluating
 
 SLOW_OPERATIONS = 5e9
 """Operations per second of a slow processor."""
+
+TIMED_TOKENS, LONG = 1024, 0.5
+"""Tokens of a batch that is timed, and the seconds from which it is not too short to time."""
 
 SLOW_CALL = 0.01
 """Seconds that a pass of any model takes a slow processor at least."""
@@ -56,7 +59,11 @@ def describe_remaining(remaining: Sequence[Remaining], *, timed: bool) -> str:
 
 
 def time_passes(stack: Stack, data: EvalData) -> float:
-    """Time one pass of the original model over a batch of median size, and return the seconds per token."""
+    """Time a pass of the original model over a small batch (if that is quick, a median one), in seconds per token."""
+    small = minibatches(data, TIMED_TOKENS)[0]
+    seconds = timed_twice(lambda: _run_batch(stack, small))
+    if seconds > LONG:
+        return seconds / small.size
     batch = typical_batch(data)
     return timed_twice(lambda: _run_batch(stack, batch)) / batch.size
 
@@ -75,8 +82,13 @@ def count_tokens(stack: Stack, due: CostEstimate) -> float:
     return (due.layer_tokens + head * due.head_tokens) / (stack.depth + head)
 
 
-def remaining_passes(stack: Stack, data: EvalData, due: CostEstimate, plans: Sequence[Plan] = ()) -> Remaining:
-    """Count what is `due` in passes over a batch of `data`; `plans` are those whose states are held at once."""
+def remaining_passes(
+    stack: Stack, data: EvalData, due: CostEstimate, plans: Sequence[Plan] = (), pace: float | None = None
+) -> Remaining:
+    """Count what is `due` in passes over a batch of `data`; `plans` are those whose states are held at once.
+
+    `pace` is the number of seconds per token, if it has been timed.
+    """
     batch = typical_batch(data)
     beyond = most_live(build(plans)) - 1 if plans else 0
     width = int(getattr(stack.text_config, "hidden_size", 0) or 0)
@@ -84,7 +96,7 @@ def remaining_passes(stack: Stack, data: EvalData, due: CostEstimate, plans: Seq
     return Remaining(
         count_tokens(stack, due) / batch.size,
         "passes over a batch",
-        lambda: time_passes(stack, data) * batch.size,
+        lambda: (pace or time_passes(stack, data)) * batch.size,
         max(0, beyond * largest * width * stack.dtype.itemsize),
     )
 

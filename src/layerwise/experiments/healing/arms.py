@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from layerwise.experiments.engines.trainings import RateSweep
 from layerwise.experiments.healing.config import Healing, parse_arm
 from layerwise.plan import Plan, edits
+from layerwise.plan.painters import middle_window
 from layerwise.results import vocabulary as vocab
 from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
 from layerwise.train.recipe import Recipe, Settings
@@ -80,13 +81,12 @@ def random_plan(plan: Plan, depth: int, seed: int) -> Plan:
 
 
 def middle_skipped(depth: int, count: int) -> Plan:
-    """All layers but `count` in the middle, one more behind it than before it where they are odd.
+    """Return the plan without the `count` layers of the middle window, which is the sweep's where the sweep has it.
 
     >>> middle_skipped(12, 3)
-    Plan('0-3 7-11')
+    Plan('0-4 8-11')
     """
-    first = (depth - count) // 2
-    return edits.skip(Plan.identity(depth), *range(first, first + count))
+    return edits.skip(Plan.identity(depth), *range(*middle_window(depth, count)))
 
 
 class HealingSweep(RateSweep[str]):

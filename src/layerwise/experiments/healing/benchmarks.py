@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -18,6 +18,7 @@ from layerwise.errors import MeasureError
 from layerwise.experiments.engines.trainings import KeptEvaluation
 from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.options.common import BATCH_TOKENS
+from layerwise.measure.contrasts.trainings import LinearEstimate
 from layerwise.measure.interventions.accuracy import Predictions, evaluate
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.interventions.sweep import sweep_into
@@ -30,7 +31,10 @@ from layerwise.measure.language.benchmark_requests import (
 from layerwise.measure.language.benchmarks import find_benchmarks
 from layerwise.measure.language.minimal_pairs import CHANCE, preferences
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer
-from layerwise.measure.stats.statistics import Numbers, mean_of
+from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.grid import arrange
+from layerwise.measure.stats.statistics import Numbers, StratumLabels
+from layerwise.measure.stats.strata import Strata
 from layerwise.plan import Plan
 from layerwise.results import Loss
 from layerwise.results.rows import BENCHMARK_TASK
@@ -153,61 +157,74 @@ def outcome_of(
 
 
 class Outcomes:
-    """What models did by name, and the examples of every task."""
+    """What models did by name, on the same documents (windows if these are few) of every task, which are strata."""
 
-    def __init__(self, splits: Splits, surveys: Mapping[str, Survey]) -> None:
-        self._predictions = {name: survey.outcomes["test"] for name, survey in surveys.items()}
+    def __init__(self, splits: Splits, surveys: Mapping[str, Survey], seed: int = 0) -> None:
         windows = getattr(splits.test, "windows", None)
-        units = [str(index) for index in range(len(splits.test))]
-        tasks = [ALL] * len(units)
+        self._cells = [(ALL, str(index), 0) for index in range(len(splits.test))]
         if windows is not None:
-            units = [f"{window.task}/{window.document}" for window in windows]
-            tasks = [window.task for window in windows]
-        self._units = np.unique(units, return_inverse=True)[1]
-        named = sorted(set(tasks))
-        self._of_task = {ALL: np.ones(len(units), dtype=bool)}
-        if len(named) > 1:
-            self._of_task |= {task: np.array([each == task for each in tasks]) for task in named}
-        self._answers = {
-            task: windows is not None
-            and all(window.scored_from > 1 for window, held in zip(windows, mask, strict=True) if held)
-            for task, mask in self._of_task.items()
-        }
+            self._cells = [(window.task, window.document, window.index) for window in windows]
+        self._predictions = {name: survey.outcomes["test"] for name, survey in surveys.items()}
+        self._seed = seed
+        grid = arrange(loss for name in surveys for loss in self._losses(name))
+        named = grid.tasks()
+        self._grids = {ALL: grid} | ({task: grid.of_task(task) for task in named} if len(named) > 1 else {})
+        answered = dict.fromkeys((ALL, *named), windows is not None)
+        for window in windows or ():
+            for task in (ALL, window.task):
+                answered[task] = answered[task] and window.scored_from > 1
+        self._answered = answered
+
+    def _losses(self, name: str) -> Iterator[Loss]:
+        outcome = self._predictions[name]
+        for cell, nll, tokens, hits in zip(self._cells, outcome.nll, outcome.scored, outcome.hits, strict=True):
+            if tokens > 0:
+                yield Loss(name, *cell, float(nll), int(tokens), int(hits))
 
     @property
     def tasks(self) -> tuple[str, ...]:
         """All of the text, and its tasks where it has several."""
-        return tuple(self._of_task)
+        return tuple(self._grids)
 
-    def nll(self, name: str, task: str) -> float:
-        """Nats for each scored token (or image)."""
-        mask, outcome = self._of_task[task], self._predictions[name]
-        return float(outcome.nll[mask].sum() / outcome.scored[mask].sum())
+    def loss(self, name: str, task: str) -> LinearEstimate:
+        """Nats for each scored token (or image), with the pulls of the documents."""
+        grid = self._grids[task]
+        return self._mean(task, grid.nll[grid.plans.index(name)], grid.tokens)
 
-    def accuracy(self, name: str, task: str) -> float:
+    def accuracy(self, name: str, task: str) -> LinearEstimate:
         """The share that was right: of whole answers, where the task asks for answers, else of tokens or images."""
-        mask, outcome = self._of_task[task], self._predictions[name]
-        if self._answers[task]:
-            return float((outcome.hits[mask] == outcome.scored[mask]).mean())
-        return float(outcome.hits[mask].sum() / outcome.scored[mask].sum())
+        grid = self._grids[task]
+        hits = grid.hits[grid.plans.index(name)]
+        if self._answered[task]:
+            return self._mean(task, (hits == grid.tokens).astype(np.float64), np.ones(len(grid.cells)))
+        return self._mean(task, hits, grid.tokens)
+
+    def _mean(self, task: str, above: Numbers, below: Numbers) -> LinearEstimate:
+        grid, strata = self._grids[task], self.strata(task)
+        numerators, denominators = grid.by_unit(above), grid.by_unit(below)
+        pulls = np.empty(denominators.size)
+        for label in np.unique(strata):
+            own = strata == label
+            pulls[own] = numerators[own] - denominators[own] * (numerators[own].sum() / denominators[own].sum())
+        return LinearEstimate(float(above.sum() / below.sum()), pulls / denominators.sum())
+
+    def strata(self, task: str) -> StratumLabels:
+        """The stratum of every unit of a task."""
+        return Strata.labels(self._grids[task])
 
     def documents(self, task: str) -> int:
         """The documents, or images, of a task."""
-        return len(np.unique(self._units[self._of_task[task]]))
+        return self._grids[task].documents()
 
     def tokens(self, task: str) -> int:
         """What is scored in a task."""
-        return int(next(iter(self._predictions.values())).scored[self._of_task[task]].sum())
+        return int(self._grids[task].tokens.sum())
 
     def difference(self, first: str, second: str, task: str) -> tuple[float, float | None, float | None]:
-        """Return the nats that `first` loses above `second`, with Student's interval over paired documents, if any."""
-        mask = self._of_task[task]
-        changes = self._predictions[first].nll - self._predictions[second].nll
-        units = np.unique(self._units[mask], return_inverse=True)[1]
-        scored = self._predictions[first].scored
-        return mean_of(
-            np.bincount(units, changes[mask]).astype(np.float64), np.bincount(units, scored[mask]).astype(np.float64)
-        )
+        """Return the nats that `first` loses above `second`, with the interval that a sweep gives on the same text."""
+        rows = effects([*self._losses(first), *self._losses(second)], second, seed=self._seed)
+        own = [row for row in rows if row.metric == "delta_nll" and (len(self._grids) == 1 or row.task == task)]
+        return own[0].value, own[0].low, own[0].high
 
 
 def _likelihoods(stack: Stack, plan: Plan, requests: BenchmarkRequests) -> RequestLikelihoods:

@@ -5,14 +5,15 @@ trained on the same tokens with the same seed,
 
     lost = L(P) - L(W)      regained = L(P) - L(H)      net = regained - (L(W) - L(C))      share = net / lost
 
-Intervals of `lost` are over documents, others over seeds (Student's). Benchmarks have an `accuracy` (Wilson's interval)
-and paired `difference`s to W and C, over seeds and questions (`over_seeds`).
+The interval of `lost` is that of a sweep, over documents; others are over seeds and the documents that they share, with
+tasks as strata (of one seed over documents). Benchmarks have an `accuracy` (Wilson's interval) and paired `difference`s
+to W and C, over seeds and questions (`over_seeds`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,9 +22,10 @@ import numpy as np
 from layerwise.experiments.engines.trainings import chosen_row, tried_rows
 from layerwise.experiments.healing.arms import HealingArm, middle_skipped, random_plan
 from layerwise.experiments.healing.benchmarks import ALL, Outcomes
+from layerwise.measure.contrasts.trainings import LinearEstimate, over_seeds_and_units
 from layerwise.measure.interventions.survey import Survey
-from layerwise.measure.stats.seeds import Bounds, over_seeds, seed_difference
-from layerwise.measure.stats.statistics import Numbers, holm_by_key, paired_proportions, wilson
+from layerwise.measure.stats.seeds import RANGES, Bounds, over_seeds
+from layerwise.measure.stats.statistics import Numbers, StratumLabels, holm_by_key, paired_proportions, wilson
 from layerwise.plan import Plan
 from layerwise.results import Score
 from layerwise.results import vocabulary as vocab
@@ -103,13 +105,13 @@ def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     models |= {f"{arm}/{seed}": {"arm": arm, "seed": seed} for arm in trainings.names for seed in seeds}
     for task in outcomes.tasks:
         counts: dict[str, Any] = {"task": task, "documents": outcomes.documents(task), "tokens": outcomes.tokens(task)}
-        for name, columns in models.items():
-            for metric, value in (("nll", outcomes.nll(name, task)), ("accuracy", outcomes.accuracy(name, task))):
-                yield Score(vocab.HEALING, metric, value, **columns, **counts)
-        for arm in trainings.names:
-            for metric, of in (("nll", outcomes.nll), ("accuracy", outcomes.accuracy)):
-                values = [of(f"{arm}/{seed}", task) for seed in seeds]
-                yield _over(vocab.HEALING, metric, values, arm=arm, task=task)
+        strata = outcomes.strata(task)
+        for metric, of in (("nll", outcomes.loss), ("accuracy", outcomes.accuracy)):
+            for name, columns in models.items():
+                yield Score(vocab.HEALING, metric, of(name, task).value, **columns, **counts)
+            for arm in trainings.names:
+                each = [of(f"{arm}/{seed}", task) for seed in seeds]
+                yield _over(vocab.HEALING, metric, each, strata, arm=arm, task=task)
 
 
 def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
@@ -119,51 +121,43 @@ def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Sc
         yield Score(
             vocab.HEALING, "lost", value, low, high, arm=vocab.PRUNED, task=task, documents=outcomes.documents(task)
         )
-    seeds = range(trainings.seeds)
-    whole = outcomes.nll(vocab.UNTOUCHED, task)
-    gained = [
-        whole - outcomes.nll(f"{vocab.WHOLE}/{seed}", task) if vocab.WHOLE in trainings.names else 0.0 for seed in seeds
-    ]
+    seeds, strata = range(trainings.seeds), outcomes.strata(task)
+    whole, has_control = outcomes.loss(vocab.UNTOUCHED, task), vocab.WHOLE in trainings.names
     for arm in trainings.names:
         # A random plan is measured from where the plan that was asked for begins: all shares have one denominator.
         origin = vocab.PRUNED if arm == vocab.RANDOM else before(arm, 0)
-        start = outcomes.nll(origin, task)
-        nats = [start - outcomes.nll(f"{arm}/{seed}", task) for seed in seeds]
-        above = [outcomes.nll(f"{arm}/{seed}", task) - whole for seed in seeds]
-        yield _over(vocab.HEALING, "above_whole", above, arm=arm, task=task)
-        yield _over(vocab.HEALING, "regained", nats, arm=arm, task=task)
+        start = outcomes.loss(origin, task)
+        healed = [outcomes.loss(f"{arm}/{seed}", task) for seed in seeds]
+        nats = [start - each for each in healed]
+        columns: dict[str, Any] = {"strata": strata, "arm": arm, "task": task}
+        yield _over(vocab.HEALING, "above_whole", [each - whole for each in healed], **columns)
+        yield _over(vocab.HEALING, "regained", nats, **columns)
         lost = start - whole
         # A share of what was not resolvably lost is a ratio of two noises.
-        if arm == vocab.WHOLE or lost <= 0 or (origin == vocab.PRUNED and (low is None or low <= 0)):
+        if arm == vocab.WHOLE or lost.value <= 0 or (origin == vocab.PRUNED and (low is None or low <= 0)):
             continue
-        yield _over(vocab.HEALING, "regained_share", [own / lost for own in nats], arm=arm, task=task)
-        if vocab.WHOLE in trainings.names:
+        yield _over(vocab.HEALING, "regained_share", [own / lost for own in nats], **columns)
+        if has_control:
+            gained = [whole - outcomes.loss(f"{vocab.WHOLE}/{seed}", task) for seed in seeds]
             net = [(own - other) / lost for own, other in zip(nats, gained, strict=True)]
-            yield _over(vocab.HEALING, "net_share", net, arm=arm, task=task)
+            yield _over(vocab.HEALING, "net_share", net, **columns)
 
 
 def _contrasts(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
-    main = trainings.names[0]
+    main, seeds = trainings.names[0], range(trainings.seeds)
     others = [name for name in trainings.names[1:] if name != vocab.WHOLE and not name.startswith(vocab.SKIP)]
-    losses = {
-        name: {seed: outcomes.nll(f"{name}/{seed}", ALL) for seed in range(trainings.seeds)} for name in (main, *others)
-    }
-    differences = {name: seed_difference(losses[main], losses[name]) for name in others}
-    adjusted = holm_by_key({name: each.p for name, each in differences.items()})
-    for name, each in differences.items():
-        yield Score(
-            vocab.HEALING_CONTRAST,
-            "nll",
-            each.value,
-            each.low,
-            each.high,
-            each.p,
-            adjusted.get(name),
-            each.mde,
-            each.seeds,
-            arm=main,
-            against=name,
-        )
+    estimates = {}
+    for name in others:
+        gaps = [outcomes.loss(f"{main}/{seed}", ALL) - outcomes.loss(f"{name}/{seed}", ALL) for seed in seeds]
+        estimates[name] = over_seeds_and_units(gaps, outcomes.strata(ALL))
+    tested = {name: each for name, each in estimates.items() if len(seeds) > 1 and each.terms}
+    adjusted = holm_by_key({name: each.p for name, each in tested.items()})
+    for name, each in estimates.items():
+        row = Score(vocab.HEALING_CONTRAST, "nll", each.value, documents=len(seeds), arm=main, against=name)
+        if name in tested:
+            low, high = each.value - each.half, each.value + each.half
+            row = replace(row, low=low, high=high, p=each.p, p_adjusted=adjusted[name], mde=each.mde)
+        yield row
 
 
 def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
@@ -174,33 +168,41 @@ def window_rows(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
     counts = sorted(_count(name) for name in trainings.names if name.startswith(vocab.SKIP))
     if not counts:
         return
-    whole, seeds = outcomes.nll(vocab.UNTOUCHED, ALL), range(trainings.seeds)
-    curves = {seed: {} for seed in seeds}  # type: dict[int, dict[int, float]]
+    whole, seeds, strata = outcomes.loss(vocab.UNTOUCHED, ALL), range(trainings.seeds), outcomes.strata(ALL)
+    curves: dict[int, dict[int, LinearEstimate]] = {seed: {} for seed in seeds}
     if vocab.WHOLE in trainings.names:
         for seed in seeds:
-            curves[seed][0] = outcomes.nll(f"{vocab.WHOLE}/{seed}", ALL) - whole
+            curves[seed][0] = outcomes.loss(f"{vocab.WHOLE}/{seed}", ALL) - whole
     for count in counts:
         name = f"{vocab.SKIP}{count}"
         value, low, high = outcomes.difference(before(name, 0), vocab.UNTOUCHED, ALL)
         yield Score(vocab.HEALING_WINDOW, "above_whole", value, low, high, condition=vocab.BEFORE, amount=count)
         for seed in seeds:
-            curves[seed][count] = outcomes.nll(f"{name}/{seed}", ALL) - whole
+            curves[seed][count] = outcomes.loss(f"{name}/{seed}", ALL) - whole
+    columns: dict[str, Any] = {"strata": strata, "condition": vocab.HEALED}
     for count in sorted(curves[0]):
         each = [curves[seed][count] for seed in seeds]
-        yield _over(vocab.HEALING_WINDOW, "above_whole", each, condition=vocab.HEALED, amount=count)
+        yield _over(vocab.HEALING_WINDOW, "above_whole", each, **columns, amount=count)
     against = None
     if vocab.WHOLE in trainings.names:
         against = vocab.WHOLE
         curves = {seed: {count: each - curve[0] for count, each in curve.items()} for seed, curve in curves.items()}
         for count in counts:
             beside = [curves[seed][count] for seed in seeds]
-            yield _over(
-                vocab.HEALING_WINDOW, "above_whole", beside, condition=vocab.HEALED, amount=count, against=vocab.WHOLE
-            )
-    crossings = [crossing(curves[seed]) for seed in seeds]
-    known = [each for each in crossings if each is not None]
-    if len(known) == len(crossings):
-        yield _over(vocab.HEALING_WINDOW, "layers", known, condition=vocab.HEALED, against=against)
+            yield _over(vocab.HEALING_WINDOW, "above_whole", beside, **columns, amount=count, against=vocab.WHOLE)
+    known = [own for seed in seeds if (own := _crossing(curves[seed])) is not None]
+    if len(known) == len(seeds):
+        yield _over(vocab.HEALING_WINDOW, "layers", known, **columns, against=against)
+
+
+def _crossing(curve: Mapping[int, LinearEstimate]) -> LinearEstimate | None:
+    """The `crossing` of a curve; a unit pulls it by what the unit's pulls on the curve do."""
+    value = crossing({count: each.value for count, each in curve.items()})
+    if value is None:
+        return None
+    units = next(iter(curve.values())).pulls.size
+    moved = [crossing({count: each.value + each.pulls[unit] for count, each in curve.items()}) for unit in range(units)]
+    return LinearEstimate(value, np.array([0.0 if each is None else each - value for each in moved]))
 
 
 def crossing(curve: Mapping[int, float]) -> float | None:
@@ -238,11 +240,13 @@ def _costs(trainings: Trainings) -> Iterator[Score]:
             yield Score(vocab.HEALING_COST, metric, float(value), arm=arm, seed=seed)
 
 
-def _over(measure: str, metric: str, values: Sequence[float], **columns: Any) -> Score:
-    low, high = over_seeds(values, metric)
-    if metric == "layers" and low is not None:
-        low = max(0.0, low)
-    return Score(measure, metric, float(np.mean(values)), low, high, **columns)
+def _over(measure: str, metric: str, seeds: Sequence[LinearEstimate], strata: StratumLabels, **columns: Any) -> Score:
+    own = over_seeds_and_units(seeds, strata)
+    row = Score(measure, metric, own.value, **columns)
+    if own.half == 0:
+        return row
+    least, most = (0.0, np.inf) if metric == "layers" else RANGES.get(metric, (-np.inf, np.inf))
+    return replace(row, low=max(least, own.value - own.half), high=min(most, own.value + own.half))
 
 
 def _count(arm: str) -> int:

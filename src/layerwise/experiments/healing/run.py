@@ -152,7 +152,7 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
     records = yield from unit(*wanted)
     by_training = {(each.recipe.arm, each.seed): record for each, record in zip(wanted, records, strict=True)}
     result = replace(result, records={(arm.name, seed): by_training[arm.name, seed] for arm in arms for seed in seeds})
-    rows = healing_rows(result, Outcomes(splits, (yield from evaluations)))
+    rows = healing_rows(result, Outcomes(splits, (yield from evaluations), config.seed))
     if benchmarks is not None:
         rows += benchmark_rows(result, (yield from answers[0]), benchmarks.chance)
     best = session.folder / arms[0].name / f"seed-{result.best()}"

@@ -198,7 +198,7 @@ class DurationOptions(TextOptions):
 
     minutes: float | None = option(
         None,
-        "Read as much text as N minutes allow; by default what ten allow, and 8 documents at least.",
+        "Time budget in minutes (default: 10): how much text is read, and how large the question is.",
         metavar="N",
         least=1,
         most=10_000,

@@ -164,6 +164,8 @@ def _sentences(folder: Path, plan: Plan, origin: Origin) -> list[str]:
     sentences = [_counted(folder, plan, origin)]
     if origin.note:
         sentences.append(f"the model was built in memory: {origin.note}")
+    if origin.unwritten:
+        sentences.append(f"not written, and not counted in config.json any more: {origin.unwritten}")
     sentences.append(_proved(origin))
     if origin.compact:
         sentences.append("transformers without trust_remote_code opens the stored layers in their order, not the plan")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -19,7 +19,9 @@ from layerwise.search.moves import BESIDE_BITS, BITS, CHEAPER, Move, check_moves
 if TYPE_CHECKING:
     from layerwise.stack import Stack
 
-Method = Literal["greedy", "evolve", "one-shot"]
+Method = Literal["auto", "greedy", "evolve", "one-shot"]
+
+WIDTH = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +60,17 @@ class Search(ModelOptions, DurationOptions, Experiment):
         metavar="MODEL",
         repeated=True,
         rare=True,
-        needs="method=greedy|evolve",
+        needs="method=auto|greedy|evolve",
     )
-    method: Method = option("greedy", "How it is looked for.")
+    method: Method = option("auto", "Search algorithm (auto: greedy, or one-shot if greedy takes too long).")
     width: int = option(
-        3, "Number of plans kept at every step.", metavar="N", least=1, most=64, rare=True, needs="method=greedy"
+        WIDTH,
+        "Number of plans kept at every step.",
+        metavar="N",
+        least=1,
+        most=64,
+        rare=True,
+        needs="method=auto|greedy",
     )
     second_text: Path | None = option(None, "Another corpus to report on.", metavar="PATH", rare=True)
     latency: bool = option(False, "Measure milliseconds, whatever the budget is of.", rare=True)
@@ -94,6 +102,17 @@ class Search(ModelOptions, DurationOptions, Experiment):
             raise OptionError(f"--moves bits goes with {', '.join(BESIDE_BITS)}; leave out {', '.join(others)}")
         if self.source:
             raise OptionError("--moves bits is searched in one model; leave out --source")
+
+    def questions(self) -> list[Search]:
+        """Return this search with its algorithm, and the smaller ones that replace it if the time is short."""
+        if self.method != "auto":
+            return [self]
+        greedy = replace(self, method="greedy")
+        if self.width != WIDTH:
+            return [greedy]
+        narrow = replace(greedy, width=1)
+        removes = self.moves == ("drop",) and not self.source and not Budget.parse(self.budget).holds_whole
+        return [greedy, narrow, replace(self, method="one-shot")] if removes else [greedy, narrow]
 
     @property
     def times(self) -> bool:

@@ -28,13 +28,20 @@ from layerwise.experiments.opening import cutting, divided_sentence, open_named,
 from layerwise.experiments.options.common import BATCH_TOKENS
 from layerwise.experiments.reporter import Reporter, describe_data, describe_model, duration, waiting
 from layerwise.experiments.search.config import Search
-from layerwise.experiments.search.works import REPORTED, counted, rule_arms, whole_search, worst_case
+from layerwise.experiments.search.works import (
+    REPORTED,
+    confirmation,
+    counted,
+    of_plans,
+    rule_arms,
+    whole_search,
+    worst_case,
+)
 from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.plan import Plan, families
 from layerwise.plan.sublayer import SUBLAYERS
 from layerwise.results import Rows, Run, Score
@@ -57,7 +64,7 @@ from layerwise.search.one_shot import (
     turning,
 )
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
-from layerwise.search.rungs import SHARES, Evaluator, Round, divided_text, grown, mean_losses
+from layerwise.search.rungs import FEWEST, SHARES, Evaluator, Round, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
 
 Fronts = Mapping[Unit, Sequence[Plan]]
@@ -86,7 +93,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     corpus = inputs.corpus or config.corpus(config.model)
     stack = config.with_sources(inputs.stack or open_named(config, reporter), reporter)
     moves, budget = check_moves(config.moves), Budget.parse(config.budget)
-    own = _text(config, stack, corpus, reporter, began)
+    config, own = _chosen(config, stack, corpus, reporter, began)
     text = own.data
     parts = divided_text(text, config.seed)
     rungs = grown(parts["search"], config.seed)
@@ -131,11 +138,11 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         if run is not None and run.store.count_losses():
             return None
         space = space_of(config, stack, PlanPrices.of(stack), counted(config))
-        return remaining_passes(stack, text, whole_search(config, stack, space, text))
+        return remaining_passes(stack, text, whole_search(config, stack, space, text), pace=own.seconds)
 
     yield Outline(manifest, says, ahead=(ExpectedWork(remaining),), chosen=own.options)
     losses = yield from LossesUnit()
-    fresh = not losses.rows
+    is_new = not losses.rows
     prices, table = PlanPrices.of(stack), list[Score]()
     if config.times:
         table = yield from CallUnit(
@@ -147,12 +154,12 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         prices = PlanPrices.of(stack, table_of(table))
     began = time.perf_counter()
     space = space_of(config, stack, prices)
-    most = worst_case(config, stack, rungs, space) if config.method == "greedy" else None
-    searched = losses.evaluator(stack, "search", rungs, most)
+    searched = losses.evaluator(stack, "search", rungs, worst_case(config, stack, rungs, space))
     finalists = _finalists(config, stack, searched, rungs, space, reporter)
     spent, seconds = searched.spent, time.perf_counter() - began
     reporter.log(cost_sentence(spent, seconds))
-    select = losses.evaluator(stack, "select", [parts["select"]])
+    most = of_plans(stack, 1 + len(finalists.within(space)), parts["select"])
+    select = losses.evaluator(stack, "select", [parts["select"]], most)
     chosen = _choose(select, space, finalists, reporter)
     units = tuple(unit for unit in UNITS if unit != "ms" or config.times)
     fronts: Fronts = {
@@ -165,7 +172,8 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     rows += losses_above(select.losses([space.whole, *finalists.within(space)]), space.whole, "select", seed=0)
     for name, data in (("report", parts["report"]), *(() if second is None else (("second", second),))):
         reporter.log(f"confirming on {name}")
-        rows += _confirmed(config, losses.evaluator(stack, name, [data]), name, searched, chosen, finalists, fronts)
+        fresh = losses.evaluator(stack, name, [data], confirmation(config, stack, space, data))
+        rows += _confirmed(config, fresh, name, searched, chosen, finalists, fronts)
     rows += member_rows(chosen, budget, fronts, finalists.arms, finalists.random)
     if BITS in moves:
         rows += allocation_rows(stack, prices, {vocab.CHOSEN: chosen, **finalists.arms})
@@ -175,7 +183,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     times = _checked_times(stack, setting, prices, chosen, reporter) if config.times else []
     # What a search took is known where nothing interrupted it.
     costs = yield from CallUnit(
-        "run", lambda: cost_rows(spent, seconds) if fresh else [], own=lambda row: row.part == "search"
+        "run", lambda: cost_rows(spent, seconds) if is_new else [], own=lambda row: row.part == "search"
     )
     # The rows of the search come last, because they say which plan was chosen.
     return Completed(
@@ -183,17 +191,17 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     )
 
 
-def _text(config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float) -> ChosenText:
-    timed = TimedText(
-        stack,
-        cutting(config, stack, corpus, config.seed),
-        partial(whole_search, config, stack, space_of(config, stack, PlanPrices.of(stack), counted(config))),
-        1,
-        SHARES["report"],
-        round(FEWEST_UNITS / min(SHARES.values())),
-    )
-    with waiting(reporter, f"tokenizing {corpus.name}"):
-        return chosen_text(config, timed, corpus, began)
+def _chosen(
+    config: Search, stack: Stack, corpus: Corpus, reporter: Reporter, began: float
+) -> tuple[Search, ChosenText]:
+    space = space_of(config, stack, PlanPrices.of(stack), counted(config))
+    cut = cutting(config, stack, corpus, config.seed)
+    questions = [
+        (each, TimedText(stack, cut, partial(whole_search, each, stack, space), 1, SHARES["report"], FEWEST))
+        for each in config.questions()
+    ]
+    with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
+        return chosen_text(config, questions, corpus, began)
 
 
 def space_of(config: Search, stack: Stack, prices: PlanPrices, instead: Budget | None = None) -> Space:

@@ -16,6 +16,9 @@ NEW_TOKENS = 40
 
 DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
 
+FEWER_FAMILIES = (("leave_one_out", "swap_adjacent"), ("leave_one_out",))
+"""The families that are measured in place of the default ones, where there is no time for these."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sweep(PlanOptions, MemoryOptions, ModelOptions, DurationOptions, ClusterOptions, Experiment):

@@ -34,7 +34,7 @@ from layerwise.experiments.reporter import (
 from layerwise.experiments.sweep.batch_size import batch_tokens, recorded_batch_tokens
 from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks
 from layerwise.experiments.sweep.cluster import SweepTasks, check_same_sweep, one_thread, opened_inputs, planned_workers
-from layerwise.experiments.sweep.config import Sweep
+from layerwise.experiments.sweep.config import DEFAULT_FAMILIES, FEWER_FAMILIES, Sweep
 from layerwise.experiments.text_length import TimedText, chosen_text
 from layerwise.measure.activations.plan_states import (
     plan_state_rows,
@@ -128,8 +128,13 @@ class SweepUnit(Unit[MeasureError | None]):
         self.members, self.left_out = runnable(stack, config.members(stack.depth))
         self.plans = with_identity(stack, self.members)
         self.batch_tokens = self._batch_tokens()
-        timed = TimedText(stack, partial(self._tokenized, corpus), self._cost_on, len(self.plans) - 1)
-        self.chosen = chosen_text(config, timed, corpus, time.monotonic() if began is None else began)
+        fewer = FEWER_FAMILIES if config.families == DEFAULT_FAMILIES else ()
+        questions = [self._question(replace(config, families=each), corpus) for each in (config.families, *fewer)]
+        self.config, self.chosen = chosen_text(config, questions, corpus, time.monotonic() if began is None else began)
+        if self.config != config:
+            config = self.config
+            self.members, self.left_out = runnable(stack, config.members(stack.depth))
+            self.plans = with_identity(stack, self.members)
         self.text = self.chosen.data
         refuse_too_little(self.text)
         self.manifest = self._manifest()
@@ -156,9 +161,17 @@ class SweepUnit(Unit[MeasureError | None]):
             self.stack, corpus, length=length, tokens=tokens, batch_tokens=self.batch_tokens, seed=self.config.seed
         )
 
-    def _cost_on(self, text: EvalData) -> CostEstimate:
-        cost = cost_estimate(self.stack, self.plans, text)
-        compared = len(compared_plans(self.members, self.stack.depth)) + 1 if self.config.similarity else 0
+    def _question(self, config: Sweep, corpus: Corpus) -> tuple[Sweep, TimedText]:
+        members, _ = runnable(self.stack, config.members(self.stack.depth))
+        plans = with_identity(self.stack, members)
+
+        def cost(text: EvalData) -> CostEstimate:
+            return self._with_similarity(cost_estimate(self.stack, plans, text), members, text)
+
+        return config, TimedText(self.stack, partial(self._tokenized, corpus), cost, len(plans) - 1)
+
+    def _with_similarity(self, cost: CostEstimate, members: Sequence[Member], text: EvalData) -> CostEstimate:
+        compared = len(compared_plans(members, self.stack.depth)) + 1 if self.config.similarity else 0
         tokens = compared * sum(batch.size for batch in text.batches)
         return replace(cost, layer_tokens=cost.layer_tokens + self.stack.depth * tokens)
 
@@ -204,7 +217,10 @@ class SweepUnit(Unit[MeasureError | None]):
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
         """Count the passes of the losses that are missing; benchmarks are not among them."""
         due = cost_estimate(self.stack, self.plans, self.text, None if run is None else run.store.finished)
-        return remaining_passes(self.stack, self.text, due, self.plans) if due.head_tokens else None
+        if not due.head_tokens:
+            return None
+        due = self._with_similarity(due, self.members, self.text)
+        return remaining_passes(self.stack, self.text, due, self.plans, pace=self.chosen.seconds)
 
     def carry_out(self, session: UnitSession) -> MeasureError | None:
         """Compute missing losses, effects, similarity and benchmarks.

@@ -11,14 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import exp
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
 from layerwise.measure.contrasts.contrast import CONTRAST
 from layerwise.measure.stats.estimate import POWER, Numbers, student
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.measure.stats.seeds import RANGES, deviation_bias, seed_difference
+from layerwise.measure.stats.statistics import StratumLabels
 from layerwise.results.rows import Score
 
 PATTERN = "pattern"
@@ -62,6 +65,18 @@ class TrainingEstimate:
                 for term in self.terms
             ]
         )
+
+    @property
+    def p(self) -> float:
+        """The level at which the interval would end at zero: the two-sided p-value against no effect."""
+
+        def short(log_level: float) -> float:
+            return abs(self.value) - self._root([student(1 - exp(log_level) / 2, term.degrees) for term in self.terms])
+
+        least, most = -30.0, -1e-9
+        if short(least) >= 0 or short(most) <= 0:
+            return exp(least) if short(least) >= 0 else 1.0
+        return exp(float(brentq(short, least, most)))
 
     def _root(self, factors: Sequence[float]) -> float:
         return float(np.sqrt(sum(f**2 * term.variance for f, term in zip(factors, self.terms, strict=True))))
@@ -120,6 +135,48 @@ def between(values: Sequence[float] | Numbers) -> Term:
     """What the mean of `values` owes to which of them were drawn: trainings, or merged models."""
     sample = np.asarray(values, dtype=np.float64)
     return Term(float(sample.var(ddof=1)) / sample.size, sample.size - 1)
+
+
+def within_strata(pulls: Numbers, strata: StratumLabels) -> Term:
+    """Return what a number owes to units drawn within `strata`, in each of which their pulls sum to zero.
+
+    >>> within_strata(np.array([1.0, -1.0, 2.0, -2.0]), np.array([0, 0, 1, 1]))
+    Term(variance=20.0, degrees=1.4705882352941178)
+    """
+    own = [pulls[strata == label] for label in np.unique(strata)]
+    variances = np.array([over_units(each) for each in own])
+    degrees = np.array([each.size - 1.0 for each in own])
+    squares = (np.square(variances) / degrees).sum()
+    freedom = degrees.sum() if squares == 0 else np.square(variances.sum()) / squares
+    return Term(float(variances.sum()), float(freedom))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LinearEstimate:
+    """A number of one training with the pull of each unit on it, (units,), to first order."""
+
+    value: float
+    pulls: Numbers
+
+    def __sub__(self, other: LinearEstimate) -> LinearEstimate:
+        return LinearEstimate(self.value - other.value, self.pulls - other.pulls)
+
+    def __truediv__(self, other: LinearEstimate) -> LinearEstimate:
+        ratio = self.value / other.value
+        return LinearEstimate(ratio, (self.pulls - ratio * other.pulls) / other.value)
+
+
+def over_seeds_and_units(seeds: Sequence[LinearEstimate], strata: StratumLabels) -> TrainingEstimate:
+    """Average one number over seeds that share units; of one seed over units alone, without terms below 8 units.
+
+    >>> over_seeds_and_units([LinearEstimate(v, np.zeros(8)) for v in (0.2, 0.4)], np.zeros(8, dtype=int)).half
+    1.2706204736174694
+    """
+    values, pulls = [each.value for each in seeds], np.mean([each.pulls for each in seeds], axis=0)
+    if pulls.size < FEWEST_UNITS:
+        return TrainingEstimate(float(np.mean(values)), (), pulls.size)
+    terms = (within_strata(pulls, strata), *([between(values)] if len(seeds) > 1 else []))
+    return TrainingEstimate(float(np.mean(values)), terms, pulls.size)
 
 
 def over_units(pulls: Numbers) -> float:

@@ -230,10 +230,14 @@ class Losses:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldOut:
-    """Batches of a model's arguments with labels, and for each example the number of its unit, shape (examples,)."""
+    """Batches of a model's arguments with labels, and for each example the number of its unit, shape (examples,).
+
+    `owners` are the names of the units, by number.
+    """
 
     batches: tuple[Example, ...]
     units: NDArray[np.int64]
+    owners: tuple[Hashable, ...]
 
     @classmethod
     def of(
@@ -250,7 +254,7 @@ class HeldOut:
         order = {name: number for number, name in enumerate(dict.fromkeys(names))}
         parts = (indices[start : start + _HELD_OUT] for start in range(0, len(indices), _HELD_OUT))
         batches = tuple(collate([examples[int(index)] for index in part]) for part in parts)
-        return cls(batches, np.array([order[name] for name in names]))
+        return cls(batches, np.array([order[name] for name in names]), tuple(order))
 
     def evaluate(self, stack: Stack) -> Losses:
         """Measure the losses of the model of `stack`. Raises `MeasureError` where that is not finite."""

@@ -21,6 +21,9 @@ BATCH_TOKENS = 4096
 # The longest window by default: long enough for context to matter, short enough for a laptop.
 WINDOW = 512
 
+# The shortest window where a shorter one would save time: with little context other layers matter.
+CONTEXT = 256
+
 SHORTEST = 8
 """Tokens below which no window is worth proposing: nothing can be said of a model that has read so little."""
 
@@ -29,7 +32,8 @@ SHORTEST = 8
 class EvalData:
     """Batches of windows, their objective, and the name and digest of the text.
 
-    Documents of the corpus's `answer_tasks` are prompts with an answer, scored by exact match.
+    Documents of the corpus's `answer_tasks` are prompts with an answer, scored by exact match. `repeated` documents
+    (windows, of few documents) equal another one and are left out.
     """
 
     name: str
@@ -38,6 +42,7 @@ class EvalData:
     objective: Objective | None
     batches: tuple[AnyBatch, ...]
     answer_tasks: tuple[str, ...] = ()
+    repeated: int = 0
 
     @property
     def windows(self) -> tuple[Window, ...]:
@@ -82,9 +87,11 @@ def tokenize(
 ) -> EvalData:
     """Split `corpus` into windows of at most `length` tokens, with at most `tokens` scored tokens in all.
 
-    Decoders are scored on the next token, masked language models on a seeded 15 % of masked tokens. Raises `DataError`
-    without a tokenizer, `MeasureError` for a model that is not a language model.
+    What is equal is read once: a repeated document would narrow every interval. Decoders are scored on the next token,
+    masked language models on a seeded 15 % of masked tokens. Raises `DataError` without a tokenizer, `MeasureError`
+    for a model that is not a language model.
     """
+    given, corpus = corpus, corpus.distinct()
     objective = objective_of(stack)
     tokenizer = stack.tokenizer
     if tokenizer is None:
@@ -94,12 +101,18 @@ def tokenize(
         )
     positions = longest_input(stack.model)
     length = length or min(WINDOW, positions or WINDOW)
-    cut = windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
+    every = windows(corpus, tokenizer, length, tokens, seed, objective=objective, positions=positions)
+    cut = every
+    if resampling_unit(len({(window.task, window.document) for window in every})) == "window":
+        cut = tuple({(window.task, window.ids, window.scored_from): window for window in reversed(every)}.values())[
+            ::-1
+        ]
     padding = next((i for i in (tokenizer.pad_token_id, tokenizer.eos_token_id) if isinstance(i, int)), 0)
     made = batches(cut, batch_tokens, padding, tokenizer.mask_token_id)
     _refuse_foreign_tokens(stack, max(int(batch.inputs["input_ids"].max()) for batch in made))
     answers = tuple(sorted({document.task for document in corpus.documents if document.answer_start is not None}))
-    return EvalData(corpus.name, _digest(corpus, cut, objective), length, objective, made, answers)
+    repeated = len(given.documents) - len(corpus.documents) + len(every) - len(cut)
+    return EvalData(corpus.name, _digest(corpus, cut, objective), length, objective, made, answers, repeated)
 
 
 def refuse_too_little(data: EvalData) -> None:
@@ -116,6 +129,8 @@ def too_little(data: EvalData, parts: int = 1) -> str | None:
     count = len(data.windows)
     what = "the text" if parts == 1 else f"a part of {parts} of the text"
     description = f"{data.name}: {what} makes {count} window{'s' * (count != 1)} of {data.tokens} scored tokens"
+    if data.repeated:
+        description += f" (without {data.repeated:,} that repeat another one)"
     needed = f"an interval, and so any conclusion, needs at least {FEWEST_UNITS} windows or documents"
     shorter = sum(window.scored_until - window.scored_from for window in data.windows) // FEWEST_UNITS
     cut = f", or shorter windows (--max-length {shorter})" if shorter >= SHORTEST else ""

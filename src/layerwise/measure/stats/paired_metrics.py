@@ -147,9 +147,9 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
     """Return rows of every pair, and of `all` for a metric of several tasks, all corrected together (Holm).
 
     `evaluated` is a score, `paired` a difference with its `mde` (80 % power): `alike` if its simultaneous interval lies
-    inside the margin, `better` or `worse` if the corrected p is below 0.05, else `not_resolvable`. `tolerance`, with
+    inside the margin, `better` or `worse` if the corrected p is below 0.05, else `inconclusive`. `tolerance`, with
     simultaneous one-sided bounds on the loss, is `exceeded` if it is worse and significantly above what is `tolerated`,
-    `kept` if `high` is below, else `not_resolvable`.
+    `kept` if `high` is below, else `inconclusive`.
     """
     groups: dict[tuple[object, ...], list[PairedMetric]] = {}
     for pair in pairs:

@@ -5,6 +5,7 @@ For many subjects (a layer, a pair of layers, a gate) and windows w,
     value[subject] = sum_w numerator[subject, w] / sum_w denominator[w]
 
 A document is one unit; with fewer than 8 documents a window is, and with fewer than 8 windows there is no interval.
+Tasks are strata.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.measure.stats.grid import FEWEST_UNITS, resampling_unit
-from layerwise.measure.stats.statistics import Numbers, student_interval
+from layerwise.measure.stats.statistics import Numbers, StratumLabels, student_interval
+from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Score
 
 
@@ -49,15 +51,20 @@ class WindowSums:
 
     def units(self) -> tuple[Numbers, Numbers]:
         """Return numerators (subjects, units) and denominators (units,); units with denominator 0 are left out."""
+        above, below, _ = self._by_unit()
+        return above, below
+
+    def _by_unit(self) -> tuple[Numbers, Numbers, StratumLabels]:
         above, below = np.concatenate(self._above, axis=1), np.concatenate(self._below)
+        owners = [(window.task, window.document) for window in self._windows]
         if resampling_unit(self.documents) == "document":
-            owners = [(window.task, window.document) for window in self._windows]
             index_of = {owner: number for number, owner in enumerate(sorted(set(owners)))}
             member = np.zeros((len(owners), len(index_of)))
             member[np.arange(len(owners)), [index_of[owner] for owner in owners]] = 1.0
-            above, below = above @ member, below @ member
-        kept = below > 0
-        return above[:, kept], below[kept]
+            above, below, owners = above @ member, below @ member, list(index_of)
+        kept = np.flatnonzero(below > 0)
+        strata = Strata.labels_of({(*owners[unit], number): 1 for number, unit in enumerate(kept)})
+        return above[:, kept], below[kept], strata
 
     def scores(self, measure: str, metric: str, about: Sequence[Mapping[str, Any]], **columns: Any) -> list[Score]:
         """Return one row per numerator, with Student's interval if there are enough units.
@@ -65,13 +72,13 @@ class WindowSums:
         `about` are the columns of each row (`{"layer": 3, "part": "mlp"}`), `columns` those of all.
         Raises `MeasureError` without any token.
         """
-        above, below = self.units()
+        above, below, strata = self._by_unit()
         if not below.size:
             raise MeasureError(f"{metric} has no token to be measured on: give a longer text")
         values = above.sum(axis=1) / below.sum()
         bounds: list[tuple[float | None, float | None]] = [(None, None)] * len(values)
         if below.size >= FEWEST_UNITS:
-            estimate = student_interval(above, below)
+            estimate = student_interval(above, below, strata=strata)
             bounds = list(zip(estimate.low.tolist(), estimate.high.tolist(), strict=True))
         return [
             Score(

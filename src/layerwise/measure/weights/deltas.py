@@ -148,7 +148,7 @@ class Excess:
 
 
 def verdict(interval: Excess) -> str:
-    """Smooth, oscillating, shown to be neither (inside the margin), or not resolvable."""
+    """Smooth, oscillating, shown to be neither (inside the margin), or inconclusive."""
     if interval.low is None or interval.high is None:
         return "unresolved"
     if interval.low > -MARGIN and interval.high < MARGIN:

@@ -3,7 +3,7 @@
 supported              the rows show it, and no null shows it too
 explained by the null  a null gives the published figure too, or the effect is shown to be smaller than the margin
 contradicted           the rows show the opposite
-not resolvable         the intervals allow both answers; the claim says how much text would decide
+inconclusive         the intervals allow both answers; the claim says how much text would decide
 not measured           the rows that the rule reads do not exist
 """
 

@@ -19,17 +19,17 @@ from layerwise.report.text.number_format import between, fixed, tidy
 from layerwise.report.text.wording import counted
 from layerwise.results.rows import Score
 
-Verdict = Literal["supported", "explained by the null", "contradicted", "not resolvable", "not measured"]
+Verdict = Literal["supported", "explained by the null", "contradicted", "inconclusive", "not measured"]
 SUPPORTED: Verdict = "supported"
 BY_NULL: Verdict = "explained by the null"
 CONTRADICTED: Verdict = "contradicted"
-OPEN: Verdict = "not resolvable"
+OPEN: Verdict = "inconclusive"
 NOT_MEASURED: Verdict = "not measured"
 BADGES: dict[Verdict, str] = {
     "supported": "resolved",
     "explained by the null": "null",
     "contradicted": "contradicted",
-    "not resolvable": "unresolved",
+    "inconclusive": "unresolved",
     "not measured": "described",
 }
 """The look of each verdict on a page."""

@@ -233,10 +233,9 @@ def anti_layers(data: ReportData) -> Facts | None:
         worst = min(harmful, key=lambda layer: bounds[layer].value)
         figures = f"Without layer {worst} the loss changes by {bounds[worst].signed} nats per token"
     else:
-        figures = (
-            f"No layer of {len(verdicts)} is harmful; the most that could be gained is at layer {least},"
-            f" {bounds[least].signed} nats per token"
-        )
+        low = bounds[least].low
+        most = f"gains at most {tidy(-low)}" if low < 0.0 else f"costs at least {tidy(low)}"
+        figures = f"No layer of {len(verdicts)} is shown to be harmful; removing layer {least} {most} nats per token"
     seen = f"{tidy(min(limits))} (layer known best) to {tidy(max(limits))} nats (known least)." if limits else ""
     return {
         "figures": f"{figures}{on_tokens(verdicts.values())}.",

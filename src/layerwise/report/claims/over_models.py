@@ -3,7 +3,7 @@
 "All models" is an intersection-union test at the level of one run; "any model" and "does not hold" use Holm's
 correction. Curves are compared over percent of depth, scaled from 0 (original model) to 1 (chance): they coincide if
 the interval of the difference is inside +-`MARGIN` everywhere, and differ if it is outside somewhere, corrected over
-percentages (Bonferroni) and pairs (Holm). Otherwise, or if neither loses `LEAST_LOST`, they are not resolvable.
+percentages (Bonferroni) and pairs (Holm). Otherwise, or if neither loses `LEAST_LOST`, they are inconclusive.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.selection import Rows
 
-Coincidence = Literal["coincide", "differ", "not resolvable"]
+Coincidence = Literal["coincide", "differ", "inconclusive"]
 COINCIDE: Coincidence = "coincide"
 DIFFER: Coincidence = "differ"
-CURVES_OPEN: Coincidence = "not resolvable"
+CURVES_OPEN: Coincidence = "inconclusive"
 
 MARGIN = 0.05
 """Curves that differ by less of the scale are the same for an eye."""

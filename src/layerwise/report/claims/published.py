@@ -105,7 +105,7 @@ class Prose:
 
     `number` is the figure in the paper, `figures` a template with the numbers, `power` one with the contrast detectable
     with 80 % power, `bare` and `uncertain` the numbers and the reason if a required interval is missing. The first of
-    `cases` that holds decides; the last always holds, and is not resolvable.
+    `cases` that holds decides; the last always holds, and is inconclusive.
     """
 
     name: str

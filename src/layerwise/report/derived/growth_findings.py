@@ -23,13 +23,13 @@ BUDGET_BAR, STEP_BAR = 0.01, 0.15
 EFFECTS: Mapping[Effect, str] = {
     "better": "the {arm} schedule is better than uniform training: {number}",
     "worse": "the {arm} schedule is worse than uniform training: {number}",
-    "open": "no difference between the {arm} schedule and uniform training is resolvable{limit}: {number}",
+    "open": "the difference between the {arm} schedule and uniform training is inconclusive{limit}: {number}",
     "bare": "the {arm} schedule differs from uniform training by {number}, without an interval,",
 }
 OUTCOMES: Mapping[Effect, str] = {
     "better": "better",
     "worse": "worse",
-    "open": "not resolvable",
+    "open": "inconclusive",
     "bare": "without an interval",
 }
 BESIDE: Mapping[Effect, str] = {

@@ -397,7 +397,7 @@ def node_sentences(data: ReportData) -> Iterator[str]:
     """Describe what losing one of the most nodes costs each variant in random order, and what decides about it.
 
     Costs are equal if the interval of their difference lies within two points of accuracy (0.05 nats), different if it
-    excludes zero, and otherwise not resolvable.
+    excludes zero, and otherwise inconclusive.
     """
     lead = quantity(data)
     rows = by_arm(data.rows.where(measure=vocab.NODES, amount=1.0, condition=vocab.RANDOM_ORDER))
@@ -430,7 +430,7 @@ def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
         elif row.low > 0.0 or row.high < 0.0:
             yield f"{words.format('more' if row.low > 0.0 else 'less', 'than')}."
         else:
-            yield f"{words.format('more or less', 'than')}: not resolvable."
+            yield f"{words.format('more or less', 'than')}: inconclusive."
 
 
 def present(data: ReportData) -> set[str]:

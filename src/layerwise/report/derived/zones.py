@@ -56,14 +56,14 @@ class PlanZones:
         if self.p is None or self.p > LEVEL:
             return ""
         return (
-            f"More zones are clearer than walks give (p {probability(self.p)}), but a border of theirs is worth less"
-            f" than {MARGIN:g} of cosine: the margin decides, and not the walks."
+            f"More zones beat the random-walk null (p = {probability(self.p)}) but fall below the {MARGIN:g} cosine"
+            " threshold."
         )
 
     @property
     def shown_p(self) -> str:
         """The p-value of more zones; where it is not what refused them, that the margin is."""
-        by_margin = f" (borders worth less than {MARGIN:g} of cosine)" if self.by_margin else ""
+        by_margin = f" (below the {MARGIN:g} cosine threshold)" if self.by_margin else ""
         return f"{probability(self.p)}{by_margin}"
 
     @property

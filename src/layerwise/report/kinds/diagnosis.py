@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,12 +16,12 @@ from layerwise.report.kinds.diagnosis_weights import DELTAS_SECTION, PREDICTION_
 from layerwise.report.marks import Bars, Heat, Lines
 from layerwise.report.show import BARE, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, adjusted_p, named
 from layerwise.report.text.number_format import fixed, in_perplexity, tidy
-from layerwise.report.text.wording import counted, incomplete, label, listed, null_name
+from layerwise.report.text.wording import counted, incomplete, label, listed, null_name, sentence
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 
-WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "not resolvable"}
+WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "inconclusive"}
 VERDICT_SLOTS = {"matters": 0, "harmful": 1, "unresolved": 2, "no_effect": 5, vocab.SKIPPING: 0}
 SILENCED = {vocab.SKIPPING: "skipped", "mean_ablate": "mean of its output"}
 REPLACED = {
@@ -58,14 +58,14 @@ def in_words(row: Score, margin: float | None = None) -> str:
     >>> in_words(Score("verdict", "no_effect", 0.001, layer=3, mde=0.008))
     'no effect above 0.00800 nats'
     >>> in_words(Score("verdict", "unresolved", 0.01, layer=3, mde=0.05, tokens=1000), margin=0.01)
-    'not resolvable below 0.0500 nats; about 34,000 tokens would decide'
+    'inconclusive below 0.0500 nats; about 34,000 tokens would decide'
     """
     if row.mde is None or row.metric not in ("no_effect", "unresolved"):
         return WORDS.get(row.metric, "")
     limit = tidy(row.mde)
     if row.metric == "no_effect":
         return f"no effect above {limit} nats"
-    return f"not resolvable below {limit} nats{needed(row, margin) if margin is not None else ''}"
+    return f"inconclusive below {limit} nats{needed(row, margin) if margin is not None else ''}"
 
 
 def layers(data: ReportData) -> Iterator[Score]:
@@ -84,23 +84,35 @@ def _margin(data: ReportData) -> float | None:
 
 
 def summary(data: ReportData) -> Iterator[str]:
-    """Which layers matter, which are harmful, which are without effect, and which is worth most."""
+    """Which layers matter, which are harmful, which are without effect, and which is the most important."""
     known, rows = concluded(data.rows), worth(data)
-    clauses = []
-    for name in vocab.DECISIONS:
-        of = [str(layer) for layer, row in known.items() if row.metric == name]
-        if of:
-            matter = "matters" if len(of) == 1 else "matter"
-            other = f"{'is' if len(of) == 1 else 'are'} {WORDS[name]}"
-            clauses.append(f"{len(of)} ({listed(of)}) {matter if name == 'matters' else other}")
+    layers = {name: [str(layer) for layer, row in known.items() if row.metric == name] for name in vocab.DECISIONS}
+    clauses = [
+        f"{_named(of, len(known))} {_does(name, len(of))}" for name, of in layers.items() if of and name != "unresolved"
+    ]
+    if short := len(layers["unresolved"]):
+        others = f"the other {short}" if short < len(known) else f"all {counted(short, 'layer')}"
+        clauses.append(f"for {others} the text is too short to tell")
     if clauses:
-        yield f"Of {counted(len(known), 'layer')} {listed(clauses)}."
+        yield sentence("; ".join(clauses))
     if rows:
         most, row = max(rows.items(), key=lambda item: item[1].value)
         if row.low is not None and row.low > 0.0:
-            yield f"Layer {most} is worth most: without it the loss is {SIGNED.text(row)} nats per token higher."
+            yield f"Layer {most} is the most important: without it the loss rises by {SIGNED.text(row)} nats per token."
         else:
-            yield f"No layer is shown to be worth anything; the most is {SIGNED.text(row)} nats per token ({most})."
+            yield f"No layer is shown to matter; the largest effect is {SIGNED.text(row)} nats per token ({most})."
+
+
+def _named(layers: Sequence[str], depth: int) -> str:
+    if len(layers) == depth:
+        return f"all {counted(depth, 'layer')}"
+    return f"layer{'s' * (len(layers) > 1)} {listed(layers)}"
+
+
+def _does(decision: str, layers: int) -> str:
+    if decision == "matters":
+        return "matters" if layers == 1 else "matter"
+    return f"{'is' if layers == 1 else 'are'} {WORDS[decision]}"
 
 
 def margin_in_words(data: ReportData) -> Iterator[str]:

@@ -23,7 +23,7 @@ LAG_STRUCTURE = {
     "smooth": "smooth",
     "no_lag_structure": "no lag structure",
     "oscillating": "oscillating",
-    "unresolved": "not resolvable",
+    "unresolved": "inconclusive",
 }
 HELD_OUT = {"heldout_rows_r2": "held-out rows", "heldout_layers_r2": "held-out layers"}
 SHARED = {

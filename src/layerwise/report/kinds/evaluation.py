@@ -281,7 +281,7 @@ def plan_findings(data: ReportData) -> Iterator[Finding]:
     for own, _, view, ranked in _at_half(data):
         first, last = (label(str(row.condition)) for row in (ranked[0], ranked[-1]))
         known, affected = _is_apart(ranked), f"{ranked[0].amount:g} of {data.depth} layers affected"
-        verdict = {True: f"{first} leaves more than {last}: ", False: "Not resolvable: ", None: ""}[known]
+        verdict = {True: f"{first} leaves more than {last}: ", False: "Inconclusive: ", None: ""}[known]
         scores = ", ".join(f"{label(str(row.condition))} {NUMBER.text(row)}" for row in ranked)
         question = f"What is left of {heading(view)} of {own.arm} fine-tuned with {affected}?"
         yield Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", settled(known))

@@ -11,7 +11,7 @@ from layerwise.report.finding import judged
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.marks import Dots, Lines
 from layerwise.report.show import COUNT, DIFFERENCE, NATS, NUMBER, PERCENT, SIGNED, adjusted_p, detectable, plain
-from layerwise.report.text.wording import listed
+from layerwise.report.text.wording import counted, listed
 from layerwise.report.trained import over_seeds
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
@@ -19,7 +19,7 @@ from layerwise.results.selection import PRESENT, Rows
 
 SLOTS = (0, 1, 2, 3, 7, 8, 9, 10, 11)
 CONTROLS = {vocab.PRUNED: 5, vocab.WHOLE: 4, vocab.RANDOM: 6}
-ABOVE = DIFFERENCE.but(axis="nats a token above the untouched whole model")
+ABOVE = DIFFERENCE.but(axis="nats/token above the untouched whole model")
 SHARE = PERCENT.but(unit="")
 POINTS = SHARE.but(signed=True)
 COSTS = {
@@ -68,11 +68,11 @@ def answers_by_window(data: ReportData) -> Iterator[Score]:
     run = data.rows.where(measure=vocab.HEALING_TASK, metric="accuracy", seed=None)
     skipping = run.where(amount=PRESENT)
     for task in skipping.axis("task"):
-        yield from skipping.where(task=task)
         for arm, condition in ((vocab.UNTOUCHED, vocab.BEFORE), (vocab.WHOLE, vocab.HEALED)):
             row = run.one(arm=arm, task=task, against=None)
             if row is not None:
                 yield replace(row, condition=condition, amount=0.0)
+        yield from sorted(skipping.where(task=task), key=_amount)
         guessed = run.one(against=vocab.CHANCE, task=task)
         if guessed is not None:
             yield from (replace(guessed, amount=count) for count in (0.0, *skipping.axis("amount")))
@@ -91,18 +91,19 @@ def findings(data: ReportData) -> Iterator[str]:
     run = data.rows.where(measure=vocab.HEALING, task=vocab.ALL, seed=None, condition=None)
     lost = run.one(arm=vocab.PRUNED, metric="lost")
     if lost is not None:
-        yield f"The plan loses {NUMBER.text(lost)} nats a token (interval over documents)."
+        yield f"The plan loses {NUMBER.text(lost)} nats/token."
     for arm in healings(data):
         net, share = (run.one(arm=arm, metric=metric) for metric in ("net_share", "regained_share"))
         if lost is None:
             gain = run.one(arm=arm, metric="regained")
-            yield f"{arm} gains {SIGNED.text(gain)} nats a token over the untouched model."
+            yield f"{arm} gains {SIGNED.text(gain)} nats/token over the untouched model."
             continue
         if share is None:
             yield f"{arm}: nothing was resolvably lost, so there is no share of it to regain."
             continue
         text = f"{arm} regains {SHARE.text(share)} % of it"
         yield text + ("." if net is None else f", {SHARE.text(net)} % net of what the whole model gains.")
+    yield from _sources(data)
     yield from map(_contrast, data.rows.where(measure=vocab.HEALING_CONTRAST))
     yield from _windows(data.rows.where(measure=vocab.HEALING_WINDOW, condition=vocab.HEALED))
     yield from _benchmarks(data.rows.where(measure=vocab.HEALING_TASK, metric="difference", seed=None), healings(data))
@@ -112,15 +113,29 @@ def findings(data: ReportData) -> Iterator[str]:
             yield f"The best learning rate of {row.arm}, {row.amount:g}, is at the end of those tried: it is not tuned."
 
 
+def _sources(data: ReportData) -> Iterator[str]:
+    run = data.rows.where(measure=vocab.HEALING, metric="nll", task=vocab.ALL)
+    seeds, documents = len(run.axis("seed")), max(run.axis("documents"), default=0)
+    if not seeds or not documents:
+        return
+    few = vocab.resampling_unit(documents) == "window"
+    units = f"the windows of {counted(documents, 'document')}" if few else counted(documents, "document")
+    yield (
+        f"Intervals of what was trained are over {seeds} seeds and {units}."
+        if seeds > 1
+        else f"One seed was trained: the intervals are over {units} alone, and another seed may differ by more."
+    )
+
+
 def _contrast(row: Score) -> str:
-    value = f"{SIGNED.text(row)} nats a token"
+    value = f"{SIGNED.text(row)} nats/token"
     who = "a random plan healed as long" if row.against == vocab.RANDOM else row.against
     effect = judged(row, 0.05)
     if effect in ("better", "worse"):
         return f"{row.arm} is {effect} than {who}: {value}, adjusted p {adjusted_p(row)}."
     seeds = f"{row.documents} seed{'s' * (row.documents != 1)}"
     above = "" if row.mde is None else f"; above {detectable(row)} it would have been seen"
-    return f"{row.arm} against {who}: not resolvable in {seeds}, {value}{above}."
+    return f"{row.arm} against {who}: inconclusive in {seeds}, {value}{above}."
 
 
 def _windows(run: Rows) -> Iterator[str]:
@@ -134,10 +149,7 @@ def _windows(run: Rows) -> Iterator[str]:
         most = max(row.amount or 0 for row in healed)
         yield f"In some seed a healed model is no worse than {whole} at all of up to {most:g} layers skipped."
     else:
-        yield (
-            f"A healed model is no worse than {whole} up to {NUMBER.text(crossing)} middle layers skipped (interval "
-            "over seeds)."
-        )
+        yield f"A healed model is no worse than {whole} up to {NUMBER.text(crossing)} middle layers skipped."
     control = "" if against else " What the text alone gives is not taken off."
     yield f"Beside {whole} {_pattern(healed)}.{control}"
 
@@ -148,7 +160,7 @@ def _benchmarks(differences: Rows, arms: Sequence[str]) -> Iterator[str]:
         of_task = differences.where(task=task)
         for row in of_task.where(arm=tuple(arms), against=tuple(beside)):
             text = f"{POINTS.text(row)} points of accuracy beside {beside[str(row.against)]}"
-            yield f"On {task} {row.arm} has {text}{', not resolvable' if judged(row, 0.05) == 'open' else ''}."
+            yield f"On {task} {row.arm} has {text}{', inconclusive' if judged(row, 0.05) == 'open' else ''}."
         healed = of_task.where(condition=vocab.HEALED)
         against = vocab.WHOLE if vocab.WHOLE in healed.axis("against") else vocab.UNTOUCHED
         if healed:
@@ -160,7 +172,7 @@ def _pattern(healed: Sequence[Score], *, more_is_better: bool = False) -> str:
     effects = {row.amount: judged(row, 0.05, more_is_better=more_is_better) for row in healed}
     helped, hurt = ([row for row in healed if effects[row.amount] == each] for each in ("better", "worse"))
     unknown = [row for row in healed if row not in helped and row not in hurt]
-    sides = (("helps", helped), ("hurts", hurt), ("is not resolvable", unknown))
+    sides = (("helps", helped), ("hurts", hurt), ("is inconclusive", unknown))
     clauses = [f"skipping {listed([f'{row.amount:g}' for row in rows])} {what}" for what, rows in sides if rows]
     ordered = helped and hurt and not unknown and _amount(helped[-1]) < _amount(hurt[0])
     return f"{listed(clauses)}{': few help, many hurt' if ordered else ''}"
@@ -212,7 +224,7 @@ HEALING_KIND = Kind(
                     derive=models,
                     rows={"task": "task", "model": "arm"},
                     columns=(
-                        Column("nats a token", "nll", NATS),
+                        Column("nats/token", "nll", NATS),
                         Column("right (%)", "accuracy", SHARE.but(bounds=False)),
                         Column("above the whole model", ("above_whole", "lost"), ABOVE),
                         Column("regained (%)", "regained_share", SHARE),
@@ -227,7 +239,7 @@ HEALING_KIND = Kind(
                     slots={vocab.BEFORE: 5, vocab.HEALED: 0},
                     across="middle layers skipped",
                     at="{} layers skipped",
-                    show=ABOVE.but(axis="nats a token above the whole model"),
+                    show=ABOVE.but(axis="nats/token above the whole model"),
                     height=400,
                     named=True,
                 ),

@@ -102,7 +102,7 @@ def _in_words(data: ReportData, row: Score) -> str:
     effect = _effect(data, row)
     alone = effect == "open" and row.p is not None and row.p < data.level
     corrected = f" among so many arms (corrected p {adjusted_p(row)})" if alone else ""
-    return {"bare": "no interval", "open": "not resolvable"}.get(effect, effect) + corrected
+    return {"bare": "no interval", "open": "inconclusive"}.get(effect, effect) + corrected
 
 
 def compared(data: ReportData) -> Iterator[Score]:
@@ -276,7 +276,7 @@ def bias_findings(data: ReportData) -> Iterator[Finding]:
         differ = data.rows.one(measure=vocab.INITIAL_BIAS, metric="differ", task=slope.task)
         sloped, any_form = (row is not None and is_resolved(row, data.level) for row in (slope, differ))
         known = known or sloped or any_form
-        words = "" if sloped else ", arms differ without a slope" if any_form else ", not resolvable"
+        words = "" if sloped else ", arms differ without a slope" if any_form else ", inconclusive"
         show = quantity(slope.task)
         clauses.append(f"{question_name(slope.task)} {show.but(unit=f'{show.unit} per unit').text(slope)}{words}")
     if clauses:
@@ -294,7 +294,7 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
         halving = rows.one(metric="by_halving")
         known = halving is not None and is_resolved(halving, data.level)
         if halving is not None:
-            clauses.append(f"each halving adds {show.text(halving)}{'' if known else ', not resolvable'}")
+            clauses.append(f"each halving adds {show.text(halving)}{'' if known else ', inconclusive'}")
         question = f"Are layer weights worth more with less text ({what})?"
         yield Finding(question, f"{what} with layer weights minus that without: {'; '.join(clauses)}.", settled(known))
 

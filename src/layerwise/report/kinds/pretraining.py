@@ -66,7 +66,7 @@ LIKE = {
 }
 """The questions of agreement by metric and condition, and how their rows are called in a figure."""
 AGREED = {"correlation": "mean rank correlation of two seeds", "contrast": "weight, in multiples of a uniform row's"}
-UNIFORM = {True: "uniform", False: "not uniform", None: "not resolvable"}
+UNIFORM = {True: "uniform", False: "not uniform", None: "inconclusive"}
 
 
 def _scores(rows: Iterable[Score], show: Show) -> str:

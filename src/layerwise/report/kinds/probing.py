@@ -76,7 +76,7 @@ def _sides(rows: Rows, of: str) -> Iterator[str]:
                 f"{POINTS.text(most)} at state {most.layer} (linguistic less surface)."
             )
     if differences and all(judged(row, 0.05) == "open" for row in differences):
-        yield f"At no state is it resolvable whether training{of} gives linguistic or surface features more."
+        yield f"At every state it is inconclusive whether training{of} gives linguistic or surface features more."
 
 
 PROBING_KIND = Kind(

@@ -11,7 +11,7 @@ from layerwise.plan import Plan
 from layerwise.plan.quantised import quantised_layers
 from layerwise.report.data import ReportData
 from layerwise.report.derived.power import needed_in_words
-from layerwise.report.finding import Effect, is_equal, judged
+from layerwise.report.finding import Effect, describe_loss_change, is_equal, judged
 from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.report.kinds.sweep_layers import bits_parts
 from layerwise.report.marks import Heat, Scatter, Style
@@ -152,15 +152,13 @@ def findings(data: ReportData) -> Iterator[str]:
     for text, name in TEXTS.items():
         fresh, again = (own.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
         if fresh is not None:
-            more = "" if again is None else f"; another text of this size would say {DIFFERENCE.interval(again)}"
-            lost = f"{DIFFERENCE.text(fresh)} nats per token against the model as trained"
-            does = "gains:" if fresh.high is not None and fresh.high < 0 else "loses"
-            yield f"On the {name} it {does} {lost}{more}."
+            again_in = "" if again is None else f"; 95 % prediction interval: {DIFFERENCE.interval(again)}"
+            yield f"On the {name} it {describe_loss_change(fresh)} nats per token{again_in}."
     searched, gap = own.one(metric=vocab.DELTA, task=vocab.SEARCH), own.one(metric=vocab.GAP)
     if searched is not None and gap is not None:
-        curse = "the search flattered it" if (gap.low or 0.0) > 0 else "no winner's curse is resolvable"
-        lost = f"Where it was searched for it lost {DIFFERENCE.number(searched.value)}"
-        yield f"{lost}: a gap of {DIFFERENCE.text(gap)}, {curse}."
+        curse = "the search flattered it" if (gap.low or 0.0) > 0 else "no sign of overfitting to the search text"
+        changed = f"On the search text the loss changed by {DIFFERENCE.number(searched.value)}"
+        yield f"{changed}: a gap of {DIFFERENCE.text(gap)}, {curse}."
     for text in TEXTS:
         for name in ARMS:
             yield from _against(run, name, text, arms(data).get(name) == best.plan, data.level)
@@ -218,7 +216,7 @@ def verdict(row: Score, level: float) -> str:
         return effect
     if is_equal(row):
         return f"equal within {vocab.EQUAL_NATS:g} nats"
-    return "not resolvable" + ("" if row.mde is None else f" below {tidy(row.mde)} nats")
+    return "inconclusive" + ("" if row.mde is None else f" below {tidy(row.mde)} nats")
 
 
 def _verdict_cell(rows: Rows) -> str:
@@ -312,7 +310,7 @@ SEARCH_KIND = Kind(
                         *(Column(unit, vocab.PRICE, show, {"condition": unit}) for unit, show in PRICES.items()),
                         Column("search text", vocab.DELTA, DIFFERENCE, {"task": vocab.SEARCH}),
                         *(Column(name, vocab.DELTA, DIFFERENCE, {"task": text}) for text, name in TEXTS.items()),
-                        Column("another text of this size", vocab.AGAIN, DIFFERENCE.interval, {"task": vocab.REPORT}),
+                        Column("95 % prediction interval", vocab.AGAIN, DIFFERENCE.interval, {"task": vocab.REPORT}),
                     ),
                 ),
             ),

@@ -139,7 +139,7 @@ def _layers(data: ReportData) -> Finding | None:
     most, least = max(rows, key=lambda row: row.value), min(rows, key=lambda row: abs(row.value))
     helped = [row for row in rows if is_resolved(row, data.level) and row.value < 0]
     whole = len(rows) == data.depth
-    few = "" if whole else f"Not resolvable: {len(rows)} of {counted(data.depth, 'layer')} were left out. Of these "
+    few = "" if whole else f"Inconclusive: {len(rows)} of {counted(data.depth, 'layer')} were left out. Of these "
     answer = (
         f"{few}{'layer' if few else 'Layer'} {most.layer}: dropping it costs {SIGNED.text(most)} nats per token; layer"
         f" {least.layer} moves the loss least, {SIGNED.text(least)}. {_silence(rows, data.level)}"
@@ -163,8 +163,10 @@ def _silence(rows: Sequence[Score], level: float) -> str:
     clear, within = [row for row in silent if _clear(row)], [row for row in silent if not _clear(row)]
     limits = [row.mde for row in within if row.mde is not None]
     above = f" above {tidy(max(limits))} nats{needed_in_words(within, WANTED)}" if limits else ""
-    lost = f"the correction over {layers} leaves none: the documents or windows are too few."
-    sentences = {f"the interval leaves out zero, and {lost}": clear, f"no effect is detectable{above}.": within}
+    sentences = {
+        f"the loss change is not significant after correction for {len(rows):,} comparisons.": clear,
+        f"no effect is detectable{above}.": within,
+    }
     return " ".join(
         f"For {f'all {layers}' if len(of) == len(rows) else f'{len(of)} of {layers} ({_named(of)})'} {words}"
         for words, of in sentences.items()
@@ -185,7 +187,7 @@ def _ranking(data: ReportData, rows: Rows, losses: Losses) -> Finding | None:
     answer = (
         f"With {order[0].amount:g} of {data.depth} layers affected, {least} costs least, {SIGNED.text(order[0])} nats"
         f" per token, and {others[-1]} most, {SIGNED.text(order[-1])}. In order of harm: {chain}. {sum(apart)} of"
-        f" {counted(len(steps), 'step')} are distinguished (<); where they are not (≈), the order is not resolvable."
+        f" {counted(len(steps), 'step')} are distinguished (<); where they are not (≈), the order is inconclusive."
     )
     return _finding("Which change hurts least?", answer, any(apart) if _bounded(order) else None)
 
@@ -205,7 +207,7 @@ def _order_by_task(data: ReportData, rows: Rows, strategy: str | None) -> Findin
     gap = independent(most, least, pairs=pairs, level=data.level)
     corrected = f" (corrected for picking the extreme pair of {pairs})." if pairs > 1 else "."
     answer = (
-        f"{'Yes' if gap and _clear(gap) else 'Not resolvable'}. With {most.amount:g} layers under {label(strategy)},"
+        f"{'Yes' if gap and _clear(gap) else 'Inconclusive'}. With {most.amount:g} layers under {label(strategy)},"
         f" {most.task} loses {SIGNED.text(most)} nats per token and {least.task} {SIGNED.text(least)}; they differ by"
         f" {SIGNED.text(gap)}{corrected}"
     )
@@ -226,7 +228,7 @@ def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None, losses
     groups = {
         "costs more on": [task for task, gap in judged.items() if _clear(gap) and gap.value > 0.0],
         "costs less on": [task for task, gap in judged.items() if _clear(gap) and gap.value < 0.0],
-        "makes no resolvable difference on": [task for task, gap in judged.items() if not _clear(gap)],
+        "is inconclusive on": [task for task, gap in judged.items() if not _clear(gap)],
     }
     spread = "; it ".join(f"{words} {_spread(judged, tasks)}" for words, tasks in groups.items() if tasks)
     paired = all(gap.documents is not None for gap in judged.values())
@@ -261,7 +263,7 @@ def _fragile(data: ReportData) -> Finding | None:
     if len(facts) < 2:
         return None
     fallen, alike = faster(facts), {fact.position for fact in facts.values()} == {"within"}
-    begins = f"{listed(fallen)}. " if fallen else "Not resolvable. "
+    begins = f"{listed(fallen)}. " if fallen else "Inconclusive. "
     under = {strategy: faster(fragile(data, strategy)) for strategy in data.strategies}
     phrases = [f"{label(strategy)} ({listed(names)})" for strategy, names in under.items() if names]
     alone = f" Under one strategy alone, corrected over them as well: {listed(phrases)}." if phrases else ""
@@ -294,7 +296,7 @@ _LOOPS: dict[Position, str] = {
     "above": "Yes.",
     "within": "No: a gain does as well.",
     "below": "No: a gain does better.",
-    "open": "Not resolvable.",
+    "open": "Inconclusive.",
 }
 
 
@@ -303,13 +305,13 @@ def _zones(data: ReportData) -> Finding | None:
     if own is None:
         return None
     one = len(own.ranges) == 1
-    why = own.by_margin or ("No border is clearer than a walk gives." if one else "")
+    undivided = own.by_margin or f"No border between hidden states 1–{own.states} beats the random-walk null."
     answer = (
-        f"One: hidden states 1–{own.states} are less alike the farther apart they are. {why}"
+        f"No division is shown. {undivided}"
         if one
         else f"{counted(len(own.ranges), 'zone')}: states {own.in_words}. At equal distance the states across the"
         f" {'border' if len(own.contrasts) == 1 else 'borders'} are less alike than those inside by"
-        f" {own.borders_in_words} of cosine. {why}"
+        f" {own.borders_in_words} of cosine. {own.by_margin}"
     )
     clear = not one and all(score.low is not None and score.low > 0.0 for score in own.contrasts)
     return Finding("Into how many zones does the depth fall?", answer.rstrip(), settled(clear))
@@ -346,7 +348,7 @@ def _sink(data: ReportData) -> Finding | None:
 def _survival(share: float, whole: tuple[float, float], left: tuple[float, float]) -> tuple[State, str]:
     words = _survives(share)
     known = whole[0] > 0.0 and {_survives(left[0] / whole[1]), _survives(left[1] / whole[0])} == {words}
-    return settled(known), words if known else "Not resolvable"
+    return settled(known), words if known else "Inconclusive"
 
 
 def _survives(share: float) -> str:

@@ -84,7 +84,7 @@ def _claim_item(claim: Claim) -> Safe:
 
 INTRODUCTION = (
     "Each claim was decided by a rule that was stated beforehand, from contrasts with intervals, on the models below."
-    " “Supported”, “contradicted” and “explained by the null” are each shown by an interval; “not resolvable” is all"
+    " “Supported”, “contradicted” and “explained by the null” are each shown by an interval; “inconclusive” is all"
     " else, and says what would decide. A verdict is about the models that were measured, not about all models."
 )
 HEADINGS = ("run", "model", "layers", "text", "tokens", "command")

@@ -16,7 +16,7 @@ from layerwise.report.writers.chapter import Chapter, card, folded, lead, legend
 
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
 """A number, its unit, and its interval behind it."""
-BADGES = {"resolved": "resolved", "unresolved": "not resolvable", "described": "no interval"}
+BADGES = {"resolved": "resolved", "unresolved": "inconclusive", "described": "no interval"}
 
 
 def answer(finding: Finding) -> Safe:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -121,13 +121,17 @@ class ResidentLayers:
     def read(self, layer: int) -> None:
         """See to it that the layer is in memory; what has to make room for it is let go."""
         with self._changed:
-            while layer not in self._resident and layer not in self._ahead:
-                if len(self._resident) + len(self._ahead) < self.most:
+            early = self._ahead.get(layer)
+            if early is not None and early.done() and early.exception() is not None:
+                del self._ahead[layer]
+            while layer not in self._resident:
+                if layer in self._ahead:
+                    # Removed before its result is known: the next call repeats a read that fails.
+                    self._attach(layer, self._ahead.pop(layer).result())
+                elif len(self._resident) + len(self._ahead) < self.most:
                     self._begin(layer)
                 else:
                     self._make_room()
-            if layer in self._ahead:
-                self._attach(layer, self._ahead[layer].result())
             self._resident[layer] = self._resident.pop(layer)
 
     def read_ahead(self, layer: int) -> None:
@@ -157,7 +161,6 @@ class ResidentLayers:
         self.cost.most_layers = max(self.cost.most_layers, len(self._resident) + len(self._ahead))
 
     def _attach(self, layer: int, weights: Mapping[str, Tensor]) -> None:
-        del self._ahead[layer]
         away = self._away[layer]
         with torch.inference_mode(False):
             made = {name: nn.Parameter(each, requires_grad=away[name].requires_grad) for name, each in weights.items()}
@@ -168,9 +171,8 @@ class ResidentLayers:
         idle = next((layer for layer in self._resident if not self._running[layer]), None)
         if idle is not None:
             self.release(idle)
-        elif self._ahead:  # read for nothing
-            _, reading = self._ahead.popitem()
-            reading.result()
+        elif self._ahead:  # it is not needed, so its error does not matter
+            wait([self._ahead.popitem()[1]])
         else:
             self._changed.wait()
 

@@ -24,8 +24,10 @@ from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.accuracy import HeldOut, Losses
 from layerwise.measure.language.bigram import BigramModel, Ids
+from layerwise.measure.stats.grid import WHOLE
 from layerwise.measure.stats.seeds import over_seeds
 from layerwise.measure.stats.statistics import paired_bootstrap
+from layerwise.measure.stats.strata import Strata
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, layer_shares
 from layerwise.plan.schedule.cost import embedding_share, head_share, learned_steps, phase_shares
 from layerwise.results.rows import Score
@@ -108,8 +110,8 @@ def epoch_rows(
 
 def held_out_row(folder: Path, splits: Splits, device: str, **columns: Any) -> Score:
     """Return the nats/token of the model in `folder` on held-out documents; `columns` identify the model."""
-    losses = _held_out(splits).evaluate(load(folder, device=device))
-    return _over_documents(HELD_OUT, losses, **columns)
+    held_out = _held_out(splits)
+    return _over_documents(HELD_OUT, held_out, held_out.evaluate(load(folder, device=device)), **columns)
 
 
 def null_rows(splits: Splits) -> list[Score]:
@@ -124,7 +126,7 @@ def null_rows(splits: Splits) -> list[Score]:
     counted = np.bincount(units).astype(np.float64)
     tables = {TOKEN_PAIRS: table.nll(before, after), SINGLE_TOKENS: table.single_nll(after)}
     return [
-        _over_documents(NULL, Losses(np.bincount(units, weights=nats).astype(np.float64), counted), arm=arm)
+        _over_documents(NULL, held_out, Losses(np.bincount(units, weights=nats).astype(np.float64), counted), arm=arm)
         for arm, nats in tables.items()
     ]
 
@@ -144,12 +146,15 @@ def _held_out(splits: Splits) -> HeldOut:
     return HeldOut.of(splits.test, splits.collate, owners=owners, limit=TEST_WINDOWS)
 
 
-def _over_documents(measure: str, losses: Losses, **columns: Any) -> Score:
+def _over_documents(measure: str, held_out: HeldOut, losses: Losses, **columns: Any) -> Score:
     seen = losses.counted > 0
     nats, tokens = losses.nll[seen], losses.counted[seen]
     low = high = None
     if seen.sum() >= FEWEST_UNITS:
-        interval = paired_bootstrap([nats], tokens, seed=0)
+        owners = [owner for owner, counted in zip(held_out.owners, seen, strict=True) if counted]
+        # Images have no tasks.
+        strata = Strata.labels_of({(*owner, WHOLE): 1 for owner in owners if isinstance(owner, tuple)})
+        interval = paired_bootstrap([nats], tokens, seed=0, strata=strata if strata.size else None)
         low, high = float(interval.low[0]), float(interval.high[0])
     value = float(nats.sum() / tokens.sum())
     counted = {"documents": int(seen.sum()), "tokens": int(tokens.sum())}

@@ -100,7 +100,7 @@ def test_a_loss_that_was_had_at_once_is_bounded_from_below() -> None:
 def test_one_seed_decides_nothing() -> None:
     row = time_saved_row("published", {0: 0.5}, {0: 1.0}, "uniform")
     claim = claim_of("growth_time", [*known()[1:2], row], DEPTH)
-    assert (claim.verdict, claim.why) == ("not resolvable", "One seed has no interval: train with several.")
+    assert (claim.verdict, claim.why) == ("inconclusive", "One seed has no interval: train with several.")
 
 
 def test_a_ratio_is_paired_by_seed() -> None:

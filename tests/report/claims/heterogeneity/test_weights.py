@@ -121,6 +121,6 @@ def test_the_printed_r_squared_is_found() -> None:
 
 
 def test_few_layers_one_type_and_noise_decide_little() -> None:
-    assert claim_of("oscillation", rows(noise(4, 40, 40), 0), 4).verdict == "not resolvable"
+    assert claim_of("oscillation", rows(noise(4, 40, 40), 0), 4).verdict == "inconclusive"
     assert claim_of("universal_oscillation", rows(noise(DEPTH, 8, 8, 0), 0), DEPTH).verdict == "not measured"
     assert claim_of("predictability", measured(noise(9, 20, WIDTH), 0), 9).verdict == NULL

@@ -75,4 +75,4 @@ def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
 def test_an_old_survey_has_no_batches_and_no_interval() -> None:
     sums = {position: np.array([[99.0], [100.0]]) for position in range(DEPTH)}
     rows = positions({"layershuffle-predict": {n: Survey(DEPTH, {}, positions=sums) for n in range(3)}})
-    assert claim_of("positions", rows, DEPTH).verdict == "not resolvable"
+    assert claim_of("positions", rows, DEPTH).verdict == "inconclusive"

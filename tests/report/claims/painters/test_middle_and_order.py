@@ -108,7 +108,7 @@ def test_what_is_printed_as_seen_is_seen() -> None:
 
 def test_without_twins_nothing_is_decided_and_few_documents_have_no_interval() -> None:
     alone = [score for score in turned(0, 0.25, 1.0) if score.metric == "log_ratio"]
-    assert truths.claim_of("middle", alone, 12).verdict == "not resolvable"
+    assert truths.claim_of("middle", alone, 12).verdict == "inconclusive"
     assert all(score.low is None for score in turned(0, 0.25, 1.0, documents=5))
 
 
