@@ -245,7 +245,7 @@ def _over(measure: str, metric: str, seeds: Sequence[LinearEstimate], strata: St
     row = Score(measure, metric, own.value, **columns)
     if own.half == 0:
         return row
-    least, most = (0.0, np.inf) if metric == "layers" else RANGES.get(metric, (-np.inf, np.inf))
+    least, most = (0.0, np.inf) if metric in ("layers", "nll") else RANGES.get(metric, (-np.inf, np.inf))
     return replace(row, low=max(least, own.value - own.half), high=min(most, own.value + own.half))
 
 
