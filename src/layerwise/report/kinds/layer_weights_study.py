@@ -189,7 +189,8 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
     if clauses:
         reached = listed([f"{row.task} {fixed(row.value, 3)}" for row in targets])
         answer = (
-            f"Against weights in neither, to the selection score that it reaches ({reached}): {'; '.join(clauses)}."
+            f"Compared with weights in neither, to the selection score that both reach (at most {reached}): "
+            f"{'; '.join(clauses)}."
         )
         yield Finding("Do layer weights make fine-tuning sooner?", answer, settled(all(settled_of)))
 
@@ -300,15 +301,15 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def convergence_findings(data: ReportData) -> Iterator[Finding]:
-    """One finding for steps, and one for seconds, to the loss that the backbone reaches."""
+    """One finding for steps, and one for seconds, to the loss that an arm and the backbone both reach."""
     run = data.rows.where(measure=vocab.CONVERGENCE)
-    target = run.one(metric="loss")
-    reach = "" if target is None else f" (validation loss {fixed(target.value, 3)})"
+    target = run.one(metric="loss", arm=None)
+    reach = "" if target is None else f" (validation loss {fixed(target.value, 3)} or above)"
     for cost, ratios in run.where(metric="ratio").by("condition").items():
         censored = run.where(metric="censored", condition=cost)
         words = [_ratio_words(data, ratio, censored) for ratio in ratios]
         shown = "; ".join(f"{ratio.arm} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
-        question = f"How many {cost} to the loss that the backbone reaches{reach}?"
+        question = f"How many {cost} to the loss that an arm and the backbone both reach{reach}?"
         answer = f"Times those of {reference(data) or 'the backbone'}: {shown}."
         yield Finding(question, answer, settled(all(known for _, known in words)))
 

@@ -4,8 +4,9 @@ The validation losses are made monotone and read off in the logarithm of the cos
 training that never reaches the target counts with all that it spent, a lower bound without an interval; one that is
 below it at its first evaluation counts with that cost, an upper bound. Rows of measure `convergence` (condition `steps`
 or `seconds`): `cost`, `censored` (the share of seeds that never got there), `ratio` to another arm, and `loss`, the
-target, by default the highest of the reference's lowest losses. Fine-tunings give rows of measure
-`tuning_convergence`, task by task, with `score` in place of `loss`.
+target. By default an arm and the reference are compared at the lowest loss that every training of both reaches, so that
+two equal arms are treated alike. Fine-tunings give rows of measure `tuning_convergence`, task by task, with `score` in
+place of `loss`.
 """
 
 from __future__ import annotations
@@ -62,25 +63,39 @@ Curves = Mapping[str, Mapping[int, ValidationCurve]]
 """The trainings of several arms: arm to seed to curve."""
 
 
-def common_target(reference: Mapping[int, ValidationCurve]) -> float:
-    """The lowest loss that every training of the reference reaches."""
-    return max(curve.lowest for curve in reference.values())
+def common_target(*arms: Mapping[int, ValidationCurve]) -> float:
+    """The lowest loss that every training of the arms reaches."""
+    return max(curve.lowest for arm in arms for curve in arm.values())
 
 
 def convergence_rows(curves: Curves, reference: str, target: float | None = None) -> list[Score]:
-    """The rows of all arms to a target, by default the `common_target` of the reference; none without the reference."""
+    """Return the rows of all arms to a target, by default the `common_target` of each with the reference.
+
+    There are none without the reference.
+    """
     if not curves.get(reference):
         return []
-    target = common_target(curves[reference]) if target is None else target
-    rows = [Score(CONVERGENCE, "loss", target)]
+    goals = _goals(curves, reference, target)
+    rows = [Score(CONVERGENCE, "loss", goals[reference])]
+    rows += [
+        Score(CONVERGENCE, "loss", goal, arm=arm, against=reference)
+        for arm, goal in goals.items()
+        if goal != goals[reference]
+    ]
     for cost in COSTS:
-        spent = {arm: spent_to(of, cost, target) for arm, of in curves.items()}
-        known = {arm: of for arm, of in spent.items() if of}
-        for arm, of in known.items():
-            rows += arm_rows(arm, cost, of)
-        if reference in known:
-            rows += ratio_rows(known, reference, cost)
+        pairs: dict[str, tuple[Spent, Spent]] = {}
+        for arm, goal in goals.items():
+            own, base = (spent_to(curves[name], cost, goal) for name in (arm, reference))
+            if own:
+                rows += arm_rows(arm, cost, own)
+                pairs[arm] = own, base
+        rows += ratio_rows(pairs, reference, cost)
     return rows
+
+
+def _goals(curves: Curves, reference: str, target: float | None) -> dict[str, float]:
+    known = {arm: of for arm, of in curves.items() if of}
+    return {arm: common_target(of, curves[reference]) if target is None else target for arm, of in known.items()}
 
 
 Spent = Mapping[int, Reached]
@@ -113,13 +128,13 @@ def _are_exact(spent: Spent) -> bool:
     return all(each.censored == "exact" for each in spent.values())
 
 
-def ratio_rows(spent: Mapping[str, Spent], reference: str, cost: str) -> list[Score]:
-    """The ratios of all arms to the reference, with p corrected over arms."""
+def ratio_rows(spent: Mapping[str, tuple[Spent, Spent]], reference: str, cost: str) -> list[Score]:
+    """The ratios of arms to the reference, from what each and the reference spent, with p corrected over arms."""
     logs: dict[str, SeedDifference] = {}
-    for arm, of in spent.items():
-        shared = set(of) & set(spent[reference])
+    for arm, pair in spent.items():
+        shared = set(pair[0]) & set(pair[1])
         if arm != reference and shared:
-            own, base = ({seed: spent[name][seed] for seed in shared} for name in (arm, reference))
+            own, base = ({seed: of[seed] for seed in shared} for of in pair)
             mean = log_ratio(*({seed: each.cost for seed, each in costs.items()} for costs in (own, base)))
             exact = _are_exact(own) and _are_exact(base)
             logs[arm] = mean if exact else SeedDifference(mean.value, mean.seeds)
@@ -152,31 +167,30 @@ def score_curve(points: Mapping[int, float], step_seconds: float | None = None) 
 def tuning_convergence_rows(curves: Mapping[str, Curves], reference: str, target: float | None = None) -> list[Score]:
     """The rows of all tasks, of the curves by task, arm and seed; none of a task that the reference has no curve of."""
     rows: list[Score] = []
-    targets: dict[str, float] = {}
-    for task, arms in curves.items():
-        if not arms.get(reference):
-            continue
-        targets[task] = common_target(arms[reference]) if target is None else 1 - target
-        for row in convergence_rows(arms, reference, targets[task]):
+    goal = None if target is None else 1 - target
+    compared = {task: arms for task, arms in curves.items() if arms.get(reference)}
+    for task, arms in compared.items():
+        for row in convergence_rows(arms, reference, goal):
             if row.metric == "loss":
-                rows.append(Score(TUNING_CONVERGENCE, "score", 1 - row.value, task=task))
-            else:
-                rows.append(replace(row, measure=TUNING_CONVERGENCE, task=task))
-    return [*rows, *_over_tasks(curves, reference, targets)] if len(targets) > 1 else rows
+                row = replace(row, metric="score", value=1 - row.value)
+            rows.append(replace(row, measure=TUNING_CONVERGENCE, task=task))
+    return [*rows, *_over_tasks(compared, reference, goal)] if len(compared) > 1 else rows
 
 
-def _over_tasks(curves: Mapping[str, Curves], reference: str, targets: Mapping[str, float]) -> Iterator[Score]:
-    arms = list(dict.fromkeys(arm for of in curves.values() for arm in of))
+def _over_tasks(curves: Mapping[str, Curves], reference: str, target: float | None) -> Iterator[Score]:
+    arms = [arm for arm in next(iter(curves.values())) if all(of.get(arm) for of in curves.values())]
+    goals = {task: _goals(of, reference, target) for task, of in curves.items()}
     for cost in COSTS:
-        spent: dict[str, Spent] = {}
+        spent: dict[str, tuple[Spent, Spent]] = {}
         for arm in arms:
-            of = [spent_to(curves[task].get(arm, {}), cost, score) for task, score in targets.items()]
-            pooled = _pooled(of)
-            if pooled:
-                spent[arm] = pooled
-        if reference in spent:
-            for row in ratio_rows(spent, reference, cost):
-                yield replace(row, measure=TUNING_CONVERGENCE)
+            own, base = (
+                _pooled([spent_to(of[name], cost, goals[task][arm]) for task, of in curves.items()])
+                for name in (arm, reference)
+            )
+            if own and base:
+                spent[arm] = own, base
+        for row in ratio_rows(spent, reference, cost):
+            yield replace(row, measure=TUNING_CONVERGENCE)
 
 
 def _pooled(tasks: Sequence[Spent]) -> Spent:
