@@ -14,8 +14,8 @@ from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import parts_behind as module
 from layerwise.checkpoint import save
-from layerwise.checkpoint.kinds import on_meta
 from layerwise.checkpoint.parts_behind import parts_behind, with_head
+from layerwise.data.auto_classes import on_meta
 from layerwise.errors import OptionError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load

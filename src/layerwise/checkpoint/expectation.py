@@ -16,11 +16,11 @@ import torch
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
 from layerwise.bounded import reason_of
-from layerwise.checkpoint.kinds import difference, kinds_of, on_meta, planned_config
+from layerwise.checkpoint.kinds import difference, kinds_of, planned_config
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.proof import quiet_transformers
 from layerwise.checkpoint.stored_config import config_text, drop_predicting_layers
-from layerwise.data.auto_classes import from_pretrained
+from layerwise.data.auto_classes import from_pretrained, on_meta
 from layerwise.data.stored_files import Tensors
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.plan import Plan
@@ -28,6 +28,7 @@ from layerwise.stack.blocks import block_list, find_blocks
 from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
 from layerwise.stack.inputs import example_inputs
 from layerwise.stack.load import model_class
+from layerwise.stack.per_layer import per_layer_tensors
 
 _DTYPES = {
     "F64": torch.float64,
@@ -76,9 +77,11 @@ class Expectation:
             model = on_meta(kind, own)
             blocks = find_blocks(model, path)
             refuse_loss_of_a_kind(model, blocks, Plan.of(order))
+            if tuple(order) != tuple(range(len(block_list(model, blocks)))) and per_layer_tensors(model, blocks):
+                raise UnresolvedNames("tensors around its layers hold entries of each of them, which follow the plan")
             config, wanted, positional = planned_config(model, blocks, order)
             kinds = kinds_of(block_list(on_meta(kind, config), blocks), positional)
-        except LayerwiseError:
+        except (LayerwiseError, UnresolvedNames):
             raise
         except Exception as error:
             raise UnresolvedNames(reason_of(error)) from error

@@ -5,17 +5,14 @@ from __future__ import annotations
 import copy
 import itertools
 import re
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias
 
-import torch
 from torch import nn
-from transformers.initialization import no_init_weights
 
 from layerwise.checkpoint.stored_config import INDEX_CODED, remade
-from layerwise.data.auto_classes import from_config
+from layerwise.data.auto_classes import on_meta
 from layerwise.stack.blocks import block_list
 from layerwise.stack.executors.clone import INDEX_NAMES
 from layerwise.stack.executors.config_view import configuration_in_order
@@ -28,14 +25,6 @@ MOST_DRAFTS = 2_000
 
 # What modules keep that matters in training alone.
 _NO_KIND = re.compile(r"^_|drop|^training$|^config$")
-
-
-def on_meta(kind: Any, config: Any) -> nn.Module:
-    """The model of class `kind` and this configuration, without content."""
-    with warnings.catch_warnings(), torch.device("meta"), no_init_weights():
-        warnings.simplefilter("ignore")
-        model = from_config(kind, config)
-    return model.eval()
 
 
 def positional_traits(blocks: Sequence[nn.Module]) -> frozenset[tuple[str, str]]:

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING
 
-from layerwise.checkpoint.kinds import on_meta
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.proof import proof_inputs
 from layerwise.checkpoint.stored_model import StoredModel
+from layerwise.data.auto_classes import on_meta
 from layerwise.errors import LayerwiseError, UnsupportedModel
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list, find_blocks

@@ -23,8 +23,8 @@ from layerwise.errors import LayerwiseError, ModelError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack
 from layerwise.stack.blocks import block_list
-from layerwise.stack.executors.in_place import modules_of_all_layers
 from layerwise.stack.inputs import evaluating, example_inputs, main_tensor
+from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.placement import named_tensors
 from layerwise.stack.precision import in_float32
 from layerwise.stack.rounding import Agreement, compare
@@ -101,9 +101,10 @@ def parameters_of(stack: Stack, plan: Plan) -> int:
     }
     outside = sum(each.numel() for each in stack.model.parameters() if id(each) not in inside)
     sizes = (sum(each.numel() for each in stack.block(s.layer, s.source).parameters()) for s in plan.steps())
-    of_all = modules_of_all_layers(stack.model, stack.path, stack.depth).values()
-    a_layer = sum(each.numel() for module in of_all for each in module.parameters()) // stack.depth
-    return outside + a_layer * (len(plan.steps()) - stack.depth) + sum(sizes)
+    parameters = {name for name, _ in stack.model.named_parameters()}
+    found = per_layer_tensors(stack.model, stack.path).items()
+    added = (each.added(len(plan.steps()), stack.depth) for name, each in found if name in parameters)
+    return outside + sum(added) + sum(sizes)
 
 
 @contextmanager

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from layerwise.checkpoint.compact import over_stored, stored_layers, write_record
-from layerwise.checkpoint.kinds import on_meta
-from layerwise.data.auto_classes import model_classes
+from layerwise.data.auto_classes import model_classes, on_meta
 from layerwise.plan import Plan, Sublayer
 from layerwise.plan.config_order import in_visit_order
 from layerwise.plan.sublayer import other_sublayer

@@ -32,7 +32,7 @@ from layerwise.plan.config_order import generation_in_order
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.blocks import block_list
 from layerwise.stack.checks.completeness import BUFFERS
-from layerwise.stack.executors.in_place import gathered, modules_of_all_layers
+from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.quantisation import refuse_quantised
 from layerwise.stack.streaming.resident import refuse_on_disk
 
@@ -112,9 +112,9 @@ def _weights(stack: Stack, plan: Plan, made: nn.Module) -> dict[str, Tensor]:
         refuse_quantised(each.model, "write a checkpoint from memory")
     prefix = f"{stack.path}."
     weights = {name: value for name, value in stack.model.state_dict().items() if not name.startswith(prefix)}
-    for name, module in modules_of_all_layers(stack.model, stack.path, stack.depth).items():
-        axis = 1 if isinstance(module, nn.Embedding) else 0
-        weights[f"{name}.weight"] = gathered(weights[f"{name}.weight"], axis, plan.order(), stack.depth)
+    for name, entries in per_layer_tensors(stack.model, stack.path).items():
+        if name in weights:
+            weights[name] = entries.gather(weights[name], plan.order())
     seen: set[tuple[int, str | None]] = set()
     # A model may name its blocks otherwise than by their numbers.
     for slot, step in zip(block_list(made, stack.path)._modules, plan.steps(), strict=True):

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import copy
 import logging
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from huggingface_hub import constants, get_session
 from torch import nn
+from transformers.initialization import no_init_weights
 from transformers.models.auto import modeling_auto
 
 from layerwise.bounded import named
@@ -94,6 +97,14 @@ def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> n
     except ValueError as error:
         raise _refusal(getattr(config, "name_or_path", "") or "the configuration", error) from error
     return model
+
+
+def on_meta(kind: Any, config: Any) -> nn.Module:
+    """Return the model of class `kind` and this configuration, without content."""
+    with warnings.catch_warnings(), torch.device("meta"), no_init_weights():
+        warnings.simplefilter("ignore")
+        model = from_config(kind, config)
+    return model.eval()
 
 
 def _refusal(location: str, error: ValueError) -> Exception:

@@ -38,6 +38,7 @@ from layerwise.stack.checks.gguf_file import check_gguf, forget_quantisation, re
 from layerwise.stack.checks.requirements import runs_in_place
 from layerwise.stack.configuration import setting, settings_of
 from layerwise.stack.inputs import example_batches, use_examples
+from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.quantisation import plain_tensors
 from layerwise.stack.stack import ModelOrigin, Stack
 from layerwise.stack.streaming.gguf_weights import gguf_config
@@ -148,7 +149,8 @@ def _inspect_on_examples(stack: Stack) -> None:
             use_examples(stack.model, None)
         except StepwiseFailure:
             # What follows a tower may read the states that its blocks record, which only plans in place have.
-            if not ({"input_ids", "pixel_values"} <= set(inputs) and runs_in_place(stack, inputs)):
+            reads_all = {"input_ids", "pixel_values"} <= set(inputs) or per_layer_tensors(stack.model, stack.path)
+            if not (reads_all and runs_in_place(stack, inputs)):
                 raise
             use_examples(stack.model, number)
             return

@@ -32,6 +32,7 @@ from layerwise.stack.executors.state import Merger, follow, returned_state, stre
 from layerwise.stack.history.shared_key_values import KeyValueSharing, KeyValueTracker
 from layerwise.stack.history.tracker import HistoryTracker
 from layerwise.stack.inputs import accepted, evaluating, example_inputs, main_tensor, refuse_caches
+from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.placement import device_of, dtype_of
 from layerwise.stack.quantised_layers import QuantisedLayers, refuse_unquantisable
 from layerwise.stack.streaming.resident import ResidentLayers
@@ -190,8 +191,10 @@ class Stack:
             raise
         except Exception as error:  # a model may fail in any way when its blocks are called out of turn
             self._trace = None
+            names = ", ".join(per_layer_tensors(self.model, self.path))
             raise StepwiseFailure(
                 f"{type(self.model).__name__} fails when its layers are run one by one: {type(error).__name__}: {error}"
+                + (f". Its {names} may weigh what every layer returns, which only plans in place have" if names else "")
             ) from error
         self._trace = replace(self._trace, output=None)
         return self._trace

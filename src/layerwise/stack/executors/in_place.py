@@ -20,7 +20,7 @@ from torch.compiler import is_compiling
 
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Step
-from layerwise.plan.config_order import COUNTS, WIDTH_OF_A_LAYER
+from layerwise.plan.config_order import COUNTS
 from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
@@ -32,12 +32,10 @@ from layerwise.stack.executors.entries import REFUSED_COPIES, entries, making, o
 from layerwise.stack.executors.passes import Passes
 from layerwise.stack.executors.state import returned_state, with_returned_state
 from layerwise.stack.inputs import CACHES, on_device
+from layerwise.stack.per_layer import per_layer_in_order
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
-
-# What is in the names of modules that compute something for every layer; a main embedding may happen to be as wide.
-_OF_ALL_LAYERS = "per_layer"
 
 # The attribute of a model's module that holds the passes it is in.
 _PASSES = "_layerwise_passes"
@@ -81,8 +79,8 @@ def in_place(
         # Blocks entered as themselves share slots with the clones of others, and one that stands before its own
         # position would write behind the last slot: a model that was not told otherwise makes no cache.
         settings = {"use_cache": False} if single_pass else {}
+        entered.enter_context(per_layer_in_order(model, path, plan.order()))
         entered.enter_context(visit_order(model, path, plan.order(), len(own), settings))
-        entered.enter_context(per_layer_inputs(model, path, plan.order(), len(own)))
         if stack.device.type != "cpu":
             hook = model.register_forward_pre_hook(partial(_move_inputs, stack.device), with_kwargs=True)
             entered.callback(hook.remove)
@@ -94,40 +92,6 @@ def in_place(
 
 def _move_inputs(device: torch.device, module: nn.Module, args: Any, kwargs: Any) -> Any:
     return on_device((args, kwargs), device)
-
-
-@contextmanager
-def per_layer_inputs(model: nn.Module, path: str, order: Sequence[int], depth: int) -> Iterator[None]:
-    """Within the context, inputs computed for all layers at once (`depth * width` columns) are in visit order."""
-
-    def in_order(module: nn.Module, args: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
-        return gathered(output, -1, order, depth)
-
-    with ExitStack() as hooks:
-        if tuple(order) != tuple(range(depth)):
-            for module in modules_of_all_layers(model, path, depth).values():
-                hooks.callback(module.register_forward_hook(in_order).remove)
-        yield
-
-
-def modules_of_all_layers(model: nn.Module, path: str, depth: int) -> dict[str, nn.Module]:
-    """The embeddings and projections around the blocks that compute an input for each of `depth` layers, by name."""
-    parent = path.rpartition(".")[0]
-    owner = model.get_submodule(parent)
-    columns = depth * (getattr(getattr(owner, "config", None), WIDTH_OF_A_LAYER, None) or 0)
-    return {
-        f"{parent}.{name}" if parent else name: module
-        for name, module in owner.named_children()
-        if columns
-        and _OF_ALL_LAYERS in name
-        and columns in (getattr(module, "embedding_dim", None), getattr(module, "out_features", None))
-    }
-
-
-def gathered(tensor: torch.Tensor, axis: int, order: Sequence[int], depth: int) -> torch.Tensor:
-    """What stands side by side along `axis` for `depth` layers, in the order of the visits."""
-    columns = torch.arange(tensor.shape[axis], device=tensor.device).view(depth, -1)[list(order)].flatten()
-    return tensor.index_select(axis, columns)
 
 
 @contextmanager

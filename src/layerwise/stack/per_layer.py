@@ -1,0 +1,143 @@
+"""Tensors around the blocks that hold entries of every layer: embeddings, projections, weights of layers and heads.
+
+They are found by shape: what grows when the class builds a model of one more layer. A plan has them in visit order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from layerwise.data.auto_classes import on_meta
+from layerwise.stack.blocks import block_list
+from layerwise.stack.executors.config_view import configuration_in_order
+from layerwise.stack.executors.entries import REFUSED_COPIES, making, own_blocks
+from layerwise.stack.placement import named_tensors
+
+# The attribute of a module that holds its tensors in visit order, by name.
+_ORDERED = "_layerwise_ordered"
+
+_KNOWN: dict[tuple[type, str, str], dict[str, PerLayer]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class PerLayer:
+    """One axis of a tensor: `first` entries of no layer, then `width` entries of each layer in turn.
+
+    `computes_outputs`: the tensor is the weight of an embedding or a linear layer whose outputs have this axis.
+    """
+
+    shape: tuple[int, ...]
+    axis: int
+    width: int
+    first: int
+    computes_outputs: bool
+
+    def gather(self, tensor: Tensor, order: Sequence[int], axis: int | None = None) -> Tensor:
+        """Return `tensor` with the entries of its layers in visit order, along its axis or another one."""
+        axis = self.axis if axis is None else axis
+        layers = torch.tensor(list(order), device=tensor.device)[:, None] * self.width + self.first
+        entries = (layers + torch.arange(self.width, device=tensor.device)).flatten()
+        return tensor.index_select(axis, torch.cat([torch.arange(self.first, device=tensor.device), entries]))
+
+    def added(self, visits: int, depth: int) -> int:
+        """Return by how many numbers the tensor of `visits` layers is larger than that of `depth` layers."""
+        elements = torch.Size(self.shape).numel() // self.shape[self.axis]
+        return elements * self.width * (visits - depth)
+
+
+def per_layer_tensors(model: nn.Module, path: str) -> dict[str, PerLayer]:
+    """Return the tensors of `model` outside the blocks at `path` that hold entries of every layer, by name.
+
+    None are found in a model whose class does not build it from its configuration alone.
+    """
+    parts = path.split(".")
+    owners = [".".join(parts[:count]) for count in range(len(parts))]
+    root = next((name for name in owners if isinstance(model.get_submodule(name), PreTrainedModel)), None)
+    if root is None:
+        return {}
+    built: Any = model.get_submodule(root)
+    inside = path.removeprefix(f"{root}.") if root else path
+    key = type(built), inside, repr(built.config.to_dict())
+    if key not in _KNOWN:
+        _KNOWN[key] = _grown(built, inside)
+    return {f"{root}.{name}" if root else name: each for name, each in _KNOWN[key].items()}
+
+
+def _grown(model: Any, path: str) -> dict[str, PerLayer]:
+    depth = len(own_blocks(block_list(model, path)))
+    try:
+        own, longer = (
+            on_meta(type(model), configuration_in_order(model, path, order, depth))
+            for order in (range(depth), (*range(depth), 0))
+        )
+    except Exception:  # a class may refuse a configuration in any way
+        return {}
+    shapes = {name: tuple(tensor.shape) for name, tensor in named_tensors(longer)}
+    found: dict[str, PerLayer] = {}
+    for name, tensor in named_tensors(own):
+        shape, other = tuple(tensor.shape), shapes.get(name, ())
+        axes = [axis for axis, sizes in enumerate(zip(shape, other, strict=False)) if sizes[0] != sizes[1]]
+        if name.startswith(f"{path}.") or len(shape) != len(other) or len(axes) != 1:
+            continue
+        (axis,) = axes
+        width, (owner, _, leaf) = other[axis] - shape[axis], name.rpartition(".")
+        module = own.get_submodule(owner)
+        outputs = 0 if isinstance(module, nn.Linear) else 1 if isinstance(module, nn.Embedding) else None
+        if 0 < width <= shape[axis] // depth:
+            first = shape[axis] - depth * width
+            found[name] = PerLayer(shape, axis, width, first, outputs == axis and (leaf == "weight" or len(shape) == 1))
+    return found
+
+
+@contextmanager
+def per_layer_in_order(model: nn.Module, path: str, order: Sequence[int]) -> Iterator[None]:
+    """Within the context the modules around the blocks at `path` use their entries of layers in visit order.
+
+    Embeddings and linear layers that compute something for every layer have their outputs gathered; all else reads
+    gathered tensors. The tensors themselves stay as they are.
+    """
+    identity = tuple(range(len(own_blocks(block_list(model, path)))))
+    found = {} if tuple(order) == identity else per_layer_tensors(model, path)
+    with ExitStack() as undo:
+        for name, each in found.items():
+            owner, _, leaf = name.rpartition(".")
+            module = model.get_submodule(owner)
+            if each.computes_outputs and leaf == "weight":
+                hook = partial(_gather_output, each, tuple(order))
+                undo.callback(module.register_forward_hook(hook).remove)
+            elif not each.computes_outputs:
+                undo.enter_context(_reading(module, leaf, partial(each.gather, order=tuple(order))))
+        yield
+
+
+def _gather_output(each: PerLayer, order: Sequence[int], module: nn.Module, args: Any, output: Tensor) -> Tensor:
+    return each.gather(output, order, axis=-1)
+
+
+@contextmanager
+def _reading(module: nn.Module, name: str, gather: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    kind = type(module)
+    vars(module).setdefault(_ORDERED, {})[name] = gather
+    module.__class__ = _ordered(cast(Hashable, kind), name)
+    try:
+        yield
+    finally:
+        module.__class__ = kind
+        del vars(module)[_ORDERED][name]
+
+
+@cache
+def _ordered(kind: Any, name: str) -> Any:
+    def read(self: Any) -> Tensor:
+        return vars(self)[_ORDERED][name](kind.__getattr__(self, name))
+
+    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
+    return type(kind.__name__, (kind,), {**named, **REFUSED_COPIES, "__new__": making(kind), name: property(read)})
