@@ -102,8 +102,8 @@ def parameters_of(stack: Stack, plan: Plan) -> int:
     outside = sum(each.numel() for each in stack.model.parameters() if id(each) not in inside)
     sizes = (sum(each.numel() for each in stack.block(s.layer, s.source).parameters()) for s in plan.steps())
     parameters = {name for name, _ in stack.model.named_parameters()}
-    found = per_layer_tensors(stack.model, stack.path).items()
-    added = (each.added(len(plan.steps()), stack.depth) for name, each in found if name in parameters)
+    entries = per_layer_tensors(stack.model, stack.path).items()
+    added = (each.added(len(plan.steps()), stack.depth) for name, each in entries if name in parameters)
     return outside + sum(added) + sum(sizes)
 
 

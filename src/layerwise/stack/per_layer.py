@@ -81,7 +81,7 @@ def _grown(model: Any, path: str) -> dict[str, PerLayer]:
     except Exception:  # a class may refuse a configuration in any way
         return {}
     shapes = {name: tuple(tensor.shape) for name, tensor in named_tensors(longer)}
-    found: dict[str, PerLayer] = {}
+    tensors: dict[str, PerLayer] = {}
     for name, tensor in named_tensors(own):
         shape, other = tuple(tensor.shape), shapes.get(name, ())
         axes = [axis for axis, sizes in enumerate(zip(shape, other, strict=False)) if sizes[0] != sizes[1]]
@@ -93,8 +93,10 @@ def _grown(model: Any, path: str) -> dict[str, PerLayer]:
         outputs = 0 if isinstance(module, nn.Linear) else 1 if isinstance(module, nn.Embedding) else None
         if 0 < width <= shape[axis] // depth:
             first = shape[axis] - depth * width
-            found[name] = PerLayer(shape, axis, width, first, outputs == axis and (leaf == "weight" or len(shape) == 1))
-    return found
+            tensors[name] = PerLayer(
+                shape, axis, width, first, outputs == axis and (leaf == "weight" or len(shape) == 1)
+            )
+    return tensors
 
 
 @contextmanager
@@ -105,9 +107,9 @@ def per_layer_in_order(model: nn.Module, path: str, order: Sequence[int]) -> Ite
     gathered tensors. The tensors themselves stay as they are.
     """
     identity = tuple(range(len(own_blocks(block_list(model, path)))))
-    found = {} if tuple(order) == identity else per_layer_tensors(model, path)
+    tensors = {} if tuple(order) == identity else per_layer_tensors(model, path)
     with ExitStack() as undo:
-        for name, each in found.items():
+        for name, each in tensors.items():
             owner, _, leaf = name.rpartition(".")
             module = model.get_submodule(owner)
             if each.computes_outputs and leaf == "weight":
