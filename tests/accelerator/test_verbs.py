@@ -15,6 +15,7 @@ import layerwise
 from experiments.kinds import KINDS, SHORT, corpus, plant, rows, stack
 from layerwise.experiments.diagnosis.config import PARTS
 from layerwise.stack import Stack, load
+from tier import first_fast
 
 LONG = ("train elc-study", "train growth", "train growth-study", "train robust")
 DOCS = Path(__file__).parents[2] / "docs"
@@ -30,6 +31,20 @@ pytestmark = pytest.mark.usefixtures("device")
 def test_a_verb_runs(verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch.setattr)
     KINDS[verb](tmp_path / "run")
+    assert rows(tmp_path / "run")
+
+
+@pytest.mark.parametrize("place", ["accelerator", pytest.param("cpu", marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("verb", first_fast(sorted(KINDS, key="sweep".__ne__), 1, slow=0))
+@pytest.mark.usefixtures("flat")
+def test_a_verb_runs_whatever_the_default_device(
+    verb: str, place: str, device: torch.device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch.setattr)
+    if place == "cpu":
+        monkeypatch.setattr("experiments.kinds.resolve_device", lambda _: torch.device("cpu"))
+    with torch.device(device):
+        KINDS[verb](tmp_path / "run")
     assert rows(tmp_path / "run")
 
 

@@ -106,9 +106,9 @@ def row_of(window: Window, mask_id: int | None) -> Row:
         return ids, pad(labels[1:], (0, 1), value=IGNORED)
     if mask_id is None:
         raise DataError("a masked-language-model loss needs a mask token: pass a tokenizer that has one (--tokenizer)")
-    ids = torch.tensor(window.ids)
+    ids = torch.tensor(window.ids, device="cpu")
     targets = torch.full_like(ids, IGNORED)
-    chosen = torch.tensor(window.masked, dtype=torch.int64)
+    chosen = torch.tensor(window.masked, dtype=torch.int64, device="cpu")
     targets[chosen] = ids[chosen]
     ids[chosen] = mask_id
     return ids, targets
@@ -116,7 +116,7 @@ def row_of(window: Window, mask_id: int | None) -> Row:
 
 def labelled(window: Window) -> Row:
     """The ids of a window and those that are scored in their own places, both (seq,); the model shifts them itself."""
-    ids = torch.tensor(window.ids)
+    ids = torch.tensor(window.ids, device="cpu")
     labels = torch.full_like(ids, IGNORED)
     scored = slice(window.scored_from, window.scored_until)
     labels[scored] = ids[scored]
@@ -193,7 +193,7 @@ def padded(rows: Sequence[Mapping[str, Tensor]], pad_id: int, multiple: int = 1)
 
     Adds an "attention_mask" unless the rows have "position_ids", which say which tokens belong together.
     """
-    lengths = torch.tensor([len(row["input_ids"]) for row in rows])
+    lengths = torch.tensor([len(row["input_ids"]) for row in rows], device="cpu")
     width = -(-int(lengths.max()) // multiple) * multiple
     fill = {"input_ids": pad_id, "labels": IGNORED, "position_ids": 0}
     batch = {}
@@ -201,5 +201,5 @@ def padded(rows: Sequence[Mapping[str, Tensor]], pad_id: int, multiple: int = 1)
         beside = pad_sequence([row[name] for row in rows], batch_first=True, padding_value=fill[name])
         batch[name] = pad(beside, (0, width - beside.shape[1]), value=fill[name])
     if "position_ids" not in batch:
-        batch["attention_mask"] = (torch.arange(width) < lengths[:, None]).long()
+        batch["attention_mask"] = (torch.arange(width, device="cpu") < lengths[:, None]).long()
     return batch

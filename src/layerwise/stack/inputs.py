@@ -127,7 +127,7 @@ class _Examples:
     def tokens(self) -> Tensor:
         choices = any("MultipleChoice" in type(module).__name__ for module in self.model.modules())
         shape = (2, 2, self.length) if choices else (2, self.length)
-        return torch.randint(0, self.config.get_text_config().vocab_size, shape, generator=self.generator)
+        return torch.randint(0, self.config.get_text_config().vocab_size, shape, generator=self.generator, device="cpu")
 
     def ended(self, ids: Tensor) -> Tensor:
         end = self.config.get_text_config().eos_token_id
@@ -167,10 +167,10 @@ class _Examples:
             features = self.model.get_image_features(**self.placed(images))  # type: ignore[operator]
         vectors = getattr(features, "pooler_output", features)
         count = sum(each.numel() // each.shape[-1] for each in tensors(vectors)) // len(ids)
-        return torch.cat([torch.full((len(ids), count), marker), ids], dim=1)
+        return torch.cat([torch.full((len(ids), count), marker, device="cpu"), ids], dim=1)
 
     def _noise(self, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=self.generator)
+        return torch.randn(*shape, generator=self.generator, device="cpu")
 
 
 _MAKERS: Mapping[str, Callable[[_Examples], Tensor | None]] = {

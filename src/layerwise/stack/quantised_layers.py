@@ -135,7 +135,7 @@ def _at_type(matrices: Mapping[str, nn.Linear | Conv1D], layer: int, kind: Weigh
         changed = torch.from_numpy(numbers)
         if draw is not None:
             exact = rows.to("cpu", torch.float64)
-            noise = torch.randn(exact.shape, generator=draw, dtype=torch.float64)
+            noise = torch.randn(exact.shape, generator=draw, dtype=torch.float64, device="cpu")
             changed = exact + noise * ((changed - exact).norm() / noise.norm())
         changed = changed.to(rows.device, rows.dtype)
         made[f"{path}.weight"] = changed.T if isinstance(module, Conv1D) else changed

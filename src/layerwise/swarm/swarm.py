@@ -273,7 +273,7 @@ class Swarm:
         options: Mapping[str, Any],
         stops: Callable[[int], bool] = lambda token: False,
     ) -> AsyncGenerator[int | Answer, None]:
-        prompt = ids if isinstance(ids, Tensor) else torch.tensor([list(ids)])
+        prompt = ids if isinstance(ids, Tensor) else torch.tensor([list(ids)], device="cpu")
         prompt = prompt.reshape(1, -1).to(self.stack.device)
         async with self._session(request) as session:
             tokens: list[int] = []

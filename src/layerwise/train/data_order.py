@@ -30,7 +30,7 @@ class ReproducibleDataset(Examples):
         self.examples = examples
         self.seed = seed
         # Shared memory: workers that outlive an epoch must learn of the next.
-        self._epoch = torch.zeros((), dtype=torch.int64)
+        self._epoch = torch.zeros((), dtype=torch.int64, device="cpu")
         self._epoch.share_memory_()  # type: ignore[no-untyped-call]
 
     @property

@@ -71,8 +71,8 @@ class LayerMixing(nn.Module):
                 f"a wiring of {edges.depth} layers and {len(edges.rows)} readers does not fit a model of {self.depth} "
                 f"layers and {len(self.raw)} readers"
             )
-        matrix = torch.tensor(edges.matrix(), dtype=torch.float64)
-        kept = torch.zeros(matrix.shape, dtype=torch.bool)
+        matrix = torch.tensor(edges.matrix(), dtype=torch.float64, device="cpu")
+        kept = torch.zeros(matrix.shape, dtype=torch.bool, device="cpu")
         for edge in edges:
             kept[edge] = True
         if self.options.kind == "softmax":

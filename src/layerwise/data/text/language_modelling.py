@@ -53,7 +53,7 @@ class MaskedWindows(Examples):
     def __getitem__(self, index: int) -> Example:
         window = self.windows[index]
         if self.redrawn:
-            window = masked(window, int(torch.randint(2**31, ())))
+            window = masked(window, int(torch.randint(2**31, (), device="cpu")))
         ids, labels = row_of(window, self.mask)
         return {"input_ids": ids, "labels": labels}
 

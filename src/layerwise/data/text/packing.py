@@ -40,7 +40,7 @@ class PackedWindows(Examples):
     def __getitem__(self, index: int) -> Example:
         """`input_ids`, `labels` and `position_ids`, each int64 (seq,)."""
         # A window's first token is never scored, so no text is predicted from another.
-        rows = [(*labelled(window), torch.arange(len(window.ids))) for window in self.rows[index]]
+        rows = [(*labelled(window), torch.arange(len(window.ids), device="cpu")) for window in self.rows[index]]
         ids, labels, positions = map(torch.cat, zip(*rows, strict=True))
         return {"input_ids": ids, "labels": labels, "position_ids": positions}
 

@@ -59,8 +59,8 @@ class Scaling:
     """From bytes to what the model takes: (x / top - mean) / std, channel by channel, in float32."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], top: int = 255) -> None:
-        self._mean = torch.tensor(mean).reshape(-1, 1, 1)
-        self._std = torch.tensor(std).reshape(-1, 1, 1)
+        self._mean = torch.tensor(mean, device="cpu").reshape(-1, 1, 1)
+        self._std = torch.tensor(std, device="cpu").reshape(-1, 1, 1)
         self._top = top
 
     def __call__(self, pixels: Tensor) -> Tensor:
@@ -81,8 +81,8 @@ def augmented(pixels: Tensor, name: str) -> Tensor:
         return pixels
     height, width = pixels.shape[-2:]
     down, right = max(1, height // _REACH), max(1, width // _REACH)
-    top = int(torch.randint(2 * down + 1, ()))
-    left = int(torch.randint(2 * right + 1, ()))
+    top = int(torch.randint(2 * down + 1, (), device="cpu"))
+    left = int(torch.randint(2 * right + 1, (), device="cpu"))
     shifted = pad(pixels, (right, right, down, down))[..., top : top + height, left : left + width]
-    mirrored = name == "crop+flip" and bool(torch.rand(()) < 0.5)
+    mirrored = name == "crop+flip" and bool(torch.rand((), device="cpu") < 0.5)
     return shifted.flip(-1) if mirrored else shifted

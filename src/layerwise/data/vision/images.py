@@ -124,7 +124,7 @@ class DecodedWhenRead(ImageExamples):
     def __init__(
         self, pictures: Sequence[ImageSource], preprocessing: Preprocessing, augmentation: str = "none"
     ) -> None:
-        labels = torch.tensor([picture.label for picture in pictures])
+        labels = torch.tensor([picture.label for picture in pictures], device="cpu")
         super().__init__(labels, preprocessing.scaling, augmentation)
         self.pictures = tuple(pictures)
         self.preprocessing = preprocessing
@@ -169,7 +169,7 @@ def _examples(
 ) -> Examples:
     if reading.pixels is None:
         return DecodedWhenRead(pictures, preprocessing, augmentation)
-    labels = torch.tensor([each.label for each in pictures], dtype=torch.int64)
+    labels = torch.tensor([each.label for each in pictures], dtype=torch.int64, device="cpu")
     rows = [reading.rows[each.name] for each in pictures]
     return KeptImages(reading.pixels, rows, labels, preprocessing, augmentation)
 

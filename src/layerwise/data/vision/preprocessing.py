@@ -133,7 +133,9 @@ def _processed(processor: Any, image: Image.Image, **switches: bool) -> Tensor:
 
 def _tried(processor: Any, channels: int, where: str | Path) -> Preprocessing:
     draw = torch.Generator().manual_seed(0)
-    tried = [torch.randint(256, (*size, 3), generator=draw, dtype=torch.uint8).numpy() for size in _TRIED_ON]
+    tried = [
+        torch.randint(256, (*size, 3), generator=draw, dtype=torch.uint8, device="cpu").numpy() for size in _TRIED_ON
+    ]
     images = [Image.fromarray(values).convert("L" if channels == 1 else "RGB") for values in tried]
     # The processor computes (x * factor - mean) / std; ours divides x by 255.
     factor = (processor.rescale_factor if getattr(processor, "do_rescale", None) else 1.0) * _TOP

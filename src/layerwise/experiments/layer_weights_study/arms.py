@@ -121,8 +121,8 @@ def tasks() -> tuple[Task, ...]:
 def batch(recipe: PretrainingRecipe, vocabulary: int) -> dict[str, torch.Tensor]:
     """A batch of the recipe's first phase, of random tokens, a sixth of them masked: what steps are timed on."""
     shape = (recipe.batch_size // recipe.gradient_accumulation_steps, recipe.lengths[0])
-    ids = torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(0))
-    wanted = torch.arange(shape[1]).expand(shape) % 6 == 0
+    ids = torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(0), device="cpu")
+    wanted = torch.arange(shape[1], device="cpu").expand(shape) % 6 == 0
     return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "labels": ids.masked_fill(~wanted, -100)}
 
 

@@ -107,7 +107,7 @@ def _rows_of_weights(pretrainings: Pretrainings, rows: list[Score]) -> dict[str,
         weights = new_model(recipe, pretrainings.tokenizer).layer_weights()
         if weights is None:
             continue
-        initial = weights.detach().numpy().astype("float64")
+        initial = weights.detach().cpu().numpy().astype("float64")
         learned, are_shares = weights_by_seed(rows, recipe.arm), find_variant(recipe.variant).mixture == "softmax"
         if not recipe.frozen_layer_weights:
             scores[SEED_AGREEMENT] += seed_agreement_scores(recipe.arm, learned, initial=initial)

@@ -100,12 +100,12 @@ def distances_of(tokens: int, *, is_image: bool) -> Tensor | None:
     [0.0, 1.0, 1.0, 1.41]
     """
     if not is_image:
-        steps = torch.arange(tokens, dtype=torch.float64)
+        steps = torch.arange(tokens, dtype=torch.float64, device="cpu")
         return (steps[:, None] - steps[None]).abs()
     side = round((tokens - 1) ** 0.5)
     if side < 2 or side * side != tokens - 1:
         return None
-    grid = wide(torch.cartesian_prod(torch.arange(side), torch.arange(side)))
+    grid = wide(torch.cartesian_prod(torch.arange(side, device="cpu"), torch.arange(side, device="cpu")))
     return torch.cdist(grid, grid)
 
 

@@ -80,7 +80,7 @@ class BlockInfluence:
         self._influences.add(block_influence_sums(states, counted), counted.sum(dim=1), windows)
         between = angular_distances(states, counted)
         chosen = torch.stack([between[start, start + width] for start, width in self._pairs])
-        self._distances.add(chosen, torch.ones(len(windows)), windows)
+        self._distances.add(chosen, torch.ones(len(windows), device="cpu"), windows)
 
     def scores(self) -> list[Score]:
         """The rows of both metrics, with Student intervals over documents."""

@@ -226,7 +226,7 @@ def _fitted(stack: Stack, examples: Any, collate: Collate, batch_size: Callable[
     for number, inputs in enumerate(in_batches(stack, examples, collate, batch_size(len(examples)))):
         for plan in rotations_of(stack.depth, f"{seed}/probe/{number}"):
             for layer, outputs in _outputs(stack, plan, inputs).items():
-                one_hot = torch.eye(stack.depth, dtype=torch.float64)[plan.order().index(layer)]
+                one_hot = torch.eye(stack.depth, dtype=torch.float64, device="cpu")[plan.order().index(layer)]
                 seen = Moments.of(outputs, one_hot.expand(len(outputs), -1))
                 before = moments[layer]
                 moments[layer] = seen if before is None else before + seen

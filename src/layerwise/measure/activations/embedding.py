@@ -130,10 +130,10 @@ def _neighbours(arm: str, states: NDArray[np.float32], seed: int) -> Iterator[Sc
     if images < 2:
         return
     flat = torch.from_numpy(states).reshape(-1, width)
-    index = torch.arange(len(flat))
+    index = torch.arange(len(flat), device="cpu")
     layer_of, position_of, image_of = index // (depth * images), index // images % depth, index % images
-    queries = torch.randperm(len(flat), generator=torch.Generator().manual_seed(seed))[:QUERIES]
-    shared = torch.zeros(2, dtype=torch.float64)
+    queries = torch.randperm(len(flat), generator=torch.Generator().manual_seed(seed), device="cpu")[:QUERIES]
+    shared = torch.zeros(2, dtype=torch.float64, device="cpu")
     count = min(NEIGHBOURS, layers * depth)
     for start in range(0, len(queries), 50):
         part = queries[start : start + 50]

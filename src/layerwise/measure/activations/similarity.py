@@ -118,7 +118,7 @@ class _Tokens:
         self._tallies: dict[str, _Tally] = {}
         self._windows: list[_Sums] = []
         """Every window's sums, while there are too few documents for an interval."""
-        self._hsic = torch.zeros(())
+        self._hsic = torch.zeros((), device="cpu")
 
     def add(self, states: Sequence[Tensor], chosen: Tensor, documents: Sequence[str]) -> None:
         for row, document in enumerate(documents):
@@ -133,7 +133,7 @@ class _Tokens:
                 exact_on_cpu(cosines.sum(dim=0)),
                 exact_on_cpu((cosines.arccos() / math.pi).sum(dim=0)),
                 len(cosines),
-                _flattened_cosines(vectors) if self._is_flattened else torch.zeros(()),
+                _flattened_cosines(vectors) if self._is_flattened else torch.zeros((), device="cpu"),
             )
             new = _Tally(sums, exact_on_cpu(units.sum(dim=1)))
             old = self._tallies.get(document)
@@ -145,7 +145,7 @@ class _Tokens:
 
     def align(self, states: Sequence[Tensor], chosen: Tensor, draw: torch.Generator) -> None:
         rows, columns = chosen.nonzero(as_tuple=True)
-        order = torch.randperm(len(rows), generator=draw).to(rows.device)
+        order = torch.randperm(len(rows), generator=draw, device="cpu").to(rows.device)
         for part in torch.split(order, MINIBATCH):
             if len(part) >= FEWEST_TOKENS:
                 features = _gather([state[rows[part], columns[part]] for state in states])
@@ -161,7 +161,7 @@ class _Tokens:
         tallies = list(self._tallies.values())
         if len(tallies) < 2:
             return None
-        tokens = torch.tensor([tally.sums.tokens for tally in tallies], dtype=torch.float64)
+        tokens = torch.tensor([tally.sums.tokens for tally in tallies], dtype=torch.float64, device="cpu")
         total = torch.stack([tally.direction for tally in tallies]).sum(dim=0)
         means = [
             _symmetric(tally.direction @ (total - tally.direction).T)
@@ -178,11 +178,11 @@ class _Tokens:
         if not self._tallies:
             return
         units = self._windows or [tally.sums for tally in self._tallies.values()]
-        tokens = torch.tensor([each.tokens for each in units], dtype=torch.float64)
+        tokens = torch.tensor([each.tokens for each in units], dtype=torch.float64, device="cpu")
         yield from self._means("cosine" + suffix, torch.stack([each.cosine for each in units]), tokens, -1.0)
         yield from self._means("angular" + suffix, torch.stack([each.angle for each in units]), tokens, 0.0)
         if self._is_flattened:
-            windows = torch.tensor([each.windows for each in units], dtype=torch.float64)
+            windows = torch.tensor([each.windows for each in units], dtype=torch.float64, device="cpu")
             yield from self._means("cosine_flattened", torch.stack([each.flattened for each in units]), windows, -1.0)
         yield from self._values("cosine_null" + suffix, _null(list(self._tallies.values())))
         if self.minibatches:

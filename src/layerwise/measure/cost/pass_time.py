@@ -126,7 +126,9 @@ class TimedPass:
         vocabulary = getattr(stack.text_config, "vocab_size", None)
         if not isinstance(vocabulary, int):
             raise UnsupportedModel(f"{stack.source.name} reads no tokens, and only passes over tokens are timed")
-        ids = torch.randint(0, vocabulary, (setting.batch, setting.context + 1), generator=generator).to(stack.device)
+        ids = torch.randint(0, vocabulary, (setting.batch, setting.context + 1), generator=generator, device="cpu").to(
+            stack.device
+        )
         captured = graphs and stack.device.type == "cuda"
         self.arguments: dict[str, Any] = {"input_ids": ids[:, :-1], "use_cache": False}
         if setting.phase == "decode":

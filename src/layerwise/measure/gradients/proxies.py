@@ -144,7 +144,7 @@ class GateGradients:
     def add(self, gates: Mapping[Gate, Tensor], windows: Sequence[Window]) -> None:
         """Count one batch: for each gate the derivative of every window's summed nats by its gate, (batch,)."""
         self._gates = tuple(sorted(gates, key=lambda gate: (gate[0], gate[1] or "")))
-        scored = torch.tensor([window.scored for window in windows])
+        scored = torch.tensor([window.scored for window in windows], device="cpu")
         home = gates[self._gates[0]].device  # of a model that is spread over several
         slopes = torch.stack([gates[gate].to(home) for gate in self._gates])
         # Subtracted from zero, so that a gate without any effect has the score 0 and not -0.

@@ -99,7 +99,7 @@ class BatchWalk:
             save_file({"state": self.walk.live_states[index].contiguous().cpu()}, self.away[index])
         self.walk.live_states.clear()
         self._kept = None
-        self.walk.root = torch.empty(0)
+        self.walk.root = torch.empty(0, device="cpu")
 
     def _layer(self, layer: int, state: Tensor, part: Sublayer | None, source: str | None) -> Tensor:
         return self.stack.apply(layer, state, self.captured, part, source)

@@ -116,7 +116,7 @@ class Perturbations:
         draw = generator(self._seed, layer)
         pairs = []
         for name, weight in sorted(weights.items()):
-            noise = torch.randn(weight.shape, generator=draw, dtype=torch.float64).to(weight.device)
+            noise = torch.randn(weight.shape, generator=draw, dtype=torch.float64, device="cpu").to(weight.device)
             pairs.append(((name, weight), noise * (weight.norm() / noise.norm())))
         return pairs
 

@@ -120,7 +120,7 @@ def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tens
     weights = {}
     for name, value in prediction.items():
         weight = exact(own[name])
-        direction = torch.randn(weight.shape, generator=generator, dtype=torch.float64).to(weight.device)
+        direction = torch.randn(weight.shape, generator=generator, dtype=torch.float64, device="cpu").to(weight.device)
         size = (exact(value) - weight).norm() / direction.norm()
         weights[name] = (weight + size * direction).to(own[name].dtype).to(own[name].device)
     return weights

@@ -251,13 +251,13 @@ def _window(task: str, document: int, index: int, context: list[int], continuati
 
 def _batch(group: Sequence[Window]) -> Batch:
     width = max(len(window.ids) for window in group) - 1
-    ids, attention = torch.zeros(2, len(group), width, dtype=torch.int64)
+    ids, attention = torch.zeros(2, len(group), width, dtype=torch.int64, device="cpu")
     targets = torch.full_like(ids, IGNORED)
     for row, window in enumerate(group):
         length = len(window.ids) - 1
-        ids[row, :length] = torch.tensor(window.ids[:-1])
+        ids[row, :length] = torch.tensor(window.ids[:-1], device="cpu")
         attention[row, :length] = 1
-        targets[row, window.scored_from - 1 : length] = torch.tensor(window.ids[window.scored_from :])
+        targets[row, window.scored_from - 1 : length] = torch.tensor(window.ids[window.scored_from :], device="cpu")
     return Batch(ids, attention, targets, tuple(group))
 
 

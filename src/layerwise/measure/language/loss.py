@@ -46,8 +46,8 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
     else:
         nll, hit = _by_window(stack, state, batch, rows, columns, wanted)
     count = len(batch.windows)
-    nlls = torch.zeros(count, dtype=torch.float64).index_add_(0, rows.cpu(), exact_on_cpu(nll))
-    hits = torch.zeros(count, dtype=torch.int64).index_add_(0, rows.cpu(), hit.long().cpu())
+    nlls = torch.zeros(count, dtype=torch.float64, device="cpu").index_add_(0, rows.cpu(), exact_on_cpu(nll))
+    hits = torch.zeros(count, dtype=torch.int64, device="cpu").index_add_(0, rows.cpu(), hit.long().cpu())
     tokens = torch.bincount(rows.cpu(), minlength=count)
     return tuple(map(WindowLoss, nlls.tolist(), tokens.tolist(), hits.tolist()))
 

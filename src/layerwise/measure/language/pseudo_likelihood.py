@@ -232,13 +232,13 @@ def _causal(work: _Pass, lines: Sequence[EncodedPassage]) -> tuple[Numbers, int]
     values = []
     for start in range(0, len(lines), step):
         some = lines[start : start + step]
-        ids = torch.tensor([line.ids for line in some])
-        rows = torch.tensor([row for row, line in enumerate(some) for _ in line.scored])
-        positions = torch.tensor([position for line in some for position in line.scored])
+        ids = torch.tensor([line.ids for line in some], device="cpu")
+        rows = torch.tensor([row for row, line in enumerate(some) for _ in line.scored], device="cpu")
+        positions = torch.tensor([position for line in some for position in line.scored], device="cpu")
         # The logits at a position are of the token that follows it.
         flat = work.logits(ids).flatten(0, 1)
         nats = work.log_probabilities(flat, rows * length + positions - 1, ids[rows, positions])
-        values.append(torch.zeros(len(some), dtype=torch.float64).index_add_(0, rows, nats))
+        values.append(torch.zeros(len(some), dtype=torch.float64, device="cpu").index_add_(0, rows, nats))
     return torch.cat(values).numpy(), len(lines)
 
 
@@ -272,8 +272,8 @@ def _proved_body(model: nn.Module) -> nn.Module | None:
         return None
     config: Any = model.config
     generator = torch.Generator().manual_seed(0)
-    ids = torch.randint(0, int(config.get_text_config().vocab_size), (3, 7), generator=generator)
-    positions = torch.tensor([0, 3, 6])
+    ids = torch.randint(0, int(config.get_text_config().vocab_size), (3, 7), generator=generator, device="cpu")
+    positions = torch.tensor([0, 3, 6], device="cpu")
     ids = ids.to(device_of(model))
     with evaluating(model), torch.inference_mode():
         whole = main_tensor(model(input_ids=ids))

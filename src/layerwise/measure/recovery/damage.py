@@ -49,7 +49,7 @@ def noise_direction(weights: Mapping[str, Tensor], seed: Sequence[int]) -> dict[
         spread = exact_on_cpu(tensor).std(correction=0)
         if not spread.isfinite():
             raise MeasureError(f"{name} holds values that are not finite, so no noise is in proportion to it")
-        drawn = torch.randn(tensor.shape, generator=draw, dtype=torch.float32)
+        drawn = torch.randn(tensor.shape, generator=draw, dtype=torch.float32, device="cpu")
         direction[name] = (drawn * spread.float()).to(tensor.device)
     return direction
 

@@ -209,7 +209,7 @@ def _order(count: int, steps: int, seed: Sequence[int]) -> list[int]:
     draw = generator(*seed)
     order: list[int] = []
     while len(order) < steps:
-        order += torch.randperm(count, generator=draw).tolist()
+        order += torch.randperm(count, generator=draw, device="cpu").tolist()
     return order[:steps]
 
 

@@ -91,7 +91,9 @@ class Triples:
         sample = self.sample
         if self.permuted is not None:
             generator = torch.Generator().manual_seed(self.permuted + layer)
-            sample = replace(sample, rows=sample.rows[torch.randperm(len(sample.rows), generator=generator)])
+            sample = replace(
+                sample, rows=sample.rows[torch.randperm(len(sample.rows), generator=generator, device="cpu")]
+            )
         return units(self.tensors, layer, replace(sample, rows=sample.rows[:rows]))
 
 
@@ -180,11 +182,11 @@ def _predicted(stack: Stack, layer: int, kind: TensorType, width: int) -> Tensor
     x = torch.cat([_matrix(stack, each, kind, width) for each in neighbours], dim=1)
     y = _matrix(stack, layer, kind, width)
     # In a fixed random order, so that a group is not a run of neighbouring units such as one head.
-    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(len(y)))
+    order = torch.randperm(len(y), generator=torch.Generator().manual_seed(len(y)), device="cpu")
     share = best_share(x[order], y[order])
     predicted = torch.empty_like(y)
     for group in order.tensor_split(_GROUPS):
-        others = torch.ones(len(y), dtype=torch.bool)
+        others = torch.ones(len(y), dtype=torch.bool, device="cpu")
         others[group] = False
         (fit,) = fits(x[others], y[others], (share,))
         predicted[group] = fit.predict(x[group])

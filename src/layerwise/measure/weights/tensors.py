@@ -142,7 +142,7 @@ def gram(tensors: Tensors, kind: TensorType) -> NDArray[np.float64]:
     for start in range(0, length, step):
         stop = min(start + step, length)
         # Filled in place: a list of slices and their stack would be twice the memory.
-        part = torch.empty(tensors.depth, (stop - start) * by_row, dtype=torch.float64)
+        part = torch.empty(tensors.depth, (stop - start) * by_row, dtype=torch.float64, device="cpu")
         for layer in range(tensors.depth):
             part[layer] = tensors.rows(layer, kind.name, start, stop).reshape(-1).cpu()
         total += (part @ part.T).numpy()
@@ -185,9 +185,9 @@ def unit_sample(kind: TensorType, width: int, seed: int) -> UnitSample:
     generator = torch.Generator().manual_seed(seed)
     across = kind.shape[stream_axis(kind.shape, width)]
     along = kind.entries // across
-    columns = torch.randperm(across, generator=generator)[:_WIDEST].sort().values
+    columns = torch.randperm(across, generator=generator, device="cpu")[:_WIDEST].sort().values
     most = min(_MOST_UNITS, -(-along * len(columns) // across))
-    return UnitSample(kind, width, torch.randperm(along, generator=generator)[:most], columns)
+    return UnitSample(kind, width, torch.randperm(along, generator=generator, device="cpu")[:most], columns)
 
 
 def units(tensors: Tensors, layer: int, sample: UnitSample) -> Tensor:

@@ -35,11 +35,12 @@ def bucket(distance: int, buckets: int, longest: int) -> int:
     return buckets - 1 + (size if distance >= 0 else -size)
 
 
-def bucket_table(config: ElcConfig) -> Tensor:
+def bucket_table(config: ElcConfig, device: str | None = None) -> Tensor:
     """The bucket of every distance from -(longest - 1) to longest - 1, as a vector (2 * longest - 1,)."""
     longest = config.max_position_embeddings
     distances = range(1 - longest, longest)
-    return torch.tensor([bucket(distance, config.position_buckets, longest) for distance in distances])
+    buckets = [bucket(distance, config.position_buckets, longest) for distance in distances]
+    return torch.tensor(buckets, device=device)
 
 
 def padded(tokens: Tensor, token_indices: Tensor, batch: int, length: int) -> Tensor:

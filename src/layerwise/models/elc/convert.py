@@ -200,10 +200,10 @@ def _padding(tokenizer: PreTrainedTokenizerBase, vocabulary: int) -> int:
 
 def _check_buckets(given: Mapping[str, Tensor], config: ElcConfig) -> None:
     length = config.max_position_embeddings
-    table = bucket_table(config)
+    table = bucket_table(config, "cpu")
     for name, stored in given.items():
         if name.endswith(_DISTANCES):
-            positions = torch.arange(length)
+            positions = torch.arange(length, device="cpu")
             if stored.shape != (length, length) or not torch.equal(
                 stored.long(), table[positions[:, None] - positions + length - 1]
             ):

@@ -70,7 +70,8 @@ class MixingWeights(nn.Module):
 
     def beginning(self) -> Tensor:
         """The scalars before any training."""
-        return torch.tensor(first_values(self.initialisation, self.sources, softmax=self.softmax))
+        values = first_values(self.initialisation, self.sources, softmax=self.softmax)
+        return torch.tensor(values, device=self.scalars.device)
 
 
 class Layer(GradientCheckpointingLayer):

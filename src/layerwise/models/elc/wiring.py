@@ -57,7 +57,7 @@ class ElcWiring(nn.Module):
                 f"layers and {len(rows)} readers"
             )
         for reader, row in zip(rows, edges.matrix(), strict=True):
-            weights = torch.tensor(row[: reader.sources], dtype=torch.float64)
+            weights = torch.tensor(row[: reader.sources], dtype=torch.float64, device="cpu")
             if reader.softmax and (weights < 0).any():
                 raise PlanError("weights of a softmax are not negative: this wiring is of another variant")
             reader.scalars.copy_(weights.log() if reader.softmax else weights)

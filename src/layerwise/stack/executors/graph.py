@@ -343,7 +343,7 @@ def most_live(graph: Graph, order: Iterable[int] | None = None) -> int:
     empty states.
     """
     walk = GraphExecutor(
-        graph, lambda layer, state, part, source: state, torch.empty(0), change=lambda node, state: state
+        graph, lambda layer, state, part, source: state, torch.empty(0, device="cpu"), change=lambda node, state: state
     )
     for _ in walk.walk(schedule(graph) if order is None else order):
         pass

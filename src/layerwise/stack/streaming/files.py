@@ -59,7 +59,7 @@ def _copied(mapped: Tensor, dtype: torch.dtype, device: torch.device) -> Tensor:
     if moved.data_ptr() != mapped.data_ptr():
         return moved
     size = prod(mapped.shape) * mapped.element_size()
-    memory = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
+    memory = torch.empty(size + ALIGNMENT, dtype=torch.uint8, device="cpu")
     start = (mapped.data_ptr() - memory.data_ptr()) % ALIGNMENT
     if start % mapped.element_size():
         return mapped.clone()

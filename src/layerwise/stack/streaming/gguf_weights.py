@@ -74,7 +74,7 @@ def _dequantised(path: Path, tensor: GGUFTensor) -> Tensor:
     import gguf
 
     kind = gguf.GGMLQuantizationType(tensor.number)
-    values = torch.empty(tuple(reversed(tensor.shape)))
+    values = torch.empty(tuple(reversed(tensor.shape)), device="cpu")
     flat = values.view(-1).numpy()
     with path.open("rb") as file:
         file.seek(tensor.begin)

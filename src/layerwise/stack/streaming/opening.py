@@ -80,7 +80,7 @@ def load_gguf(
         return *load(state_dict=weights), None
     path = find_blocks(drawn, layers)
     away = {f"{path}.{name}" for name, _ in block_list(drawn, path).named_parameters()}
-    number = torch.zeros((), dtype=dtype)  # which is repeated, and takes the memory of one
+    number = torch.zeros((), dtype=dtype, device="cpu")  # which is repeated, and takes the memory of one
     model, report = load(
         state_dict={name: number.expand(each.shape) if name in away else each for name, each in weights.items()}
     )

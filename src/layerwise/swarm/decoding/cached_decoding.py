@@ -109,7 +109,7 @@ def advance(cache: Cache, kinds: Sequence[str | None], batch: int, tokens: int) 
     `kinds` are the configured layer types: linear-attention layers leave no keys in the cache.
     """
     own: Any = cache.self_attention_cache if isinstance(cache, EncoderDecoderCache) else cache
-    nothing = torch.zeros(batch, 1, tokens, 1)
+    nothing = torch.zeros(batch, 1, tokens, 1, device="cpu")
     if own.layer_class_to_replicate is not None:
         for layer, kind in enumerate(kinds):
             if kind is None or not kind.startswith("linear"):
@@ -127,4 +127,4 @@ def advance(cache: Cache, kinds: Sequence[str | None], batch: int, tokens: int) 
         elif isinstance(layer, CacheLayerMixin):
             layer.update(nothing, nothing)
         if hasattr(layer, "update_indexer"):
-            layer.update_indexer(torch.zeros(batch, tokens, 1))
+            layer.update_indexer(torch.zeros(batch, tokens, 1, device="cpu"))

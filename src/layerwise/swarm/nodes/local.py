@@ -157,7 +157,7 @@ def _wrong_array(state: Array, wrongness: Wrongness, chance: random.Random) -> A
         case "noise":
             generator = torch.Generator().manual_seed(chance.randrange(2**31))
             dtype = getattr(torch, state.dtype)
-            return to_array(torch.randn(state.shape, generator=generator).to(dtype))
+            return to_array(torch.randn(state.shape, generator=generator, device="cpu").to(dtype))
 
 
 class _Jumping(selectors.DefaultSelector):

@@ -101,7 +101,7 @@ class HealingTrainer(PlanTrainer):
         return labels != IGNORED
 
     def _forward(self, model: nn.Module, inputs: Mapping[str, Any]) -> HealingPass:
-        result = HealingPass(torch.empty(0))
+        result = HealingPass(torch.empty(0, device="cpu"))
         given = {name: value for name, value in accepted(self.stack.model, inputs).items() if name != "labels"}
         if self.head is not None and "logits_to_keep" in inspect.signature(self.stack.model.forward).parameters:
             given["logits_to_keep"] = 1

@@ -77,7 +77,7 @@ class Lamb(torch.optim.Optimizer):
             )
         state = self.state[parameter]
         if not state:
-            state["step"] = torch.tensor(0.0)
+            state["step"] = torch.tensor(0.0, device="cpu")
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
         state["step"] += 1
         taken, (first, second) = state["step"].item(), group["betas"]
