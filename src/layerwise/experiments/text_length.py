@@ -27,6 +27,7 @@ from layerwise.experiments.reporter import duration
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import CONTEXT, WINDOW, EvalData
 from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.statistics import ALPHA
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST, is_run
 from layerwise.stack import Stack, weight_hash
@@ -37,9 +38,6 @@ MINUTES = 10.0
 
 USED = 0.75
 """Of the minutes, what passes of the model may take: intervals, the page and the start of Python take the rest."""
-
-ALPHA = 0.05
-"""The error rate of what is corrected together."""
 
 ROUNDS = 5
 """How often the amount of text is corrected: what is computed need not grow with it in proportion."""
@@ -71,9 +69,9 @@ class TimedText:
 
     @property
     def least_units(self) -> int:
-        """Return the least documents or windows for sign flips to show an effect after Holm's correction.
+        """Return the least documents or windows for which `flips_can_decide`.
 
-        With n units p >= 2^(1 - n): 8 show nothing among 30 comparisons, 11 do.
+        With n units p >= 2^(1 - n): 8 show nothing among 30 comparisons, and 11 any effect of one sign in all units.
         """
         least = 1 + math.log2(max(1, self.compared) / ALPHA)
         return max(self.fewest, math.ceil(least / self.share))

@@ -81,7 +81,7 @@ def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, p
         if len(units) < FEWEST_UNITS:
             return []
         own = stratum_parts(grid, str(whole), [str(plan)], Strata.of(units))
-        parts += [replace(part, value=sign * part.value) for part in own]
+        parts += [replace(part, value=sign * part.value, third=sign * part.third) for part in own]
     gap = combined(parts, LEVEL)[0]
     return [Score(SEARCH, GAP, gap.value, gap.low, gap.high, task=REPORT, plan=str(plan))]
 

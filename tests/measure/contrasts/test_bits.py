@@ -119,11 +119,6 @@ def _shown(row: Score) -> bool:
     return row.value > 0 and row.p_adjusted is not None and row.p_adjusted <= 0.05
 
 
-def test_a_layer_is_named_among_however_many_layers_and_types(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layerwise.measure.contrasts.bits.FLIPS", 1)
-    assert 7 in named(0, 0.05, 7)
-
-
 @pytest.mark.simulated
 def test_a_fragile_layer_is_named_and_no_layer_where_all_are_alike() -> None:
     count = by_tier(fast=3, nightly=100)

@@ -16,6 +16,8 @@ from layerwise.measure.stats.paired_metrics import (
     PairedMetric,
     aggregation_of,
     mcnemar,
+    mcnemar_detectable,
+    mcnemar_power,
     paired_rows,
 )
 from layerwise.measure.stats.statistics import Numbers
@@ -35,6 +37,40 @@ def pair(baseline: object, other: object, aggregation: object = MEAN, **more: ob
 def test_mcnemar_is_the_exact_binomial_test(gained: int, lost: int) -> None:
     exact = stats.binomtest(gained, gained + lost).pvalue if gained + lost else 1.0
     assert mcnemar(gained, lost) == mcnemar(lost, gained) == pytest.approx(exact, rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("trials", "rate", "loss", "alpha"), [(30, 0.05, 0.15, 0.05), (12, 0.0, 0.5, 0.05), (40, 0.1, 0.0, 0.3)]
+)
+def test_the_power_of_mcnemars_test_is_that_of_all_counts_written_out(
+    trials: int, rate: float, loss: float, alpha: float
+) -> None:
+    counts = [(up, down) for up in range(trials + 1) for down in range(trials + 1 - up) if mcnemar(up, down) < alpha]
+    changed = stats.multinomial(trials, [rate, rate + loss, 1 - 2 * rate - loss])
+    least = sum(changed.pmf([up, down, trials - up - down]) for up, down in counts if down > up)
+    assert mcnemar_power(loss, rate, trials, alpha) == pytest.approx(least, rel=1e-9)
+
+
+@pytest.mark.parametrize("comparisons", [1, 11])
+@pytest.mark.parametrize(
+    ("gained", "lost", "trials"), [(1, 0, 100), (2, 1, 200), (6, 4, 1000), (0, 0, 50), (400, 300, 9_000)]
+)
+def test_the_resolution_of_answers_is_that_of_mcnemars_test(
+    gained: int, lost: int, trials: int, comparisons: int
+) -> None:
+    size = mcnemar_detectable(gained, lost, trials, comparisons)
+    rate = (gained + lost) / (2 * trials)
+    assert mcnemar_power(size, rate, trials, 0.05 / comparisons) == pytest.approx(0.8, abs=1e-3)
+    assert mcnemar_detectable(lost, gained, trials, comparisons) == size
+    assert mcnemar_detectable(gained, lost, 8, 1_000) == pytest.approx(1 - (gained + lost) / 8 if gained < 5 else 0)
+
+
+def test_answers_that_are_all_right_have_wilsons_interval() -> None:
+    rows = [row for row in paired_rows([pair([1] * 20, [1] * 19 + [0])], 0.01) if row.measure == "evaluated"]
+    bounds = [stats.binomtest(right, 20).proportion_ci(0.95, method="wilson") for right in (20, 19)]
+    assert [(row.low, row.high) for row in rows] == [pytest.approx((each.low, each.high)) for each in bounds]
+    numbers = [row for row in paired_rows([pair([0.5] * 20, [0.25] * 20)], 0.01) if row.measure == "evaluated"]
+    assert [row.low for row in numbers] == [None, None]
 
 
 @pytest.mark.parametrize(("both", "gained", "lost"), [(133, 27, 10), (110, 30, 12), (205, 8, 0)])

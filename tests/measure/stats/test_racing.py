@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from layerwise.data.demo.corpus import demo_corpus
 from layerwise.errors import MeasureError
@@ -141,6 +142,21 @@ def test_a_decision_leaves_more_of_the_error_rate_for_the_same_decision() -> Non
     assert words == ["matters", "unresolved"]
 
 
+@pytest.mark.parametrize("share", [0.999, 1.001])
+@pytest.mark.parametrize("documents", [32, 40])
+def test_the_last_look_spends_all_that_is_left_of_the_error_rate(documents: int, share: float) -> None:
+    """Student's bound by hand: one look has all of alpha, the second of two what three tenths leave."""
+    rate = 1.0 if documents == 32 else 0.7
+    level = 0.05 * 0.7 * rate / 4
+    deviation = stats.t.ppf(1 - level, documents - 1) * share / np.sqrt(documents)
+    model = SimulatedModel([0.0] * 4, documents=documents)
+    model.lengths = dict.fromkeys(model.lengths, 10)
+    model.draw(np.tile(standardised(documents, 1.0) + deviation, (4, 1)))
+    finishes = race(model.measure, skip_keys(4), model.lengths, seed=4).finishes
+    assert {end.documents for end in finishes.values()} == {documents}
+    assert {end.decision for end in finishes.values()} == {"matters" if share > 1 else "unresolved"}
+
+
 def standardised(documents: int, spread: float) -> np.ndarray:
     values = np.linspace(-1.0, 1.0, documents)
     return values / values.std(ddof=1) * spread
@@ -264,3 +280,16 @@ def test_what_is_not_seen_is_told_with_its_limit() -> None:
     exact = SimulatedModel([0.0] * 4, noise=0.001)
     settled = [row for row in rows(race(exact.measure, skip_keys(4), exact.lengths)) if row.layer is not None]
     assert all((row.mde or 1.0) < 0.001 for row in settled)
+
+
+@pytest.mark.nightly
+def test_skewed_effects_make_no_race_wrong_in_more_than_one_of_fourteen() -> None:
+    """Thirty layers whose effects are exponential, to the left, with mean zero."""
+    wrong, runs = 0, 200
+    for seed in range(runs):
+        model = SimulatedModel([0.0] * 30, documents=400, seed=seed)
+        model.draw(0.05 * (1 - np.random.default_rng(seed).exponential(size=(30, 400))))
+        finishes = race(model.measure, skip_keys(30), model.lengths, seed=seed).finishes
+        wrong += any(is_wrong(end.decision, 0.0) for end in finishes.values())
+    print(f"{wrong} of {runs} races with a wrong decision")
+    assert wrong <= 0.07 * runs

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,20 +14,25 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import Estimate, median_interval, satterthwaite
+from layerwise.measure.stats.estimate import Estimate, median_interval, satterthwaite, skewed
 from layerwise.measure.stats.statistics import (
+    FLIPS_PER_PLAN,
     Numbers,
+    assess_effects,
+    flips_can_decide,
     holm,
+    mean_of,
     minimum_detectable_effect,
-    null_band,
     paired_bootstrap,
     paired_proportions,
     ratio,
     sign_flips,
+    skewed_interval,
     standard_error,
     student_interval,
     wilson,
 )
+from tier import by_tier
 
 STUDIES = 600
 EFFECT = 0.05
@@ -65,10 +72,44 @@ def test_an_estimate_is_students_test() -> None:
         assert own.p_below() == pytest.approx(stats.ttest_1samp(values[row], 0, alternative="less").pvalue)
         mde = (stats.t.ppf(1 - 0.05 / 24, 19) + stats.t.ppf(0.8, 19)) * own.error
         assert own.detectable(12) == pytest.approx(mde)
-        assert minimum_detectable_effect(own.error, 20, comparisons=12) == pytest.approx(mde)
+        assert minimum_detectable_effect(own.error, 20, comparisons=12) > mde
     certain = Estimate.student(np.array([0.0, 0.1, -0.1]), np.zeros(3), np.full(3, 9.0))
     assert certain.p().tolist() == [1.0, 0.0, 0.0]
     assert certain.p_below().tolist() == [1.0, 1.0, 0.0]
+
+
+def test_an_estimate_is_corrected_for_skewness_in_the_tail_where_it_matters() -> None:
+    """Hall's cubic by hand, in the p-values, and inverted by the interval, whose bounds are just rejected."""
+    for value, skewness in itertools.product((-2.5, 2.5), (-0.6, 0.6)):
+        own = Estimate.student(value, 1.0, 14.0, 0.95, skewness)
+        t = value + skewness * value**2 / 3 + skewness**2 * value**3 / 27 + skewness / 6
+        assert skewed(value, skewness) == pytest.approx(t)
+        adverse = value * skewness < 0
+        furthest = min(abs(value), abs(t)) if adverse else abs(value)
+        assert own.p() == pytest.approx(2 * stats.t.sf(furthest, 14))
+        if value < 0:
+            assert own.p_below() == pytest.approx(stats.t.sf(furthest, 14))
+        reach = stats.t.ppf(0.975, 14)
+        plain, longer = (own.low, own.high) if skewness > 0 else (own.high, own.low)
+        assert abs(value - plain) == pytest.approx(reach)
+        assert abs(value - longer) > 1.2 * reach
+        for bound in (own.low, own.high):
+            shifted = replace(own, value=value - bound)
+            assert shifted.p() == pytest.approx(0.05)
+
+
+def test_the_skewness_of_a_mean_is_that_of_its_units_by_their_root_and_enlarged_for_few() -> None:
+    for units, factor in ((8, 1.75), (16, 1.75), (24, 1.5), (48, 1.25)):
+        values = np.random.default_rng(units).exponential(size=(2, units))
+        found = skewed_interval(values, np.full(units, 5.0))
+        assert found.error == pytest.approx(stats.sem(values, axis=1) / 5)
+        assert found.skewness == pytest.approx(factor * stats.skew(values, axis=1) / units**0.5)
+    tokens = np.array([1.0, 2, 3, 4, 5, 6, 7, 8])
+    jackknife = [np.delete(values[0, :8], at).sum() / np.delete(tokens, at).sum() for at in range(8)]
+    assert skewed_interval(values[0, :8], tokens).error[0] == pytest.approx(np.std(jackknife) * 7**0.5, rel=0.15)
+    two = skewed_interval(values, np.ones(48), strata=np.arange(48) % 2)
+    apart = [skewed_interval(values[:, side::2], np.ones(24)) for side in (0, 1)]
+    assert two.error == pytest.approx(np.sqrt(sum(np.square(each.error) for each in apart)) / 2)
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
@@ -114,9 +155,11 @@ def test_blocks_of_resamples_cover_all_of_them(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("layerwise.measure.stats.statistics._CELLS", 7 * 30)
     small = paired_bootstrap(deltas, tokens, seed=0, resamples=500)
     flips = sign_flips(deltas, seed=0, flips=500)
+    few = sign_flips(deltas[:, :10], seed=0)
     monkeypatch.setattr("layerwise.measure.stats.statistics._CELLS", 1)
     smallest = paired_bootstrap(deltas, tokens, seed=0, resamples=500)
     np.testing.assert_allclose(small.low, smallest.low, rtol=0.1)
+    assert sign_flips(deltas[:, :10], seed=1).critical == pytest.approx(few.critical)
     assert (flips.p * 501).tolist() == pytest.approx((flips.p * 501).round().tolist())
     assert ((flips.p >= 1 / 501) & (flips.p <= 1)).all()
 
@@ -129,12 +172,38 @@ def test_an_effect_without_spread_has_an_interval_without_width(tokens: Numbers,
     assert estimate.error[0] == pytest.approx(0, abs=1e-9)
 
 
-def test_sign_flip_p_agrees_with_all_flips_written_out() -> None:
+def test_sign_flip_p_is_that_of_all_flips_written_out_or_drawn() -> None:
     values = np.array([0.4, -0.1, 0.3, 0.2, -0.3, 0.5, 0.1, 0.6])
     every = np.array(np.meshgrid(*[[-1.0, 1.0]] * 8)).reshape(8, -1).T
     exact = share(np.abs(every @ values) >= abs(values.sum()) - 1e-12)
-    sampled = sign_flips(values, seed=0, flips=40_000).p[0]
-    assert sampled == pytest.approx(exact, abs=4 * math.sqrt(exact * (1 - exact) / 40_000))
+    assert sign_flips(values, seed=0, flips=128).p[0] == exact
+    assert sign_flips(values, seed=0, flips=127).p[0] in np.arange(1, 129) / 128
+    many = np.random.default_rng(0).normal(0.3, size=15)
+    whole, drawn = (sign_flips(many, seed=0, flips=flips).p[0] for flips in (2**14, 2**14 - 1))
+    assert 0 < abs(whole - drawn) < 4 * math.sqrt(whole / 2**14)
+
+
+@pytest.mark.parametrize("plans", [1, 12, 30, 58, 90, 232, 930])
+def test_as_many_units_as_minutes_choose_show_an_effect_of_one_sign(plans: int) -> None:
+    units = max(8, math.ceil(1 + math.log2(plans / 0.05)))
+    assert flips_can_decide(units, plans)
+    assert units == 8 or not flips_can_decide(units - 1, plans)
+    for seed in range(5):
+        values = np.random.default_rng(seed).normal(5, 0.05, (1, units))
+        p = sign_flips(values, seed=seed, flips=max(10_000, FLIPS_PER_PLAN * plans)).p
+        assert p == 2.0 ** (1 - units)
+        assert holm(np.repeat(p, plans)).min() <= 0.05
+        assert assess_effects(values, np.ones(units), seed=seed, comparisons=plans).p == p
+
+
+def test_effects_are_assessed_by_flips_and_students_test_whichever_is_larger() -> None:
+    draw, tokens = np.random.default_rng(3), np.arange(5.0, 15.0)
+    deltas = draw.normal(size=(8, 10)) + np.linspace(-1, 1, 8)[:, None]
+    student, flipped = skewed_interval(deltas, tokens).p(), sign_flips(deltas, seed=0).p
+    assert len({*(student > flipped)}) == 2
+    found = assess_effects(deltas, tokens, seed=0, comparisons=25)
+    assert found.p.tolist() == np.maximum(student, flipped).tolist()
+    assert assess_effects(deltas, tokens, seed=0, comparisons=26).p.tolist() == student.tolist(), "too few for flips"
 
 
 def test_the_ends_of_sign_flips() -> None:
@@ -145,16 +214,66 @@ def test_the_ends_of_sign_flips() -> None:
 
 
 def test_the_null_band_is_the_largest_of_all_flips_in_errors_of_the_sum() -> None:
-    """All 256 flips of eight documents; a plan of large effect does not widen the others' bands."""
-    draw, tokens = np.random.default_rng(7), np.arange(5.0, 13.0)
-    deltas = draw.normal(size=(3, 8)) + np.array([[0.0], [0.0], [9.0]])
+    """All 256 flips of eight documents; a plan of large effect does not widen the others' bands, but skewness does."""
+    draw, tokens = np.random.default_rng(7), np.full(8, 9.0)
+    deltas = np.sort(draw.normal(size=(3, 8)))
+    deltas = deltas - deltas[:, ::-1] + np.array([[0.0], [0.0], [9.0]])
     every = np.array(np.meshgrid(*[[-1.0, 1.0]] * 8)).reshape(8, -1).T
     flipped = every[:, None] * deltas
     t = np.abs(flipped.mean(axis=2)) / stats.sem(flipped, axis=2)
-    flips = sign_flips(deltas, seed=0, flips=40_000)
-    assert flips.critical == pytest.approx(np.quantile(t.max(axis=1), 0.95), rel=0.05)
-    band = null_band(flips, deltas, tokens)
-    assert band == pytest.approx(flips.critical * deltas.std(axis=1, ddof=1) * 8**0.5 / tokens.sum())
+    critical = sign_flips(deltas, seed=0).critical
+    assert critical == pytest.approx(np.quantile(t.max(axis=1), 0.95), rel=0.05)
+    band = assess_effects(deltas, tokens, seed=0).band
+    assert band == pytest.approx(critical * deltas.std(axis=1, ddof=1) * 8**0.5 / tokens.sum())
+    few = assess_effects(deltas, tokens, seed=0, comparisons=30).band
+    assert few / band == pytest.approx(stats.t.ppf(1 - 0.05 / 60, 7) / critical)
+    skew = np.where(np.arange(8) == 7, deltas + 5.0, deltas)
+    assert (assess_effects(skew, tokens, seed=0).band > 1.5 * band).all()
+    assert assess_effects(-skew, tokens, seed=0).band == pytest.approx(assess_effects(skew, tokens, seed=0).band)
+
+
+@pytest.mark.parametrize("plans", [1, 12, 90])
+@pytest.mark.parametrize("units", [8, 10, 16, 40, 127])
+def test_the_printed_resolution_is_that_of_the_test_that_is_used(units: int, plans: int) -> None:
+    """Found in 0.75 to 0.85 of studies of normal effects; a fast case has fewer studies and wider bounds."""
+    count = by_tier(fast=100, nightly=1500)
+    size = float(minimum_detectable_effect(units**-0.5, units, comparisons=plans))
+    studies = np.random.default_rng(plans).normal(size, size=(count, units))
+    found = share(assess_effects(studies, np.ones(units), seed=0, comparisons=plans).p < 0.05 / plans)
+    print(f"{units} units, {plans} plans: an effect of {size:.2f} deviations is found in {found:.3f}")
+    assert abs(found - 0.8) <= by_tier(fast=13, nightly=5) / 100
+
+
+def test_the_resolution_of_many_units_is_students() -> None:
+    expected = stats.t.ppf(1 - 0.05 / 24, 399) + stats.t.ppf(0.8, 399)
+    assert minimum_detectable_effect([1.0, 2.0], [400, 400], comparisons=12) == pytest.approx([expected, 2 * expected])
+    near, far = minimum_detectable_effect([1.0, 1.0], [127, 128], comparisons=12)
+    assert near == pytest.approx(far, rel=0.02)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("units", [16, 40, 148])
+@pytest.mark.parametrize("lengths", [0.0, 0.7])
+@pytest.mark.parametrize("skewness", [0.0, 1.0, 2.0])
+def test_skewed_effects_make_one_of_thirty_plans_significant_in_a_twentieth_of_studies(
+    skewness: float, lengths: float, units: int
+) -> None:
+    """Gamma effects of mean zero. The rate of 30 plans, any of them, is made of that of one (at most 7 %)."""
+    generator, wrong, count = np.random.default_rng(units), 0, 30_000
+    for part in range(count // 500):
+        tokens = np.maximum(8, generator.lognormal(5, lengths, units)) if lengths else np.full(units, 150.0)
+        shape = (2 / skewness) ** 2 if skewness else 0.0
+        own = generator.gamma(shape, size=(500, units)) - shape if skewness else generator.normal(size=(500, units))
+        wrong += int((assess_effects(own * tokens, tokens, seed=part, comparisons=30).p < 0.05 / 30).sum())
+    rate = 1 - (1 - wrong / count) ** 30
+    print(f"skewness {skewness:g}, {units} documents, lengths {lengths:g}: {rate:.3f} of studies")
+    assert rate <= 0.07
+
+
+@pytest.mark.parametrize("values", [[0.2] * 12, [1.0] * 8])
+def test_units_that_are_all_equal_give_no_interval(values: list[float]) -> None:
+    assert mean_of(values) == (pytest.approx(values[0]), None, None)
+    assert mean_of([*values, 0.0])[1] is not None
 
 
 @pytest.mark.parametrize(

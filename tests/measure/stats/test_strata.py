@@ -15,7 +15,13 @@ from layerwise.data.text.tokens import Window
 from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
 from layerwise.measure.stats.effects import ArmLosses, differences, effects
 from layerwise.measure.stats.grid import WHOLE, Piece, arrange
-from layerwise.measure.stats.statistics import Numbers, paired_bootstrap, sign_flips, student_interval
+from layerwise.measure.stats.statistics import (
+    Numbers,
+    paired_bootstrap,
+    sign_flips,
+    skewed_interval,
+    student_interval,
+)
 from layerwise.measure.stats.strata import Strata, stratified, unit_pieces
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
@@ -40,7 +46,8 @@ def pieces(sizes: dict[str, int], tokens: dict[str, int]) -> dict[Piece, int]:
 
 
 def test_one_stratum_is_students_interval() -> None:
-    draw = np.random.default_rng(0).normal(0.1, 0.3, size=20)
+    half = np.random.default_rng(0).normal(0.0, 0.3, size=10)
+    draw = 0.1 + np.concatenate([half, -half])  # not skewed
     strata = Strata.of(pieces({"text": 20}, {"text": 10}))
     found = stratified(arrange(losses({"text": draw.tolist()}, {"text": 10})), "b", ["p"], strata, 0.95)[0]
     error = draw.std(ddof=1) / np.sqrt(20)
@@ -49,6 +56,22 @@ def test_one_stratum_is_students_interval() -> None:
     assert found.freedom == pytest.approx(19)
     assert found.high - found.value == pytest.approx(stats.t(19).ppf(0.975) * error)
     assert found.p() == pytest.approx(stats.ttest_1samp(draw, 0.0).pvalue)
+
+
+def test_one_document_of_a_third_task_does_not_widen_an_interval() -> None:
+    """The large tasks stay strata of their own, so that what differs between them is not noise."""
+    draw = np.random.default_rng(1).normal(0.0, 0.1, size=(2, 200))
+    tokens = dict.fromkeys("abc", 10)
+    changes = {"a": draw[0].tolist(), "b": (draw[1] + 1.0).tolist()}
+    widths = []
+    for each in (changes, {**changes, "c": [0.5]}):
+        found = {row.task: row for row in effects(losses(each, tokens), "b") if row.metric == "delta_nll"}["all"]
+        widths.append(found.high - found.low)
+    assert widths[1] < 1.1 * widths[0]
+    sizes = {"a": 16, "b": 20, "c": 15, "d": 1}
+    assert set(Strata.of(pieces(sizes, dict.fromkeys("abcd", 1))).weight) == {"a", "b", "the rest"}
+    sizes["c"] = 14
+    assert set(Strata.of(pieces(sizes, dict.fromkeys("abcd", 1))).weight) == {"b", "the rest"}
 
 
 def test_a_part_of_the_text_is_weighted_as_the_whole() -> None:
@@ -156,8 +179,8 @@ def test_the_error_of_a_mix_is_that_of_its_strata_by_hand() -> None:
     ]
     grid = arrange(rows)
     expected = stratified(grid, "b", ["p"], Strata.of(unit_pieces(grid)), 0.95)[0]
-    found = student_interval(nats, tokens, strata=UNLIKE)
-    for name, value in (("value", found.value), ("low", found.low), ("error", found.error)):
+    found = skewed_interval(nats, tokens, strata=UNLIKE)
+    for name, value in (("value", found.value), ("freedom", found.freedom), ("error", found.error)):
         assert value[0] == pytest.approx(getattr(expected, name), rel=1e-12)
     assert found.freedom[0] == pytest.approx(expected.freedom)
     assert (Strata.labels(grid) == UNLIKE).all()

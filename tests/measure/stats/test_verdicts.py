@@ -12,8 +12,12 @@ from scipy import stats
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys
 from layerwise.measure.stats.estimate import Estimate
-from layerwise.measure.stats.strata import shuffled
-from layerwise.measure.stats.verdicts import HarmTest, VerdictCriterion, detectable, verdicts
+from layerwise.measure.stats.grid import arrange
+from layerwise.measure.stats.racing import race
+from layerwise.measure.stats.racing import rows as rows_of_race
+from layerwise.measure.stats.statistics import minimum_detectable_effect
+from layerwise.measure.stats.strata import Strata, shuffled, unit_pieces
+from layerwise.measure.stats.verdicts import SELECTION, HarmTest, VerdictCriterion, _halves, detectable, verdicts
 from layerwise.results import Loss, Score
 from measure.simulated import SimulatedModel
 
@@ -35,7 +39,8 @@ def mildly_useful(seed: int) -> SimulatedModel:
 def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int) -> None:
     model = SimulatedModel([0.01 * layer for layer in range(depth)], documents=24)
     model.lengths = dict.fromkeys(model.lengths, 10)
-    draws = np.random.default_rng(depth).normal(0.02, 0.05, (depth, 24))
+    half = np.random.default_rng(depth).normal(0.0, 0.05, (depth, 12))
+    draws = 0.02 + np.concatenate([half, -half], axis=1)  # not skewed
     model.draw(draws)
     for layer, score in judged(model).items():
         error, mean = stats.sem(draws[layer]), draws[layer].mean()
@@ -43,7 +48,7 @@ def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int
         assert (score.low, score.high) == pytest.approx((mean - reach, mean + reach))
         assert score.p_adjusted == pytest.approx(min(1.0, depth * stats.ttest_1samp(draws[layer], 0.0).pvalue))
         effect = Estimate(mean, mean - reach, mean + reach, error, 23)
-        expected = (stats.t.ppf(1 - 0.05 / depth / 2, 23) + stats.t.ppf(0.8, 23)) * error
+        expected = minimum_detectable_effect(error, 24, comparisons=depth)
         assert detectable(effect, depth, VerdictCriterion()) == pytest.approx(expected)
 
 
@@ -145,9 +150,37 @@ def test_too_little_text_says_how_to_get_enough() -> None:
         verdicts(model.whole(), model.baseline, skip_keys(4))
 
 
-def test_few_documents_are_judged_but_never_harmful() -> None:
-    model = SimulatedModel([-0.5, 0.5, 0.5, 0.5], documents=10, noise=0.01)
-    assert Counter(score.metric for score in judged(model).values()) == {"unresolved": 1, "matters": 3}
+@pytest.mark.parametrize(
+    ("documents", "word"), [(3, "unresolved"), (8, "unresolved"), (15, "unresolved"), (16, "harmful")]
+)
+def test_harm_is_told_from_sixteen_documents_on_of_which_each_half_has_its_own(documents: int, word: str) -> None:
+    model = SimulatedModel([-0.5, 0.5, 0.5, 0.5], documents=documents, noise=0.01)
+    rows = [replace(row, window=window) for row in model.whole() for window in range(8)]
+    found = verdicts(rows, model.baseline, skip_keys(4))
+    assert [score.metric for score in found] == [word, "matters", "matters", "matters"]
+    grid = arrange(rows)
+    first, second = ({cell[1] for cell in half.cells} for half in _halves(grid, 0))
+    assert not first & second
+    assert len(first | second) == documents
+    found = rows_of_race(race(lambda *_: rows, skip_keys(4), unit_pieces(grid)))
+    assert (found[0].metric == "harmful") <= (word == "harmful")
+
+
+@pytest.mark.parametrize(("share", "chosen"), [(0.999, ()), (1.001, (0,))])
+def test_a_candidate_is_below_zero_at_the_level_of_selection(share: float, chosen: tuple[int, ...]) -> None:
+    """Student's bound by hand on the half that selects, whose effects are not skewed."""
+    pattern = np.array([-1.0, 1.0] * 8)
+    t = share * stats.t.ppf(1 - SELECTION, 15)
+    grids = []
+    for values in (pattern - t * stats.sem(pattern), pattern / 1000 - 5.0):
+        rows = [
+            Loss(plan, "t", f"{document:02}", 0, 50.0 + (plan != "b") * float(value), 10, 0)
+            for document, value in enumerate(values)
+            for plan in ("b", "p")
+        ]
+        grids.append(arrange(rows))
+    test = HarmTest.of(*grids, "b", {0: "p"}, Strata.of(unit_pieces(grids[0])), VerdictCriterion())
+    assert (test.candidates, test.harmful) == (chosen, frozenset(chosen))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from layerwise.experiments.reporter import duration
 from layerwise.experiments.text_length import USED
 from layerwise.measure.language.minimal_pairs import CHANCE, preferences
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong
-from layerwise.measure.stats.statistics import minimum_detectable_effect
+from layerwise.measure.stats.estimate import t_factor
 from layerwise.report.text.number_format import tidy
 from layerwise.results import Rows, Run, Score
 
@@ -105,6 +105,5 @@ def resolutions(suites: Sequence[PairSet]) -> Iterator[str]:
     for each in suites:
         count = len(each.pairs)
         if count > 1:
-            error = CHANCE / count**0.5
-            mde = 100 * float(minimum_detectable_effect(error, count))
+            mde = 100 * float(t_factor(count - 1.0, 1)) * CHANCE / count**0.5
             yield f"resolution: {each.suite} about {tidy(mde)} points from chance, which 80 of 100 such runs find"

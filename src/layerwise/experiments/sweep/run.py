@@ -64,7 +64,7 @@ from layerwise.measure.interventions.sweep_pieces import Plain, piece_function
 from layerwise.measure.language.continuations import continuations, encode_prompt
 from layerwise.measure.language.evaluation_data import WINDOW as TEXT_WINDOW
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
-from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.effects import describe_test, effects
 from layerwise.plan import Member, Plan
 from layerwise.plan.painters import GIVEN, PAINTERS_SEEDS, WINDOW
 from layerwise.report.text.wording import counted
@@ -199,6 +199,9 @@ class SweepUnit(Unit[MeasureError | None]):
         yield describe_model(self.stack)
         yield describe_data(self.text)
         yield from self.chosen.says
+        few_units = describe_test(self.text.units, len(self.plans) - 1)
+        if few_units is not None:
+            yield few_units
         yield (
             f"{cost.plans} plans: {cost.naive:,} layer evaluations one by one, {cost.evaluations:,} at least; "
             f"the sweep does the least ({cost.naive / cost.evaluations:.2f} x fewer)"

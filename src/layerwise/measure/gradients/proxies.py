@@ -116,12 +116,6 @@ def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:
     ]
 
 
-FLIPS_PER_GATE = 40
-"""Sign flips a gate: the smallest p is then small enough to survive Holm's correction."""
-
-FEWEST_FLIPS = 10_000
-
-
 class GateGradients:
     """First-order effect of skipping each layer and branch, and the loss's sensitivity to it, in nats/token.
 
@@ -160,14 +154,12 @@ class GateGradients:
         if below.size < FEWEST_UNITS:
             return self._sums.scores(PROXIES, "gate_gradient", self._about)
         estimate = statistics.paired_bootstrap(above, below, seed=seed)
-        flips = max(FEWEST_FLIPS, FLIPS_PER_GATE * len(above))
-        test = statistics.sign_flips(above, seed=seed, flips=flips)
+        test = statistics.assess_effects(above, below, seed=seed)
         mde = statistics.minimum_detectable_effect(estimate.error, below.size, comparisons=len(above))
         tests = zip(test.p.tolist(), statistics.holm(test.p).tolist(), mde.tolist(), strict=True)
-        bands = statistics.null_band(test, above, below).tolist()
         behind = self._sums.documents, self._sums.tokens
         scores = []
-        for about, own, numbers, band in zip(self._about, estimate.each(), tests, bands, strict=True):
+        for about, own, numbers, band in zip(self._about, estimate.each(), tests, test.band.tolist(), strict=True):
             scores.append(Score(PROXIES, "gate_gradient", *own.row(), *numbers, *behind, **about))
             if math.isfinite(band):
                 scores.append(Score(PROXIES, "gate_gradient", 0.0, -band, band, against=NO_EFFECT, **about))

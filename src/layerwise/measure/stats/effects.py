@@ -4,9 +4,9 @@
     null_band                      how far from zero a plan without effect could be, all plans together
     token_accuracy, exact_match    share of scored tokens, and of windows, that were the arg-max; delta_exact_match
 
-95 % intervals over documents or windows (`resampling_unit`), none with fewer than 8 windows. `mde`: 80 % power at 5 %
-after Holm over the plans of a task. Tasks are strata of `all`. `differences` does the same for arms (`12=skip`),
-corrected by metric, with the band `against no_effect`.
+95 % intervals over documents or windows (`resampling_unit`), none with fewer than 8 windows, or where all are equal.
+`p`: see `assess_effects`; `mde`: 80 % power at 5 % after Holm over the plans of a task. Tasks are strata of `all`.
+`differences` does the same for arms (`12=skip`), corrected by metric, with the band `against no_effect`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from layerwise.errors import MeasureError, near_matches
 from layerwise.measure.stats import statistics
 from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
+from layerwise.measure.stats.paired_metrics import mcnemar, mcnemar_detectable
+from layerwise.measure.stats.statistics import FLIPS_PER_PLAN as FLIPS_PER_PLAN
 from layerwise.measure.stats.statistics import Numbers, Seed, StratumLabels
 from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import EFFECT, NO_EFFECT
 
 POOLED = "all"
-
-FLIPS_PER_PLAN = 40
-"""Sign flips a plan: the smallest p is then small enough to survive Holm's correction."""
 
 
 def effects(
@@ -92,15 +92,17 @@ class _Study:
         nll, hits, tokens = (self.grid.by_unit(values) for values in (self.grid.nll, self.grid.hits, self.grid.tokens))
         # The difference is taken window by window before anything is summed, which keeps small effects exact.
         deltas = self.grid.by_unit(self.grid.nll - self.grid.nll[self.baseline])
-        if tokens.size < FEWEST_UNITS:
+        if tokens.size < FEWEST_UNITS or statistics.are_equal(nll, tokens):
             total = tokens.sum()
             return [
                 *self._bare("delta_nll", deltas.sum(axis=1) / total, self._others()),
                 *self._bare("nll", nll.sum(axis=1) / total),
                 *self._bare("token_accuracy", hits.sum(axis=1) / total),
             ]
+        compared, bands = self._assessed("delta_nll", deltas, tokens, self._bootstrap(deltas, tokens))
         return [
-            *self._compared("delta_nll", deltas, self._bootstrap(deltas, tokens), band_over=tokens),
+            *compared,
+            *(self._score("null_band", plan, band) for plan, band in bands.items() if np.isfinite(band)),
             *self._estimated("nll", statistics.student_interval(nll, tokens, strata=self.strata)),
             *self._estimated("token_accuracy", statistics.student_interval(hits, tokens, strata=self.strata)),
         ]
@@ -120,40 +122,43 @@ class _Study:
             own = statistics.wilson(exact.sum(axis=1), windows.size)
             gained, lost = (changes > 0).sum(axis=1), (changes < 0).sum(axis=1)
             difference = statistics.paired_proportions(gained, lost, windows.size)
+            others, counts = self._others(), list(zip(gained.tolist(), lost.tolist(), strict=True))
+            p = [mcnemar(*counts[plan]) for plan in others]
+            mde = [mcnemar_detectable(*counts[plan], windows.size, len(others)) for plan in others]
+            compared = self._compared("delta_exact_match", difference, p, mde)
         else:
             own, difference = self._bootstrap(exact, windows), self._bootstrap(changes, windows)
-        return [
-            *self._estimated("exact_match", own),
-            *self._compared("delta_exact_match", changes, difference),
-        ]
+            compared, _ = self._assessed("delta_exact_match", changes, windows, difference)
+        return [*self._estimated("exact_match", own), *compared]
 
-    def _compared(
-        self, metric: str, changes: Numbers, estimate: Estimate[Numbers], band_over: Numbers | None = None
-    ) -> list[Score]:
+    def _assessed(
+        self, metric: str, changes: Numbers, below: Numbers, estimate: Estimate[Numbers]
+    ) -> tuple[list[Score], dict[int, float]]:
         others = self._others()
         if not others:
-            return []
-        flips = max(self.resamples, FLIPS_PER_PLAN * len(others))
-        test = statistics.sign_flips(changes[others], seed=self.seed, flips=flips, strata=self.strata)
-        adjusted = statistics.holm(test.p)
+            return [], {}
+        test = statistics.assess_effects(
+            changes[others], below, seed=self.seed, flips=self.resamples, strata=self.strata
+        )
         errors, units = estimate.error[others], estimate.freedom[others] + 1
         mde = statistics.minimum_detectable_effect(errors, units, comparisons=len(others))
-        scores = [
+        return self._compared(metric, estimate, test.p, mde), dict(zip(others, test.band.tolist(), strict=True))
+
+    def _compared(self, metric: str, estimate: Estimate[Numbers], p: ArrayLike, mde: ArrayLike) -> list[Score]:
+        numbers = (np.asarray(p).tolist(), statistics.holm(p).tolist(), np.asarray(mde).tolist())
+        return [
             self._score(
                 metric,
                 plan,
                 estimate.value[plan],
                 low=float(estimate.low[plan]),
                 high=float(estimate.high[plan]),
-                p=float(test.p[index]),
-                p_adjusted=float(adjusted[index]),
-                mde=float(mde[index]),
+                p=own,
+                p_adjusted=adjusted,
+                mde=least,
             )
-            for index, plan in enumerate(others)
+            for plan, own, adjusted, least in zip(self._others(), *numbers, strict=True)
         ]
-        if band_over is not None and np.isfinite(test.critical):
-            scores += self._bare("null_band", statistics.null_band(test, changes, band_over, self.strata), others)
-        return scores
 
     def _estimated(self, metric: str, estimate: Estimate[Numbers]) -> list[Score]:
         return [
@@ -223,6 +228,21 @@ def differences(
         rows = effects(chosen, baseline, seed=seed, by_task=by_task, resamples=resamples)
         scores += _renamed(measure, group, rows)
     return scores
+
+
+def describe_test(units: int, comparisons: int) -> str | None:
+    """Say that so few units decide among so many plans by their intervals; `None` where sign flips do.
+
+    >>> describe_test(8, 6)
+    >>> describe_test(8, 90)
+    "8 documents or windows are too few for sign flips over 90 plans: Student's interval, corrected for 90, decides"
+    """
+    if statistics.flips_can_decide(units, comparisons):
+        return None
+    return (
+        f"{units} documents or windows are too few for sign flips over {comparisons:,} plans: Student's interval, "
+        f"corrected for {comparisons:,}, decides"
+    )
 
 
 def _renamed(measure: str, arms: Sequence[ArmLosses], rows: Sequence[Score]) -> list[Score]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,31 +19,44 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Estimate(Generic[Value]):
-    """A number, or one for each plan of shape (plans,): value, interval, standard error and its degrees of freedom."""
+    """A number, or one for each plan of shape (plans,): value, interval, standard error and its degrees of freedom.
+
+    `skewness` is that of the value, its third cumulant divided by error^3; tests and intervals are never narrower than
+    with it, nor than without it.
+    """
 
     value: Value
     low: Value
     high: Value
     error: Value
     freedom: Value
+    skewness: Value | float = 0.0
 
     @classmethod
-    def student(cls, value: Value, error: Value, freedom: Value, level: float = 0.95) -> Estimate[Value]:
-        """Student's interval at `level`: value +- t * error."""
-        reach = student(0.5 + level / 2, freedom) * error
-        return cls(value, value - reach, value + reach, error, freedom)
+    def student(
+        cls, value: Value, error: Value, freedom: Value, level: float = 0.95, skewness: Value | float = 0.0
+    ) -> Estimate[Value]:
+        """Student's interval at `level`: value +- t * error, longer on the side to which the value is skewed."""
+        reach = student(0.5 + level / 2, freedom)
+        if not np.any(skewness):
+            return cls(value, value - reach * error, value + reach * error, error, freedom, skewness)
+        low, high = (value - unskewed(side * reach, skewness) * error for side in (1, -1))
+        return cls(value, low, high, error, freedom, skewness)
 
     def p(self) -> Numbers:
         """The two-sided p-value of Student's test against no effect."""
-        return self._tail(-np.abs(self.value), np.asarray(self.value) == 0, sides=2)
+        sign = np.where(np.asarray(self.value) > 0, -1.0, 1.0)
+        return self._tail(sign, np.asarray(self.value) == 0, sides=2)
 
     def p_below(self) -> Numbers:
         """The one-sided p-value of Student's test against an effect of zero or more."""
-        return self._tail(np.asarray(self.value), np.asarray(self.value) >= 0, sides=1)
+        return self._tail(np.ones(()), np.asarray(self.value) >= 0, sides=1)
 
-    def _tail(self, value: Numbers, if_certain: ArrayLike, sides: int) -> Numbers:
+    def _tail(self, sign: Numbers, if_certain: ArrayLike, sides: int) -> Numbers:
         error = np.asarray(self.error)
-        tail = sides * special.stdtr(self.freedom, value / np.where(error == 0, 1.0, error))
+        t = np.asarray(self.value) / np.where(error == 0, 1.0, error)
+        furthest = np.maximum(sign * t, sign * skewed(t, self.skewness))
+        tail = np.minimum(1.0, sides * special.stdtr(self.freedom, furthest))
         return np.asarray(np.where(error == 0, if_certain, tail), dtype=np.float64)
 
     def detectable(self, comparisons: float = 1) -> Numbers:
@@ -57,7 +70,8 @@ class Estimate(Generic[Value]):
 
     def each(self: Estimate[Numbers]) -> list[Estimate[float]]:
         """Of several plans those of each by itself."""
-        columns = (self.value, self.low, self.high, self.error, self.freedom)
+        skewness = np.broadcast_to(np.asarray(self.skewness, dtype=np.float64), self.value.shape)
+        columns = (self.value, self.low, self.high, self.error, self.freedom, skewness)
         return [Estimate(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
@@ -71,12 +85,45 @@ def student(share: float, freedom: Value) -> Value:
     return quantile if isinstance(quantile, np.ndarray) else float(quantile)
 
 
+def skewed(t: ArrayLike, skewness: ArrayLike) -> Numbers:
+    """Transform a t statistic of a value with this skewness to one that is nearly symmetric (Hall 1992, JRSS B 54).
+
+    With the skewness A it is t + A t^2 / 3 + A^2 t^3 / 27 + A / 6, which increases with t.
+
+    >>> skewed(-3.0, 0.5).round(3), skewed(3.0, 0.5).round(3)
+    (np.float64(-1.667), np.float64(4.833))
+    """
+    values, third = np.asarray(t, dtype=np.float64), np.asarray(skewness, dtype=np.float64)
+    return np.asarray(values + third * values**2 / 3 + third**2 * values**3 / 27 + third / 6)
+
+
+def unskewed(z: ArrayLike, skewness: ArrayLike) -> Any:
+    """Return the t statistic that `skewed` transforms to `z`, or `z` itself if that is further from zero.
+
+    >>> float(unskewed(-1.667, 0.5).round(2)), float(unskewed(1.667, 0.5).round(2))
+    (-3.0, 1.67)
+    """
+    bound, third = np.asarray(z, dtype=np.float64), np.asarray(skewness, dtype=np.float64)
+    some = np.where(np.abs(third) > 1e-9, third, 1e-9)
+    t = 3 / some * (np.cbrt(1 + some * (bound - third / 6)) - 1)
+    return np.where(np.abs(third) > 1e-9, np.sign(bound) * np.maximum(np.abs(bound), np.sign(bound) * t), bound)[()]
+
+
+def skewness_factor(freedom: ArrayLike) -> Numbers:
+    """By how much a sample's skewness is multiplied, 1 + 12 / units and 1.75 at most, as few units understate it.
+
+    Chosen by simulation so that 30 plans of exponential effects on 16 documents keep their error rate (see
+    `tests/measure/stats/test_error_rates.py`).
+    """
+    return np.minimum(1.75, 1 + 12 / (np.asarray(freedom, dtype=np.float64) + 1))
+
+
 def satterthwaite(variance: Numbers, squares: Numbers) -> Numbers:
     """Return the degrees of freedom (sum v)^2 / sum (v^2 / f) of a sum of variances v; `squares` is the denominator."""
     return np.divide(np.square(variance), squares, out=np.full(np.shape(variance), 1e6), where=squares > 0)
 
 
-def t_factor(freedom: Numbers, comparisons: float, alpha: float = 0.05, power: float = POWER) -> Numbers:
+def t_factor(freedom: Value, comparisons: float, alpha: float = 0.05, power: float = POWER) -> Value:
     """How many standard errors make an effect that a test at `alpha / comparisons` finds with probability `power`."""
     return student(1 - alpha / (2 * comparisons), freedom) + student(power, freedom)
 

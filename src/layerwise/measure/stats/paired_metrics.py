@@ -4,7 +4,7 @@ A score is the ratio of sums over documents that reproduces the reported score (
 corpus F1), linearized by document if the models' denominators differ. Several tasks of one metric are strata.
 
     values of 0 and 1    McNemar's exact test, and Bonett and Price's interval
-    anything else        sign flips and an expanded percentile bootstrap, over documents
+    anything else        `assess_effects` and an expanded percentile bootstrap, over documents
 """
 
 from __future__ import annotations
@@ -16,18 +16,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from scipy import special
+from scipy import optimize, special
 
 import layerwise.results.vocabulary as vocab
 from layerwise.measure.stats import statistics
-from layerwise.measure.stats.effects import FLIPS_PER_PLAN
-from layerwise.measure.stats.estimate import Estimate, Numbers
+from layerwise.measure.stats.estimate import POWER, Estimate, Numbers
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE
-from layerwise.measure.stats.statistics import StratumLabels
+from layerwise.measure.stats.statistics import ALPHA, StratumLabels
 from layerwise.measure.stats.strata import Strata
 from layerwise.results.rows import Score
 
-ALPHA = 0.05
 RESAMPLES = 10_000
 
 Ratio = tuple[Numbers, Numbers]
@@ -43,6 +41,41 @@ def mcnemar(gained: int, lost: int) -> float:
     (0.0078125, 1.0, 1.0)
     """
     return min(1.0, 2.0 * float(special.bdtr(min(gained, lost), gained + lost, 0.5)))
+
+
+def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
+    """Return the exact chance that McNemar's test at `alpha` finds a loss.
+
+    Of each of `trials` answers the chance to be lost is `rate + loss`, and to be gained `rate`.
+
+    >>> round(mcnemar_power(0.1, 0.0, 100, 0.05), 3)
+    0.942
+    """
+    changed = 2 * rate + loss
+    spread = 10 * math.sqrt(trials * changed * (1 - changed)) + 10
+    counts = np.arange(max(0, int(trials * changed - spread)), min(trials, int(trials * changed + spread)) + 1)
+    # The test rejects up to this number of gains: the greatest k with 2 P(X <= k) < alpha.
+    most = np.floor(special.bdtrik(alpha / 2, counts, 0.5))
+    most += np.where(2 * special.bdtr(most + 1, counts, 0.5) < alpha, 1, 0)
+    most -= np.where((most >= 0) & (2 * special.bdtr(np.maximum(most, 0), counts, 0.5) >= alpha), 1, 0)
+    found = np.where(most >= 0, special.bdtr(np.maximum(most, 0), counts, rate / changed if changed else 0.5), 0.0)
+    log_chance = special.xlogy(counts, changed) + special.xlog1py(trials - counts, -changed)
+    log_chance += special.gammaln(trials + 1) - special.gammaln(counts + 1) - special.gammaln(trials - counts + 1)
+    return float(np.exp(log_chance) @ found)
+
+
+def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) -> float:
+    """Return the loss that McNemar's test finds with 80 % power, or the largest possible one if none is.
+
+    Corrected for `comparisons`; the answers that change without it are the share that changed, half in each direction.
+    """
+    rate = min((gained + lost) / (2 * trials), 0.5)
+    most = 1 - 2 * rate
+
+    def missing(loss: float) -> float:
+        return mcnemar_power(loss, rate, trials, ALPHA / comparisons) - POWER
+
+    return most if most <= 0 or missing(most) < 0 else float(optimize.brentq(missing, 0.0, most, xtol=1e-6))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +146,37 @@ class PairedMetric:
         above, below = self.changes()
         if below.size < FEWEST_UNITS:
             return Estimate(float(above.sum() / below.sum()), *[math.nan] * 4), math.nan
-        if self.aggregation is AGGREGATIONS[0] and np.isin([self.baseline, self.other], (0.0, 1.0)).all():
-            gained, lost = int((above > 0).sum()), int((above < 0).sum())
+        if self.is_right_or_wrong:
+            gained, lost = self._counts()
             return statistics.paired_proportions([gained], [lost], below.size).each()[0], mcnemar(gained, lost)
-        seed, flips = (
-            (0, zlib.crc32(f"{self.task} {self.metric}".encode())),
-            max(RESAMPLES, FLIPS_PER_PLAN * comparisons),
-        )
+        seed = (0, zlib.crc32(f"{self.task} {self.metric}".encode()))
         drawn = statistics.paired_bootstrap(above, below, seed=seed, resamples=RESAMPLES, strata=self.strata)
-        return drawn.each()[0], float(statistics.sign_flips(above, seed=seed, flips=flips, strata=self.strata).p[0])
+        test = statistics.assess_effects(above, below, seed=seed, comparisons=comparisons, strata=self.strata)
+        return drawn.each()[0], float(test.p[0])
+
+    @property
+    def is_right_or_wrong(self) -> bool:
+        """Whether every value is 0 or 1 and the score is their mean."""
+        return self.aggregation is AGGREGATIONS[0] and bool(np.isin([self.baseline, self.other], (0.0, 1.0)).all())
+
+    def detectable(self, difference: Estimate[float], comparisons: int) -> float:
+        """The difference that the test finds with 80 % power as one of so many; NaN where documents are too few."""
+        if math.isnan(difference.error):
+            return math.nan
+        if self.is_right_or_wrong:
+            return mcnemar_detectable(*self._counts(), len(self.other), comparisons)
+        units = difference.freedom + 1
+        return float(statistics.minimum_detectable_effect(difference.error, units, comparisons=comparisons))
+
+    def score(self, values: Numbers) -> tuple[float, float | None, float | None]:
+        """The score of one model with its interval, Wilson's for shares."""
+        if self.is_right_or_wrong and len(values) >= FEWEST_UNITS:
+            return statistics.wilson(values.sum(axis=0), len(values)).row()
+        return statistics.mean_of(_linear(*self.aggregation.ratio(values)), fewest=FEWEST_UNITS)
+
+    def _counts(self) -> tuple[int, int]:
+        changes = self.other - self.baseline
+        return int((changes > 0).sum()), int((changes < 0).sum())
 
     def loss(self, difference: Estimate[float], level: float) -> Estimate[float]:
         """By how much the other model is worse, with Student's interval at `level`."""
@@ -162,7 +217,7 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
     limit = tolerated or 0.0
     above = statistics.holm([replace(loss, value=limit - loss.value).p_below() for loss in losses])
     for at, (pair, own, loss) in enumerate(zip(every, differences, losses, strict=True)):
-        columns = {"p": float(p[at]), "p_adjusted": float(adjusted[at]), "mde": float(own.detectable(count))}
+        columns = {"p": float(p[at]), "p_adjusted": float(adjusted[at]), "mde": pair.detectable(own, count)}
         decision = pair.decision(own, adjusted[at], margin, count)
         yield pair.row(vocab.PAIRED, *own.row(), condition=decision, **columns)
         if tolerated is not None:
@@ -171,5 +226,4 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
             yield pair.row(vocab.TOLERANCE, *loss.row(), amount=limit, condition=decision)
     sides = ((pair, arm, own) for pair in pairs for arm, own in ((pair.against, pair.baseline), (pair.arm, pair.other)))
     for pair, arm, values in {(arm, pair.task, pair.metric): (pair, arm, own) for pair, arm, own in sides}.values():
-        score = statistics.mean_of(_linear(*pair.aggregation.ratio(values)), fewest=FEWEST_UNITS)
-        yield pair.row(vocab.EVALUATED, *score, arm=arm, against=None)
+        yield pair.row(vocab.EVALUATED, *pair.score(values), arm=arm, against=None)

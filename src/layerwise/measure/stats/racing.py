@@ -4,8 +4,8 @@ The chance of any wrong decision at any look is below `alpha`, divided over deci
 (three tenths of what is left each, all to the last; Bonferroni as in Maron and Moore 1994) and layers (Holm 1979).
 
 Looks have at least 32 documents, stratified, and grow by a quarter. `no_effect` and `harmful` wait until a kind of
-document of 4 % would have been seen; harm is confirmed on later documents; a layer with predictive power below
-`FUTILE` (Spiegelhalter, Freedman and Blackburn 1986) leaves as `unresolved`.
+document of 4 % would have been seen; harm is confirmed on later documents, of 16 or more; a layer with predictive power
+below `FUTILE` (Spiegelhalter, Freedman and Blackburn 1986) leaves as `unresolved`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from scipy.special import ndtr
 from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
 from layerwise.measure.stats.strata import (
+    FEWEST_DOCUMENTS,
     Strata,
     StratifiedSample,
     StratumPart,
@@ -51,7 +52,7 @@ ERROR_SHARES: Mapping[Decision, float] = {"matters": 0.7, "no_effect": 0.2, "har
 RARE = 0.04
 """The share of the documents that must not be missed before a layer is said to be worth nothing."""
 
-FUTILE = 0.3
+FUTILE = 0.35
 """The chance that all of the text settles a layer below which the race reads no more for it."""
 
 Measure = Callable[[Collection[int], Sequence[Piece]], list[Loss]]
@@ -241,7 +242,9 @@ class _Race:
             power = P(|value| < margin - a) + P(|value| > max(margin, b))
         """
         margin, spread = self.rule.margin, present.error * math.sqrt(1 - share)
-        reach, other = ((each.high - each.low) / 2 * math.sqrt(share) for each in (absent, present))
+        # The shorter arm of an interval, as skewness lengthens the other one less and less.
+        shorter = (min(each.value - each.low, each.high - each.value) for each in (absent, present))
+        reach, other = (arm * math.sqrt(share) for arm in shorter)
         inside, value = max(0.0, margin - reach), present.value
         if spread == 0:
             return float(abs(value) < inside or abs(value) > max(margin, other))
@@ -262,7 +265,9 @@ class _Race:
         }
 
     def _confirmed(self, running: Sequence[int]) -> set[int]:
-        layers = set()
+        layers: set[int] = set()
+        if len({(task, document) for task, document, _ in self.lengths}) < FEWEST_DOCUMENTS:
+            return layers
         for layer in running:
             if layer in self.candidates:
                 grid = self._grid([layer], self.candidates[layer])

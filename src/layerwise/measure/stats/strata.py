@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from layerwise.measure.stats.estimate import Estimate, satterthwaite
+from layerwise.measure.stats.estimate import Estimate, satterthwaite, skewness_factor
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece
-from layerwise.measure.stats.statistics import Numbers, StratumLabels, ratio, standard_error
+from layerwise.measure.stats.statistics import Numbers, StratumLabels, skewed_interval
 
 REST = "the rest"
 
 FEWEST_DOCUMENTS = 16
-"""Below this a half would have too few documents for an interval, and windows take their place."""
+"""Below this a half of the text has too few documents for an interval."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,18 @@ class Strata:
     def of(cls, lengths: Mapping[Piece, int]) -> Strata:
         """The strata of pieces of text with their scored tokens: tasks with enough pieces for two halves, and the rest.
 
-        >>> Strata.of({("a", str(n), -1): 3 for n in range(16)} | {("b", "0", -1): 3}).of_task
-        {'a': 'the rest', 'b': 'the rest'}
+        If the rest is too small for that itself, the smallest of the large tasks joins it.
+
+        >>> tasks = [("a", 16), ("b", 40), ("c", 1)]
+        >>> Strata.of({(task, str(number), -1): 3 for task, count in tasks for number in range(count)}).of_task
+        {'a': 'the rest', 'b': 'b', 'c': 'the rest'}
         """
         counts: dict[str, int] = {}
         for task, _, _ in lengths:
             counts[task] = counts.get(task, 0) + 1
         large = {task for task, count in counts.items() if count >= 2 * FEWEST_UNITS}
-        small = sum(count for task, count in counts.items() if task not in large)
-        if 0 < small < 2 * FEWEST_UNITS:
-            large = set()
+        if 0 < sum(count for task, count in counts.items() if task not in large) < 2 * FEWEST_UNITS and large:
+            large.remove(min(large, key=lambda task: (counts[task], task)))
         of_task = {task: task if task in large else REST for task in sorted(counts)}
         total = sum(lengths.values())
         weight = dict.fromkeys(dict.fromkeys(of_task.values()), 0.0)
@@ -104,12 +106,16 @@ def shuffled(chosen: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
 
 @dataclass(frozen=True, slots=True)
 class StratumPart:
-    """What one stratum adds to the effects of several plans, weight included: values and variances, shape (plans,)."""
+    """What one stratum adds to the effects of several plans, weight included: value, variance and third cumulant.
+
+    All are of shape (plans,).
+    """
 
     name: str
     units: int
     value: Numbers
     variance: Numbers
+    third: Numbers
 
 
 def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata) -> list[StratumPart]:
@@ -127,23 +133,26 @@ def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strat
         tokens = part.by_unit(part.tokens)
         deltas = part.by_unit(changes[:, owners == name])
         weight = share / sum(present.values())
-        variance = np.square(weight * standard_error(deltas, tokens))
-        parts.append(StratumPart(name, tokens.size, weight * ratio(deltas, tokens), variance))
+        own = skewed_interval(deltas, tokens)
+        error, skewness = weight * own.error, own.skewness / skewness_factor(own.freedom)
+        parts.append(StratumPart(name, tokens.size, weight * own.value, np.square(error), skewness * error**3))
     return parts
 
 
 def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Estimate[float]]:
-    """Return the effect of each plan against the baseline with Student's interval at `level` (see `stratum_parts`)."""
+    """Return the effect of each plan against the baseline with its interval at `level` (see `combined`)."""
     return combined(stratum_parts(grid, baseline, plans, strata), level)
 
 
 def combined(parts: Sequence[StratumPart], level: float) -> list[Estimate[float]]:
-    """The sum over strata as effects, with their Student intervals at `level`."""
+    """The sum over strata as effects, with their Student intervals at `level`, corrected for skewness."""
     values = np.sum([part.value for part in parts], axis=0)
     variances = np.sum([part.variance for part in parts], axis=0)
     squares = np.sum([np.square(part.variance) / (part.units - 1) for part in parts], axis=0)
-    estimate = Estimate.student(values, np.sqrt(variances), satterthwaite(variances, squares), level)
-    return estimate.each()
+    thirds, errors = np.sum([part.third for part in parts], axis=0), np.sqrt(variances)
+    freedom = satterthwaite(variances, squares)
+    skewness = np.divide(thirds, errors**3, out=np.zeros_like(errors), where=errors > 0) * skewness_factor(freedom)
+    return Estimate.student(values, errors, freedom, level, skewness).each()
 
 
 @dataclass

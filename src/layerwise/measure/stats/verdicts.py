@@ -1,12 +1,13 @@
 """Verdicts on skipping each layer, all L layers together at a family-wise error rate `alpha`.
 
-    harmful     effect below 0 on one half of the documents (one-sided 5 %), confirmed on the other (`alpha`, Holm)
+    harmful     effect below 0 on one half of the documents (one-sided 5 %), confirmed on the other (`alpha`, Holm);
+                needs 16 documents
     no_effect   its interval is inside the margin on both sides
     matters     its interval is above 0, and not wholly inside the margin
     unresolved  otherwise
 
-Student's intervals over documents by task at level `1 - alpha / L`. `mde`: of `no_effect` the further end of the
-interval, otherwise the harm that is found and confirmed with 80 % power.
+Student's intervals over documents by task at level `1 - alpha / L`, corrected for skewness. `mde`: of `no_effect` the
+further end of the interval, otherwise the harm that is found and confirmed with 80 % power.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from scipy import optimize
 from scipy.special import stdtr
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import POWER, Estimate, student
-from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
+from layerwise.measure.stats.estimate import POWER, Estimate, student, unskewed
+from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, arrange
 from layerwise.measure.stats.statistics import holm, minimum_detectable_effect
-from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, Strata, shuffled, stratified
+from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, Strata, shuffled, stratified, unit_pieces
 from layerwise.results.rows import Loss, Score
 from layerwise.results.vocabulary import VERDICT
 
@@ -112,7 +113,7 @@ def verdicts(
 
 def whole_effects(grid: Grid, baseline: str, keys: Mapping[int, str], level: float) -> dict[int, Estimate[float]]:
     """What every change of `keys` costs on all of the text, nats per token, each with its interval at `level`."""
-    strata = Strata.of(_lengths(grid))
+    strata = Strata.of(unit_pieces(grid))
     return dict(zip(keys, stratified(grid, baseline, list(keys.values()), strata, level), strict=True))
 
 
@@ -133,7 +134,7 @@ def detectable(effect: Estimate[float], comparisons: float, rule: VerdictCriteri
 class HarmTest:
     """The two halves of the search for harm: candidates of the first, confirmed by the second.
 
-    `first` and `second` hold the effect of every layer, empty if a half is too small for an interval.
+    They share no document. `first` and `second` hold the effect of every layer; they are empty below 16 documents.
     """
 
     first: Mapping[int, Estimate[float]]
@@ -145,15 +146,15 @@ class HarmTest:
     @classmethod
     def on(cls, grid: Grid, baseline: str, keys: Mapping[int, str], rule: VerdictCriterion, seed: int) -> HarmTest:
         """The test on halves of the text that are drawn from `seed`."""
-        return cls.of(*_halves(grid, seed), baseline, keys, Strata.of(_lengths(grid)), rule)
+        if grid.documents() < FEWEST_DOCUMENTS:
+            return cls({}, {}, (), frozenset(), len(keys))
+        return cls.of(*_halves(grid, seed), baseline, keys, Strata.of(unit_pieces(grid)), rule)
 
     @classmethod
     def of(
         cls, first: Grid, second: Grid, baseline: str, keys: Mapping[int, str], strata: Strata, rule: VerdictCriterion
     ) -> HarmTest:
         """Choose candidates on one half, confirm them on the other."""
-        if min(part.by_unit(part.tokens).size for part in (first, second)) < FEWEST_UNITS:
-            return cls({}, {}, (), frozenset(), len(keys))
         before, after = (
             dict(zip(keys, stratified(part, baseline, list(keys.values()), strata, 1 - rule.alpha), strict=True))
             for part in (first, second)
@@ -166,13 +167,14 @@ class HarmTest:
 
             P(T1 < d / s1 - t1[1 - SELECTION]) * P(T2 < d / s2 - t2[1 - alpha / k]) = 0.8
 
-        for d, with k candidates, this layer among them, and s1, s2 its standard errors on the halves.
+        for d, with k candidates, this layer among them, s1, s2 its standard errors on the halves, and t1, t2 corrected
+        for its skewness there.
         """
         if not self.first:
             return 0.0
         candidates = len({*self.candidates, layer})
         halves = [
-            (each.error, each.freedom, student(1 - level, each.freedom))
+            (each.error, each.freedom, -float(unskewed(student(level, each.freedom), each.skewness)))
             for each, level in ((self.first[layer], SELECTION), (self.second[layer], alpha / candidates))
         ]
         widest = max(error for error, _, _ in halves)
@@ -207,19 +209,7 @@ def refuse_too_little(grid: Grid) -> None:
         )
 
 
-def _lengths(grid: Grid) -> dict[Piece, int]:
-    lengths: dict[Piece, int] = {}
-    for owner, tokens in zip(_owners(grid), grid.tokens, strict=True):
-        lengths[owner] = lengths.get(owner, 0) + int(tokens)
-    return lengths
-
-
 def _halves(grid: Grid, seed: int) -> tuple[Grid, Grid]:
-    owners = _owners(grid)
+    owners = [(task, document, WHOLE) for task, document, _ in grid.cells]
     first = frozenset(shuffled(set(owners), seed)[::2])
     return grid.part([owner in first for owner in owners]), grid.part([owner not in first for owner in owners])
-
-
-def _owners(grid: Grid) -> list[Piece]:
-    whole = grid.documents() >= FEWEST_DOCUMENTS
-    return [(task, document, WHOLE if whole else window) for task, document, window in grid.cells]
