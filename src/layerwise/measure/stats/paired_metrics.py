@@ -58,10 +58,10 @@ def mcnemar_power(loss: float, rate: float, trials: int, alpha: float) -> float:
     most = np.floor(special.bdtrik(alpha / 2, counts, 0.5))
     most += np.where(2 * special.bdtr(most + 1, counts, 0.5) < alpha, 1, 0)
     most -= np.where((most >= 0) & (2 * special.bdtr(np.maximum(most, 0), counts, 0.5) >= alpha), 1, 0)
-    found = np.where(most >= 0, special.bdtr(np.maximum(most, 0), counts, rate / changed if changed else 0.5), 0.0)
+    power = np.where(most >= 0, special.bdtr(np.maximum(most, 0), counts, rate / changed if changed else 0.5), 0.0)
     log_chance = special.xlogy(counts, changed) + special.xlog1py(trials - counts, -changed)
     log_chance += special.gammaln(trials + 1) - special.gammaln(counts + 1) - special.gammaln(trials - counts + 1)
-    return float(np.exp(log_chance) @ found)
+    return float(np.exp(log_chance) @ power)
 
 
 def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) -> float:

@@ -473,11 +473,11 @@ def resampled_counts(units: int, resamples: int, seed: Seed | np.random.Generato
 
 
 def _every_sign(units: int) -> Iterator[Numbers]:
-    places = np.arange(units)
+    bits = np.arange(units)
     done = 0
     for some in _blocks(units, 2 ** (units - 1)):
         numbers = np.arange(done, done + some)
-        yield np.where(numbers[:, None] >> places & 1, -1.0, 1.0)
+        yield np.where(numbers[:, None] >> bits & 1, -1.0, 1.0)
         done += some
 
 
