@@ -31,7 +31,7 @@ from layerwise.results.identity import model_name
 from layerwise.results.manifest import this_hardware
 from layerwise.results.rows import UNIFORM
 from layerwise.results.run import DATABASE
-from layerwise.search.rungs import by_document
+from layerwise.search.rungs import share_no_document
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
 from layerwise.stack.precision import matmul_precision
@@ -105,9 +105,9 @@ def cutting(
     return cut
 
 
-def divided_sentence(text: EvalData, parts: Mapping[str, EvalData]) -> str:
+def divided_sentence(parts: Mapping[str, EvalData]) -> str:
     """How a text was divided, and how much each part scores."""
-    what = "document" if by_document(text) else "window"
+    what = "document" if share_no_document(parts.values()) else "window"
     counted = ", ".join(f"{name} {part.tokens:,}" for name, part in parts.items())
     return f"texts, disjoint by {what}, in scored tokens: {counted}"
 

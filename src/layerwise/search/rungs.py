@@ -9,7 +9,7 @@ Talwalkar 2016, arXiv 1502.07943), to bound the cost.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Protocol
@@ -156,14 +156,21 @@ RUNGS = 3
 """Rungs of the search text, at most: T/16, T/4 and T tokens."""
 
 FEWEST = 3 * FEWEST_UNITS
-"""Documents below which windows are divided in their place."""
+"""Documents below which parts need 8 windows instead of 8 documents."""
 
 
 def divided_text(data: EvalData, seed: int) -> dict[str, EvalData]:
-    """Split `data` into named parts that share no document (below 24 documents: no window).
+    """Split `data` into named parts that share no document, or no window if 8 windows a part are not had otherwise.
 
-    Raises `DataError` if a part would have fewer than 8.
+    Raises `DataError` if a part would have fewer than 8 documents or windows.
     """
+    if len(SHARES) <= data.documents < FEWEST:
+        whole = shuffled(pieces(data, fewest=1), seed)
+        half = max(1, round(SHARES["search"] * len(whole)))
+        few = dict(zip(SHARES, (whole[:half], whole[half:-half], whole[-half:]), strict=True))
+        parts = {name: portion(data, own) for name, own in few.items()}
+        if min(len(part.windows) for part in parts.values()) >= FEWEST_UNITS:
+            return parts
     order = shuffled(pieces(data, FEWEST), seed)
     count = len(order)
     if count < FEWEST:
@@ -179,9 +186,10 @@ def divided_text(data: EvalData, seed: int) -> dict[str, EvalData]:
     return {name: portion(data, order[start:end]) for name, (start, end) in zip(SHARES, pairwise(ends), strict=True)}
 
 
-def by_document(data: EvalData) -> bool:
-    """Whether `divided_text` divides this text by document."""
-    return data.documents >= FEWEST
+def share_no_document(parts: Iterable[EvalData]) -> bool:
+    """Check that no document has windows in several parts of a text."""
+    documents = [each for part in parts for each in {(window.task, window.document) for window in part.windows}]
+    return len(documents) == len(set(documents))
 
 
 def grown(data: EvalData, seed: int, rungs: int = RUNGS) -> tuple[EvalData, ...]:

@@ -29,7 +29,7 @@ from layerwise.results import Run
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PlanPrices, PriceTable
-from layerwise.search.rungs import SHARES, divided_text
+from layerwise.search.rungs import SHARES, divided_text, share_no_document
 from layerwise.stack import Stack, load
 from tier import first_fast
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -152,6 +152,20 @@ def test_a_short_text_keeps_eight_documents_for_the_choice_and_halves_the_rest(s
     assert sizes["select"] == (8 if count <= 40 else round(0.6 * count) - round(0.4 * count))
     assert abs(sizes["search"] - sizes["report"]) <= 1
     assert min(sizes.values()) >= 8
+
+
+@pytest.mark.parametrize(
+    ("words", "apart"), [((300,) * 3, True), ((60,) * 12, True), ((300, 300, 10), False), ((300, 300), False)]
+)
+def test_parts_of_few_documents_share_none_where_each_has_eight_windows(
+    stack: Stack, words: tuple[int, ...], apart: bool
+) -> None:
+    numbers = (" ".join(str(1000 * at + word) for word in range(count)) for at, count in enumerate(words, start=1))
+    data = tokenize(stack, Corpus("few", tuple(Document(str(at), text) for at, text in enumerate(numbers))), length=16)
+    parts = divided_text(data, 0)
+    assert share_no_document(parts.values()) is apart
+    assert min(len(part.windows) for part in parts.values()) >= 8
+    assert sum(len(part.windows) for part in parts.values()) == len(data.windows)
 
 
 @pytest.mark.parametrize(

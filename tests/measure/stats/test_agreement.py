@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from layerwise.measure.stats.agreement import NAMES, _chance, _Pair, agreement, rank_correlations, rankings
+from layerwise.measure.stats.agreement import NAMES, _chance, agreement, rank_correlations, rankings
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
@@ -47,8 +47,10 @@ def test_a_score_agrees_with_itself_and_disagrees_with_its_opposite() -> None:
         *rows("proxies", "gate_sensitivity", -VALUES),
     ]
     found = table(agreement(scores))
-    assert found["block_influence"].value == found["block_influence"].low == 1.0
-    assert found["gate_sensitivity"].value == found["gate_sensitivity"].high == -1.0
+    assert found["block_influence"].value == found["block_influence"].high == 1.0
+    assert found["gate_sensitivity"].value == found["gate_sensitivity"].low == -1.0
+    assert -found["gate_sensitivity"].high == pytest.approx(found["block_influence"].low)
+    assert found["block_influence"].low < 1.0, "an order in common of few layers is no proof of one"
     assert found["gate_sensitivity"].p < 0.001
     assert found["gate_sensitivity"].p <= found["gate_sensitivity"].p_adjusted < 0.002
     band = found["random_score"]
@@ -75,16 +77,22 @@ def test_p_counts_the_orders_that_agree_as_strongly_by_whole_numbers() -> None:
         assert p == [(1 + int((strength >= own).sum())) / 121 for own in strength]
 
 
-def test_the_interval_holds_the_correlation_of_the_process() -> None:
+@pytest.mark.parametrize("layers", [4, 6, 30])
+def test_the_interval_has_a_width_and_holds_the_correlation_of_the_process(layers: int) -> None:
     covered = 0
-    for study in range(60):
-        draw = np.random.default_rng([2, study])
-        truth = draw.normal(size=30)
-        views = (dict(enumerate((truth + draw.normal(size=30)).tolist())) for _ in range(2))
-        pair = _Pair.of("skip", "gate_sensitivity", dict(zip(("skip", "gate_sensitivity"), views, strict=True)))
-        low, high = pair.interval(study)
-        covered += low <= 0.483 <= high
-    assert covered >= 51  # the correlation of ranks is 0.483 where that of the values is 0.5
+    for study in range(100):
+        truth, *noise = np.random.default_rng([layers, study]).normal(size=(3, layers))
+        scores = [
+            row
+            for (measure, metric), own in zip(
+                (("ablation", "skip"), ("proxies", "gate_sensitivity")), noise, strict=True
+            )
+            for row in rows(measure, metric, truth + own)
+        ]
+        found = table(agreement(scores))["gate_sensitivity"]
+        assert found.low < found.high
+        covered += found.low <= 0.483 <= found.high
+    assert covered >= 88  # the correlation of ranks is 0.483 where that of the values is 0.5
 
 
 def test_rankings_are_read_from_their_rows() -> None:

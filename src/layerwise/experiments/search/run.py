@@ -124,7 +124,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         yield describe_model(stack)
         yield describe_data(text)
         yield from own.says
-        yield f"{divided_sentence(text, parts)}; rungs of the search text: {len(rungs)}"
+        yield f"{divided_sentence(parts)}; rungs of the search text: {len(rungs)}"
         if second is not None:
             yield f"second corpus: {describe_data(second)}"
         if config.method == "greedy" and foreseen is not None:

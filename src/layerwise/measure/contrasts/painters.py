@@ -9,6 +9,7 @@ M[1] < ... < M[n] layers over the best parabola through no cost at M[0]:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ FEWEST_STEPS = 5
 """With fewer, a parabola follows an abrupt step at either end too well."""
 
 ORDERS = ("reverse", "random")
+TAU = "tau"
 SMALLEST = 1e-12
 """What stands for a cost that is not positive where something is divided by it, nats per token."""
 
@@ -93,8 +95,18 @@ def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None
     for claim, of in sorted(wanted, key=lambda each: each[0] in PAIRED and _is_pair(each[1])):
         columns = of._asdict() if isinstance(of, Of) else {"metric": of}
         level = PAIRED[claim] if claim in PAIRED and _is_pair(of) else 0.95
-        scores.append(strategies.row(claim, statistic=named[claim][of], level=level, **columns))
+        row = strategies.row(claim, statistic=named[claim][of], level=level, **columns)
+        # A tau that is the same in every resample would have an interval of no width: it is bounded by one pair less.
+        scores.append(with_a_pair_less(row) if of == TAU else row)
     return scores + (loop_count(strategies) if LOOP_COUNT in chosen else [])
+
+
+def with_a_pair_less(tau: Score) -> Score:
+    """Widen the interval of a tau to where one more pair of the ranking stands the other way round, on both sides."""
+    if tau.low is None or tau.high is None:
+        return tau
+    pair = 2 / len(list(combinations(PAINTERS_RANKING, 2)))
+    return replace(tau, low=max(-1.0, min(tau.low, tau.value - pair)), high=min(1.0, max(tau.high, tau.value + pair)))
 
 
 def _is_pair(of: str | Of) -> bool:
@@ -173,7 +185,7 @@ def ranking(strategies: Strategies) -> Named:
         return np.asarray(np.mean([np.sign(harsher - milder) for milder, harsher in combinations(harm, 2)], axis=0))
 
     pairs = {f"{b}:{a}": _less(b, a, windows) for a, b in combinations(PAINTERS_RANKING, 2)}
-    return {"tau": tau, **pairs, **{name: _cost(name, windows) for name in PAINTERS_RANKING}}
+    return {TAU: tau, **pairs, **{name: _cost(name, windows) for name in PAINTERS_RANKING}}
 
 
 def shallowest(strategies: Strategies) -> Named:

@@ -113,14 +113,20 @@ class Strategies:
 
     @cached_property
     def _resampled(self) -> Resampled:
-        return Resampled.of(self.parts, seed=self.seed, resamples=self.resamples)
+        return replace(Resampled.of(self.parts, seed=self.seed, resamples=self.resamples), draws=self._draws)
+
+    @property
+    def _draws(self) -> int:
+        """The draws of the strategy that has the fewest of several; small windows do not have as many orders."""
+        counts = [max(map(len, by_size.values())) for by_size in self.rows.values()]
+        return min((count for count in counts if count > 1), default=1)
 
     @cached_property
     def _halved(self) -> tuple[tuple[Strategies, Strategies], Resampled]:
         first, second = self.halves()
         both = Resampled.of((*first.parts, *second.parts), seed=self.seed, resamples=self.resamples)
         # Windows of one document may be in both halves, and it is one document all the same.
-        return (first, second), replace(both, documents=sum(part.documents for part in self.parts))
+        return (first, second), replace(both, documents=sum(part.documents for part in self.parts), draws=self._draws)
 
     def _costs(self, effects: Numbers) -> Costs:
         chance = np.random.default_rng(self.seed)

@@ -3,8 +3,8 @@
     spearman                        arm a, against b: rank correlation over the layers that both scores rank
     spearman against random_score   arm a: the band of 95 % of random rankings of as many layers
 
-Larger scores mean more important layers. Intervals are percentiles of a bootstrap over layers (not over texts); p is
-two-sided against random rankings, with Holm's correction over all pairs of scores.
+Larger scores mean more important layers. Intervals are Fisher's, over layers and not over texts
+(`layerwise.measure.stats.ranks`); p is two-sided against random rankings, with Holm's correction over all pairs.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from layerwise.measure.stats.ranks import FEWEST_LAYERS, centred_ranks
+from layerwise.measure.stats.ranks import FEWEST_LAYERS, centred_ranks, fisher_interval
 from layerwise.measure.stats.statistics import Numbers, holm
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ABLATION, AGREEMENT, ALL, PROXIES, RANDOM_SCORE, RECOVERY, SKIPPING
 
 SPEARMAN = "spearman"
-RESAMPLES = 2000
 DRAWS = 10_000
 
 Ranking = Mapping[int, float]
@@ -96,7 +95,7 @@ def agreement(scores: Iterable[Score], *, seed: int = 0) -> list[Score]:
     adjusted = holm(chances) if chances else np.empty(0)
     rows = []
     for (pair, value), p, corrected in zip(known.items(), chances, adjusted.tolist(), strict=True):
-        low, high = pair.interval(seed)
+        low, high = fisher_interval(value, pair.size - 3)
         rows.append(Score(AGREEMENT, SPEARMAN, value, low, high, p, corrected, arm=pair.name, against=pair.against))
     for name, ranking in by_name.items():
         if len(ranking) >= FEWEST_LAYERS:
@@ -138,12 +137,6 @@ class _Pair:
     @property
     def value(self) -> float:
         return float(rank_correlations(np.array([self.left]), np.array([self.right]))[0])
-
-    def interval(self, seed: int) -> tuple[float, float]:
-        drawn = np.random.default_rng([seed, self.size]).integers(0, self.size, size=(RESAMPLES, self.size))
-        values = rank_correlations(np.array(self.left)[drawn], np.array(self.right)[drawn])
-        low, high = np.quantile(values[np.isfinite(values)], [0.025, 0.975])
-        return float(low), float(high)
 
 
 def _random_band(size: int, seed: int) -> Numbers:

@@ -79,18 +79,23 @@ def rank_correlation(
         held = centred_ranks(given)
         ranks = [_less_line(each, held) for each in ranks]
         if any(np.ptp(each) < ROUNDING for each in ranks):
-            return RankCorrelation(0.0, *_fisher(0.0, freedom), p=1.0, null_low=0.0, null_high=0.0)
+            return RankCorrelation(0.0, *fisher_interval(0.0, freedom), p=1.0, null_low=0.0, null_high=0.0)
     unit = [each / np.linalg.norm(each) for each in ranks]
     value = float(np.clip(np.round(unit[0] @ unit[1], 12), -1.0, 1.0))
     draw = np.random.default_rng(seed)
     null = draw.permuted(np.tile(unit[1], (shuffles, 1)), axis=1) @ unit[0]
     p = (1 + int((np.abs(null) >= abs(value) - ROUNDING).sum())) / (1 + shuffles)
-    low, high = _fisher(value, freedom)
+    low, high = fisher_interval(value, freedom)
     null_low, null_high = (float(bound) for bound in np.quantile(null, [0.025, 0.975]))
     return RankCorrelation(value, low, high, p, null_low, null_high)
 
 
-def _fisher(value: float, freedom: int) -> tuple[float, float]:
+def fisher_interval(value: float, freedom: int) -> tuple[float, float]:
+    """Return the 95 % interval of a rank correlation; `freedom` is the number of layers less 3.
+
+    >>> [round(bound, 2) for bound in fisher_interval(1.0, 3)]
+    [0.85, 1.0]
+    """
     if freedom < FEWEST_FREEDOM:
         return -1.0, 1.0
     middle = np.arctanh(np.clip(value, -NEARLY_ONE, NEARLY_ONE))
