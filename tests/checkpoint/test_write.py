@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file
 from torch import nn
 from transformers import AutoTokenizer
 
@@ -76,6 +77,25 @@ def test_layers_of_several_models_and_where_they_are_from(tmp_path: Path) -> Non
     assert torch.equal(loaded.generate(**prompt), expected)
 
 
+@pytest.mark.parametrize("from_folder", [False, True])
+def test_gains_of_sublayers_are_multiplied_into_their_last_projections(
+    home: Path, from_folder: bool, tmp_path: Path
+) -> None:
+    plan = "0 (1.attn):gain=0.5 (1.mlp):gain=0 2.attn 2.mlp (1.attn):gain=2 1.mlp"
+    origin = save(home if from_folder else load(home), plan, tmp_path / "m")
+    assert ("gains are multiplied into weights" in origin.note) == from_folder
+    assert origin.gap is not None
+    assert origin.gap < 1e-6
+    before, after = (load_file(folder / "model.safetensors") for folder in (home, tmp_path / "m"))
+    gains = {(1, "self_attn.o_proj"): 0.5, (1, "mlp.down_proj"): 0.0, (3, "self_attn.o_proj"): 2.0}
+    for name, value in after.items():
+        if name.startswith("model.layers."):
+            slot, _, rest = name.removeprefix("model.layers.").partition(".")
+            own = before[f"model.layers.{(0, 1, 2, 1)[int(slot)]}.{rest}"]
+            assert torch.equal(value, own * gains.get((int(slot), rest.removesuffix(".weight")), 1.0))
+    assert len(after) == 4 * 9 + 3
+
+
 def test_the_model_at_hand_is_left_as_it_was(tmp_path: Path) -> None:
     model = tiny_llama()
     stack, before = load(model), weight_hash(model)
@@ -95,10 +115,10 @@ def test_tokenizer_and_preprocessing_go_along(home: Path, tmp_path: Path) -> Non
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted error: two exchanged blocks are detected, and no folder is left."""
     weights = write._weights
-    monkeypatch.setattr(write, "_weights", lambda stack, _, made: weights(stack, Plan.parse("1 0 2"), made))
+    monkeypatch.setattr(write, "_weights", lambda stack, _, *rest: weights(stack, Plan.parse("1 0 2"), *rest))
     with pytest.raises(UnsupportedModel, match="and the plan's are apart by"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
-    monkeypatch.setattr(write, "_weights", lambda stack, _, made: weights(stack, Plan.parse("0 1"), made))
+    monkeypatch.setattr(write, "_weights", lambda stack, _, *rest: weights(stack, Plan.parse("0 1"), *rest))
     with pytest.raises(UnsupportedModel, match=r"cannot say what 0-2 does.*in place"):
         save(load(tiny_llama()), Plan.parse("0-2"), tmp_path / "m")
     assert list(tmp_path.iterdir()) == []

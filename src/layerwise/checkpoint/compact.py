@@ -11,6 +11,7 @@ from typing import Any
 from layerwise.data.stored_files import CONFIG
 from layerwise.errors import PlanError
 from layerwise.plan import Block, Group, Plan, Stage, Visit
+from layerwise.plan.dialects.sequence import join_sublayers
 from layerwise.plan.quantised import refuse_quantised_layers
 
 RECORD = "layerwise"
@@ -45,6 +46,11 @@ def stored_layers(plan: Plan) -> Plan:
     """
     visited = sorted(plan.weights(), key=lambda pair: (pair[1], pair[0] or ""))
     return Plan(tuple(Visit(layer, source=source) for source, layer in visited))
+
+
+def written_layers(plan: Plan, compact: bool) -> Plan:
+    """Return the layers in a checkpoint of `plan`: each once if it is `compact`, otherwise those of its visits."""
+    return stored_layers(plan) if compact else join_sublayers(plan)[0]
 
 
 def over_stored(plan: Plan) -> Plan:

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel
 from transformers.utils import logging
 
 from layerwise.bounded import reason_of
-from layerwise.checkpoint.compact import over_stored, stored_layers
+from layerwise.checkpoint.compact import over_stored, written_layers
 from layerwise.checkpoint.remote_code import MODULE
 from layerwise.data.auto_classes import from_pretrained
 from layerwise.errors import LayerwiseError, ModelError, UnsupportedModel
@@ -51,7 +51,7 @@ def prove(stack: Stack, plan: Plan, draft: Path, inputs: Mapping[str, Tensor], *
     float32.
     """
     kind = type(stack.model).__name__
-    stored = stored_layers(plan) if compact else plan
+    stored = written_layers(plan, compact)
     with explained(kind, plan):
         loaded = _loaded(stack, stored, draft)
         agreements = [_agreement(stack, plan, loaded, inputs, over_stored(plan) if compact else None)]

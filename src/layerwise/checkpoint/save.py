@@ -15,6 +15,7 @@ from layerwise.checkpoint.stream import save_stored
 from layerwise.data.model_location import is_gguf
 from layerwise.errors import OptionError, PlanError, near_matches
 from layerwise.plan import Plan
+from layerwise.plan.dialects.sequence import join_sublayers
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -110,6 +111,8 @@ def save_named(
         return with_head(open_stack(), writing.head, writing.inputs)
 
     models: dict[str, StoredModel] = {}
+    if not writing.compact and any(gains != (1, 1) for gains in join_sublayers(plan)[1]):
+        in_memory = in_memory or "gains are multiplied into weights"
     try:
         models |= {name: StoredModel.open(location, revision) for name, location in names.items()}
         if in_memory:

@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, stored_layers, write_record
+from layerwise.checkpoint.compact import over_stored, refuse_inexpressible, write_record, written_layers
 from layerwise.checkpoint.config_process import without_torch
 from layerwise.checkpoint.folder import Origin, Proof, Writing, draft_of, refuse_in_the_way
 from layerwise.checkpoint.layer_names import (
@@ -43,7 +43,7 @@ def save_stored(
     Raises `UnresolvedNames` if it needs memory, `PlanError` and `UnsupportedModel` if no checkpoint can hold the plan,
     and `CheckpointError` for files in the way.
     """
-    stored = stored_layers(plan) if writing.compact else plan
+    stored = written_layers(plan, writing.compact)
     refuse_inexpressible(stored)
     refuse_in_the_way(writing.folder, writing.overwrite)
     host = next(iter(models.values()))

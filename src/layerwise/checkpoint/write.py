@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import re
 import shutil
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from transformers.utils import cached_file
 
 from layerwise.bounded import reason_of
-from layerwise.checkpoint.compact import refuse_inexpressible, stored_layers
+from layerwise.checkpoint.compact import refuse_inexpressible, written_layers
 from layerwise.checkpoint.folder import Origin, Writing, draft_of, refuse_in_the_way
 from layerwise.checkpoint.kinds import planned_config
 from layerwise.checkpoint.layer_names import tensors_in_words
@@ -29,6 +29,7 @@ from layerwise.data.stored_files import stored_tensors
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.plan.config_order import generation_in_order
+from layerwise.plan.dialects.sequence import Gains, join_sublayers
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.blocks import block_list
 from layerwise.stack.checks.completeness import BUFFERS
@@ -38,6 +39,12 @@ from layerwise.stack.streaming.resident import refuse_on_disk
 
 # What says how inputs become tensors; the tokenizer writes its own files.
 PREPROCESSING = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
+
+# The last projections of the attention and of the MLP of a layer.
+_OUTPUTS = (
+    re.compile(r"att.*\.(o_proj|out_proj|c_proj|dense|wo|out_lin)\.(weight|bias)$"),
+    re.compile(r"^(?!.*att).*(^|\.)(down_proj|c_proj|fc2|fc_out|dense_4h_to_h|w2|wo|lin2)(\.(weight|bias))?$"),
+)
 
 
 def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names: Iterable[str] = ()) -> Origin:
@@ -50,7 +57,7 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names
     """
     stack.check(plan)
     compact, remote_code = writing.compact, writing.remote_code
-    stored = stored_layers(plan) if compact else plan
+    stored = written_layers(plan, compact)
     refuse_inexpressible(stored)
     model = stack.model
     if not isinstance(model, PreTrainedModel):
@@ -60,7 +67,7 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names
     batch = proof_inputs(stack, writing.inputs)
     refuse_in_the_way(writing.folder, writing.overwrite)
     with draft_of(writing.folder) as draft:
-        written = assembled(stack, model, stored)
+        written = assembled(stack, model, stored, () if compact else join_sublayers(plan)[1])
         with quiet_transformers():
             written.save_pretrained(draft)
         if compact:
@@ -81,8 +88,11 @@ def _ignored(model: PreTrainedModel, names: Iterable[str], written: Container[st
     return tensors_in_words(name for name in lost if BUFFERS.search(name) is None)
 
 
-def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedModel:
-    """Build the `model` of the stack under the plan, sharing every weight that it can share."""
+def assembled(stack: Stack, model: PreTrainedModel, plan: Plan, gains: Sequence[Gains] = ()) -> PreTrainedModel:
+    """Build the `model` of the stack under the plan, sharing every weight that it can share.
+
+    The `gains` of the visits are multiplied into the last projections of their sublayers.
+    """
     try:
         config, *_ = planned_config(model, stack.path, plan.order())
         config._attn_implementation = model.config._attn_implementation
@@ -90,7 +100,7 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedMod
             drop_predicting_layers(config)
         with torch.device("meta"):
             made = type(model)(config)
-        made.to(stack.dtype).load_state_dict(_weights(stack, plan, made), assign=True)
+        made.to(stack.dtype).load_state_dict(_weights(stack, plan, made, gains), assign=True)
     except Exception as error:  # a model may refuse a configuration in any way
         raise UnsupportedModel(
             f"the configuration of {type(model).__name__} cannot say what {plan} does, so no checkpoint can hold it "
@@ -106,7 +116,7 @@ def assembled(stack: Stack, model: PreTrainedModel, plan: Plan) -> PreTrainedMod
     return made.eval()
 
 
-def _weights(stack: Stack, plan: Plan, made: nn.Module) -> dict[str, Tensor]:
+def _weights(stack: Stack, plan: Plan, made: nn.Module, gains: Sequence[Gains]) -> dict[str, Tensor]:
     for each in (stack, *stack.sources.values()):
         refuse_on_disk(each.model, "write a checkpoint from memory")
         refuse_quantised(each.model, "write a checkpoint from memory")
@@ -117,11 +127,13 @@ def _weights(stack: Stack, plan: Plan, made: nn.Module) -> dict[str, Tensor]:
             weights[name] = entries.gather(weights[name], plan.order())
     seen: set[tuple[int, str | None]] = set()
     # A model may name its blocks otherwise than by their numbers.
-    for slot, step in zip(block_list(made, stack.path)._modules, plan.steps(), strict=True):
+    scaled = gains or [(1.0, 1.0)] * len(plan.steps())
+    for slot, step, own in zip(block_list(made, stack.path)._modules, plan.steps(), scaled, strict=True):
         again = (step.layer, step.source) in seen
         seen.add((step.layer, step.source))
         for name, value in stack.block(step.layer, step.source).state_dict().items():
-            weights[f"{prefix}{slot}.{name}"] = value.clone() if again else value
+            gain = next((gain for output, gain in zip(_OUTPUTS, own, strict=True) if output.search(name)), 1.0)
+            weights[f"{prefix}{slot}.{name}"] = value * gain if gain != 1 else value.clone() if again else value
     return weights
 
 
@@ -136,7 +148,7 @@ def origin_of(stack: Stack, plan: Plan, gap: float, note: str = "", *, compact: 
         str(plan),
         {name: each.source.name for name, each in models.items()},
         {name: hashes[id(each.model)] for name, each in models.items()},
-        parameters_of(stack, stored_layers(plan) if compact else plan),
+        parameters_of(stack, written_layers(plan, compact)),
         gap,
         compact=compact,
         note=note,

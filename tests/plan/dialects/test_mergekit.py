@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layerwise.errors import PlanError
+from layerwise.plan import Plan
 from layerwise.plan.dialects import read, read_mergekit, write_mergekit
 
 ONE = """\
@@ -82,6 +83,32 @@ def test_what_changes_nothing_is_read(lines: str) -> None:
     assert read_mergekit(added(lines)) == read_mergekit(ONE)
 
 
+HALF = "[{filter: o_proj, value: 0.5}, {filter: down_proj, value: 0}, {value: 1}]"
+SCALED = {
+    f"scale: {HALF}": "(6.attn):gain=0.5 (6.mlp):gain=0 (7.attn):gain=0.5 (7.mlp):gain=0",
+    "scale: {filter: o_proj, value: 0.5}": "(6.attn):gain=0.5 6.mlp (7.attn):gain=0.5 7.mlp",
+    "scale: [{filter: down_proj, value: [0, 1]}]": "6.attn (6.mlp):gain=0 7",
+    "scale: [{filter: o_proj, value: [1, 0, 0.5]}]": "6 (7.attn):gain=0.5 7.mlp",
+    "scale: [{filter: _proj, value: 1}, {filter: o_proj, value: 0}]": "6 7",
+}
+
+
+@pytest.mark.parametrize("scale", SCALED)
+def test_scales_of_output_projections_are_gains(scale: str) -> None:
+    text = edited("[6, 12]", f"[6, 8]\n        parameters: {{{scale}}}")
+    recipe = read_mergekit(text)
+    assert recipe.plan == Plan.parse(f"0-7 {SCALED[scale]}")
+    assert read_mergekit(write_mergekit(recipe.plan, "org/name", "bfloat16")) == recipe
+
+
+def test_of_scales_in_several_places_the_innermost_counts() -> None:
+    text = edited("[6, 12]", "[6, 7]\n        parameters: {scale: [{filter: o_proj, value: 0.5}]}")
+    outer = f"{text}    parameters: {{scale: [{{filter: o_proj, value: 0.25}}, {{filter: down_proj, value: 0.25}}]}}\n"
+    whole = f"{outer}parameters: {{scale: [{{filter: down_proj, value: 2}}]}}\n".replace("[0, 8]", "[0, 1]")
+    wanted = "0.attn (0.mlp):gain=2 (6.attn):gain=0.5 (6.mlp):gain=0.25"
+    assert read_mergekit(whole).plan == Plan.parse(wanted)
+
+
 def test_what_has_no_effect_is_noted() -> None:
     recipe = read_mergekit(added("tag: &factor 0.5\nparameters: {t: *factor}"))
     assert recipe.plan == read_mergekit(ONE).plan
@@ -105,7 +132,9 @@ def test_what_has_no_effect_is_noted() -> None:
         (edited("        layer_range: [6, 12]\n", ""), 8, "layer_range is missing"),
         (edited("[6, 12]", "[6, 12]\n      - {model: org/two, layer_range: [6, 12]}"), 8, "has 2 sources"),
         (edited("[6, 12]", "[6, 12]\n        parameters: {scale: 0.5}"), 10, "a scale of 0.5 multiplies weights"),
-        (added("parameters:\n  scale:\n  - filter: o_proj\n    value: 0.0\n  - value: 1.0"), 13, "a scale of 0"),
+        (added("parameters:\n  scale:\n  - filter: q_proj\n    value: 0.0\n  - value: 1.0"), 12, "a scale of 0"),
+        (added("parameters: {scale: {filter: layers.3, value: 0.5}}"), 10, "a scale for layers.3 multiplies"),
+        (added("parameters: {scale: [{filter: mlp, value: 0.5}]}"), 10, "with filters for o_proj and down_proj"),
         (added("parameters: {scale: [1, 0.9]}"), 10, "as in (15):gain=0.5"),
         (added("parameters: {scale: fast}"), 10, "a scale is a number"),
         (added("models: [{model: org/name}]"), 10, "models: it merges whole models"),

@@ -5,8 +5,9 @@ Slices `{model: &a org/one, layer_range: [0, 8]}` and `{model: &b org/two, layer
 of the last one's, so a slice of no layers, such as `[0, 0]`, says whose they are. A file of one model is a plan without
 names; models without anchors are called a, b, c, ... in their order.
 
-What a plan cannot express (other merge methods, scaled weights, slices of several sources, joined vocabularies) is
-refused with its line, and what has no effect on a passthrough is noted. Read against mergekit 0.1.5.
+A `scale` of the output projections (`o_proj`, `down_proj`) is a gain of the sublayers, `(6.attn):gain=0.5`. What a plan
+cannot express (other merge methods, other scales, slices of several sources, joined vocabularies) is refused with its
+line, and what has no effect on a passthrough is noted. Read against mergekit 0.1.5.
 """
 
 from __future__ import annotations
@@ -19,13 +20,18 @@ from dataclasses import dataclass, field
 from layerwise.errors import PlanError
 from layerwise.plan.checks import LAYER_LIMIT, LONGEST_SOURCE, SOURCE, STEP_LIMIT, source_name
 from layerwise.plan.dialects.located import YamlValue, parse_located
-from layerwise.plan.dialects.sequence import ascending_runs, sequential
-from layerwise.plan.plan import Plan, Visit
+from layerwise.plan.dialects.sequence import Gains, ascending_runs, join_sublayers, sequential
+from layerwise.plan.plan import Group, Plan, Reduction, Stage, Visit
+from layerwise.plan.sublayer import SUBLAYERS
 
 DTYPES = ("float32", "float16", "bfloat16")
 """The data types that mergekit writes, of those that weights have."""
 
 _FORM = "mergekit's YAML"
+# Of a layer and of what is around the layers: filters of mergekit select by parts of names.
+_OUTPUTS = ("self_attn.o_proj", "mlp.down_proj")
+_INPUTS = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
+_TENSORS = (*_OUTPUTS, *_INPUTS, "input_layernorm", "post_attention_layernorm", "embed_tokens", "model.norm", "lm_head")
 _PLAIN = re.compile(r"/?[A-Za-z0-9_.][A-Za-z0-9_.-]*(/[A-Za-z0-9_.-]+)+(@[A-Za-z0-9_.-]+)?")
 
 # What mergekit reads at the top of a file; it reads over any other key.
@@ -80,7 +86,7 @@ def read_mergekit(text: str) -> MergeRecipe:
         if key in _REFUSED and not value.is_null:
             value.refuse(f"{key}: {_REFUSED[key]}")
     _check_method(top["merge_method"])
-    slices = [_slice(each) for each in top["slices"].items("slices")]
+    slices = [_slice(each, top.get("parameters")) for each in top["slices"].items("slices")]
     if not slices:
         top["slices"].refuse("slices are empty: a model has at least one layer")
     count = sum(each.stop - each.start for each in slices)
@@ -89,11 +95,15 @@ def read_mergekit(text: str) -> MergeRecipe:
     if count > STEP_LIMIT:
         top["slices"].refuse(f"the slices have {count:,} layers, and a plan runs at most {STEP_LIMIT:,}: write fewer")
     names = _names(slices)
-    visits = [Visit(layer, source=names[each.location]) for each in slices for layer in range(each.start, each.stop)]
-    _check_parameters(top.get("parameters"))
+    stages = [
+        stage
+        for each in slices
+        for layer, gains in zip(range(each.start, each.stop), each.gains, strict=True)
+        for stage in _stages(layer, names[each.location], gains)
+    ]
     _check_donors(top, list(names))
     return MergeRecipe(
-        Plan(tuple(visits)),
+        Plan(tuple(stages)),
         {name: location for location, name in names.items()},
         names[slices[-1].location],
         _dtype(top),
@@ -117,9 +127,19 @@ class _Slice:
     anchor: str | None
     start: int
     stop: int
+    gains: tuple[Gains, ...]
 
 
-def _slice(value: YamlValue) -> _Slice:
+def _stages(layer: int, source: str | None, gains: Gains) -> Iterator[Stage]:
+    if gains == (1, 1):
+        yield Visit(layer, source=source)
+        return
+    for sublayer, gain in zip(SUBLAYERS, gains, strict=True):
+        visit = Visit(layer, sublayer=sublayer, source=source)
+        yield visit if gain == 1 else Group((Plan((visit,)),), merge=Reduction("gain", gain))
+
+
+def _slice(value: YamlValue, parameters: YamlValue | None) -> _Slice:
     keys = value.mapping("a slice")
     if "sources" not in keys:
         value.refuse("a slice has the key sources, a list of one model with its layer_range")
@@ -132,11 +152,12 @@ def _slice(value: YamlValue) -> _Slice:
     for key in ("model", "layer_range"):
         if key not in source:
             sources[0].refuse(f"a source has a model and a layer_range, and {key} is missing")
-    _check_parameters(keys.get("parameters"))
-    _check_parameters(source.get("parameters"))
+    given = [each for each in (source.get("parameters"), keys.get("parameters"), parameters) if each is not None]
+    scales = [each.mapping("parameters").get("scale") for each in given if not each.is_null]
     start, stop = _range(source["layer_range"])
     location = _location(source["model"])
-    return _Slice(location, source["model"].anchor, start, stop)
+    gains = tuple(_gains([each for each in scales if each is not None], stop - start))
+    return _Slice(location, source["model"].anchor, start, stop, gains)
 
 
 def _range(value: YamlValue) -> tuple[int, int]:
@@ -202,30 +223,52 @@ def _check_method(value: YamlValue) -> None:
         )
 
 
-def _check_parameters(value: YamlValue | None) -> None:
-    if value is None or value.is_null:
-        return
-    scale = value.mapping("parameters").get("scale")
-    for each in () if scale is None else _values(scale):
-        number = each.number("a scale")
-        if number != 1:
-            each.refuse(
-                f"a scale of {number:g} multiplies weights, and a plan takes layers as they are: write 1, or leave "
-                "scale out; what a plan scales is the update of a layer, as in (15):gain=0.5"
-            )
+def _gains(scales: list[YamlValue], count: int) -> Iterator[Gains]:
+    """Yield the gains of each of `count` layers by the scales of a source, of its slice and of the file."""
+    for index in range(max(1, count) if scales else count):  # also of a slice without layers, for its errors
+        place = index / (count - 1) if count > 1 else 1.0
+        scaled = {name: _scale(scales, name, place) for name in _TENSORS}
+        for name, (number, where) in scaled.items():
+            if number != 1 and name not in _OUTPUTS and where is not None:
+                where.refuse(
+                    f"a scale of {number:g} multiplies weights ({name}), and a plan takes layers as they are: write 1, "
+                    "or leave scale out; what a plan scales is the update of a layer, as in (15):gain=0.5, or of its "
+                    "sublayers, with filters for o_proj and down_proj"
+                )
+        if index < count:
+            yield scaled[_OUTPUTS[0]][0], scaled[_OUTPUTS[1]][0]
 
 
-def _values(setting: YamlValue) -> Iterator[YamlValue]:
-    if setting.is_list:
-        for each in setting.items("a scale"):
-            yield from _values(each)
-    elif setting.is_mapping:
+def _scale(scales: list[YamlValue], name: str, place: float) -> tuple[float, YamlValue | None]:
+    # As mergekit: the first scale that says something of the tensor, and of its conditions the first that fits.
+    for scale in scales:
+        result = _evaluated(scale, name, place)
+        if result is not None:
+            return result, scale if not scale.is_list else next(iter(scale.items("a scale")), scale)
+    return 1.0, None
+
+
+def _evaluated(setting: YamlValue, name: str, place: float) -> float | None:
+    if setting.is_mapping:
         conditional = setting.mapping("a scale")
         if "value" not in conditional:
             setting.refuse("a filter of a scale has a value")
-        yield from _values(conditional["value"])
-    else:
-        yield setting
+        wanted = conditional.get("filter")
+        wanted = None if wanted is None or wanted.is_null else wanted
+        value = _evaluated(conditional["value"], name, place)
+        text = "*" if wanted is None else wanted.text("a filter")
+        if wanted is not None and text != "*" and value != 1 and not any(text in each for each in _TENSORS):
+            wanted.refuse(f"a scale for {text} multiplies weights; a plan has scales for o_proj and down_proj alone")
+        return value if text == "*" or text in name else None
+    if not setting.is_list:
+        return setting.number("a scale")
+    parts = setting.items("a scale")
+    if any(part.is_mapping for part in parts):
+        return next((each for part in parts if (each := _evaluated(part, name, place)) is not None), None)
+    numbers = [part.number("a scale") for part in parts] or [1.0]
+    at = place * (len(numbers) - 1)
+    before, after = numbers[int(at)], numbers[min(int(at) + 1, len(numbers) - 1)]
+    return before + (at - int(at)) * (after - before)
 
 
 def _check_donors(top: Mapping[str, YamlValue], locations: list[str]) -> None:
@@ -299,24 +342,30 @@ def write_mergekit(
       - model: org/name
         layer_range: [6, 12]
     """
-    flat = sequential(plan)
+    whole, gains = join_sublayers(plan)
+    flat = sequential(whole if gains else plan)
     by_name: Mapping[str | None, str] = {None: models} if isinstance(models, str) else models
     _check_names({step.source for step in flat.steps()} | ({head} if head else set()), by_name)
     if dtype is not None and dtype not in DTYPES:
         raise PlanError(f"mergekit writes {', '.join(DTYPES)}, not {dtype!r}")
     host = next(iter(by_name))
-    ranges = ascending_runs(flat)
+    ranges = ascending_runs(flat, gains)
     if ranges[0][0] != host:
-        ranges.insert(0, (host, 0, 0))
+        ranges.insert(0, (host, 0, 0, (1.0, 1.0)))
     last = host if head is None else head
     if ranges[-1][0] != last:
-        ranges.append((last, 0, 0))
+        ranges.append((last, 0, 0, (1.0, 1.0)))
     lines = ["merge_method: passthrough", *([f"dtype: {dtype}"] if dtype else []), "slices:"]
     named: set[str | None] = {None}
-    for name, start, stop in ranges:
+    for name, start, stop, scales in ranges:
         anchor = "" if name in named else f"&{name} "
         named.add(name)
         lines += ["- sources:", f"  - model: {anchor}{_quoted(by_name[name])}", f"    layer_range: [{start}, {stop}]"]
+        if scales != (1, 1):
+            filters = [
+                f"{{filter: {n.rpartition('.')[2]}, value: {each}}}" for n, each in zip(_OUTPUTS, scales, strict=True)
+            ]
+            lines += ["    parameters:", "      scale:", *(f"      - {each}" for each in (*filters, "value: 1.0"))]
     return "\n".join(lines) + "\n"
 
 

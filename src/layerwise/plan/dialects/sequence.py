@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NoReturn
+from typing import NoReturn, TypeAlias
 
 from layerwise.errors import PlanError
 from layerwise.plan.grammar import runs, write
@@ -13,6 +13,42 @@ from layerwise.plan.plan import Block, Group, Plan, Stage, Visit
 from layerwise.plan.quantised import refuse_quantised_layers
 
 _FORM = "mergekit's YAML"
+
+Gains: TypeAlias = tuple[float, float]
+"""What the updates of the attention and of the MLP of a visit are multiplied by."""
+
+
+def join_sublayers(plan: Plan | str) -> tuple[Plan, tuple[Gains, ...]]:
+    """Join the attention and the MLP of one layer to a visit of the whole layer, and return the gains of every visit.
+
+    A plan with other groups or sublayers is returned as it is, without gains.
+
+    >>> join_sublayers("0 (1.attn):gain=0.5 (1.mlp):gain=0 2")
+    (Plan('0-2'), ((1.0, 1.0), (0.5, 0.0), (1.0, 1.0)))
+    >>> join_sublayers("0 1.attn (2.mlp):gain=0.5")
+    (Plan('0 1.attn (2.mlp):gain=0.5'), ())
+    """
+    plan = Plan.parse(plan)
+    steps, visits, gains = list(plan.steps()), list[Visit](), list[Gains]()
+    while steps:
+        attention, *rest = steps
+        mlp = rest[0] if attention.sublayer == "attn" and rest and rest[0].sublayer == "mlp" else attention
+        one, other = _gain(attention), _gain(mlp)
+        whole = mlp is attention and attention.sublayer is None and not attention.closes
+        same = mlp is not attention and (mlp.layer, mlp.source) == (attention.layer, attention.source)
+        if one is None or other is None or not (whole or same):
+            return plan, ()
+        visits.append(Visit(attention.layer, source=attention.source))
+        gains.append((one, other))
+        steps = rest[1:] if same else rest
+    return Plan(tuple(visits)), tuple(gains)
+
+
+def _gain(step: Step) -> float | None:
+    if not step.opens and not step.closes:
+        return 1.0
+    close = step.closes[0] if step.opens == len(step.closes) == 1 else None
+    return None if close is None else close.weight(1)
 
 
 def sequential(plan: Plan | str) -> Plan:
@@ -41,21 +77,27 @@ only which layers run one after another: write its layers in turn, as in 3-5
     return Plan(tuple(Visit(step.layer, source=step.source) for step in plan.steps()))
 
 
-def ascending_runs(plan: Plan) -> list[tuple[str | None, int, int]]:
-    """The longest runs of layers that go up by one, of one model each: its name, the first layer, and behind the last.
+def ascending_runs(plan: Plan, gains: Sequence[Gains] = ()) -> list[tuple[str | None, int, int, Gains]]:
+    """List the longest runs of layers that go up by one, of one model and with the same gains each.
 
-    `plan` is one that `sequential` returns.
+    A run is the name of its model, its first layer, the one after its last, and its gains. `plan` is one that
+    `sequential` returns.
 
-    >>> ascending_runs(sequential("0-2 2 5-4 a:5 a:6"))
+    >>> [run[:3] for run in ascending_runs(sequential("0-2 2 5-4 a:5 a:6"))]
     [(None, 0, 3), (None, 2, 3), (None, 5, 6), (None, 4, 5), ('a', 5, 7)]
     """
     steps = plan.steps()
-    starts = [0, *(at for at, (here, after) in enumerate(pairwise(steps), 1) if not _follows(here, after)), len(steps)]
-    return [(steps[at].source, steps[at].layer, steps[stop - 1].layer + 1) for at, stop in pairwise(starts)]
+    visits = list(zip(steps, gains or [(1.0, 1.0)] * len(steps), strict=True))
+    breaks = [at for at, (here, after) in enumerate(pairwise(visits), 1) if not _follows(here, after)]
+    return [
+        (steps[at].source, steps[at].layer, steps[stop - 1].layer + 1, visits[at][1])
+        for at, stop in pairwise([0, *breaks, len(steps)])
+    ]
 
 
-def _follows(here: Step, after: Step) -> bool:
-    return (after.source, after.layer) == (here.source, here.layer + 1)
+def _follows(here: tuple[Step, Gains], after: tuple[Step, Gains]) -> bool:
+    (one, gains), (other, own) = here, after
+    return (other.source, other.layer, own) == (one.source, one.layer + 1, gains)
 
 
 def _obstacles(stage: Stage) -> Iterator[str]:
