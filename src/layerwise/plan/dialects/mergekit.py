@@ -131,7 +131,7 @@ class _Slice:
 
 
 def _stages(layer: int, source: str | None, gains: Gains) -> Iterator[Stage]:
-    if gains == (1, 1):
+    if set(gains) == {1}:
         yield Visit(layer, source=source)
         return
     for sublayer, gain in zip(SUBLAYERS, gains, strict=True):
