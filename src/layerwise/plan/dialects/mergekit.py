@@ -226,36 +226,33 @@ def _check_method(value: YamlValue) -> None:
 def _gains(scales: list[YamlValue], count: int) -> Iterator[Gains]:
     """Yield the gains of each of `count` layers by the scales of a source, of its slice and of the file."""
     for index in range(max(1, count) if scales else count):  # also of a slice without layers, for its errors
-        place = index / (count - 1) if count > 1 else 1.0
-        scaled = {name: _scale(scales, name, place) for name in _TENSORS}
-        for name, (number, where) in scaled.items():
-            if number != 1 and name not in _OUTPUTS and where is not None:
-                where.refuse(
-                    f"a scale of {number:g} multiplies weights ({name}), and a plan takes layers as they are: write 1, "
-                    "or leave scale out; what a plan scales is the update of a layer, as in (15):gain=0.5, or of its "
-                    "sublayers, with filters for o_proj and down_proj"
-                )
+        position = index / (count - 1) if count > 1 else 1.0
+        scaled = {name: _scale(scales, name, position) for name in _TENSORS}
+        wrong = next((name for name in _TENSORS if scaled[name] != 1 and name not in _OUTPUTS), None)
+        if wrong is not None:
+            scales[0].refuse(
+                f"a scale of {scaled[wrong]:g} multiplies weights ({wrong}), and a plan takes layers as they are: write "
+                "1, or leave scale out; what a plan scales is the update of a layer, as in (15):gain=0.5, or of its "
+                "sublayers, with filters for o_proj and down_proj"
+            )
         if index < count:
-            yield scaled[_OUTPUTS[0]][0], scaled[_OUTPUTS[1]][0]
+            yield scaled[_OUTPUTS[0]], scaled[_OUTPUTS[1]]
 
 
-def _scale(scales: list[YamlValue], name: str, place: float) -> tuple[float, YamlValue | None]:
+def _scale(scales: list[YamlValue], name: str, position: float) -> float:
     # As mergekit: the first scale that says something of the tensor, and of its conditions the first that fits.
-    for scale in scales:
-        result = _evaluated(scale, name, place)
-        if result is not None:
-            return result, scale if not scale.is_list else next(iter(scale.items("a scale")), scale)
-    return 1.0, None
+    values = (_evaluated(scale, name, position) for scale in scales)
+    return next((each for each in values if each is not None), 1.0)
 
 
-def _evaluated(setting: YamlValue, name: str, place: float) -> float | None:
+def _evaluated(setting: YamlValue, name: str, position: float) -> float | None:
     if setting.is_mapping:
         conditional = setting.mapping("a scale")
         if "value" not in conditional:
             setting.refuse("a filter of a scale has a value")
         wanted = conditional.get("filter")
         wanted = None if wanted is None or wanted.is_null else wanted
-        value = _evaluated(conditional["value"], name, place)
+        value = _evaluated(conditional["value"], name, position)
         text = "*" if wanted is None else wanted.text("a filter")
         if wanted is not None and text != "*" and value != 1 and not any(text in each for each in _TENSORS):
             wanted.refuse(f"a scale for {text} multiplies weights; a plan has scales for o_proj and down_proj alone")
@@ -264,9 +261,9 @@ def _evaluated(setting: YamlValue, name: str, place: float) -> float | None:
         return setting.number("a scale")
     parts = setting.items("a scale")
     if any(part.is_mapping for part in parts):
-        return next((each for part in parts if (each := _evaluated(part, name, place)) is not None), None)
+        return next((each for part in parts if (each := _evaluated(part, name, position)) is not None), None)
     numbers = [part.number("a scale") for part in parts] or [1.0]
-    at = place * (len(numbers) - 1)
+    at = position * (len(numbers) - 1)
     before, after = numbers[int(at)], numbers[min(int(at) + 1, len(numbers) - 1)]
     return before + (at - int(at)) * (after - before)
 
