@@ -18,14 +18,15 @@ import gguf
 import numpy as np
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import layerwise
 from checkpoint.gguf_bytes import ARRAY, STRING, U32, Entry, Header, Spec, array, text
-from checkpoint.gguf_models import VOCABULARY, write_llama
-from layerwise.checkpoint import gguf_tensors, save
+from checkpoint.gguf_models import VOCABULARY, write_causal, write_llama
+from layerwise.checkpoint import gguf_file, gguf_tensors, save
 from layerwise.checkpoint.gguf_file import save_gguf
 from layerwise.errors import CheckpointError, LayerwiseError, OptionError, PlanError, UnsupportedModel
-from layerwise.gguf import GGUFFile, depth_of, layer_bytes
+from layerwise.gguf import GGUFFile, depth_of, layer_bytes, planned_file
 from layerwise.gguf.layers import BY_DEPTH, FIRST_OF_EACH, ONE_WINDOW, ONLY_WITH_WINDOW, PERIODS
 from layerwise.plan import Plan
 from llama_cpp import log_of_opening
@@ -427,7 +428,6 @@ def _folder(folder: Path) -> Path:
         (_folder, True, "is not a model, so it stays"),
         (_model, False, "replace it with --overwrite"),
         (lambda folder: folder / "in.gguf", True, "is the file that is read"),
-        (lambda folder: folder / "out", False, "write NAME.gguf"),
     ],
 )
 def test_what_is_in_the_way_stays(tmp_path: Path, target: Callable[[Path], Path], overwrite: bool, words: str) -> None:
@@ -501,6 +501,23 @@ def test_a_file_at_types_is_the_plan_that_was_measured(tmp_path: Path) -> None:
         assert torch.equal(layerwise.load(tmp_path / "out.gguf").model(ids).logits, wanted)
 
 
+def test_a_file_becomes_a_folder_and_new_files_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = write_causal(tmp_path / "in.gguf", "llama", "Q8_0")
+    ids = torch.arange(24)[None]
+    stack = layerwise.load(source)
+    wanted = stack.logits("0 2 1", input_ids=ids)
+    origin = save(source, "0 2 1", tmp_path / "folder")
+    assert (origin.note, origin.gap, origin.weights.keys()) == ("a GGUF file is dequantized", 0.0, {"shell"})
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path / "folder")(ids).logits, wanted)
+    assert AutoTokenizer.from_pretrained(tmp_path / "folder")("the").input_ids == stack.tokenizer("the").input_ids
+    origin = save(source, "0 2 1", tmp_path / "out.gguf", prove=True)
+    assert (origin.gap, origin.proof, origin.weights) == (0.0, "logits", {})
+    monkeypatch.setattr(gguf_file, "planned_file", lambda file, order: planned_file(file, order[::-1]))
+    with pytest.raises(UnsupportedModel, match="of the new file and of the plan are apart by"):
+        save(source, "0 2 1", tmp_path / "wrong.gguf", prove=True)
+    assert not (tmp_path / "wrong.gguf").exists()
+
+
 @pytest.mark.parametrize(
     ("name", "shape", "words"),
     [
@@ -529,12 +546,12 @@ def test_rows_that_are_no_whole_blocks_are_written_in_f16(tmp_path: Path) -> Non
 
 COMMANDS: dict[str, tuple[tuple[str, ...], int | str]] = {
     "plan": (("in.gguf", "--plan", "0-2 5 5", "--output", "out.gguf"), 5),
+    "no plan": (("in.gguf", "--output", "out.gguf"), DEPTH),
     "a type that changes nothing": (("in.gguf", "--plan", "0-2 Q4_0:5", "--output", "out.gguf"), 4),
     "a plan behind --from": (("in.gguf", "--from", "0-4 2-11", "--output", "out.gguf"), 15),
     "mergekit": (("--from", "merge.yml", "--output", "out.gguf"), 6),
     "card": (("in.gguf", "--plan", "0-2", "--card", "--output", "out.gguf"), 3),
     "a group": (("in.gguf", "--plan", "0 (1|2)", "--output", "out.gguf"), "has a group"),
-    "a folder": (("in.gguf", "--plan", "0-2", "--output", "out"), "write NAME.gguf"),
     "another model": (("demo", "--plan", "0-2", "--output", "out.gguf"), "convert_hf_to_gguf.py"),
     "two models": (("in.gguf", "in.gguf", "--plan", "a:0 b:1", "--output", "out.gguf"), "written of one other"),
     "an idle option": (("in.gguf", "--plan", "0", "--compact", "--output", "out.gguf"), "--compact does nothing here"),

@@ -20,7 +20,7 @@ from layerwise.checkpoint.compact import refuse_inexpressible
 from layerwise.checkpoint.folder import Origin, draft_of_file
 from layerwise.checkpoint.gguf_tensors import GGML_TYPES, NUMBERS_OF, Rewritten, need_gguf, rows_of
 from layerwise.checkpoint.tensor_files import Range, joined, write_pieces
-from layerwise.data.model_location import SUFFIX, is_gguf, location_of
+from layerwise.data.model_location import location_of
 from layerwise.errors import CheckpointError, PlanError, UnsupportedModel
 from layerwise.gguf import GGUFFile, GGUFTensor, MetadataEntry, PlannedFile, depth_of, planned_file
 from layerwise.gguf.file import MAGIC, padded
@@ -44,13 +44,15 @@ def save_gguf(
     *,
     folders: Mapping[str, Path | str] = MappingProxyType({}),
     overwrite: bool = False,
+    prove: bool = False,
 ) -> Origin:
     """Write the GGUF file `source` under `plan` to the file `target`, which llama.cpp opens.
 
     The plan skips, reorders and repeats whole layers, and may name a type of each (`0-13 Q4_0:14 15-29`). Layers may be
     those of Hugging Face `folders`, by their names in the plan (`0-13 b:14-29`), at the types of the source's layers;
     if all are of one folder, so is the rest of the model. The file appears whole or not at all; only a GGUF file other
-    than `source` is replaced, with `overwrite`.
+    than `source` is replaced, with `overwrite`. With `prove` both files are loaded, and the logits of the new one are
+    compared with those of the plan, unless its layers are those of folders, which are rounded.
 
     Raises `PlanError` for a plan that is not a sequence of layers, `UnsupportedModel` where the metadata cannot express
     the plan, and `CheckpointError` for files that are malformed or in the way.
@@ -73,16 +75,30 @@ def save_gguf(
         rewritten |= of_folders(file, planned, {name: folders[name] for name in sorted(used)}, plan.steps())
     with draft_of_file(target) as draft:
         write_pieces(draft, _pieces(file, planned, rewritten))
+        gap = _compared(source, plan, draft) if prove and not used else None
     parameters = sum(prod(tensor.shape) for _, tensor in planned.tensors)
     sources = {"shell": str(source)} | {name: str(folders[name]) for name in sorted(used)}
-    return Origin(str(plan), sources, {}, parameters, None, "none")
+    return Origin(str(plan), sources, {}, parameters, gap, "none" if gap is None else "logits")
+
+
+def _compared(source: Path, plan: Plan, draft: Path) -> float:
+    import torch
+
+    from layerwise.checkpoint.proof import proof_inputs
+    from layerwise.stack import load
+    from layerwise.stack.rounding import compare
+
+    stack, copy = load(source), load(draft)
+    inputs = proof_inputs(stack, None)
+    with torch.inference_mode():
+        logits = copy.logits(Plan.identity(copy.depth), **inputs), stack.logits(plan, **inputs)
+        agreement = compare(*logits, stack.capture(**inputs).state.shape[-1], copy.depth)
+    if not agreement.holds:
+        raise UnsupportedModel(f"the logits of the new file and of the plan are {agreement}; run the plan in place")
+    return agreement.gap
 
 
 def _refuse_in_the_way(source: Path, target: Path, overwrite: bool) -> None:
-    if not is_gguf(target):
-        raise CheckpointError(
-            f"a GGUF file is written as one, and {named(target)} is not called so; write NAME{SUFFIX}"
-        )
     kind = kind_of(target)
     if kind == "nothing":
         return

@@ -53,9 +53,9 @@ def save(
     model of layerwise's own, where layerwise is not installed (`trust_remote_code=True`).
 
     The folder appears whole or not at all; one that is there is replaced only with `overwrite`, and if it holds a
-    model. Of a GGUF file another one is written, as `save("model.gguf", plan, "smaller.gguf")`, with layers of folders
-    too: `save({"a": "model.gguf", "b": folder}, "b:0-27", "healed.gguf")`; of the options only `overwrite` is read then
-    (see `layerwise.checkpoint.gguf_file`).
+    model. A GGUF file is dequantized in memory and written as a folder, or as another file: `save("model.gguf", plan,
+    "smaller.gguf")`, with layers of folders too: `save({"a": "model.gguf", "b": folder}, "b:0-27", "healed.gguf")`. Of
+    the options only `overwrite` and `prove` are read then (see `layerwise.checkpoint.gguf_file`).
 
     Raises `PlanError` for a plan with groups or halves, `UnsupportedModel` for a model whose configuration cannot say
     what the plan does, and `CheckpointError` for a folder that is in the way.
@@ -63,8 +63,8 @@ def save(
     plan = Plan.parse(plan)
     if isinstance(model, str | Path | Mapping):
         first, *others = model.items() if isinstance(model, Mapping) else [("", model)]
-        if is_gguf(first[1]):
-            return save_gguf(first[1], plan, folder, folders=dict(others), overwrite=overwrite)
+        if is_gguf(folder) and is_gguf(first[1]):
+            return save_gguf(first[1], plan, folder, folders=dict(others), overwrite=overwrite, prove=bool(prove))
     if is_gguf(folder):
         raise OptionError(f"a GGUF file is written of one other; {TO_GGUF}")
     writing = Writing(
@@ -113,6 +113,8 @@ def save_named(
     models: dict[str, StoredModel] = {}
     if not writing.compact and any(gains != (1, 1) for gains in join_sublayers(plan)[1]):
         in_memory = in_memory or "gains are multiplied into weights"
+    if any(map(is_gguf, names.values())):
+        names, in_memory = {}, in_memory or "a GGUF file is dequantized"
     try:
         models |= {name: StoredModel.open(location, revision) for name, location in names.items()}
         if in_memory:

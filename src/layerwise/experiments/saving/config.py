@@ -25,7 +25,8 @@ class Saving(LoadingOptions, Action):
     The layers may be those of several models. The tensors are streamed from file to file, and below 2 GB the checkpoint
     is loaded again and compared with the plan before the folder gets its name; the tokenizer goes along. Groups and
     halves of layers need --compact, which stores every layer once and the plan beside them. Several models are called
-    a, b, c, ... in the order given. Of a GGUF file another one is written, and nothing is quantised again.
+    a, b, c, ... in the order given. Of a GGUF file another one is written without quantizing again, or a folder, which
+    needs no plan.
     """
 
     VERB: ClassVar = "save"
@@ -36,6 +37,7 @@ class Saving(LoadingOptions, Action):
         "--from mergekit.yml --output merged",
         'demo --plan "0-5 [4-7]*2 8-11" --compact --output looped',
         'model.gguf --plan "0-13 15-16 18-29" --output smaller.gguf',
+        "model.gguf --output folder",
     )
     READS: ClassVar = (
         Reads(
@@ -51,7 +53,6 @@ class Saving(LoadingOptions, Action):
                 "layers",
                 "revision",
                 "dtype",
-                "prove",
                 "compact",
                 "remote_code",
                 "max_shard_size",
@@ -111,9 +112,16 @@ class Saving(LoadingOptions, Action):
             (Path(location).expanduser() / MANIFEST).is_file() for location in self.models
         )
 
+    @property
+    def converts_gguf(self) -> bool:
+        """Check whether all layers of one GGUF file are written, for which nobody has to write a plan."""
+        return self.plan is None and self.recipe is None and len(self.models) == 1 and is_gguf(self.models[0])
+
     def check(self) -> None:
         """Raise `PlanError` for a plan that cannot be read, and `OptionError` without a model."""
         bytes_of(self.max_shard_size)
+        if self.converts_gguf:
+            return
         if (self.plan is None) == (self.recipe is None):
             raise OptionError("say which layers by --plan PLAN or by --from FILE, and by one of them")
         if self.push is not None:

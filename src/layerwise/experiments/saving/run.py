@@ -18,7 +18,7 @@ from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.data.model_location import is_gguf
 from layerwise.errors import CheckpointError, ModelError, OptionError
-from layerwise.experiments.interchange.foreign_plans import read_recipe, with_models
+from layerwise.experiments.interchange.foreign_plans import depth_of, read_recipe, with_models
 from layerwise.experiments.interchange.trained_models import Publication
 from layerwise.experiments.option import given_flag, given_options
 from layerwise.experiments.options.common import Dtype
@@ -42,7 +42,9 @@ def save_checkpoint(config: Saving, reporter: Reporter) -> None:
     Raises `ModelError` for models of several arms and layers that no ordinary checkpoint can hold, and as
     `layerwise.save` does.
     """
-    if is_gguf(config.output) or any(map(is_gguf, config.models)):
+    if config.converts_gguf:
+        config = replace(config, plan=str(Plan.identity(depth_of(config.models[0]))))
+    if is_gguf(config.output):
         _save_gguf(config, reporter)
         return
     for location in config.models:
@@ -101,7 +103,9 @@ def _save_gguf(config: Saving, reporter: Reporter) -> None:
     publication = None
     if config.card or config.evidence:
         publication = Publication.of(config.evidence, plan, locations, push=None, private=False, overwrite=False)
-    origin = save_gguf(file, plan, config.output, folders=dict(folders), overwrite=config.overwrite)
+    origin = save_gguf(
+        file, plan, config.output, folders=dict(folders), overwrite=config.overwrite, prove=bool(config.prove)
+    )
     copied = f"those of {file}, byte for byte"
     types = len(quantised_layers(plan)) + sum(step.source in dict(folders) for step in plan.steps())
     again = (
@@ -109,7 +113,7 @@ def _save_gguf(config: Saving, reporter: Reporter) -> None:
         if not types
         else (f"the matrices of {types} of its layers were quantised again; what did not change is {copied}")
     )
-    reporter.result(f"{_counted(config.output, plan, origin)}\n{again}, and nothing was compared")
+    reporter.result(f"{_counted(config.output, plan, origin)}\n{again}\n{_proved(origin)}")
     if publication is not None:
         publication.publish(config.output, reporter, origin)
 
@@ -179,7 +183,8 @@ def _proved(origin: Origin) -> str:
     if origin.proof == "none" or origin.gap is None:
         return "nothing was compared: --prove compares its logits with the plan's"
     gap = "the same logits" if origin.gap == 0 else f"logits within {origin.gap:.2g} of their size, which is rounding"
-    return f"loaded again with {'layerwise' if origin.compact else 'plain transformers'}: {gap}"
+    own = origin.compact or not origin.weights
+    return f"loaded again with {'layerwise' if own else 'plain transformers'}: {gap}"
 
 
 def _loading(folder: Path, origin: Origin) -> list[str]:

@@ -231,9 +231,9 @@ def _gains(scales: list[YamlValue], count: int) -> Iterator[Gains]:
         wrong = next((name for name in _TENSORS if scaled[name] != 1 and name not in _OUTPUTS), None)
         if wrong is not None:
             scales[0].refuse(
-                f"a scale of {scaled[wrong]:g} multiplies weights ({wrong}), and a plan takes layers as they are: write "
-                "1, or leave scale out; what a plan scales is the update of a layer, as in (15):gain=0.5, or of its "
-                "sublayers, with filters for o_proj and down_proj"
+                f"a scale of {scaled[wrong]:g} multiplies weights ({wrong}), and a plan takes layers as they are: "
+                "write 1, or leave scale out; what a plan scales is the update of a layer, as in (15):gain=0.5, or "
+                "those of its sublayers, with filters for o_proj and down_proj"
             )
         if index < count:
             yield scaled[_OUTPUTS[0]], scaled[_OUTPUTS[1]]
