@@ -152,6 +152,17 @@ def test_a_model_is_copied_with_its_own_blocks(graphs: CompileCounterWithBackend
         assert other.vit.layers[0].forward.__self__ is other.vit.layers[0]
 
 
+@pytest.mark.parametrize("plan", ["0-3", "0 (1|2) 1.mlp 3*2"])
+def test_a_whole_model_is_compiled_under_a_plan(plan: str) -> None:
+    model = tiny_llama(DEPTH).eval()
+    batch = {"input_ids": batch_for(model)["input_ids"], "use_cache": False}
+    torch._dynamo.reset()
+    with torch.no_grad(), load(model).under(plan):
+        expected = model(**batch).logits
+        compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
+        assert torch.equal(compiled(**batch).logits, expected)
+
+
 def test_a_forward_that_was_replaced_is_refused() -> None:
     model = tiny_vit(1)
     block = model.vit.layers[0]

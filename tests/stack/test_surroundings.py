@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
-from transformers import LlamaForCausalLM, Trainer
+from transformers import LlamaConfig, LlamaForCausalLM, LlamaModel, Trainer
 
 from conftest import tiny_llama
 from layerwise.errors import ModelError
@@ -157,6 +157,27 @@ def test_copies_are_refused_with_what_to_do_instead(stack: Stack, attempt: str) 
     with stack.under(Plan.parse("5 (0|1)")), pytest.raises(ModelError, match=r"[Ll]eave (that|the) `with"):
         COPIES[attempt](stack.model)
     assert torch.equal(logits(copy.deepcopy(stack.model)), logits(stack.model))
+
+
+def test_what_is_made_by_the_classes_of_a_running_model_is_an_ordinary_model(stack: Stack, tmp_path: Path) -> None:
+    body: Any = load(stack.model.model)  # its own class is exchanged, not only those of its modules
+    model, config = body.model, stack.model.config
+    model.save_pretrained(tmp_path / "whole")
+    with body.under("5 0"):
+        made = [type(model)(config), type(model).from_pretrained(tmp_path / "whole"), type(model)(model.config)]
+        layer, blocks = type(model.layers[0])(config, 0), type(model.layers)([nn.Identity()])
+    assert {type(each) for each in made} == {LlamaModel}
+    assert [len(each.layers) for each in made] == [each.config.num_hidden_layers for each in made] == [6, 6, 2]
+    assert [type(layer), type(blocks)] == [type(model.layers[0]), nn.ModuleList]
+    for each in made:
+        each.eval().save_pretrained(tmp_path / "again")
+        copies = [copy.deepcopy(each), pickle.loads(pickle.dumps(each)), LlamaModel.from_pretrained(tmp_path / "again")]
+        with torch.inference_mode(), load(each).under("1 0*3"):
+            expected = each(IDS).last_hidden_state
+        for other in copies:
+            assert type(other.config) is LlamaConfig
+            with torch.inference_mode():
+                assert torch.equal(load(other.eval()).output("1 0*3", input_ids=IDS).last_hidden_state, expected)
 
 
 def test_an_encoder_decoders_cache_is_as_deep_as_the_plan() -> None:

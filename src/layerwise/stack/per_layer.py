@@ -17,8 +17,9 @@ from transformers import PreTrainedModel
 
 from layerwise.data.auto_classes import on_meta
 from layerwise.stack.blocks import block_list
+from layerwise.stack.executors.clone import subclass
 from layerwise.stack.executors.config_view import configuration_in_order
-from layerwise.stack.executors.entries import REFUSED_COPIES, making, own_blocks
+from layerwise.stack.executors.entries import REFUSED_COPIES, own_blocks
 from layerwise.stack.placement import named_tensors
 
 # The attribute of a module that holds its tensors in visit order, by name.
@@ -141,5 +142,4 @@ def _ordered(kind: Any, name: str) -> Any:
     def read(self: Any) -> Tensor:
         return vars(self)[_ORDERED][name](kind.__getattr__(self, name))
 
-    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (kind,), {**named, **REFUSED_COPIES, "__new__": making(kind), name: property(read)})
+    return subclass(kind, {**REFUSED_COPIES, name: property(read)})

@@ -1,176 +1,228 @@
-"""Models that share a configuration object, and models made, copied and compiled while a plan runs."""
+"""Models that share a configuration object run plans as if alone; copies of it are those of the model or the plan."""
 
 from __future__ import annotations
 
 import copy
 import gc
 import pickle
+import random
+import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from random import Random
+from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from transformers import AutoModelForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaModel, OPTConfig
+from torch import Tensor, nn
+from transformers import DynamicCache, LlamaForCausalLM, LlamaForSequenceClassification, PreTrainedModel
 
 from layerwise.errors import ModelError
-from layerwise.stack import load
+from layerwise.plan import Plan
+from layerwise.stack import Stack, load
+from stack.makers import IDS, bart, gemma, gpt2, llama
+from stack.test_blocks import Residual
 from tier import by_tier
 
-SIZES: dict[str, Any] = {
-    "vocab_size": 97,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 2,
-}
-PLANS = ("0-3", "3-0", "0-1", "0 1*3 2 3", "(0|1) 2", "2")
-IDS = torch.arange(3, 19).view(2, 8)
+PLANS = ("0-5", "5-0", "0-1", "0*3 4", "(1|2) 3-5", "0-2 4.mlp 5", "3 1*8 0")
+KINDS: dict[str, Callable[[], PreTrainedModel]] = {"llama": llama, "gemma": gemma, "gpt2": gpt2}
+Result = tuple[Tensor, ...]
 
 
-def llama() -> LlamaConfig:
-    return LlamaConfig(**SIZES, pad_token_id=0)
+@cache
+def models(kind: str) -> tuple[Any, list[Stack], list[PreTrainedModel]]:
+    """A configuration object, three models that share it, and a copy of each with a configuration of its own."""
+    first: Any = KINDS[kind]()
+    config = first.config
+    sharing = [first.eval(), *(type(first)(config).eval() for _ in range(2))]
+    return config, [load(model) for model in sharing], [copy.deepcopy(model) for model in sharing]
 
 
-def gemma() -> Gemma3TextConfig:
-    return Gemma3TextConfig(
-        **SIZES,
-        num_key_value_heads=2,
-        head_dim=16,
-        sliding_window=4,
-        layer_types=["sliding_attention", "full_attention"] * 2,
-    )
-
-
-def models(config: Any, count: int = 2) -> list[Any]:
-    torch.manual_seed(0)
-    return [AutoModelForCausalLM.from_config(config).eval() for _ in range(count)]
-
-
-def outputs(model: Any) -> list[Tensor]:
-    with torch.no_grad():
+def results(model: Any, *, generates: bool) -> Result:
+    with torch.inference_mode():
         output = model(IDS, output_hidden_states=True)
-    return [output.logits, *output.hidden_states]
+        asked = {"max_new_tokens": 2, "min_new_tokens": 2, "do_sample": False, "pad_token_id": 0}
+        return output.logits, *output.hidden_states, *([model.generate(IDS, **asked)] if generates else [])
 
 
-def alone(model: Any, plan: str | None) -> list[Tensor]:
-    with ExitStack() as entered:
-        if plan is not None:
-            entered.enter_context(load(model).under(plan))
-        return outputs(model)
+@cache
+def alone(kind: str, number: int, plan: Plan | None, generates: bool) -> Result:
+    stack = load(copy.deepcopy(models(kind)[2][number]))
+    if plan is not None:
+        stack.enter(plan)
+    return results(stack.model, generates=generates)
 
 
-def equal(first: list[Tensor], second: list[Tensor]) -> bool:
-    return len(first) == len(second) and all(map(torch.equal, first, second))
+def abandon(config: Any, kind: type[PreTrainedModel], plan: Plan) -> None:
+    load(kind(config).eval()).enter(plan)  # type: ignore[arg-type]
+    gc.collect()
 
 
-@pytest.mark.parametrize("make", [llama, gemma])
-def test_models_of_one_configuration_run_their_plans_as_each_does_alone(make: Any) -> None:
-    config = make()
-    shared = models(config)
-    expected = {(at, plan): alone(shared[at], plan) for at in range(2) for plan in (*PLANS, None)}
-    random, stacks = Random(make.__name__), [load(model) for model in shared]
-    for _ in range(by_tier(fast=8, nightly=250)):
-        running: dict[int, tuple[str, ExitStack]] = {}
-        for _ in range(8):
-            at = random.randrange(2)
-            if at in running:
-                running.pop(at)[1].close()
-            else:
-                plan, entered = random.choice(PLANS), ExitStack()
-                entered.enter_context(stacks[at].under(plan))
-                running[at] = plan, entered
-            if random.random() < 0.2:
-                gc.collect()
-            for each in range(2):
-                assert equal(outputs(shared[each]), expected[each, running[each][0] if each in running else None])
-        for _, entered in running.values():
-            entered.close()
-    assert all(model.config is config for model in shared)
+@pytest.mark.parametrize("seed", range(by_tier(fast=4, nightly=500)))
+def test_interleaved_plans_equal_each_model_alone(seed: int) -> None:
+    draw = random.Random(seed)
+    kind = draw.choice(list(KINDS))
+    config, stacks, _ = models(kind)
+    described = config.to_dict()
+    try:
+        for action in draw.choices(("enter", "leave", "collect"), (3, 1, 1), k=6):
+            stack, plan = draw.choice(stacks), Plan.parse(draw.choice(PLANS))
+            stack.leave()
+            if action == "enter":
+                stack.enter(plan)
+            elif action == "collect":
+                abandon(config, type(stack.model), plan)
+            generates = draw.random() < 0.3
+            for number, each in enumerate(stacks):
+                found, expected = results(each.model, generates=generates), alone(kind, number, each.plan, generates)
+                assert len(found) == len(expected)
+                assert all(map(torch.equal, found, expected))
+                assert each.running == each.plan
+    finally:
+        for stack in stacks:
+            stack.leave()
+    held = [vars(module).get("config", config) for stack in stacks for module in stack.model.modules()]
+    assert all(each is config for each in held)
+    assert config.to_dict() == described
 
 
-def test_models_of_one_configuration_run_plans_in_two_threads() -> None:
-    shared = models(llama())
-    plans = ("3-0", "0 1*3 2 3")
-    expected = [alone(model, plan) for model, plan in zip(shared, plans, strict=True)]
+def test_threads_run_plans_of_models_that_share_a_configuration() -> None:
+    _, stacks, _ = models("gemma")
+    plans = [Plan.parse(text) for text in PLANS[1:4]]
+    expected = {(number, plan): alone("gemma", number, plan, True) for number in range(3) for plan in plans}
+    together = threading.Barrier(3, timeout=60)  # all three run a plan at once
 
-    def run(at: int) -> bool:
-        return all(equal(alone(shared[at], plans[at]), expected[at]) for _ in range(10))
+    def work(number: int) -> list[Result]:
+        found = []
+        for plan in plans:
+            with stacks[number].under(plan):
+                together.wait()
+                found.append(results(stacks[number].model, generates=True))
+                together.wait()
+        return found
 
-    with ThreadPoolExecutor(2) as pool:
-        assert all(pool.map(run, range(2)))
+    with ThreadPoolExecutor(3) as pool:
+        for number, found in enumerate(pool.map(work, range(3))):
+            for plan, once in zip(plans, found, strict=True):
+                assert all(map(torch.equal, once, expected[number, plan]))
 
 
-def test_a_configuration_under_a_plan_equals_its_copies() -> None:
-    (model,) = models(llama(), 1)
-    config, written = model.config, model.config.to_dict()
-    with load(model).under("0-1"):
-        assert model.config.num_hidden_layers == 2
-        assert config.num_hidden_layers == 4
-        for other in (copy.deepcopy(model.config), copy.copy(model.config), pickle.loads(pickle.dumps(model.config))):
-            assert type(other) is LlamaConfig
-            assert other.num_hidden_layers == 4
-            assert model.config == other
-            assert other == model.config
-        assert model.config.to_dict() == written
-        model.config.use_cache = False
-        assert config.use_cache is False, "a setting that is changed under a plan is changed"
-        with load(models(config, 1)[0]).under("3-0"):
-            assert model.config.num_hidden_layers == 2
+def test_models_around_one_body_run_its_plan_and_only_one() -> None:
+    policy: Any = llama().eval()
+    reward: Any = LlamaForSequenceClassification(policy.config).eval()
+    reward.model = policy.model
+    with torch.inference_mode():
+        expected = reward.score(load(copy.deepcopy(policy.model)).output("5 0", input_ids=IDS).last_hidden_state)[:, -1]
+        with load(policy).under("5 0"):
+            with pytest.raises(ModelError, match="running 5 0 in place"), load(reward).under("0"):
+                pass
+            assert torch.equal(reward(IDS).logits, expected)
+
+
+def test_the_two_sides_of_a_model_leave_their_plans_in_any_order() -> None:
+    model: Any = bart()
+    config = model.config
+    encoder, decoder = Stack(model, "model.encoder.layers"), Stack(model.model, "decoder.layers")
+    encoder.enter("2 0*3")
+    decoder.enter("1")
+    assert (model.config.encoder_layers, model.config.decoder_layers) == (4, 3)
+    assert (model.model.config.encoder_layers, model.model.config.decoder_layers) == (4, 1)
+    encoder.leave()
     assert model.config is config
+    assert (model.model.config.encoder_layers, model.model.config.decoder_layers) == (3, 1)
+    decoder.leave()
+    assert model.model.config is config
 
 
-def test_copies_of_the_configuration_inside_a_pass_read_as_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    (model,) = models(llama(), 1)
-    seen: list[int] = []
-    forward = LlamaModel.forward
-
-    def copying(self: Any, *args: Any, **kwargs: Any) -> Any:
-        copies = (copy.deepcopy(self.config), copy.copy(self.config))
-        seen.extend((*(each.num_hidden_layers for each in copies), self.config.to_dict()["num_hidden_layers"]))
-        return forward(self, *args, **kwargs)
-
-    monkeypatch.setattr(LlamaModel, "forward", copying)
-    stack = load(model)
-    seen.clear()
-    with stack.under("0 1*3 2"):
-        model(IDS)
-    assert seen == [5, 5, 5]
-
-
-def test_a_model_made_inside_a_plan_by_the_class_of_the_running_one_is_an_ordinary_model() -> None:
-    model: Any = LlamaModel(llama()).eval()
-    with load(model).under("1 0 2 3"):
-        other = type(model)(llama())
-        block = type(model.layers[0])(other.config, 0)
-        listed = type(model.layers)([block])
-        with pytest.raises(ModelError, match="cannot copy or pickle the model"):
-            copy.deepcopy(model)
-    assert type(other) is LlamaModel
-    assert type(listed) is type(model.layers)
-    assert type(copy.deepcopy(block)) is type(model.layers[0])
-    assert pickle.loads(pickle.dumps(other)).config.num_hidden_layers == 4
-    assert load(other.eval()).depth == 4
+@pytest.mark.parametrize("plan", ["0-5", "5 0", "0*8"])
+def test_a_copy_of_a_configuration_equals_it_and_is_the_models(plan: str) -> None:
+    model: Any = gemma()
+    own, described, text = model.config, model.config.to_dict(), repr(model.config)
+    with load(model).under(plan):
+        config = model.config
+        assert config.num_hidden_layers == len(config.layer_types) == len(Plan.parse(plan).order())
+        for made in (copy.deepcopy(config), copy.copy(config), pickle.loads(pickle.dumps(config)), own):
+            assert made == config
+            assert config == made
+            assert type(made) is type(own)
+            assert made.num_hidden_layers == 6
+        assert config.to_dict() == described
+        assert repr(config) == text
+        assert type(type(config)(num_hidden_layers=6)) is type(own)
+        config.use_cache = False
+        config.num_hidden_layers = 3
+        assert config.num_hidden_layers == 3
+    assert model.config is own
+    assert (own.use_cache, own.num_hidden_layers) == (False, 6)
 
 
-@pytest.mark.parametrize("plan", ["0-3", "0 (1|2) 1.mlp 3*2"])
-def test_a_whole_model_is_compiled_under_a_plan(plan: str) -> None:
-    (model,) = models(llama(), 1)
-    torch._dynamo.reset()
+@dataclass
+class Mutable:
+    n_layer: int = 4
+    layer_types: tuple[str, ...] = ("a", "b", "c", "d")
+
+
+@dataclass(frozen=True)
+class Frozen:
+    n_layer: int = 4
+    layer_types: tuple[str, ...] = ("a", "b", "c", "d")
+
+
+class Settings:
+    """What holds a configuration, and is not one."""
+
+    def __init__(self, config: Any) -> None:
+        self.config = config
+
+
+class Copying(nn.Module):
+    """A model that copies its configuration in its forward, and keeps it under several names."""
+
+    def __init__(self, config: Any) -> None:
+        super().__init__()
+        self.config, self.copies = config, []  # type: ignore[var-annotated]
+        self.body = nn.Module()
+        self.body.settings = Settings(config)
+        self.body.layers = nn.ModuleList(Residual() for _ in range(4))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.copies = [copy.deepcopy(self.config), copy.copy(self.config), pickle.loads(pickle.dumps(self.config))]
+        self.same = self.config == self.copies[0]
+        for layer in self.body.layers:
+            x = layer(x)
+        return x
+
+
+@pytest.mark.parametrize("kind", [Mutable, Frozen])
+def test_a_copy_made_in_a_forward_reads_as_the_plan(kind: type[Any]) -> None:
+    config = kind()
+    model, other = Copying(config), Copying(config)
+    with Stack(model, "body.layers").under("3 0"):
+        model(torch.zeros(1, 4))
+        assert copy.deepcopy(model.config) == model.config == config
+        assert model.body.settings.config.n_layer == 2
+        other(torch.zeros(1, 4))
+        if kind is Frozen:
+            assert hash(model.config) == hash(config)
+    assert model.same
+    assert [type(made) for made in model.copies] == [kind] * 3
+    assert [asdict(made) for made in model.copies] == [{"n_layer": 2, "layer_types": ("d", "a")}] * 3
+    assert other.copies == [config] * 3
+    assert model.body.settings.config is config
+
+
+class Headed(LlamaForCausalLM):
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        cache = DynamicCache(config=type(self.config).from_dict(self.config.to_dict()))
+        self.depths = [len(cache), copy.deepcopy(self.config).num_hidden_layers]
+        return super().forward(*args, **kwargs)
+
+
+@pytest.mark.parametrize("plan", ["5 0", "0*8"])
+def test_a_copy_made_in_the_forward_of_a_head_reads_as_the_plan(plan: str) -> None:
+    model = Headed(llama().config).eval()
     with torch.no_grad(), load(model).under(plan):
-        expected = model(IDS, use_cache=False).logits
-        compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
-        assert torch.equal(compiled(IDS, use_cache=False).logits, expected)
-
-
-def test_passes_that_drop_layers_on_purpose_are_run_and_refused_inside_a_group() -> None:
-    sizes = {"ffn_dim": 48, "word_embed_proj_dim": 32, "max_position_embeddings": 64, "layerdrop": 0.5}
-    model = models(OPTConfig(**{**SIZES, **sizes}), 1)[0]
-    stack = load(model)
-    model.train()
-    with stack.under("3-0"):
-        assert [model(IDS).logits.shape for _ in range(4)] == [(2, 8, 97)] * 4
-    with stack.under("(0|1|2|3)*4"), pytest.raises(ModelError, match="drops layers or exits early, inside a parallel"):
         model(IDS)
+        assert copy.deepcopy(model.config).num_hidden_layers == 6
+    assert model.depths == [len(Plan.parse(plan).order())] * 2

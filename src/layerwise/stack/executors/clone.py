@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from layerwise.errors import ModelError
 from layerwise.stack.compilation import is_compiled
-from layerwise.stack.executors.entries import making
 
 # The names under which submodules keep their position in the stack.
 INDEX_NAMES = ("layer_idx", "layer_id", "layer_number", "layer_num")
@@ -177,19 +176,27 @@ def _kind(kind: Any) -> Any:
 
     namespace = {
         "__slots__": ("_own",),
-        "__module__": kind.__module__,
-        "__qualname__": kind.__qualname__,
-        "__new__": making(kind),
         "__call__": __call__,
         "__getattr__": __getattr__,
         "__reduce_ex__": __reduce_ex__,
     }
-    made: Any = type(kind.__name__, (kind,), namespace)
+    made = subclass(kind, namespace)
     # A value of the class must not hide that of the module. Set afterwards, past what `kind` does to new subclasses.
     for name in _class_values(kind):
         setattr(made, name, property(partial(_read, name, getattr(kind, name)), partial(_write, name)))
     made._modules = property(_submodules)
     made._buffers = property(lambda self: vars(self._own.module)["_buffers"])
+    return made
+
+
+def subclass(kind: Any, namespace: Mapping[str, Any]) -> Any:
+    """Make a subclass of `kind` that passes for it. Called, it makes instances of `kind`: `type(model)(config)`."""
+
+    def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
+        return kind(*args, **kwargs) if cls is made else kind.__new__(cls)
+
+    named = {name: getattr(kind, name) for name in ("__module__", "__qualname__", "__doc__")}
+    made: Any = type(kind.__name__, (kind,), {**named, **namespace, "__new__": __new__})
     return made
 
 

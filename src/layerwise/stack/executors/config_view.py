@@ -1,50 +1,61 @@
-"""A model's configuration under a plan: per-layer lists in visit order, and the plan's layer count.
+"""Views of a model's configurations under a plan: per-layer lists in visit order, and the plan's layer count.
 
-While a plan runs, the modules of its model hold views of their configurations. A view shares the values of the
-configuration, which other models may use and which is saved, and answers in visit order.
+While a plan runs, the modules of its model hold a view of each configuration; other models that share the configuration
+keep it. A view shares the attributes of its configuration, so changes reach it. It is saved and copied as the
+configuration, except in a forward pass: a model that copies its configuration there needs the plan's.
 """
 
 from __future__ import annotations
 
 import copy
-import copyreg
+import sys
 import threading
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, partial
+from types import FrameType
 from typing import Any, cast
 
 from torch import Tensor, nn
 
 from layerwise.plan.config_order import computed_per_layer, in_visit_order
-
-Values = dict[str, Any]
-Location = tuple[dict[str, Any], str]
-"""A dictionary of attributes, and the name under which it holds a configuration."""
-
-
-@dataclass(slots=True)
-class _View:
-    """A view that a model's modules hold at `locations`, and the answers of every plan that its parts run."""
-
-    view: Any
-    original: Any
-    locations: list[Location]
-    answers: list[Values] = field(default_factory=list)
-
-
-# By the identity of the view, which is alive as long as it is here.
-_VIEWS: dict[int, _View] = {}
-_CHANGING = threading.RLock()
+from layerwise.stack.executors.clone import subclass
 
 _COPYING = threading.local()
 
 # The property under which a configuration gives that of every layer.
 _CONFIGURATIONS = "per_layer_config"
 
-# The attribute by which a class of views is known: the class of its configurations.
-_KIND = "_layerwise_kind"
+# The attribute of a view that holds what it is a view of.
+_VIEW = "_layerwise_view"
+
+# Set in the flags of classes that were made by a class statement (CPython's Py_TPFLAGS_HEAPTYPE).
+_HEAP_TYPE = 1 << 9
+
+# Configurations are searched for others to this depth.
+_MAX_NESTING = 3
+
+
+@dataclass(eq=False, slots=True)
+class _Order:
+    """What the configurations of a model read as under one plan, by their identities."""
+
+    owners: Sequence[nn.Module]
+    values: dict[int, dict[str, Any]] = field(default_factory=dict)
+    holders: list[Any] = field(default_factory=list)  # kept alive: their identities are keys
+    is_running: bool = True
+
+
+_Orders = tuple[_Order, ...]
+_Made = dict[tuple[int, _Orders], Any]
+
+
+@dataclass(eq=False, slots=True)
+class _View:
+    original: Any
+    orders: _Orders = ()
+    answers: dict[str, Any] = field(default_factory=dict)
 
 
 @contextmanager
@@ -56,37 +67,34 @@ def visit_order(
     `order` is the layer of each visit, `depth` the model's layer count. `settings` come from the configuration of the
     blocks' owner. Changes inside of values in visit order are lost on exit.
     """
-    with ExitStack() as entered:
-        values = _visit_order_values(model, path, order, depth, settings)
-        for holder, own in values:
-            if isinstance(holder, nn.Module):
-                entered.enter_context(_answering(holder, own))
-        configs = [(holder, own) for holder, own in values if not isinstance(holder, nn.Module)]
-        entered.enter_context(_viewing(model, configs))
-        yield
-
-
-def _visit_order_values(
-    model: nn.Module, path: str, order: Sequence[int], depth: int, settings: Mapping[str, Any] | None
-) -> list[tuple[Any, Values]]:
-    holders = _holders(model, path)
-    # All are read before any answers otherwise: a computed list may have the length of a count that changes.
-    read = [
-        {**in_visit_order(vars(holder), path, order, depth), **_reordered_properties(holder, path, order, depth)}
-        for holder in holders
-    ]
-    owner = model.get_submodule(path.rpartition(".")[0])
+    owners = _owners(model, path)
+    planned, owner = _Order(owners), owners[-1]
     config_owner = getattr(owner, "config", None) or owner
-    for holder, values in zip(holders, read, strict=True):
+    # All are read before any reads differently: a computed list may have the length of a count that changes.
+    for holder in _holders(owners, model.get_submodule(path)):
+        attributes = _attributes(holder)
+        values = in_visit_order({**attributes, **_computed(holder)}, path, order, depth)
         if holder is config_owner:
-            values.update({name: value for name, value in (settings or {}).items() if name in vars(holder)})
-    # Also where all values are the holder's own: a compiled block is compiled for the class that it reads.
-    return [(holder, values) for holder, values in zip(holders, read, strict=True) if values]
+            values.update({name: value for name, value in (settings or {}).items() if name in attributes})
+        # Also where all values are the holder's own: a compiled block is compiled for the class that it reads.
+        if values:
+            original = _view_of(holder).original
+            planned.holders.append(original)
+            planned.values[id(original)] = values
+    own = {name: vars(owner)[name] for name in planned.values.get(id(owner), {})}
+    replaced = _replace(model, planned)
+    vars(owner).update(planned.values.get(id(owner), {}))
+    try:
+        yield
+    finally:
+        planned.is_running = False
+        vars(owner).update(own)
+        _restore(replaced, planned)
 
 
 def configuration_in_order(model: Any, path: str, order: Sequence[int], depth: int) -> Any:
     """A copy of the model's configuration in visit order, as a model of its own would have it."""
-    with visit_order(model, path, order, depth), copied_as_read():
+    with visit_order(model, path, order, depth), _copied_as_read():
         config = copy.deepcopy(model.config)
     text = config.get_text_config()
     if getattr(text, "is_heterogeneous", False):
@@ -95,102 +103,145 @@ def configuration_in_order(model: Any, path: str, order: Sequence[int], depth: i
     return config
 
 
-@contextmanager
-def _answering(holder: nn.Module, values: Values) -> Iterator[None]:
-    own = type(holder)
-    kind = _view_class(cast(Hashable, own), frozenset(values))
-    _VIEWS[id(holder)] = _View(holder, holder, [], [values])
-    holder.__class__ = kind
-    try:
-        yield
-    finally:
-        holder.__class__ = own
-        del _VIEWS[id(holder)]
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    module: nn.Module
+    name: str
+    before: Any
+    view: Any
 
 
-@contextmanager
-def _viewing(model: nn.Module, configs: Sequence[tuple[Any, Values]]) -> Iterator[None]:
-    """Within the context the modules of `model` hold views that answer with the values of their configurations."""
-    entered: list[tuple[_View, Values]] = []
-    with _CHANGING:
-        wanted = {id(config): (config, dict(values)) for config, values in configs}
-        for outer in _configurations(model):
-            if any(id(value) in wanted and value is not outer for value in vars(outer).values()):
-                wanted.setdefault(id(outer), (outer, {}))
-        locations = _find_locations(model, wanted)
-        records = {key: _record(config, locations[key]) for key, (config, _) in wanted.items()}
-        for key, (config, values) in wanted.items():
-            parts = {name: records[id(value)].view for name, value in vars(config).items() if id(value) in records}
-            entered.append((records[key], {**parts, **values}))
-            records[key].answers.append(entered[-1][1])
-            _update_class(records[key])
-    try:
-        yield
-    finally:
-        with _CHANGING:
-            for record, answers in entered:
-                record.answers[:] = [each for each in record.answers if each is not answers]
-                if record.answers:
-                    _update_class(record)
-                else:
-                    _give_back(record)
+def _replace(model: nn.Module, planned: _Order) -> list[_Slot]:
+    made: _Made = {}
+    slots = []
+    for module in model.modules():
+        for name, value in vars(module).items():
+            if _is_settings(value, (planned,)):
+                view = _viewed(value, (planned,), made)
+                if view is not value:
+                    slots.append(_Slot(module, name, value, view))
+    for slot in slots:
+        vars(slot.module)[slot.name] = slot.view
+    return slots
 
 
-def _record(config: Any, locations: list[Location]) -> _View:
-    """Return the record of the view that the locations hold already, or of a new one, which they hold from now on."""
-    if id(config) in _VIEWS:
-        return _VIEWS[id(config)]
-    kind = _view_class(cast(Hashable, type(config)), frozenset())
-    try:
-        view = object.__new__(kind)
-        object.__setattr__(view, "__dict__", vars(config))
-    except (AttributeError, TypeError):  # a type whose instances keep their own dictionary, as `types.SimpleNamespace`
-        view = kind()
-        vars(view).update(vars(config))
-    made = _VIEWS[id(view)] = _View(view, config, locations)
-    for attributes, name in locations:
-        attributes[name] = view
+def _restore(slots: Sequence[_Slot], planned: _Order) -> None:
+    made: _Made = {}
+    for slot in slots:
+        attributes = vars(slot.module)
+        now = _view_of(attributes.get(slot.name))
+        if planned in now.orders:
+            left = tuple(each for each in now.orders if each is not planned)
+            attributes[slot.name] = _viewed(now.original, left, made)
+        elif now.original is slot.view:  # a copy; what was changed in it stays
+            values = planned.values[id(slot.before)]
+            changed = {name: value for name, value in _attributes(slot.view).items() if name not in values}
+            _attributes(slot.before).update(changed)
+            attributes[slot.name] = slot.before
+
+
+def _viewed(value: Any, orders: _Orders, made: _Made, nesting: int = _MAX_NESTING) -> Any:
+    """Return `value` as it reads in `orders` too: a view, or itself if they change nothing in it."""
+    known = _view_of(value)
+    original, orders = known.original, (*known.orders, *orders)
+    key = id(original), orders
+    if key not in made:
+        made[key] = value  # the answer for a value that holds itself
+        answers = {
+            name: view
+            for name, inner in _attributes(original).items()
+            if nesting
+            and _is_settings(inner, orders)
+            and (view := _viewed(inner, orders, made, nesting - 1)) is not inner
+        }
+        for each in orders:
+            answers.update(each.values.get(id(original), {}))
+        if answers:
+            made[key] = _make_view(original, orders, answers)
+    return made[key]
+
+
+def _make_view(original: Any, orders: _Orders, answers: dict[str, Any]) -> Any:
+    kind = type(original)
+    if not _can_be_shared(kind):
+        made = copy.copy(original)
+        _attributes(made).update(answers)
+        return made
+    made = object.__new__(_view_class(cast(Hashable, kind), frozenset(answers)))
+    object.__setattr__(made, _VIEW, _View(original, orders, answers))
+    _instance_dict(kind).__set__(made, vars(original))
     return made
 
 
-def _update_class(record: _View) -> None:
-    names = frozenset(name for answers in record.answers for name in answers)
-    object.__setattr__(record.view, "__class__", _view_class(cast(Hashable, getattr(type(record.view), _KIND)), names))
+@cache
+def _view_class(kind: Any, names: frozenset[str]) -> Any:
+    def read(name: str, self: Any) -> Any:
+        return self._layerwise_view.answers[name]
+
+    def write(name: str, self: Any, value: Any) -> None:
+        self._layerwise_view.answers[name] = value
+
+    def get_text_config(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # For one side of an encoder-decoder this is a copy, from which that side's cache is built.
+        with _copied_as_read():
+            return kind.get_text_config(self, *args, **kwargs)
+
+    namespace: dict[str, Any] = {"__slots__": (_VIEW,)}
+    if kind.__getattribute__ is object.__getattribute__:  # others may look up every attribute in it
+        namespace["__dict__"] = property(lambda self: vars(_copied(self)))
+    view = subclass(kind, namespace)
+    # Set afterwards: a class of configurations may take what is in its namespace for its fields.
+    for name in names:
+        setattr(view, name, property(partial(read, name), partial(write, name)))
+    view.__deepcopy__ = lambda self, memo: copy.deepcopy(_copied(self, computed=True), memo)
+    view.__copy__ = lambda self: copy.copy(_copied(self, computed=True))
+    view.__reduce_ex__ = lambda self, protocol: (copy.copy, (_copied(self),))  # pickle refuses another class's state
+    view.__eq__ = lambda self, other: _copied(self) == _copied(other)
+    view.__hash__ = None if kind.__hash__ is None else lambda self: hash(_view_of(self).original)
+    if hasattr(kind, "get_text_config"):
+        view.get_text_config = get_text_config
+    if hasattr(kind, "to_dict"):
+        view.to_dict = lambda self, *args, **kwargs: kind.to_dict(_copied(self), *args, **kwargs)
+    return view
 
 
-def _give_back(record: _View) -> None:
-    for attributes, name in record.locations:
-        if attributes.get(name) is record.view:
-            attributes[name] = record.original
-    if vars(record.view) is not vars(record.original):
-        vars(record.original).update(vars(record.view))
-    del _VIEWS[id(record.view)]
+def _copied(value: Any, *, computed: bool = False) -> Any:
+    """Return what copies of `value` are copies of: of a view its configuration, or what it reads as.
+
+    The latter in a forward pass of the model, and after it has left the plan: some other model was built from the view.
+    `computed` also keeps values that the class of the configuration computes.
+    """
+    view = _view_of(value)
+    as_read = getattr(_COPYING, "as_read", False)
+    as_read = as_read or any(each.is_running and _is_in_forward(each.owners) for each in view.orders)
+    orders = view.orders if as_read else tuple(each for each in view.orders if not each.is_running)
+    if not orders:
+        return view.original
+    read = view if orders == view.orders else _view_of(_viewed(view.original, orders, {}))
+    own = vars(view.original)
+    constants = {n: _constant(v) for n, v in read.answers.items() if computed and n not in {*own, _CONFIGURATIONS}}
+    kind: Any = type(view.original)
+    if constants:
+        kind = subclass(kind, {})
+        for name, constant in constants.items():
+            setattr(kind, name, constant)
+    made = object.__new__(kind)
+    vars(made).update({**own, **{name: value for name, value in read.answers.items() if name in own}})
+    return made
 
 
-def _configurations(model: nn.Module) -> list[Any]:
-    configs = (vars(module).get("config") for module in model.modules())
-    return list({id(config): config for config in configs if hasattr(config, "__dict__")}.values())
-
-
-def _find_locations(model: nn.Module, wanted: Iterable[int]) -> dict[int, list[Location]]:
-    """Return where the modules of `model`, and the helper objects that they hold, keep the configurations."""
-    locations: dict[int, list[Location]] = {key: [] for key in wanted}
-    for module in model.modules():
-        for name, value in vars(module).items():
-            if id(value) in locations:
-                locations[id(value)].append((vars(module), name))
-            elif not isinstance(value, nn.Module | Tensor | type) and isinstance(
-                held := getattr(value, "__dict__", None), dict
-            ):
-                nested = [(held, inner) for inner, each in held.items() if id(each) in locations]
-                for location in nested:
-                    locations[id(held[location[1]])].append(location)
-    return locations
+def _is_in_forward(modules: Sequence[nn.Module]) -> bool:
+    """Return whether this thread is in a forward of one of `modules`."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "forward" and any(frame.f_locals.get("self") is each for each in modules):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager
-def copied_as_read() -> Iterator[None]:
-    """Within the context, copies that this thread makes of views read as the views do."""
+def _copied_as_read() -> Iterator[None]:
     before, _COPYING.as_read = getattr(_COPYING, "as_read", False), True
     try:
         yield
@@ -198,113 +249,59 @@ def copied_as_read() -> Iterator[None]:
         _COPYING.as_read = before
 
 
-def _read_answer(name: str, view: Any) -> tuple[bool, Any]:
-    record = _VIEWS.get(id(view))
-    for answers in reversed(record.answers if record is not None else ()):
-        if name in answers:
-            return True, answers[name]
-    return False, None
-
-
-def _answers(view: Any) -> Values:
-    record = _VIEWS.get(id(view))
-    return {} if record is None else {name: value for each in record.answers for name, value in each.items()}
-
-
-def _original(config: Any) -> Any:
-    kind = getattr(type(config), _KIND, None)
-    if kind is None:
-        return config
-    made = object.__new__(kind)
-    vars(made).update(vars(config))
-    return made
-
-
-@cache
-def _view_class(kind: Any, names: frozenset[str]) -> Any:
-    def read(name: str, self: Any) -> Any:
-        answered, value = _read_answer(name, self)
-        if answered:
-            return value
-        return vars(self)[name] if name in vars(self) else getattr(super(view, self), name)
-
-    def write(name: str, self: Any, value: Any) -> None:
-        record = _VIEWS.get(id(self))
-        holding = [answers for answers in (record.answers if record is not None else ()) if name in answers]
-        (holding[-1] if holding else vars(self))[name] = value
-
-    def copied(self: Any, copying: Any) -> Any:
-        now = _answers(self) if getattr(_COPYING, "as_read", False) else {}
-        computed = {name: _constant(value) for name, value in now.items() if name not in {*vars(self), _CONFIGURATIONS}}
-        made = object.__new__(_subclass(kind, computed) if computed else kind)
-        vars(made).update(copying({**vars(self), **{n: v for n, v in now.items() if n in vars(self)}}, made))
-        return made
-
-    def __deepcopy__(self: Any, memo: dict[int, Any]) -> Any:
-        def copying(values: Values, made: Any) -> Values:
-            memo[id(self)] = made
-            return copy.deepcopy(values, memo)
-
-        return copied(self, copying)
-
-    def __copy__(self: Any) -> Any:
-        return copied(self, lambda values, _: values)
-
-    def __reduce_ex__(self: Any, protocol: Any) -> Any:
-        return copyreg._reconstructor, (kind, object, None), dict(vars(self))  # type: ignore[attr-defined]
-
-    def __eq__(self: Any, other: Any) -> Any:
-        return self is other or _original(self) == _original(other)
-
-    def get_text_config(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # For one side of an encoder-decoder this is a copy, from which that side's cache is built.
-        with copied_as_read():
-            return super(view, self).get_text_config(*args, **kwargs)
-
-    def to_dict(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if getattr(_COPYING, "as_read", False):
-            return copy.deepcopy(self).to_dict(*args, **kwargs)
-        return super(view, self).to_dict(*args, **kwargs)
-
-    view = _subclass(kind, {name: property(partial(read, name), partial(write, name)) for name in names})
-    view.__deepcopy__, view.__copy__, view.__reduce_ex__ = __deepcopy__, __copy__, __reduce_ex__
-    setattr(view, _KIND, kind)
-    if not issubclass(kind, nn.Module):
-        view.__eq__, view.__hash__ = __eq__, kind.__hash__
-    for method in (get_text_config, to_dict):
-        if hasattr(kind, method.__name__):
-            setattr(view, method.__name__, method)
-    return view
-
-
-def _subclass(kind: Any, properties: Mapping[str, property]) -> Any:
-    made = type(kind.__name__, (kind,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
-    for name, answer in properties.items():
-        setattr(made, name, answer)
-    return made
-
-
 def _constant(value: Any) -> property:
     return property(lambda _: value)
 
 
-def _holders(model: nn.Module, path: str) -> list[Any]:
+def _instance_dict(kind: type) -> Any:
+    """Return the descriptor that holds the attributes of instances of `kind`."""
+    return next(vars(each)["__dict__"] for each in kind.__mro__ if "__dict__" in vars(each))
+
+
+def _can_be_shared(kind: type) -> bool:
+    """Return whether an instance of a subclass can have the attributes of one of `kind`: not of a `SimpleNamespace`."""
+    return bool(kind.__flags__ & _HEAP_TYPE) and kind.__dictoffset__ != 0 and not issubclass(kind, dict)
+
+
+def _is_settings(value: Any, orders: _Orders) -> bool:
+    kind = type(value)
+    if kind.__flags__ & _HEAP_TYPE and kind.__dictoffset__ != 0:
+        return not isinstance(value, nn.Module | Tensor | type)
+    return any(id(value) in each.values for each in orders)
+
+
+def _view_of(value: Any) -> _View:
+    return getattr(value, _VIEW) if hasattr(type(value), _VIEW) else _View(value)
+
+
+def _attributes(value: Any) -> dict[str, Any]:
+    view = _view_of(value)
+    own = view.original if isinstance(view.original, dict) else vars(view.original)
+    return {**own, **view.answers} if view.answers else own
+
+
+def _owners(model: nn.Module, path: str) -> list[nn.Module]:
     owners = [model]
     for name in path.split(".")[:-1]:
         owners.append(owners[-1].get_submodule(name))
+    return owners
+
+
+def _holders(owners: Sequence[nn.Module], blocks: nn.Module) -> list[Any]:
     holders: dict[int, Any] = {id(owners[-1]): owners[-1]}
-    for module in (*owners, *model.get_submodule(path).modules()):
+    for module in (*owners, *blocks.modules()):
         config = getattr(module, "config", None)
-        if config is not None and hasattr(config, "__dict__"):
+        if config is not None and (hasattr(config, "__dict__") or isinstance(config, dict)):
             holders[id(config)] = config
     return list(holders.values())
 
 
-def _reordered_properties(holder: Any, path: str, order: Sequence[int], depth: int) -> dict[str, Any]:
-    if isinstance(holder, nn.Module):
+def _computed(holder: Any) -> dict[str, Any]:
+    if isinstance(holder, nn.Module | dict):
         return {}  # what a module computes, it computes from what it holds
-    per_layer = {name: getattr(holder, name, None) for name in computed_per_layer(cast(Hashable, type(holder)))}
+    kind = type(_view_of(holder).original)
+    per_layer = {name: getattr(holder, name, None) for name in computed_per_layer(cast(Hashable, kind))}
     # A configuration for every layer, where these differ: what is a view of the settings would number the visits.
     if getattr(holder, "is_heterogeneous", False):
         per_layer[_CONFIGURATIONS] = list(holder.per_layer_config)
-    return in_visit_order(per_layer, path, order, depth)
+    return per_layer

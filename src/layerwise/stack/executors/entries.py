@@ -15,6 +15,7 @@ from torch.compiler import is_compiling
 
 from layerwise.errors import ModelError
 from layerwise.stack.blocks import BlockList
+from layerwise.stack.executors.clone import subclass
 
 Entries = tuple[nn.Module, ...]
 
@@ -90,27 +91,11 @@ def _listing(kind: Any) -> Any:
         # A sequence is checkpointed by its children (torch's checkpoint_sequential, timm's checkpoint_seq).
         return iter(_listed(self))
 
-    walks: dict[str, Any] = {
-        "__new__": making(kind),
-        "__iter__": __iter__,
-        "__len__": __len__,
-        "__getitem__": __getitem__,
-        "children": children,
-    }
+    walks: dict[str, Any] = {"__iter__": __iter__, "__len__": __len__, "__getitem__": __getitem__, "children": children}
     walks |= {name: _on_own_blocks(kind, name) for name in ("train", "apply", "_apply")}
     changes = ("__setitem__", "__delitem__", "__iadd__", "append", "extend", "insert", "pop")
     refusals = {name: _refusing("change the list of blocks") for name in changes}
-    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    return type(kind.__name__, (kind,), {**named, **walks, **refusals, **REFUSED_COPIES, "__new__": making(kind)})
-
-
-def making(kind: type) -> Callable[..., Any]:
-    """Return a `__new__` by which a class that stands in for `kind` while a plan runs makes instances of `kind`."""
-
-    def __new__(cls: type, *args: Any, **kwargs: Any) -> Any:
-        return kind(*args, **kwargs)
-
-    return __new__
+    return subclass(kind, {**walks, **refusals, **REFUSED_COPIES})
 
 
 def _on_own_blocks(kind: Any, name: str) -> Callable[..., Any]:

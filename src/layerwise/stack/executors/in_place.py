@@ -26,9 +26,9 @@ from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Pair
 from layerwise.stack.executors import occupancy
-from layerwise.stack.executors.clone import Then, clone, indices, own_indices
-from layerwise.stack.executors.config_view import copied_as_read, visit_order
-from layerwise.stack.executors.entries import REFUSED_COPIES, entries, making, own_blocks
+from layerwise.stack.executors.clone import Then, clone, indices, own_indices, subclass
+from layerwise.stack.executors.config_view import visit_order
+from layerwise.stack.executors.entries import REFUSED_COPIES, entries, own_blocks
 from layerwise.stack.executors.passes import Passes
 from layerwise.stack.executors.state import returned_state, with_returned_state
 from layerwise.stack.inputs import CACHES, on_device
@@ -118,11 +118,10 @@ def _running(kind: Any) -> Any:
         if is_compiling():
             passes.trace()
             return kind.__call__(self, *args, **kwargs)
-        with copied_as_read(), passes.one(partial(_may_be_short, self)):
+        with passes.one(partial(_may_be_short, self)):
             return kind.__call__(self, *args, **kwargs)
 
-    named = {"__module__": kind.__module__, "__qualname__": kind.__qualname__}
-    return type(kind.__name__, (kind,), {**named, **REFUSED_COPIES, "__new__": making(kind), "__call__": __call__})
+    return subclass(kind, {**REFUSED_COPIES, "__call__": __call__})
 
 
 def _may_be_short(runner: nn.Module, executed: int) -> bool:
