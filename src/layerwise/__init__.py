@@ -80,8 +80,10 @@ __all__ = [
     "samplers",
     "save",
     "search",
+    "swarm",
     "sweep",
     "time",
+    "train",
     "verify",
 ]
 

@@ -76,7 +76,8 @@ def test_no_verb_gets_the_help_with_every_verb_in_its_group() -> None:
     groups = (*CATALOGUE,)
     positions = [ended.out.index(f"─ {group} ─") for group in groups]
     assert positions == sorted(positions)
-    assert layerwise("-h").out == ended.out
+    assert layerwise("-h").out == ended.out == layerwise("help").out
+    assert layerwise("help", "sweep").out == layerwise("sweep", "--help").out
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -92,7 +93,10 @@ def test_choices_that_are_too_heavy_to_import_are_those_of_the_code() -> None:
     ("arguments", "message"),
     [
         (["swep"], 'Unknown command "swep". Did you mean "sweep"?'),
-        (["sweep"], "MODEL requires an argument"),
+        (["sweep"], "layerwise sweep needs MODEL."),
+        (["search", "demo"], "layerwise search needs --budget BUDGET."),
+        (["search", "demo", "--budget"], "--budget must be followed by a value. Write --budget BUDGET."),
+        (["serve", "demo", "--nodes", "2", "--replicas", "5"], "got 5 replicas on 2 nodes"),
         (["report"], "no run was given; write layerwise report RUN"),
         (["sweep", "demo", "--famlies", "painters"], "Unknown option: --famlies. Did you mean --families?"),
     ],

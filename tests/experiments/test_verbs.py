@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pydoc
 from collections.abc import Callable
 from dataclasses import MISSING
 from pathlib import Path
@@ -36,8 +37,11 @@ def result(model: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -
 def test_a_result_has_rows_a_table_a_report_and_shows_itself(result: layerwise.Result, tmp_path: Path) -> None:
     rows = result.rows
     table = result.table()
-    assert len(table) == len(rows) > 0
-    assert table[table.metric == "delta_nll"].plan.tolist() == [row.plan for row in rows if row.metric == "delta_nll"]
+    assert table.layer.tolist() == [0, 1, 2, 3]
+    assert table.plan.tolist() == ["1-3", "0 2 3", "0 1 3", "0-2"]
+    assert set(table.metric) == {"delta_nll"}
+    assert table.notna().any().all()
+    assert len(result.table("all")) == len(rows) > len(table)
     assert set(result.table("effect").measure) == {"effect"}
     assert {row.plan for row in result.losses} == {"0-3", "1-3", "0 2 3", "0 1 3", "0-2"}
     page = result.report(tmp_path / "page.html")
@@ -50,6 +54,13 @@ def test_a_result_has_rows_a_table_a_report_and_shows_itself(result: layerwise.R
 def test_a_result_draws_the_figures_of_its_report(result: layerwise.Result) -> None:
     drawn = result.plot("layers-0")._repr_mimebundle_()["application/vnd.plotly.v1+json"]
     assert {"data", "layout"} <= json.loads(json.dumps(drawn, allow_nan=False)).keys()
+    drawn_html = result.plot("layers-0")._repr_mimebundle_()["text/html"]
+    assert "Plotly.newPlot" in drawn_html
+    assert "http" not in drawn_html.partition("srcdoc=")[0]
+    assert repr(Corpus.of(["a text"] * 3)) == "Corpus('texts', 3 documents, 18 characters)"
+    assert {"train", "swarm"} <= set(dir(layerwise))
+    assert "budget: What a plan may cost" in pydoc.render_doc(layerwise.search)
+    assert "budget" in inspect.signature(layerwise.search).parameters
     assert result.plot().name in (result.folder / "report.html").read_text()
     with pytest.raises(LayerwiseError, match="has no figure 'layers'; did you mean layers-0"):
         result.plot("layers")
@@ -133,7 +144,8 @@ def test_every_experiment_is_a_function() -> None:
 def test_a_function_shows_every_option_with_its_type_its_default_and_its_help(verb: str) -> None:
     function, kind = FUNCTIONS[verb], configuration(verb)
     parameters = inspect.signature(function).parameters
-    assert set(parameters) == {*options_of(kind), "reporter"}
+    own = {"batches", "metric"} if verb in ("sweep", "diagnose") else set()
+    assert set(parameters) == {*options_of(kind), *own, "reporter"}
     for name, (field, option) in options_of(kind).items():
         assert parameters[name].annotation is not inspect.Parameter.empty
         assert f"    {name}: " in function.__doc__, option.help

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from layerwise.models import ElcConfig, ElcForMaskedLM
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from layerwise.stack.inputs import example_inputs
-from layerwise.swarm import Answer, Fault, Quorum, Schedule, SwarmSettings, gather
+from layerwise.swarm import Answer, Fault, Quorum, Schedule, SwarmSettings, gather, node_records
 from layerwise.swarm.answer import Decoding
 from layerwise.swarm.decoding.decode import decode
 from layerwise.swarm.decoding.head import BatchedHead
@@ -109,7 +110,9 @@ async def _collect(stream: object) -> list[int | Answer]:
     return [item async for item in stream]  # type: ignore[attr-defined]
 
 
-def test_a_lost_layer_is_missing_and_comes_back(demo: Stack) -> None:
+def test_a_lost_layer_is_missing_logged_and_comes_back(demo: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[tuple[object, ...]] = []
+    monkeypatch.setattr(node_records.log, "log", lambda *record: logged.append(record))
     schedule = Schedule((Fault("node-1", "die", 0.1, 3.0),))
     settings = SwarmSettings(health_seconds=0.5)
     with gather(demo, 4, 1, schedule=schedule, settings=settings) as swarm:
@@ -124,6 +127,7 @@ def test_a_lost_layer_is_missing_and_comes_back(demo: Stack) -> None:
     assert (overview.completed, overview.degraded, overview.refused) == (2, 1, 0)
     assert overview.live_layers == tuple(range(12))
     assert events(swarm, ["lost"]) == ["node-1 is gone: is dead"]
+    assert (logging.WARNING, "node=%s %s: %s", "node-1", "lost", "node-1 is gone: is dead") in logged
 
 
 def test_below_the_quorum_is_a_refusal_with_the_reason(demo: Stack) -> None:

@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from functools import cache
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError, Group, UnknownOptionError, UnusedCliTokensError
+from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
 import layerwise
 from layerwise.cli.command import command, help_of
@@ -109,6 +109,8 @@ def build(everything: bool = False, word: str = COMPLETION) -> App:
 def main() -> None:
     """Run the command line; the entry point of the package."""
     words = sys.argv[1:]
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     everything = ALL in words
     try:
         app = build(everything, words[0] if words else "")
@@ -134,11 +136,33 @@ def unread(error: CycloptsError, words: Sequence[str]) -> str:
         return f'a plan with spaces is one word for the shell only in quotes; write {flag} "{plan}"'
     if isinstance(error, UnknownOptionError):
         return _unknown(error)
+    if isinstance(error, MissingArgumentError) and (missing := _missing(error)):
+        return missing
     if isinstance(error, UnusedCliTokensError):
         rest = " ".join(error.unused_tokens or ())
         return f"nothing takes {rest!r}: quote a value that has spaces, and join the names of a list with commas"
     # The list of all commands is left out: the near match is named, and the help has the list.
     return str(error).partition(" Available commands:")[0]
+
+
+def _missing(error: MissingArgumentError) -> str:
+    verb = " ".join(error.command_chain or ())
+    argument = error.argument
+    if argument is None:
+        return ""
+    flag = next((name for name in argument.names if name.startswith("--")), argument.name)
+    if error.keyword is None and not flag.startswith("--"):
+        return f"layerwise {verb} needs {flag}."
+    metavar = _metavar(verb, flag)
+    if error.keyword is None:
+        return f"layerwise {verb} needs {flag} {metavar}."
+    return f"{flag} must be followed by a value. Write {flag} {metavar}."
+
+
+def _metavar(verb: str, flag: str) -> str:
+    kind = configuration(verb) if verb in VERBS else None
+    named = (each for name, (_, each) in options_of(kind).items() if flag_of(kind, name) == flag) if kind else iter(())
+    return next((each.metavar or "VALUE" for each in named), "VALUE")
 
 
 def _unknown(error: UnknownOptionError) -> str:

@@ -5,8 +5,9 @@ Batches depend only on the windows and the settings, so a resumed run gives bitw
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -49,17 +50,24 @@ class Batch:
         return self.input_ids.numel()
 
 
+Metric = Callable[[Any, Mapping[str, Tensor]], Tensor]
+"""A function of a model's output and a batch that returns one number per row, lower is better."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class LabelledBatch:
     """Items with one label each, such as images; evaluates models of `...ForImageClassification`.
 
     `inputs` are keyword arguments of forward with `batch` rows. `targets` is int64 (batch,), or for sentences the
-    embeddings (batch, width) of the original model. `windows` names the items, one target each.
+    embeddings (batch, width) of the original model. `windows` names the items, one target each. A `metric` of the
+    model's output and the tensors `given` replaces the loss of the targets.
     """
 
     inputs: dict[str, Tensor]
     targets: Tensor
     windows: tuple[Window, ...]
+    metric: Metric | None = None
+    given: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -156,10 +164,9 @@ def regrouped(
         chosen = [row for row, window in enumerate(batch.windows) if window in wanted]
         if isinstance(batch, LabelledBatch):
             if chosen:
-                inputs = {name: value[chosen] for name, value in batch.inputs.items()}
-                labelled.append(
-                    LabelledBatch(inputs, batch.targets[chosen], tuple(batch.windows[row] for row in chosen))
-                )
+                inputs, given = ({k: v[chosen] for k, v in each.items()} for each in (batch.inputs, batch.given))
+                names = tuple(batch.windows[row] for row in chosen)
+                labelled.append(LabelledBatch(inputs, batch.targets[chosen], names, batch.metric, given))
         else:
             for row in chosen:
                 whole = batch.windows[row]

@@ -42,10 +42,15 @@ AMOUNT_OF_TEXT = Alternatives(("minutes", "tokens"), "say how much text is read"
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a caller in Python has opened already, in place of what the options name."""
+    """What a caller in Python has opened already, in place of what the options name.
+
+    `batches` and `metric` are those of `layerwise.measure.own_batches`.
+    """
 
     stack: Stack | None = None
     corpus: Corpus | None = None
+    batches: Iterable[Mapping[str, Any]] | None = None
+    metric: Callable[..., Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -60,6 +60,8 @@ def describe_model(stack: Stack) -> str:
 
 def describe_data(text: EvalData) -> str:
     """The name of a text, its documents, its scored tokens and the length of its windows."""
+    if text.objective is None:
+        return f"{text.name}: {len(text.windows):,} rows"
     longest = max(len(window.ids) for window in text.windows)
     count = f"{text.documents:,} document{'s' * (text.documents != 1)}"
     if text.repeated:

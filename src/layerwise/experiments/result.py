@@ -6,16 +6,18 @@ A search and a comparison have results of their own.
 from __future__ import annotations
 
 import html
+import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from layerwise.errors import MeasureError, RunError, near_matches
 from layerwise.experiments.options.plans import chosen_plan
-from layerwise.plan import Plan
+from layerwise.plan import Plan, edits
 from layerwise.results import Loss, Rows, Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.run import is_run
@@ -49,7 +51,21 @@ class Plot:
     figure: Mapping[str, Any]
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        return {"application/vnd.plotly.v1+json": _drawn(self.figure), "text/plain": f"{self.name}: {self.alternative}"}
+        figure = _drawn(self.figure)
+        return {
+            "application/vnd.plotly.v1+json": figure,
+            "text/html": _html(self.alternative, figure),  # for viewers without plotly, such as nbconvert
+            "text/plain": f"{self.name}: {self.alternative}",
+        }
+
+
+def _html(title: str, figure: Mapping[str, Any]) -> str:
+    script = resources.files("layerwise.report").joinpath("plotlyjs/plotly-cartesian.min.js").read_text("utf-8")
+    content = json.dumps(figure, allow_nan=False).replace("</", "<\\/")
+    draw = f'Plotly.newPlot("figure", {{...{content}, config: {{responsive: true}}}})'
+    page = f'<div id="figure"></div><script>{script}</script><script>{draw}</script>'
+    frame = 'style="width:100%;height:520px;border:0"'
+    return f'<iframe title="{html.escape(title)}" {frame} srcdoc="{html.escape(page)}"></iframe>'
 
 
 def _drawn(value: Any) -> Any:
@@ -58,6 +74,23 @@ def _drawn(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_drawn(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+ANSWERS = ((vocab.EFFECT, vocab.DELTA), (vocab.VERDICT, None), (vocab.SEARCH, vocab.DELTA))
+"""The measure and the metric of a run's answer: the first that it has rows of."""
+
+
+def _answer(rows: list[Score], measure: str, metric: str | None) -> list[Score]:
+    found = [row for row in rows if row.measure == measure and metric in (None, row.metric)]
+    if measure == vocab.VERDICT:
+        return [row for row in found if row.layer is not None]
+    if measure == vocab.SEARCH:
+        return [row for row in found if row.task != vocab.SEARCH]
+    return [row for row in found if row.task == vocab.ALL] or found
+
+
+def _layer_of(row: Score, single: Mapping[str, int]) -> int | None:
+    return single.get(row.plan) if row.layer is None and row.plan is not None else row.layer
 
 
 class Reported(ABC):
@@ -116,20 +149,32 @@ class Reported(ABC):
         return Plot(picture.name, picture.alternative, figure.payload())
 
     def table(self, measure: str | None = None) -> pandas.DataFrame:
-        """The scores as a data frame with the columns of `Score`; `measure` keeps the rows of one measure.
+        """Return the answer of the run as a data frame, or the rows of one `measure`; `"all"` returns every row.
 
-        Raises `MeasureError`, which names the measures there are, for one that has no rows.
+        The answer is one row per plan of a sweep (`effect`), per layer of a diagnosis (`verdict`) and per plan that a
+        search reported; any other run returns every row. Columns are those of `Score` that have a value, and `layer`
+        is that of a plan without one layer. Raises `MeasureError`, which names the measures there are, for one that has
+        no rows.
         """
         import pandas
 
-        rows = self.rows
-        if measure is not None:
+        rows, depth = self.rows, self.data.depth
+        if measure is None:
+            rows = next((own for name, metric in ANSWERS if (own := _answer(rows, name, metric))), rows)
+        elif measure != vocab.ALL:
             measures = {row.measure for row in rows}
             if measure not in measures:
                 raise MeasureError(f"{self.name} has no rows of {measure!r}; {near_matches(measure, measures)}")
             rows = [row for row in rows if row.measure == measure]
+        single = {str(edits.skip(Plan.identity(depth), layer)): layer for layer in range(depth if depth > 1 else 0)}
+        rows = [replace(row, layer=_layer_of(row, single)) for row in _all_first(rows)]
+        if measure is None and all(row.layer is not None for row in rows):
+            rows.sort(key=lambda row: row.layer or 0)
         columns = list(Score.__dataclass_fields__)
-        return pandas.DataFrame([[getattr(row, name) for name in columns] for row in _all_first(rows)], columns=columns)
+        if measure != vocab.ALL:
+            columns = [name for name in columns if any(getattr(row, name) is not None for row in rows)]
+        frame = pandas.DataFrame([[getattr(row, name) for name in columns] for row in rows], columns=columns)
+        return frame.astype({"layer": "Int64"}) if "layer" in frame else frame
 
     def report(self, path: Path | str | None = None) -> Path:
         """Write the report as one HTML page; returns where it is."""

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from layerwise.swarm.swarm import Swarm
 
 
+REPLICAS = 2
+"""Nodes that hold each layer by default, or all nodes if there are fewer."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Serving(ResidentOptions, ModelOptions, Action):
     """Serve a model whose layers live on nodes, some of which may die.
@@ -50,7 +54,7 @@ class Serving(ResidentOptions, ModelOptions, Action):
 
     plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
     nodes: int = option(4, "Nodes that hold layers.", metavar="N", least=1, most=10_000)
-    replicas: int = option(2, "Nodes that hold each layer.", metavar="N", least=1, most=10_000)
+    replicas: int = option(REPLICAS, "Nodes that hold each layer.", metavar="N", least=1, most=10_000)
     ray: str | None = option(None, metavar="ADDRESS")
     in_process: bool = option(False, "Keep the nodes in this process, without Ray: to try it out.")
     sweep: Path | None = option(
@@ -101,7 +105,12 @@ class Serving(ResidentOptions, ModelOptions, Action):
     )
 
     def check(self) -> None:
-        """Raise `PlanError` for a plan and `SwarmError` for a quorum that cannot be read."""
+        """Raise `PlanError` for a plan and `SwarmError` for a quorum that cannot be read or for too many replicas."""
+        if self.replicas > self.nodes and self.replicas != REPLICAS:
+            raise SwarmError(
+                f"--replicas must be at most --nodes, got {self.replicas} replicas on {self.nodes} nodes. "
+                "Each copy of a layer is on another node."
+            )
         if self.plan is not None:
             given_plan(self.plan)
         if self.quorum is not None:

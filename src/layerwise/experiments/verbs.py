@@ -32,6 +32,15 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Result)
 
+WITH_BATCHES = ("sweep", "diagnose")
+"""The verbs that evaluate batches of the caller's own."""
+
+OWN = {
+    "batches": ("Iterable[Mapping[str, Tensor]] | None", "Batches to evaluate in place of a text (own_batches)."),
+    "metric": ("Callable[[Any, Mapping[str, Tensor]], Tensor] | None", "Number per row, lower is better, of batches."),
+}
+"""The arguments that only Python has, with their annotation and help."""
+
 OPENED = {"model": "Stack | torch.nn.Module | str | Path", "text": "Corpus | Sequence[str] | str | Path | None"}
 """What stands in the signatures for options that may be given as opened objects."""
 
@@ -63,6 +72,8 @@ def _signature(kind: type[Experiment], order: Sequence[str], result: object) -> 
                 annotation=OPENED.get(name, _widened(hints[name])),
             )
         )
+    for name, (annotation, _) in OWN.items() if kind.VERB in WITH_BATCHES else ():
+        parameters.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
     parameters.append(
         inspect.Parameter("reporter", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Reporter | None")
     )
@@ -82,6 +93,7 @@ def _widened(hint: Any) -> Any:
 def _documentation(kind: type[Experiment]) -> str:
     text = inspect.cleandoc(kind.__doc__ or "")
     options = [f"    {name}: {options_of(kind)[name][1].help}" for name in own_first(kind)]
+    options += [f"    {name}: {help}" for name, (_, help) in OWN.items() if kind.VERB in WITH_BATCHES]
     ending = "Raises a `LayerwiseError` for options, models and data that cannot be."
     return in_python(kind, "\n".join([text, "", "Options:", *options, "", ending]))
 
@@ -162,6 +174,7 @@ def perform_verb(verb: str, options: Mapping[str, object], reporter: Reporter | 
     with refusals(kind, in_python):
         rest = dict(options)
         model, text = rest.pop("model", None), rest.pop("text", None)
+        own = {name: rest.pop(name, None) for name in OWN if verb in WITH_BATCHES}
         values = {name: _plain(kind, name, value) for name, value in rest.items()}
         stack = None if model is None or isinstance(model, str | Path) else _stack(model, values.get("tokenizer"))
         corpus = None if text is None or isinstance(text, str | Path) else _corpus(text)
@@ -170,10 +183,19 @@ def perform_verb(verb: str, options: Mapping[str, object], reporter: Reporter | 
         if text is not None and corpus is None:
             values["text"] = Path(str(text))
         config = configured(kind, values, f"layerwise {verb}")
+        opened = Inputs(stack, corpus, **_batches(text, **own))
         if reporter is not None:
-            return perform(config, reporter, Inputs(stack, corpus))
+            return perform(config, reporter, opened)
         with Terminal() as terminal:
-            return perform(config, terminal, Inputs(stack, corpus))
+            return perform(config, terminal, opened)
+
+
+def _batches(text: object, batches: Any = None, metric: Any = None) -> dict[str, Any]:
+    if batches is None and metric is not None:
+        raise OptionError("metric is computed on batches. Pass batches too.")
+    if batches is not None and text is not None:
+        raise OptionError("text and batches each say what is evaluated. Pass one of them.")
+    return {"batches": batches, "metric": metric}
 
 
 def _stack(model: object, tokenizer: object) -> Stack:

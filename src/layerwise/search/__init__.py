@@ -8,13 +8,26 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from inspect import Signature, signature
 from types import ModuleType
 from typing import Any
 
 
 class _Verb(ModuleType):
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        return import_module("layerwise.experiments.verbs").search(*arguments, **options)
+        return self._function(*arguments, **options)
+
+    @property
+    def _function(self) -> Any:
+        return import_module("layerwise.experiments.verbs").search
+
+    @property
+    def __signature__(self) -> Signature:
+        return signature(self._function)
+
+    @property
+    def __doc__(self) -> str:  # type: ignore[override] # help shows the options of the verb
+        return f"search{signature(self._function)}\n\n{self._function.__doc__}"
 
 
 # A module may be given a class of its own (Python's data model, "Customizing module attribute access").

@@ -57,6 +57,11 @@ def verify(
     equals recomputation, greedy, left-padded, with a static cache and with beams. Rounding is judged in float32.
     `progress` receives the share of tested laws. Raises `UnsupportedModel` if a layer cannot be split as the plan asks.
     """
+    if not isinstance(stack, Stack):
+        raise MeasureError(
+            f"stack must be a Stack, got {type(stack).__name__}. Open the model first: "
+            "verify(layerwise.load(model), plan)."
+        )
     plan = Plan.parse(plan)
     stack.check(plan)
     inputs = inputs or example_inputs(stack.model)

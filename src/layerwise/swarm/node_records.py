@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -12,6 +13,11 @@ from layerwise.swarm.answer import Event, NodeState, NodeView
 from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.messages import Hop, RemoteLayer, Reply
 from layerwise.swarm.route import Offer
+
+log = logging.getLogger("layerwise.swarm")
+
+FAILURES = ("lost", "late", "quarantined", "degraded")
+"""The kinds of events that are logged as warnings."""
 
 MOST_EVENTS = 1000
 """Events that are remembered; older ones are forgotten."""
@@ -142,8 +148,9 @@ class NodeRecords:
         return self._clock() - self._began
 
     def note(self, kind: str, text: str, *, node: str = "", request: str = "", requests: tuple[str, ...] = ()) -> None:
-        """Remember an event."""
+        """Remember and log an event."""
         self.events.append(Event(self.seconds, kind, text, node, request, requests))
+        log.log(logging.WARNING if kind in FAILURES else logging.INFO, "node=%s %s: %s", node or "-", kind, text)
 
     def join(self, name: str, layers: Iterable[RemoteLayer]) -> NodeRecord:
         """A node that holds these layers is there."""

@@ -43,6 +43,9 @@ WITHIN_MINUTES = (
 )
 """The parts that are carried out where none are named: the first of these for which there is time."""
 
+WITHOUT_TEXT = ("structure", "deltas", "ablation", "racing")
+"""The parts that a caller's own batches suffice for."""
+
 DESCRIPTIVE = ("structure", "deltas", "probing")
 """The parts that conclude nothing about the model on its text: they are about its weights, or they describe."""
 

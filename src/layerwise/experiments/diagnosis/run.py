@@ -15,7 +15,13 @@ from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, RunError
-from layerwise.experiments.diagnosis.config import DEFAULT_PARTS, DESCRIPTIVE, WITHIN_MINUTES, Diagnosis
+from layerwise.experiments.diagnosis.config import (
+    DEFAULT_PARTS,
+    DESCRIPTIVE,
+    WITHIN_MINUTES,
+    WITHOUT_TEXT,
+    Diagnosis,
+)
 from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
 from layerwise.experiments.diagnosis.parts import PARTS
 from layerwise.experiments.engines.price import remaining_passes
@@ -32,6 +38,7 @@ from layerwise.measure.interventions.predicted_weight_loss import joint_sets, ne
 from layerwise.measure.interventions.redundancy import RANDOM_SETS
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little
+from layerwise.measure.own_batches import own_batches
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
 from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
@@ -131,11 +138,23 @@ QUESTION = (
 def diagnosis(config: Diagnosis, reporter: Reporter, inputs: Inputs) -> Steps:
     """Carry every part out that is not complete, on a model and a text that the options name."""
     began = time.monotonic()
+    if inputs.batches is not None:
+        stack = inputs.stack or open_named(config, reporter)
+        data = own_batches(stack, inputs.batches, inputs.metric)
+        return (yield from diagnosis_of(_without_text(config), stack, ChosenText(data, {}), reporter))
     corpus = inputs.corpus or config.corpus(config.model)
     stack = inputs.stack or open_named(config, reporter)
     refuse_shallow(stack)
     config, own = _chosen(config, stack, corpus, reporter, began)
     return (yield from diagnosis_of(config, stack, own, reporter))
+
+
+def _without_text(config: Diagnosis) -> Diagnosis:
+    parts = WITHOUT_TEXT if config.parts == DEFAULT_PARTS else config.parts
+    others = [name for name in parts if name not in WITHOUT_TEXT]
+    if others:
+        raise MeasureError(f"parts must be some of {', '.join(WITHOUT_TEXT)} with batches, got {', '.join(others)}.")
+    return replace(config, parts=parts)
 
 
 def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Reporter) -> Steps:

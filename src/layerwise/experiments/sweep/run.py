@@ -35,7 +35,7 @@ from layerwise.experiments.sweep.batch_size import batch_tokens, recorded_batch_
 from layerwise.experiments.sweep.benchmarks import BENCHMARKS, SweptBenchmarks
 from layerwise.experiments.sweep.cluster import SweepTasks, check_same_sweep, one_thread, opened_inputs, planned_workers
 from layerwise.experiments.sweep.config import DEFAULT_FAMILIES, FEWER_FAMILIES, Sweep
-from layerwise.experiments.text_length import TimedText, chosen_text
+from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.activations.plan_states import (
     plan_state_rows,
     plan_states,
@@ -64,6 +64,7 @@ from layerwise.measure.interventions.sweep_pieces import Plain, piece_function
 from layerwise.measure.language.continuations import continuations, encode_prompt
 from layerwise.measure.language.evaluation_data import WINDOW as TEXT_WINDOW
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
+from layerwise.measure.own_batches import own_batches
 from layerwise.measure.stats.effects import describe_test, effects
 from layerwise.plan import Member, Plan
 from layerwise.plan.painters import GIVEN, PAINTERS_SEEDS, WINDOW
@@ -97,6 +98,9 @@ def sweep(config: Sweep, reporter: Reporter, inputs: Inputs) -> Steps:
 
 def _opened(config: Sweep, reporter: Reporter, inputs: Inputs) -> SweepUnit:
     began = time.monotonic()
+    if inputs.batches is not None:
+        stack = inputs.stack or open_named(config, reporter)
+        return SweepUnit(config, stack, own_batches(stack, inputs.batches, inputs.metric))
     corpus = inputs.corpus or config.corpus(config.model)
     stack = inputs.stack or open_named(config, reporter)
     with waiting(reporter, f"tokenizing {corpus.name}"):
@@ -121,34 +125,47 @@ class SweepUnit(Unit[MeasureError | None]):
     Raises `DataError` for too little text, and `MeasureError` for a benchmark that lm-eval does not know.
     """
 
-    def __init__(self, config: Sweep, stack: Stack, corpus: Corpus, began: float | None = None) -> None:
-        self.config = config
+    def __init__(self, config: Sweep, stack: Stack, corpus: Corpus | EvalData, began: float | None = None) -> None:
+        given = corpus if isinstance(corpus, EvalData) else None
+        if given is not None and (config.tasks or config.prompt):
+            raise MeasureError("tasks and prompt need a text model with a text. Leave them out, or batches.")
+        # Hidden states are compared token by token, and rows of a caller's own batches need not have any.
+        self.config = config if given is None else replace(config, similarity=False)
         self.stack = stack
         self.runner: SweepTasks | None = None
         self.members, self.left_out = runnable(stack, config.members(stack.depth))
         self.plans = with_identity(stack, self.members)
-        self.batch_tokens = self._batch_tokens()
-        fewer = FEWER_FAMILIES if config.families == DEFAULT_FAMILIES else ()
-        questions = [self._question(replace(config, families=each), corpus) for each in (config.families, *fewer)]
-        self.config, self.chosen = chosen_text(config, questions, corpus, time.monotonic() if began is None else began)
-        if self.config != config:
-            config = self.config
-            self.members, self.left_out = runnable(stack, config.members(stack.depth))
-            self.plans = with_identity(stack, self.members)
+        self.batch_tokens = BATCH_TOKENS if given is not None else self._batch_tokens()
+        if isinstance(corpus, EvalData):
+            self.chosen = ChosenText(corpus, {})
+        else:
+            self._choose(corpus, time.monotonic() if began is None else began)
         self.text = self.chosen.data
         refuse_too_little(self.text)
         self.manifest = self._manifest()
-        if config.batch_tokens is None:
-            recorded = recorded_batch_tokens(config.run or folder_of(self.manifest), self.manifest)
-            if recorded not in (None, self.batch_tokens) and not config.overwrite:
-                self.batch_tokens = int(recorded or 0)
-                self.text = self._tokenized(corpus, *self.chosen.amount(config))
-                self.manifest = self._manifest()
+        if self.config.batch_tokens is None and isinstance(corpus, Corpus):
+            self._keep_batch_tokens(corpus)
         self.cost = cost_estimate(stack, self.plans, self.text)
-        sized = replace(config, batch_tokens=self.batch_tokens)
+        sized = replace(self.config, batch_tokens=self.batch_tokens)
         self.benchmarks = SweptBenchmarks(sized, stack, self.members, self.plans) if config.tasks else None
         for prompt in config.prompt:
             encode_prompt(stack, prompt, config.new_tokens)
+
+    def _choose(self, corpus: Corpus, began: float) -> None:
+        config = self.config
+        fewer = FEWER_FAMILIES if config.families == DEFAULT_FAMILIES else ()
+        questions = [self._question(replace(config, families=each), corpus) for each in (config.families, *fewer)]
+        self.config, self.chosen = chosen_text(config, questions, corpus, began)
+        if self.config != config:
+            self.members, self.left_out = runnable(self.stack, self.config.members(self.stack.depth))
+            self.plans = with_identity(self.stack, self.members)
+
+    def _keep_batch_tokens(self, corpus: Corpus) -> None:
+        recorded = recorded_batch_tokens(self.config.run or folder_of(self.manifest), self.manifest)
+        if recorded not in (None, self.batch_tokens) and not self.config.overwrite:
+            self.batch_tokens = int(recorded or 0)
+            self.text = self._tokenized(corpus, *self.chosen.amount(self.config))
+            self.manifest = self._manifest()
 
     def _batch_tokens(self) -> int:
         config = self.config
@@ -330,7 +347,8 @@ class SweepUnit(Unit[MeasureError | None]):
         seconds = time.perf_counter() - start
         if reading is not None:
             reporter.log(describe_readings(reading))
-        rows = [size_row(self.stack), uniform_row(self.stack), *_cost_rows(self.cost, due, spent, seconds)]
+        uniform = [uniform_row(self.stack)] if self.text.objective is not None else []
+        rows = [size_row(self.stack), *uniform, *_cost_rows(self.cost, due, spent, seconds)]
         run.store.replace_scores("run", rows)
         busy = (spent.layer_seconds + spent.head_seconds) / seconds / count
         reporter.log(

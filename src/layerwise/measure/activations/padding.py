@@ -71,7 +71,8 @@ def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
         chosen = slice(start, start + step)
         if isinstance(batch, LabelledBatch):
             inputs = {name: value[chosen] for name, value in batch.inputs.items()}
-            yield LabelledBatch(inputs, batch.targets[chosen], batch.windows[chosen])
+            given = {name: value[chosen] for name, value in batch.given.items()}
+            yield LabelledBatch(inputs, batch.targets[chosen], batch.windows[chosen], batch.metric, given)
             continue
         # Windows stand longest first and are padded on the right, so later parts need less width.
         width = int(batch.attention_mask[chosen].sum(dim=1).max())

@@ -113,7 +113,7 @@ class BatchWalk:
         node = self.walk.graph.nodes[index]
         if index not in self.clean or not isinstance(node, Node):
             return
-        finite = state.flatten(2).isfinite().all(dim=2) | ~self.counted
+        finite = state.reshape(*state.shape[:2], -1).isfinite().all(dim=2) | ~self.counted
         if not finite.all():
             document = self.batch.windows[int((~finite).any(dim=1).nonzero()[0])].document
             raise MeasureError(

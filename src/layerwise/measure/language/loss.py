@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from layerwise.data.batches import AnyBatch, Batch, LabelledBatch
+from layerwise.errors import MeasureError
 from layerwise.measure.stats.float64 import exact_on_cpu
 from layerwise.stack import Stack
 from layerwise.stack.inputs import main_tensor
@@ -55,9 +57,21 @@ def window_losses(stack: Stack, state: Tensor, batch: AnyBatch) -> tuple[WindowL
 def _by_label(stack: Stack, state: Tensor, batch: LabelledBatch) -> tuple[WindowLoss, ...]:
     inputs = {name: value.to(state.device) for name, value in batch.inputs.items()}
     output = stack.finish(state, inputs)
+    if batch.metric is not None:
+        return _by_metric(output, batch, state.device)
     logits = main_tensor(output).clone()
     nll, hit = token_losses(logits, batch.targets.to(state.device))
     return tuple(WindowLoss(value, 1, int(right)) for value, right in zip(nll.tolist(), hit.tolist(), strict=True))
+
+
+def _by_metric(output: Any, batch: LabelledBatch, device: torch.device) -> tuple[WindowLoss, ...]:
+    assert batch.metric is not None
+    values = torch.as_tensor(batch.metric(output, {name: value.to(device) for name, value in batch.given.items()}))
+    if values.shape != (len(batch.windows),):
+        raise MeasureError(
+            f"metric must return one number per row, shape ({len(batch.windows)},), got {tuple(values.shape)}."
+        )
+    return tuple(WindowLoss(value, 1, 0) for value in values.double().tolist())
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
