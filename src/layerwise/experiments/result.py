@@ -81,12 +81,12 @@ ANSWERS = ((vocab.EFFECT, vocab.DELTA), (vocab.VERDICT, None), (vocab.SEARCH, vo
 
 
 def _answer(rows: list[Score], measure: str, metric: str | None) -> list[Score]:
-    found = [row for row in rows if row.measure == measure and metric in (None, row.metric)]
+    answer = [row for row in rows if row.measure == measure and metric in (None, row.metric)]
     if measure == vocab.VERDICT:
-        return [row for row in found if row.layer is not None]
+        return [row for row in answer if row.layer is not None]
     if measure == vocab.SEARCH:
-        return [row for row in found if row.task != vocab.SEARCH]
-    return [row for row in found if row.task == vocab.ALL] or found
+        return [row for row in answer if row.task != vocab.SEARCH]
+    return [row for row in answer if row.task == vocab.ALL] or answer
 
 
 def _layer_of(row: Score, single: Mapping[str, int]) -> int | None:
