@@ -129,6 +129,28 @@ def test_a_crowded_folder_would_be_seen(tmp_path: Path) -> None:
     assert crowded(tmp_path) == ["full"]
 
 
+DRAWS = {"random", "secrets", "scipy", "numpy.random", "statistics.quantiles", "statistics.NormalDist"}
+DRAWING = {"random", "quantile", "percentile", "nanquantile", "nanpercentile", "quantiles", "inv_cdf", "ppf"}
+
+
+def own_intervals(path: Path) -> set[str]:
+    """What a module imports or calls that draws numbers or computes quantiles."""
+    imported = {name for name in imported_modules(path) if name in DRAWS or name.partition(".")[0] in DRAWS}
+    return imported | {
+        node.attr for node in ast.walk(tree(path)) if isinstance(node, ast.Attribute) and node.attr in DRAWING
+    }
+
+
+def test_a_page_computes_no_interval_of_its_own(tmp_path: Path) -> None:
+    """What renders prints the intervals of rows: it draws nothing, and knows no quantiles."""
+    rendering = [path for path in FILES if room_of(path) in ("report", "cli")]
+    assert {str(path.relative_to(PACKAGE)): found for path in rendering if (found := own_intervals(path))} == {}
+    wrong = tmp_path / "wrong.py"
+    for line in ("import numpy as np\nnp.quantile([1], 0.5)", "from scipy import stats", "import random"):
+        wrong.write_text(line)
+        assert own_intervals(wrong)
+
+
 HEAVY = ("torch", "transformers")
 LIGHT = {
     "layerwise": HEAVY,

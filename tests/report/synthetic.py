@@ -6,9 +6,12 @@ from __future__ import annotations
 import math
 import random
 from functools import cache
+from itertools import pairwise
+from typing import Any
 
 from layerwise.plan import Plan
 from layerwise.plan.families import FAMILIES
+from layerwise.plan.windows import half_window
 from layerwise.report import ReportData
 from layerwise.results.rows import PlanRecord, Score
 from tools.golden.outputs import stored
@@ -33,6 +36,7 @@ def run(
         *(score for record in _once(records) for score in _effects(record, depth, tasks, draw)),
         *_untouched(depth, tasks),
         *_similarity(depth, draw),
+        *compared_strategies(depth, records, tasks),
         *_benchmarks(depth, records),
         Score("run", "layer evaluations", 4497.0, part="sweep"),
         Score("run", "layer evaluations, lower bound", 4497.0, part="sweep"),
@@ -113,6 +117,38 @@ def _effects(record: PlanRecord, depth: int, tasks: tuple[str, ...], draw: rando
                 Score("effect", "exact_match", exact, exact - 0.03, exact + 0.03, task=task, plan=record.plan, **shared)
             )
     return scores
+
+
+def compared_strategies(
+    depth: int, records: tuple[PlanRecord, ...], tasks: tuple[str, ...], half: float = 0.02
+) -> list[Score]:
+    """The planted differences of strategies at the window of half the depth, as the sweep's contrasts have them."""
+    window = half_window(records, depth)
+    at_half = [each for each in records if window and (each.family, each.affected) == (window.family, window.affected)]
+    cost: dict[tuple[str, str], float] = {}
+    for each in at_half:
+        own = {task: true_effect(each, depth, task) for task in tasks}
+        for task, value in {**own, "all": sum(own.values()) / max(1, len(own))}.items():
+            cost[each.strategy, task] = value
+    plans: dict[frozenset[str], str] = {}
+    for name in dict.fromkeys(each.strategy for each in at_half):
+        plans.setdefault(frozenset(each.plan for each in at_half if each.strategy == name), name)
+    strategies = sorted(plans.values(), key=lambda name: cost[name, "all"])
+
+    def row(metric: str, condition: str, value: float, **columns: Any) -> Score:
+        about = {"claim": "strategies", "part": at_half[0].family, "amount": float(at_half[0].affected), **columns}
+        return Score("contrast", metric, value, value - half, value + half, condition=condition, **about)
+
+    rows = []
+    for milder, harsher in pairwise(strategies):
+        rows.append(row("step", harsher, cost[harsher, "all"] - cost[milder, "all"], against=milder))
+    for name in strategies:
+        beside = [(task, cost[name, task] - cost["skip", task]) for task in tasks if ("skip", task) in cost]
+        rows += [row("difference", name, gap, task=task, against="skip") for task, gap in beside if name != "skip"]
+        most, least = (pick(tasks, key=lambda task: cost[name, task], default="") for pick in (max, min))
+        if len(tasks) > 1:
+            rows.append(row("task_gap", name, cost[name, most] - cost[name, least], task=most, against=least))
+    return rows
 
 
 def _untouched(depth: int, tasks: tuple[str, ...]) -> list[Score]:

@@ -45,6 +45,9 @@ SAME_NORM_RANDOM, P_OVER_N, TWIN = "same_norm_random", "p_over_n", "twin"
 # one beside it, `amount` a number of layers. Of two kinds of tasks one is the `task`, the other what it is `against`.
 
 CONTRAST = "contrast"
+STRATEGIES, BENCHMARK_STRATEGIES = "strategies", "benchmark_strategies"
+"""The claims of the contrasts that compare strategies: means over draws, steps of the ranking, tasks."""
+STEP, TASK_GAP = "step", "task_gap"
 RELATIVE, SLOPE, EXCESS, LESS, LOG_RATIO = "relative", "slope", "excess", "less", "log_ratio"
 BITS, STANDS_OUT = "bits", "stands_out"
 """The contrasts of layers at a type (`layerwise.measure.contrasts.bits`)."""

@@ -133,6 +133,30 @@ def test_slopes_are_those_of_lines_from_no_cost(found: Found, costs: Costs) -> N
             assert pair.value == pytest.approx(relative(slopes[harsher], slopes[milder]))
 
 
+def test_windows_where_a_plan_is_worse_than_a_unigram_model_are_not_compared(
+    losses: list[Loss], members: tuple[Member, ...], costs: Costs
+) -> None:
+    """A window counts up to the very loss of the unigram model, and the rows say how many do not."""
+    whole = [row for row in losses if row.plan == WHOLE]
+    own = sum(row.nll for row in whole) / sum(row.tokens for row in whole)
+    pairs = {size: max(costs["painters", name, size] for name in ("middle_repeat", "skip")) for size in (3, 5, 7)}
+    harshest = max(pairs, key=pairs.__getitem__)
+    edge = own + pairs[harshest]
+    for unigram, expected in (
+        (edge + 1e-9, (3, 5, 7)),
+        (edge - 1e-9, tuple(size for size in pairs if size != harshest)),
+    ):
+        rows = painters_contrasts(losses, plan_records(members), DEPTH, unigram=unigram)
+        found = {row.metric: row.value for row in rows if row.claim == "same_function"}
+        mean = {name: fmean(costs["painters", name, size] for size in expected) for name in ("middle_repeat", "skip")}
+        assert found["middle_repeat:skip"] == pytest.approx(relative(mean["middle_repeat"], mean["skip"]))
+        assert found["cost:skip"] == pytest.approx(mean["skip"])
+        counts = {} if len(expected) == 3 else {"left_out": 1.0, "windows": 2.0}
+        assert {name: found[name] for name in ("left_out", "windows") if name in found} == counts
+    nothing = painters_contrasts(losses, plan_records(members), DEPTH, unigram=own)
+    assert {row.metric for row in nothing if row.claim == "same_function"} == {"left_out", "windows"}
+
+
 def test_every_contrast_has_its_interval_and_what_it_is_made_of(found: Found, losses: list[Loss]) -> None:
     tokens = sum(row.tokens for row in losses if row.plan == WHOLE)
     once, ranked = found["parallel", "skip:parallel"], found["ranking", "skip:parallel"]

@@ -7,10 +7,11 @@ from dataclasses import replace
 import pytest
 from scipy.stats import norm
 
-from layerwise.report.claims.claim import EQUIVALENCE, beside_bound, more, needed, seen, stretch, widest
+from layerwise.report.claims.claim import EQUIVALENCE, beside_bound, more, needed, seen, widest
 from layerwise.report.claims.contrasts import Fact, Several
 from layerwise.report.claims.elc_bert import NORMAL
 from layerwise.report.claims.heterogeneity import SEEN
+from layerwise.results.multiplicity import stretch
 from layerwise.results.rows import Score
 from report.claims.bars import planted
 from report.claims.truths import claim_of

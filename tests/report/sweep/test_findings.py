@@ -7,7 +7,6 @@ from dataclasses import replace
 from layerwise.report import ReportData, findings
 from layerwise.report.derived.curves import single
 from layerwise.report.kinds.sweep_findings import BARE
-from layerwise.results.rows import Loss
 from report import synthetic
 from report.planted import without_intervals
 
@@ -88,20 +87,6 @@ def test_from_rows_without_intervals_nothing_is_concluded() -> None:
     assert set(told) == {RANKING, TASKS, LAYERS, ZONES}
 
 
-def test_documents_are_compared_one_by_one_where_losses_are_given() -> None:
-    data = synthetic.run(12)
-    window = [record for record in data.plans if record.family == "painters" and record.affected == 5]
-    rows = tuple(
-        Loss(record.plan, task, f"d{number}", 0, 10 * (2.0 + synthetic.true_effect(record, 12, task)) + number, 10, 5)
-        for record in window
-        for task in synthetic.TASKS
-        for number in range(20)
-    )
-    told = found(replace(data, losses=rows))
-    assert "compared document by document" in told[ABSENCE][1]
-    assert "joined as if unpaired" in found(data)[ABSENCE][1]
-
-
 def test_one_task_alone_is_not_compared_with_itself() -> None:
     told = found(synthetic.run(12, tasks=("text",)))
     assert TASKS not in told
@@ -145,7 +130,9 @@ def test_of_two_layers_a_random_order_is_the_reverse_and_is_told_once() -> None:
     run = synthetic.run(5)
     reverse = next(record for record in run.plans if (record.strategy, record.affected) == ("reverse", 2))
     draws = tuple(replace(reverse, strategy="random", draw=draw) for draw in range(3))
-    told = found(replace(run, plans=(*run.plans, *draws)))
+    plans = (*run.plans, *draws)
+    rows = synthetic.compared_strategies(5, plans, tuple(synthetic.TASKS))
+    told = found(replace(run, plans=plans, scores=(*run.scores, *rows)))
     assert "With 2 of 5 layers affected" in told[RANKING][1]
     assert told[RANKING][1].count("reverse") == 1
     assert "Running 2 layers under reverse instead of skipping them" in told[ABSENCE][1]

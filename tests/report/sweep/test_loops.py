@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from layerwise.plan.windows import half_window
 from layerwise.report import ReportData, findings
-from layerwise.report.derived.curves import half_window
 from layerwise.report.derived.swept import FITTED, best, line
 from layerwise.report.page.render import written
 from layerwise.results.selection import Rows
@@ -67,7 +67,7 @@ def test_the_finding_says_whether_a_loop_is_more_than_a_gain(
 
 
 def test_numbers_of_loops_are_no_strategies_to_be_ranked() -> None:
-    assert half_window(RUN) is None
+    assert half_window(RUN.swept, RUN.depth) is None
     assert findings(RUN)[0].question == LOOPS
 
 

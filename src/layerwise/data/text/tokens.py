@@ -52,6 +52,17 @@ class Window:
         """
         return self.scored_until - self.scored_from if self.masked is None else len(self.masked)
 
+    @property
+    def scored_ids(self) -> tuple[int, ...]:
+        """The tokens that are scored.
+
+        >>> [Window("d", "text", 0, (7, 8, 9, 2), 1, 3, masked).scored_ids for masked in (None, (2,))]
+        [(8, 9), (9,)]
+        """
+        if self.masked is None:
+            return self.ids[self.scored_from : self.scored_until]
+        return tuple(self.ids[at] for at in self.masked)
+
     def beginning(self, scored: int) -> Window:
         """The window up to its first `scored` scored tokens, with the special tokens at its end; itself if shorter.
 

@@ -45,6 +45,7 @@ from layerwise.measure.activations.plan_states import (
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.half_depth import strategy_contrasts
 from layerwise.measure.contrasts.layers import core_of_sweep
 from layerwise.measure.contrasts.order import order_of_sweep
 from layerwise.measure.contrasts.painters import CONTRASTED, painters_contrasts
@@ -61,6 +62,7 @@ from layerwise.measure.interventions.sweep import (
 )
 from layerwise.measure.interventions.sweep import sweep as swept
 from layerwise.measure.interventions.sweep_pieces import Plain, piece_function
+from layerwise.measure.language.bigram import unigram_loss
 from layerwise.measure.language.continuations import continuations, encode_prompt
 from layerwise.measure.language.evaluation_data import WINDOW as TEXT_WINDOW
 from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
@@ -307,12 +309,14 @@ class SweepUnit(Unit[MeasureError | None]):
             losses = _of_whole_plans(list(run.store.text_losses()), self._windows())
             tasks = self.text.scored_answer_tasks
             scores = effects(losses, str(self.plans[0]), seed=self.config.seed, answer_tasks=tasks)
-            records, seed = plan_records(self.members), self.config.seed
+            records, seed, depth = plan_records(self.members), self.config.seed, self.stack.depth
+            unigram = unigram_loss(window.scored_ids for window in self._windows())
             if CONTRASTED.intersection(self.config.families):
-                _store_contrasts(run, painters_contrasts(losses, records, self.stack.depth, seed=seed))
-            _store_contrasts(run, bits_contrasts(losses, records, self.stack.depth, seed=seed))
-            _store_contrasts(run, core_of_sweep(losses, self.stack.depth, seed=seed))
-            _store_contrasts(run, order_of_sweep(losses, records, self.stack.depth, tasks, seed=seed))
+                _store_contrasts(run, painters_contrasts(losses, records, depth, seed=seed, unigram=unigram))
+            _store_contrasts(run, strategy_contrasts(losses, records, depth, tasks, seed=seed))
+            _store_contrasts(run, bits_contrasts(losses, records, depth, seed=seed))
+            _store_contrasts(run, core_of_sweep(losses, depth, seed=seed))
+            _store_contrasts(run, order_of_sweep(losses, records, depth, tasks, seed=seed, unigram=unigram))
             run.store.replace_scores(EFFECT, scores)
         return failures
 

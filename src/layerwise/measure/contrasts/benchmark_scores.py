@@ -153,6 +153,7 @@ class StrategyScores:
     names: tuple[str, ...]
     curves: Mapping[tuple[str, int], int]
     scores: Resampled
+    draws: Mapping[tuple[str, int], int]
 
     @classmethod
     def of(cls, scaled: Scaled, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
@@ -170,7 +171,8 @@ class StrategyScores:
             value[at] = own.value[:, drawn].mean(axis=-1)
             effects[:, at] = mean_over(own.effects[..., drawn], chance)
         curves = {key: at for at, key in enumerate(plans)}
-        return cls(tuple(scaled.documents), curves, replace(own, value=value, effects=effects))
+        draws = {key: len(drawn) for key, drawn in plans.items()}
+        return cls(tuple(scaled.documents), curves, replace(own, value=value, effects=effects), draws)
 
     @property
     def strategies(self) -> tuple[str, ...]:

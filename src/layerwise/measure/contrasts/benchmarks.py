@@ -3,6 +3,7 @@
 fall = depth / 10 * sum_M M (1 - s[M]) / sum_M M^2, the slope over windows of M layers, per tenth of the depth
 benchmark_fall   slope            the fall; of task "all" the mean over benchmarks
 fragile          log_ratio        log(fall on the benchmark / mean fall on the others)
+benchmark_strategies     mean over draws of the score at a window
 shallowest_on_benchmarks relative 2 (a - b) / (|a| + |b|) of two falls; the milder one is in `against`
 order_by_benchmark                order_less, log_ratio as in `contrasts.order`; `windows` is their number
 repeat_at_chance                  mean score of middle_repeat and skip over windows of half the depth and more
@@ -11,11 +12,13 @@ repeat_at_chance                  mean score of middle_repeat and skip over wind
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
-from layerwise.measure.contrasts.benchmark_scores import Scaled, Scores, StrategyScores
+from layerwise.measure.contrasts.benchmark_scores import FAMILY, Scaled, Scores, StrategyScores
 from layerwise.measure.contrasts.loops import FEWEST_WINDOWS
 from layerwise.measure.contrasts.order import SMALLEST
 from layerwise.measure.contrasts.painters import MILDEST, STEEPER
@@ -23,11 +26,11 @@ from layerwise.measure.contrasts.strategies import relative
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import PlanRecord, Score
-from layerwise.results.vocabulary import LOG_RATIO, RELATIVE, SLOPE
+from layerwise.results.vocabulary import BENCHMARK_STRATEGIES, LOG_RATIO, NORMALISED, RELATIVE, SLOPE
 
 FALL, FRAGILE, SHALLOWEST = "benchmark_fall", "fragile", "shallowest_on_benchmarks"
 ORDER, REPEAT = "order_by_benchmark", "repeat_at_chance"
-CLAIMS = frozenset({FALL, FRAGILE, SHALLOWEST, ORDER, REPEAT})
+CLAIMS = frozenset({FALL, FRAGILE, SHALLOWEST, ORDER, REPEAT, BENCHMARK_STRATEGIES})
 """The subjects of the rows that are made of benchmarks."""
 
 LEVEL = 0.95
@@ -54,7 +57,31 @@ def benchmark_contrasts(scaled: Scaled, records: Iterable[PlanRecord], depth: in
         *shallowest(scores, depth),
         *order(scores),
         *repeat(scores, depth),
+        *means_over_draws(scores),
     ]
+
+
+def means_over_draws(scores: StrategyScores) -> Iterator[Score]:
+    """Return the mean score of every strategy with several draws at a size, by benchmark and over all of them."""
+
+    def left(read: Scores, at: tuple[str, int], middle: Callable[[Numbers], Any]) -> Numbers:
+        return np.asarray(middle(read(at[0], [at[1]])[..., 0]))
+
+    middles: dict[tuple[str, str], Callable[[Numbers], Any]] = {
+        **{(name, NORMALISED): partial(_nth, at) for at, name in enumerate(scores.names)},
+        ("all", "mean"): partial(np.mean, axis=-1),
+        ("all", "median"): partial(np.median, axis=-1),
+    }
+    for (strategy, size), draws in scores.draws.items():
+        for (task, metric), middle in middles.items() if draws > 1 else ():
+            statistic = partial(left, at=(strategy, size), middle=middle)
+            columns: dict[str, Any] = {"task": task, "part": FAMILY, "condition": strategy, "amount": float(size)}
+            row = scores.row(BENCHMARK_STRATEGIES, metric, statistic, **columns)
+            yield replace(row, low=None, high=None, mde=None) if row.low == row.high else row
+
+
+def _nth(at: int, scores: Numbers) -> Numbers:
+    return scores[..., at]
 
 
 def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:

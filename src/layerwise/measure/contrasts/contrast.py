@@ -109,8 +109,8 @@ class Resampled:
     """The effects of arms, `value` (arms,), and those of every resample of their units, `effects` (resamples, arms).
 
     `units` are those of the smallest stratum; below 8 nothing is resampled and there are no intervals. `strata` has the
-    units, arms and resampled changes (resamples, arms) of each stratum, which expand the interval after Satterthwaite;
-    so does the number of `draws`, below 8, over which a statistic averages, drawing them again for every resample.
+    units, arms and resampled changes (resamples, arms) of each stratum, which expand the interval after Satterthwaite.
+    `redrawn` says that draws of plans have Student's error, of which the tails do not count for the standard error.
 
     >>> part = Part(np.array([[2.0] * 8, [1.0] * 8]), np.ones(8), documents=8, tokens=8)
     >>> Resampled.of([part], seed=0).row("claim", "less", lambda effects: effects[..., 0] - effects[..., 1]).value
@@ -123,7 +123,7 @@ class Resampled:
     documents: int
     tokens: int | None
     strata: Sequence[tuple[int, slice, Numbers]] = ()
-    draws: int = 1
+    redrawn: bool = False
 
     @classmethod
     def of(cls, parts: Sequence[Part], *, seed: Seed, resamples: int = RESAMPLES) -> Resampled:
@@ -151,36 +151,29 @@ class Resampled:
         )
 
     def estimate(self, statistic: Statistic, level: float = 0.95) -> Estimate[float] | None:
-        """The `statistic` of the effects with its interval at `level`; `None` where nothing was resampled."""
+        """Return the `statistic` of the effects with its interval at `level`, or None where nothing was resampled."""
         if self.effects is None:
             return None
         value, drawn = float(statistic(self.value)), np.asarray(statistic(self.effects), dtype=np.float64)
-        freedom, shortfall = self._expansion(statistic, float(drawn.var()))
+        freedom, shortfall = self._expansion(statistic)
         levels = expanded_levels(level, freedom, shortfall)
         low, high = (float(bound) for bound in np.quantile(drawn, levels))
+        drawn = np.clip(drawn, low, high) if self.redrawn else drawn
         error = float(drawn.std(ddof=1) * np.sqrt(shortfall))
         reach = student(0.5 + level / 2, freedom) * error if levels[0] * len(drawn) < FEWEST_BEYOND else 0.0
         return Estimate(value, min(low, value - reach), max(high, value + reach), error, freedom)
 
-    def _expansion(self, statistic: Statistic, variance: float) -> tuple[float, float]:
+    def _expansion(self, statistic: Statistic) -> tuple[float, float]:
         """Return Satterthwaite's degrees of freedom, and the variance divided by that of the resamples."""
         freedom, shortfall = self.units - 1.0, self.units / (self.units - 1)
-        of_draws = 0.0
-        if self.effects is not None and 1 < self.draws < FEWEST_UNITS:
-            of_draws = float(np.asarray(statistic(np.tile(self.value, (len(self.effects), 1)))).var())
         if self.strata:
             alone = [
-                max(0.0, statistic(self._changed(arms, changes)).var() - of_draws) * units / (units - 1)
+                statistic(self._changed(arms, changes)).var() * units / (units - 1)
                 for units, arms, changes in self.strata
             ]
             each = freedom_of(np.array(alone)[:, None], [units for units, _, _ in self.strata])
             freedom, shortfall = (number.item() for number in each)
-        if of_draws == 0.0:
-            return freedom, shortfall
-        of_units = max(0.0, variance - of_draws)
-        whole = shortfall * of_units + of_draws
-        freedom = whole**2 / ((shortfall * of_units) ** 2 / freedom + of_draws**2 / (self.draws - 1))
-        return freedom, whole / (of_units + of_draws)
+        return freedom, shortfall
 
     def _changed(self, arms: slice, changes: Numbers) -> Numbers:
         effects = np.tile(self.value, (len(changes), 1))

@@ -33,7 +33,7 @@ def loop_count(strategies: Strategies) -> list[Score]:
     """The rows of the claim, see the module; none without several loop counts on several windows."""
     counts = _numbers(strategies, LOOPED)
     loops = [(LOOPED, name) for name in counts.values()]
-    windows = strategies.windows(*loops)
+    windows = strategies.windows(*loops, best=True)
     if len(counts) < FEWEST_COUNTS or len(windows) < FEWEST_WINDOWS:
         return []
     at_counts = {size: dict(zip(counts, loops, strict=True)) for size in windows}

@@ -29,16 +29,27 @@ SMALLEST = 1e-9
 
 
 def order_of_sweep(
-    losses: Sequence[Loss], records: Iterable[PlanRecord], depth: int, answer_tasks: Collection[str], *, seed: Seed = 0
+    losses: Sequence[Loss],
+    records: Iterable[PlanRecord],
+    depth: int,
+    answer_tasks: Collection[str],
+    *,
+    seed: Seed = 0,
+    unigram: float | None = None,
 ) -> list[Score]:
-    """Compute the rows from the published window nearest to half of the depth, where a sweep of `painters` ran it."""
-    identity, measured = str(Plan.identity(depth)), {row.plan for row in losses}
-    own = [record for record in records if record.family == "painters" and record.plan in measured]
-    if not own or identity not in measured:
-        return []
-    size = min({record.affected for record in own}, key=lambda width: (abs(width - depth / 2), width))
-    known = {identity}
+    """Compute the rows from the published window nearest to half of the depth, where a sweep of `painters` ran it.
+
+    With `unigram`, the loss of a unigram model, no window is compared where one of the plans loses more than it does.
+    """
+    identity, measured = str(Plan.identity(depth)), _mean_losses(losses)
     plans: dict[str, list[str]] = {"skip": [], "reverse": [], "parallel": [], "random": []}
+    own = [each for each in records if each.family == "painters" and each.plan in measured]
+    guessing = {each.affected for each in own if each.strategy in plans and measured[each.plan] > (unigram or np.inf)}
+    sizes = {each.affected for each in own} - guessing
+    if not sizes or identity not in measured:
+        return []
+    size = min(sizes, key=lambda width: (abs(width - depth / 2), width))
+    known = {identity}
     for strategy, chosen in plans.items():
         for record in own:
             if (record.strategy, record.affected) == (strategy, size) and record.plan not in known:
@@ -46,6 +57,14 @@ def order_of_sweep(
                 chosen.append(record.plan)
     absent = next(iter(plans.pop("skip")), None)
     return order_by_task(losses, identity, plans, absent, answer_tasks, seed=seed)
+
+
+def _mean_losses(losses: Iterable[Loss]) -> dict[str, float]:
+    sums: dict[str, tuple[float, int]] = {}
+    for row in losses:
+        nll, tokens = sums.get(row.plan, (0.0, 0))
+        sums[row.plan] = (nll + row.nll, tokens + row.tokens)
+    return {plan: nll / tokens for plan, (nll, tokens) in sums.items()}
 
 
 def order_by_task(

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from layerwise.measure.contrasts.loops import FEWEST_WINDOWS, LOOP_COUNT, loop_count
+from layerwise.measure.contrasts.loops import FEWEST_WINDOWS, LOOP_COUNT, LOOPED, loop_count
 from layerwise.measure.contrasts.strategies import Costs, Curve, Statistic, Strategies, relative, relative_to
 from layerwise.measure.stats.grid import arrange
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.plan import Plan
 from layerwise.plan.painters import PAINTERS_LOOPS, PAINTERS_RANKING
 from layerwise.results.rows import Loss, PlanRecord, Score
-from layerwise.results.vocabulary import EXCESS, LESS, RELATIVE, SLOPE
+from layerwise.results.vocabulary import CONTRAST, EXCESS, LESS, RELATIVE, SLOPE
 
 RANKED_LEVEL = 0.99
 """The level of each of the 15 pairs of a ranking, of which some would be distinguished by chance at 95 %."""
@@ -66,14 +66,30 @@ Named = Mapping[Any, Statistic]
 """The contrasts of one claim, by metric or by `Of`; none where the plans they need were not run."""
 
 
+COMPARED: Mapping[str, tuple[str, ...]] = {
+    "all_needed": ("skip",),
+    "same_function": ("middle_repeat", "skip"),
+    "any_order": (*ORDERS, "skip"),
+    "parallel": ("skip", "parallel", "reverse"),
+    "looping": ("parallel", "looped_parallel"),
+    "ranking": PAINTERS_RANKING,
+    "shallowest": PAINTERS_RANKING,
+    "graceful": (*ORDERS, "skip"),
+}
+"""The strategies that a claim compares."""
+
+
 def painters_contrasts(
-    losses: Iterable[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0
+    losses: Iterable[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0, unigram: float | None = None
 ) -> list[Score]:
     """Return the rows of every claim whose plans the sweep contains.
 
-    `losses` include the original model's. Raises `MeasureError` as `layerwise.measure.stats.grid.arrange` does.
+    `losses` include the original model's, and `unigram` is the loss of a unigram model, above which no window is
+    compared (`left_out` counts the windows of a claim that are not, `windows` those that are).
+
+    Raises `MeasureError` as `layerwise.measure.stats.grid.arrange` does.
     """
-    strategies = Strategies.of(arrange(losses), records, str(Plan.identity(depth)), seed=seed)
+    strategies = Strategies.of(arrange(losses), records, str(Plan.identity(depth)), seed=seed, unigram=unigram)
     return rows(strategies, depth)
 
 
@@ -98,7 +114,18 @@ def rows(strategies: Strategies, depth: int, claims: Iterable[str] | None = None
         row = strategies.row(claim, statistic=named[claim][of], level=level, **columns)
         # A tau that is the same in every resample would have an interval of no width: it is bounded by one pair less.
         scores.append(with_a_pair_less(row) if of == TAU else row)
-    return scores + (loop_count(strategies) if LOOP_COUNT in chosen else [])
+    scores += loop_count(strategies) if LOOP_COUNT in chosen else []
+    return scores + [row for claim in chosen for row in _windows_compared(strategies, claim)]
+
+
+def _windows_compared(strategies: Strategies, claim: str) -> list[Score]:
+    """Return how many windows a claim is about, and how many are left out; nothing where none is."""
+    curves = [_painters(name) for name in COMPARED.get(claim, ())]
+    if claim == LOOP_COUNT:
+        curves = [curve for curve in strategies.rows if curve[0] == LOOPED]
+    measured = strategies.measured(*curves, best=claim == LOOP_COUNT).values()
+    counts = {"left_out": len(measured) - sum(measured), "windows": sum(measured)}
+    return [Score(CONTRAST, name, float(count), claim=claim) for name, count in counts.items() if counts["left_out"]]
 
 
 def with_a_pair_less(tau: Score) -> Score:
@@ -134,37 +161,44 @@ def all_needed(strategies: Strategies, depth: int) -> Named:
 
 def same_function(strategies: Strategies) -> Named:
     """Repeating the centre layer in the place of the middle layers, against leaving them out."""
-    windows = _windows(strategies, "middle_repeat", "skip")
+    windows = _windows(strategies, *COMPARED["same_function"])
     if not windows:
         return {}
     return {
         "middle_repeat:skip": _less("middle_repeat", "skip", windows),
         "middle_repeat": _cost("middle_repeat", windows),
+        **_costs("same_function", windows),
     }
 
 
 def any_order(strategies: Strategies) -> Named:
     """Reversed and random orders against none at all, and against the trained one."""
-    windows = _windows(strategies, *ORDERS, "skip")
+    windows = _windows(strategies, *COMPARED["any_order"])
     if not windows:
         return {}
     less = {f"skip:{order}": _less("skip", order, windows) for order in ORDERS}
-    return less | {order: _share(order, "skip", windows) for order in ORDERS}
+    return less | {order: _share(order, "skip", windows) for order in ORDERS} | _costs("any_order", windows)
 
 
 def parallel(strategies: Strategies) -> Named:
     """Parallel layers between absent and reversed ones."""
-    windows = _windows(strategies, "skip", "parallel", "reverse")
+    windows = _windows(strategies, *COMPARED["parallel"])
+    if not windows:
+        return {}
     steps = (("skip", "parallel"), ("parallel", "reverse"))
-    return {f"{harsher}:{milder}": _less(harsher, milder, windows) for harsher, milder in steps} if windows else {}
+    less = {f"{harsher}:{milder}": _less(harsher, milder, windows) for harsher, milder in steps}
+    return less | _costs("parallel", windows)
 
 
 def looping(strategies: Strategies) -> Named:
     """Three loops against one pass, and against one pass with three times the update, where that was measured."""
-    windows = _windows(strategies, "parallel", "looped_parallel")
+    windows = _windows(strategies, *COMPARED["looping"])
     if not windows:
         return {}
-    statistics = {"parallel:looped_parallel": _less("parallel", "looped_parallel", windows)}
+    statistics: dict[str, Statistic] = {
+        "parallel:looped_parallel": _less("parallel", "looped_parallel", windows),
+        **_costs("looping", windows),
+    }
     gain, looped = ("gain_sweep", f"gain={PAINTERS_LOOPS}"), _painters("looped_parallel")
     shared = strategies.windows(gain, looped)
     if len(shared) >= FEWEST_WINDOWS:
@@ -199,7 +233,7 @@ def shallowest(strategies: Strategies) -> Named:
 
 def graceful(strategies: Strategies, depth: int) -> Named:
     """What every step of the window takes beyond the best parabola, and how far the cost is below that of absence."""
-    sizes = step_ends(strategies.windows(*map(_painters, (*ORDERS, "skip"))), depth)
+    sizes = step_ends(strategies.windows(*map(_painters, COMPARED["graceful"])), depth)
     if len(sizes) < FEWEST_STEPS:
         return {}
     # Reordering a single layer changes nothing, and skipping one does.
@@ -266,6 +300,10 @@ def _windows(strategies: Strategies, *names: str) -> tuple[int, ...]:
 
 def _mean(costs: Costs, strategy: str, windows: Sequence[int]) -> Numbers:
     return np.asarray(costs(_painters(strategy), windows).mean(axis=-1))
+
+
+def _costs(claim: str, windows: Sequence[int]) -> dict[str, Statistic]:
+    return {f"cost:{name}": _cost(name, windows) for name in COMPARED[claim]}
 
 
 def _cost(strategy: str, windows: Sequence[int]) -> Statistic:

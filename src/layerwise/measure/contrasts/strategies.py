@@ -2,10 +2,12 @@
 
 A *curve* is a strategy of a family, its cost at a window the loss minus that of the original model in nats/token, the
 mean over draws. Resamples draw documents (by task, `layerwise.measure.stats.strata`) and the draws of random orders.
+Windows where a plan has a greater loss than a unigram model are not compared: nothing is left to tell plans apart.
 """
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,11 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.measure.contrasts.contrast import RESAMPLES, Part, Resampled, mean_of_drawn
+from layerwise.measure.contrasts.contrast import RESAMPLES, Part, Resampled
 from layerwise.measure.stats.grid import Grid
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.measure.stats.strata import Strata, unit_pieces
 from layerwise.results.rows import PlanRecord, Score
+
+MOST_LISTED = 3
+"""Layers of which a few draws are most of the orders there are."""
 
 Curve = tuple[str, str]
 """A family and one of its strategies."""
@@ -51,6 +56,7 @@ class Strategies:
     """The losses of a sweep by curve and window: build it with `Strategies.of`.
 
     `parts` has every plan's cost by stratum, `shares` the strata's shares of tokens, `rows` the draws of each curve.
+    `ceiling` is the greatest mean cost of a window that is compared.
     """
 
     parts: tuple[Part, ...]
@@ -58,12 +64,23 @@ class Strategies:
     rows: Mapping[Curve, Mapping[int, NDArray[np.intp]]]
     seed: Seed
     resamples: int = RESAMPLES
+    ceiling: float = np.inf
 
     @classmethod
     def of(
-        cls, grid: Grid, records: Iterable[PlanRecord], baseline: str, *, seed: Seed, resamples: int = RESAMPLES
+        cls,
+        grid: Grid,
+        records: Iterable[PlanRecord],
+        baseline: str | None,
+        *,
+        seed: Seed,
+        resamples: int = RESAMPLES,
+        unigram: float | None = None,
     ) -> Strategies:
-        """The curves of `records` on `grid`; plans that it has no losses of are left out, and so are single layers."""
+        """Return the curves of `records` on `grid`, without plans that it has no losses of and without single layers.
+
+        `unigram` is the loss of a unigram model in nats/token. Without a `baseline` the costs are those of the grid.
+        """
         row_of = {plan: row for row, plan in enumerate(grid.plans)}
         rows_by_curve: dict[Curve, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
         for record in records:
@@ -73,17 +90,53 @@ class Strategies:
             curve: {affected: np.array(rows) for affected, rows in windows.items()}
             for curve, windows in rows_by_curve.items()
         }
-        parts, shares = _strata(grid, grid.nll[row_of[baseline]])
-        return cls(parts, shares, rows, seed, resamples)
+        own = np.zeros(len(grid.cells)) if baseline is None else grid.nll[row_of[baseline]]
+        parts, shares = _strata(grid, own)
+        ceiling = np.inf if unigram is None else unigram - float(own.sum() / grid.tokens.sum())
+        return cls(parts, shares, rows, seed, resamples, ceiling)
 
-    def windows(self, *curves: Curve) -> tuple[int, ...]:
-        """The sizes of window, of two layers and more, at which all of `curves` were measured; ascending."""
-        measured = [set(self.rows.get(curve, {})) for curve in curves]
-        return tuple(sorted(set.intersection(*measured))) if measured else ()
+    def windows(self, *curves: Curve, best: bool = False) -> tuple[int, ...]:
+        """Return the sizes of window, of two layers and more, at which `curves` are compared; ascending.
+
+        All of them must cost at most `ceiling`, or the `best` of them.
+        """
+        return tuple(size for size, is_compared in self.measured(*curves, best=best).items() if is_compared)
+
+    def measured(self, *curves: Curve, best: bool = False) -> dict[int, bool]:
+        """Return the sizes of window at which all of `curves` were measured, and whether they are compared there."""
+        sizes = [set(self.rows.get(curve, {})) for curve in curves]
+        costs = self.costs()
+        return {
+            size: (any if best else all)(float(costs(curve, [size])[0]) <= self.ceiling for curve in curves)
+            for size in (sorted(set.intersection(*sizes)) if sizes else ())
+        }
+
+    def costs(self) -> Costs:
+        """Return what every curve costs on the whole text."""
+        return self._costs(self._fixed)
+
+    @property
+    def _fixed(self) -> Numbers:
+        return np.concatenate([part.effects for part in self.parts])
 
     def row(self, claim: str, metric: str, statistic: Statistic, **settings: Any) -> Score:
-        """A number made of the costs as a row about `claim`, with its interval over documents and draws."""
-        return self._resampled.row(claim, metric, lambda effects: statistic(self._costs(effects)), **settings)
+        """Return a number made of the costs as a row about `claim`, with its interval over documents and draws."""
+
+        def of_effects(effects: Numbers) -> Numbers:
+            return statistic(self._costs(effects))
+
+        resampled = replace(self._resampled, redrawn=self._reads_draws(statistic))
+        return resampled.row(claim, metric, of_effects, **settings)
+
+    def _reads_draws(self, statistic: Statistic) -> bool:
+        costs, read = self.costs(), list[int]()
+
+        def counted(curve: Curve, windows: Sequence[int]) -> Numbers:
+            read.extend(len(self.rows[curve][size]) for size in windows)
+            return costs(curve, windows)
+
+        statistic(counted)
+        return max(read, default=1) > 1
 
     def row_by_halves(
         self, claim: str, metric: str, statistic: Callable[[Costs, Costs], Numbers], **settings: Any
@@ -111,22 +164,25 @@ class Strategies:
         )
         return replace(self, parts=first), replace(self, parts=second)
 
+    def _orders(self, curve: Curve, size: int) -> float:
+        """Return how many orders of up to three layers there are to draw from, of more layers enough of them.
+
+        The reversed order is a strategy of its own.
+        """
+        family, strategy = curve
+        orders = math.factorial(size) - (size in self.rows.get((family, "reverse"), {})) if size <= MOST_LISTED else 0
+        return orders if strategy == "random" and len(self.rows[curve][size]) <= orders else math.inf
+
     @cached_property
     def _resampled(self) -> Resampled:
-        return replace(Resampled.of(self.parts, seed=self.seed, resamples=self.resamples), draws=self._draws)
-
-    @property
-    def _draws(self) -> int:
-        """The draws of the strategy that has the fewest of several; small windows do not have as many orders."""
-        counts = [max(map(len, by_size.values())) for by_size in self.rows.values()]
-        return min((count for count in counts if count > 1), default=1)
+        return Resampled.of(self.parts, seed=self.seed, resamples=self.resamples)
 
     @cached_property
     def _halved(self) -> tuple[tuple[Strategies, Strategies], Resampled]:
         first, second = self.halves()
         both = Resampled.of((*first.parts, *second.parts), seed=self.seed, resamples=self.resamples)
         # Windows of one document may be in both halves, and it is one document all the same.
-        return (first, second), replace(both, documents=sum(part.documents for part in self.parts), draws=self._draws)
+        return (first, second), replace(both, documents=sum(part.documents for part in self.parts))
 
     def _costs(self, effects: Numbers) -> Costs:
         chance = np.random.default_rng(self.seed)
@@ -134,17 +190,28 @@ class Strategies:
         mixed = np.einsum("h,...hp->...p", self.shares, by_stratum)
 
         def costs(curve: Curve, windows: Sequence[int]) -> Numbers:
-            return np.stack([mean_over(mixed[..., self.rows[curve][size]], chance) for size in windows], axis=-1)
+            drawn = [
+                mean_over(mixed[..., self.rows[curve][size]], chance, self._orders(curve, size)) for size in windows
+            ]
+            return np.stack(drawn, axis=-1)
 
         return costs
 
 
-def mean_over(draws: Numbers, chance: np.random.Generator) -> Numbers:
-    """Average over draws, (..., draws); resamples draw one less than there are, for an unbiased variance."""
-    count = draws.shape[-1]
-    if count == 1:
-        return np.asarray(draws[..., 0])
-    return np.asarray(draws.mean(axis=-1)) if draws.ndim == 1 else mean_of_drawn(draws, chance, count - 1)
+def mean_over(draws: Numbers, chance: np.random.Generator, population: float = math.inf) -> Numbers:
+    """Average over draws, (resamples, ..., draws), each resample with the error of a mean over k different draws of N.
+
+    The error has Student's t of k - 1 degrees of freedom, which resampled draws do not reach if there are few of them:
+
+        mean + sqrt(1 - k / N) sum_i g[i] (x[i] - mean) / sqrt(k c)        g normal, c chi-squared of k - 1
+    """
+    count, mean = draws.shape[-1], draws.mean(axis=-1)
+    if count == 1 or draws.ndim == 1:
+        return np.asarray(mean)
+    shape = (len(draws), *(1 for _ in draws.shape[2:]))
+    weights = chance.standard_normal((*shape, count)) / np.sqrt(count * chance.chisquare(count - 1, shape))[..., None]
+    weights *= math.sqrt(max(0.0, 1 - count / population))
+    return np.asarray(mean + (weights * (draws - mean[..., None])).sum(axis=-1))
 
 
 def _strata(grid: Grid, baseline: Numbers) -> tuple[tuple[Part, ...], Numbers]:

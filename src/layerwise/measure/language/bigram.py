@@ -80,6 +80,19 @@ class BigramModel:
         return np.where(tokens <= last, counts[np.minimum(tokens, last)], 0)
 
 
+def unigram_loss(texts: Iterable[Sequence[int]]) -> float | None:
+    """Return the loss of a unigram model in nats/token, each token predicted from all others; None without tokens.
+
+    With n(w) of N tokens being w, and V different ones: -mean log(n(w) / (N - 1 + V)), which is add-one smoothing.
+
+    >>> round(unigram_loss([[0, 1], [1, 1]]), 3)  # log 5 once, and log(5 / 3) three times
+    0.785
+    """
+    counts = np.unique_counts(np.concatenate([np.empty(0, np.int64), *map(np.asarray, texts)])).counts
+    total = counts.sum()
+    return float(-(counts @ np.log(counts / (total - 1 + counts.size))) / total) if total else None
+
+
 def _neighbours(texts: Iterable[Sequence[int]]) -> tuple[Ids, Ids]:
     both = list(_pairs(texts))
     if not both:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
 from layerwise.report.derived.power import BEYOND_REASON, MOST
@@ -179,17 +178,6 @@ def more(score: Score, margin: float, what: str = "the seeds and images") -> str
 def widest(scores: Iterable[Score]) -> Score:
     """The score that is known least well."""
     return max(scores, key=lambda score: score.mde or 0.0)
-
-
-def stretch(count: int) -> float:
-    """By how much more than the mde of one contrast `count` contrasts must be to be found together.
-
-    >>> round(stretch(1), 2), round(stretch(2), 2)
-    (1.0, 1.15)
-    """
-    normal = NormalDist()
-    sure = normal.inv_cdf(0.975)
-    return (sure + normal.inv_cdf(0.8 ** (1 / count))) / (sure + normal.inv_cdf(0.8))
 
 
 def on_tokens(scores: Iterable[Score]) -> str:

@@ -16,13 +16,13 @@ from layerwise.report.claims.claim import (
     on_tokens,
     seen,
     span,
-    stretch,
     widest,
 )
 from layerwise.report.data import ReportData
 from layerwise.report.show import Show
 from layerwise.report.text.number_format import between
 from layerwise.report.text.wording import counted, listed
+from layerwise.results.multiplicity import stretch
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import CONTRAST
 

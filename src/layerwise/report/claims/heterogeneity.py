@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from statistics import NormalDist
 
 from layerwise.report.claims.claim import EQUIVALENCE, Span, on_tokens, span
 from layerwise.report.claims.contrasts import (
@@ -22,6 +21,7 @@ from layerwise.report.data import ReportData, concluded, skipped
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.wording import counted, label, listed, null_name
 from layerwise.results import vocabulary as vocab
+from layerwise.results.multiplicity import normal_widening
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
@@ -109,7 +109,7 @@ def universal_oscillation(data: ReportData) -> Facts | None:
         return None
     raw = [row.value for name in scores if (row := rows.one(metric="correlation", part=name)) is not None]
     ordered = sorted(scores.values(), key=lambda score: score.value)
-    wider = NormalDist().inv_cdf(1 - 0.025 / len(scores)) / NormalDist().inv_cdf(0.975)
+    wider = normal_widening(len(scores))
     return {
         "count": counted(len(scores), "type"),
         "raw": f"{tidy(min(raw))} to {tidy(max(raw))}" if raw else "not measured",

@@ -16,7 +16,6 @@ from itertools import combinations
 from typing import Any, Literal, TypeVar
 
 import numpy as np
-from scipy.special import stdtrit
 
 from layerwise.plan import Plan
 from layerwise.report.claims import PAPERS, Published, Verdict
@@ -24,6 +23,7 @@ from layerwise.report.claims.claim import BY_NULL, CONTRADICTED, NOT_MEASURED, O
 from layerwise.report.data import ReportData
 from layerwise.report.derived.over_depth import own_task
 from layerwise.results import vocabulary as vocab
+from layerwise.results.multiplicity import student_widening
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.selection import Rows
 
@@ -264,13 +264,8 @@ def widened(data: ReportData, comparisons: int) -> ReportData:
 
 
 def widening(comparisons: int) -> float:
-    """By how much the arms of a 95 % interval grow.
-
-    >>> round(widening(1), 3), round(widening(3), 3), round(widening(10), 3)
-    (1.0, 1.323, 1.704)
-    """
-    degrees = vocab.FEWEST_UNITS - 1
-    return float(stdtrit(degrees, 1 - 0.025 / comparisons) / stdtrit(degrees, 0.975))
+    """By how much the arms of a 95 % interval over as few units as can be grow."""
+    return student_widening(comparisons, vocab.FEWEST_UNITS - 1)
 
 
 def _widened(score: Score, factor: float, limit: float) -> Score:

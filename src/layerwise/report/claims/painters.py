@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations, pairwise, product
 from math import exp, log
-from statistics import NormalDist
 
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.report.claims.claim import on_tokens, span, widest
@@ -27,6 +27,7 @@ from layerwise.report.derived.zones import MARGIN as BORDER
 from layerwise.report.derived.zones import PlanZones, trained_zones
 from layerwise.report.text.number_format import tidy
 from layerwise.report.text.wording import counted, label, listed
+from layerwise.results.multiplicity import normal_widening
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 from layerwise.results.vocabulary import CONTRAST, EXCESS, LESS, LOG_RATIO, RELATIVE, SLOPE
@@ -47,14 +48,16 @@ STEEPER = tuple(name for name in PAINTERS_RANKING if name not in MILDEST)
 MILD_PAIRS = {f"{harsher}:{milder}": (harsher, milder) for milder, harsher in product(MILDEST, STEEPER)}
 
 
-def cost(data: ReportData, strategy: str) -> str:
-    """The mean cost of a strategy over the windows, in nats per token with its interval."""
-    score = data.rows.one(measure=CONTRAST, claim="ranking", metric=strategy, task="all")
-    return f"{Fact(score):+}" if score is not None else "an unknown number of"
+def costs(claim: str) -> Callable[[ReportData], Facts]:
+    """Return the mean cost of each strategy over the windows of a claim, in nats per token with its interval."""
 
+    def words(data: ReportData) -> Facts:
+        rows = {**contrast_rows(data, "ranking"), **contrast_rows(data, claim)}
+        known = {name: rows.get(f"cost:{name}", rows.get(name)) for name in PAINTERS_RANKING}
+        unknown = "an unknown number of"
+        return {"cost": {name: unknown if row is None else f"{Fact(row):+}" for name, row in known.items()}}
 
-def costs(data: ReportData) -> Facts:
-    return {"cost": {strategy: cost(data, strategy) for strategy in PAINTERS_RANKING}}
+    return words
 
 
 def _zones(data: ReportData) -> tuple[dict[str, object], PlanZones | None] | None:
@@ -149,8 +152,7 @@ def graceful(data: ReportData) -> Facts | None:
     if not all(steps.values()):
         return None
     beside = {order: curve(LESS, order) for order in ORDERS}
-    normal = NormalDist()
-    wider = normal.inv_cdf(1 - 0.025 / sum(len(steps[order]) for order in ORDERS)) / normal.inv_cdf(0.975)
+    wider = normal_widening(sum(len(steps[order]) for order in ORDERS))
     abrupt, worse, same, unsure = [], [], [], []
     for order in ORDERS:
         spans = [span(row) for row in beside[order].values()]

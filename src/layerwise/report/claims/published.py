@@ -15,8 +15,9 @@ from importlib import resources
 from typing import Literal, get_args
 
 from layerwise.report.claims.claim import BADGES, NOT_MEASURED, OPEN, Position, Verdict
-from layerwise.report.claims.contrasts import Contrasts, Facts, Read, is_known, states
+from layerwise.report.claims.contrasts import Contrasts, Facts, Read, contrast_rows, is_known, states
 from layerwise.report.data import ReportData
+from layerwise.report.text.wording import counted
 
 Reads = Callable[[ReportData], Facts | None]
 """From the rows of a run to the facts that a rule reads; `None` where these were not measured."""
@@ -154,14 +155,17 @@ class Published:
 
     def decide(self, data: ReportData) -> Claim:
         """The claim by the first case whose conditions are met."""
-        facts, prose = self.reads(data), self.prose
+        facts, prose, left_out = self.reads(data), self.prose, _left_out(data, self.key)
+        if facts is None and left_out:
+            return Claim(self, OPEN, left_out, "Too few windows are left to compare.")
         if facts is None:
             return Claim(self, NOT_MEASURED, "", prose.needs)
         if not all(is_known(facts.get(name)) for name in self.certain):
             return Claim(self, OPEN, prose.bare.format_map(facts), prose.uncertain)
         met = next(each for each in prose.cases if each.holds(facts))
         texts = (prose.figures, met.reason, prose.power)
-        return Claim(self, met.verdict, *(text.format_map(facts) for text in texts))
+        figures, why, power = (text.format_map(facts) for text in texts)
+        return Claim(self, met.verdict, " ".join(filter(None, (figures, left_out))), why, power)
 
     @property
     def prose(self) -> Prose:
@@ -230,6 +234,19 @@ def row(
 ) -> Published:
     """A row of the table; `reads` are the contrasts of the claim, with `words` beside them, or a function of a run."""
     return Published(key, Contrasts(key, reads, words=words) if isinstance(reads, Mapping) else reads, certain)
+
+
+def _left_out(data: ReportData, claim: str) -> str:
+    """Say how many windows of a claim are not compared, as plans there are worse than a unigram model."""
+    rows = contrast_rows(data, claim)
+    left_out, compared = (int(rows[name].value) if name in rows else 0 for name in ("left_out", "windows"))
+    if not left_out:
+        return ""
+    are = "is" if left_out == 1 else "are"
+    return (
+        f"{left_out} of {counted(left_out + compared, 'window')} {are} left out: a plan there has a greater loss than a"
+        " unigram model."
+    )
 
 
 def paper(key: str, *rows: Published) -> Paper:

@@ -76,7 +76,9 @@ PAINTERS = paper(
     row("middle", painters.middle),
     row("all_needed", {"saved": Read("saved", 0.25), "rise": Read("rise", 0.01)}),
     row(
-        "same_function", {"more": Read("middle_repeat:skip"), "harm": Read("middle_repeat", 0.01)}, words=painters.costs
+        "same_function",
+        {"more": Read("middle_repeat:skip"), "harm": Read("middle_repeat", 0.01)},
+        words=painters.costs("same_function"),
     ),
     row(
         "repeat_at_chance",
@@ -94,7 +96,7 @@ PAINTERS = paper(
             **{order: Read(f"skip:{order}") for order in painters.ORDERS},
             "every": group(*(f"skip:{order}" for order in painters.ORDERS), *painters.ORDERS),
         },
-        words=painters.costs,
+        words=painters.costs("any_order"),
     ),
     row("graceful", painters.graceful),
     row(
@@ -104,7 +106,7 @@ PAINTERS = paper(
             "turned": Read("parallel:reverse"),
             "both": group("skip:parallel", "parallel:reverse"),
         },
-        words=painters.costs,
+        words=painters.costs("parallel"),
     ),
     row("fragile", painters.fragile),
     row("order_by_task", painters.order_by_task),
@@ -118,7 +120,7 @@ PAINTERS = paper(
             ),
             "measured": group("parallel:looped_parallel", "gain:looped_parallel", optional=True),
         },
-        words=painters.costs,
+        words=painters.costs("looping"),
     ),
     row("loop_count", painters.loop_count),
     row("ranking", painters.ranking),

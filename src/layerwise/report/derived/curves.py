@@ -1,8 +1,8 @@
 """Curves of plans: the effect of a strategy at every number of layers that it affects, and the size for comparisons.
 
-The interval of a mean over draws adds in quadrature Student's t over the draws and the mean half-width of their
-intervals, since all draws use the same documents. Rows: strategy `condition`, family `part`, affected layers `amount`,
-draw `seed`. Plans that change one window are recognized by their schedule.
+The interval of a mean over draws is a row of the run (`layerwise.measure.contrasts.half_depth`). Rows: strategy
+`condition`, family `part`, affected layers `amount`, draw `seed`. Plans that change one window are recognized by their
+schedule.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from statistics import fmean, median, stdev
+from dataclasses import replace
+from functools import partial
+from statistics import fmean, median
 from typing import Any
 
-from scipy.special import stdtrit
-
-from layerwise.plan.painters import GIVEN, WINDOW
+from layerwise.plan.windows import LayerWindow, half_window
 from layerwise.report.data import ReportData
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import DELTA, GAINED, LOOPED
+from layerwise.results.vocabulary import CONTRAST, DELTA, STRATEGIES
 
 DROPPED, SWAPPED = "dropped", "swapped"
 REPEATED = {2: "repeated", 3: "repeated three times"}
@@ -81,12 +80,17 @@ def single(data: ReportData, done: str = DROPPED) -> Rows:
     return Rows(row for row in changed(data).where(condition=done) if done != DROPPED or row.layer == row.other)
 
 
-PUBLISHED = "painters"
-"""The family of the published strategies."""
+MeanOf = Callable[[str, str, int], Score | None]
+"""The measured mean over the draws of a strategy: from its family, its name and the number of affected layers."""
 
 
-def averaged(records: Iterable[PlanRecord], score_of: Callable[[str], Score | None]) -> Iterator[Score]:
-    """The curves of plans, whatever score each has: of every strategy the mean at every size, and its draws."""
+def averaged(
+    records: Iterable[PlanRecord], score_of: Callable[[str], Score | None], mean_of: MeanOf = lambda *_: None
+) -> Iterator[Score]:
+    """The curves of plans, whatever score each has: of every strategy the mean at every size, and its draws.
+
+    The interval of a mean over draws is that of its row (`mean_of`); without one it has no interval.
+    """
     grouped: dict[tuple[str, str], dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
         score = score_of(record.plan)
@@ -97,40 +101,31 @@ def averaged(records: Iterable[PlanRecord], score_of: Callable[[str], Score | No
             of_size: dict[str, Any] = {"part": family, "condition": strategy, "amount": float(affected)}
             if len(scores) > 1:
                 yield from (replace(score, seed=draw, **of_size) for draw, score in enumerate(scores))
-            yield replace(_mean(scores), **of_size)
+            yield replace(_mean(scores, mean_of(family, strategy, affected)), **of_size)
 
 
-def _mean(scores: list[Score]) -> Score:
+def _mean(scores: list[Score], measured: Score | None) -> Score:
     if len(scores) == 1:
         return scores[0]
     value, mdes = fmean(score.value for score in scores), [score.mde for score in scores if score.mde is not None]
-    low, high = _interval(value, scores)
-    return replace(
-        scores[0],
-        value=value,
-        low=low,
-        high=high,
-        p=None,
-        p_adjusted=None,
-        mde=median(mdes) if mdes else None,
-        plan=None,
-    )
+    low, high, mde = (None, None, median(mdes) if mdes else None)
+    if measured is not None:
+        value, low, high, mde = measured.value, measured.low, measured.high, measured.mde or mde
+    return replace(scores[0], value=value, low=low, high=high, p=None, p_adjusted=None, mde=mde, plan=None)
 
 
-def _interval(value: float, scores: list[Score]) -> tuple[float | None, float | None]:
-    bounds = [(s.value - s.low, s.high - s.value) for s in scores if s.low is not None and s.high is not None]
-    if len(bounds) < len(scores):
-        return None, None
-    spread = stdev(score.value for score in scores) / math.sqrt(len(scores))
-    between_draws = float(stdtrit(len(scores) - 1, 0.975)) * spread
-    below, above = (math.hypot(between_draws, fmean(bound[side] for bound in bounds)) for side in (0, 1))
-    return value - below, value + above
+def means_over_draws(data: ReportData, claim: str, task: str, metric: str) -> MeanOf:
+    """The rows of one metric on a task that hold the means over draws."""
+    rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, metric=metric, against=None)
+    by_curve = {(row.part, row.condition, row.amount): row for row in rows}
+    return lambda family, strategy, affected: by_curve.get((family, strategy, float(affected)))
 
 
 def curves(data: ReportData, metric: str = DELTA) -> Iterator[Score]:
     """The curves of a sweep on every task."""
     for task in data.tasks:
-        yield from averaged(data.swept, lambda plan, task=task: data.effect(plan, task, metric))  # type: ignore[misc]
+        mean_of = means_over_draws(data, STRATEGIES, task, metric)
+        yield from averaged(data.swept, partial(data.effect, task=task, metric=metric), mean_of)
 
 
 def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iterator[Score]:
@@ -151,49 +146,9 @@ def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iter
             )
 
 
-def curve_families(data: ReportData) -> tuple[str, ...]:
-    """Return the families with a strategy that was run at two or more sizes, without plans given one by one."""
-    sizes: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for record in data.swept:
-        if record.family != GIVEN:
-            sizes[record.family, record.strategy].add(record.affected)
-    return tuple(dict.fromkeys(family for (family, _), members in sizes.items() if len(members) > 1))
-
-
-@dataclass(frozen=True, slots=True)
-class LayerWindow:
-    """So many affected layers, in one family: curves differ most, and are distinguished best, about half the depth."""
-
-    family: str
-    affected: int
-
-
-def half_window(data: ReportData) -> LayerWindow | None:
-    """Return the window nearest to half the depth, at the size that most strategies were run at.
-
-    The published family is preferred, then the first windows given by layers. Numbers of loops and gains do not count.
-    """
-    families = tuple(family for family in curve_families(data) if family not in (LOOPED, GAINED))
-    families = families or tuple(each.family for each in data.swept if each.family.startswith(f"{WINDOW} "))
-    if not families:
-        return None
-    family = PUBLISHED if PUBLISHED in families else families[0]
-    return LayerWindow(family, half_depth((each for each in data.swept if each.family == family), data.depth))
-
-
-def half_depth(records: Iterable[PlanRecord], depth: int) -> int:
-    """The number of affected layers nearest to half the depth, of those that most strategies were run at."""
-    strategies: dict[int, set[str]] = defaultdict(set)
-    for record in records:
-        strategies[record.affected].add(record.strategy)
-    most = max(map(len, strategies.values()))
-    shared = [affected for affected, members in strategies.items() if len(members) == most]
-    return min(shared, key=lambda affected: (abs(2 * affected - depth), affected))
-
-
 def at_half(data: ReportData) -> Rows:
     """What every strategy does at the window of half the depth, task by task; none where there is no such window."""
-    window = half_window(data)
+    window = half_window(data.swept, data.depth)
     if window is None:
         return Rows()
     rows = Rows(curves(data)).where(part=window.family, amount=window.affected)
@@ -213,7 +168,7 @@ def distinct(rows: Rows) -> Iterator[Score]:
 def order_strategy(data: ReportData) -> str | None:
     """Return the order-only strategy at half the depth with the most plans (random before reverse)."""
     straight = list(range(data.depth))
-    window, orders = half_window(data), defaultdict[str, set[str]](set)
+    window, orders = half_window(data.swept, data.depth), defaultdict[str, set[str]](set)
     for record in data.swept:
         plan = data.schedules.get(record.plan)
         if plan is None or plan.has_sublayers() or LayerWindow(record.family, record.affected) != window:

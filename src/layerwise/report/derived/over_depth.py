@@ -12,8 +12,9 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 
+from layerwise.plan.windows import PUBLISHED, curve_families
 from layerwise.report.data import ReportData
-from layerwise.report.derived.curves import DROPPED, PUBLISHED, SWAPPED, averaged, curve_families, single
+from layerwise.report.derived.curves import DROPPED, SWAPPED, MeanOf, averaged, means_over_draws, single
 from layerwise.report.text.wording import label
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
@@ -70,7 +71,7 @@ def drawn_families(runs: Runs) -> dict[str, bool]:
     """Return the families that any run has a curve of, and whether they have few enough strategies to be drawn."""
     strategies: dict[str, dict[str, None]] = {}
     for run in runs.values():
-        curved = curve_families(run)
+        curved = curve_families(run.swept)
         for record in run.swept:
             if record.family in curved:
                 strategies.setdefault(record.family, {})[record.strategy] = None
@@ -82,8 +83,8 @@ def curves(runs: Runs) -> Iterator[Score]:
     families = [family for family, is_drawn in drawn_families(runs).items() if is_drawn]
     for name, run in runs.items():
         records = [record for record in run.swept if record.family in families]
-        for (measure, task, metric), score_of in _scores(run, _tasks(runs)):
-            for row in averaged(records, score_of):
+        for (measure, task, metric), score_of, mean_of in _scores(run, _tasks(runs)):
+            for row in averaged(records, score_of, mean_of):
                 if row.seed is None:  # a single draw is behind the mean of all
                     yield Score(
                         measure,
@@ -100,12 +101,16 @@ def curves(runs: Runs) -> Iterator[Score]:
                     )
 
 
-def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, str, str], ScoreOf]]:
+def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, str, str], ScoreOf, MeanOf]]:
     for metric, task in product((vocab.DELTA, vocab.EXACT), tasks):
-        yield (vocab.CURVE, task, metric), partial(run.effect, task=own_task(run, task), metric=metric)
+        own = own_task(run, task)
+        means = means_over_draws(run, vocab.STRATEGIES, own, metric)
+        yield (vocab.CURVE, task, metric), partial(run.effect, task=own, metric=metric), means
     rows = run.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
     for task, metric in dict.fromkeys((row.task, row.metric) for row in rows):
-        yield (vocab.SCORE_CURVE, task, metric), rows.where(task=task, metric=metric).along("plan").get
+        kind = metric if task == vocab.ALL else vocab.NORMALISED
+        means = means_over_draws(run, vocab.BENCHMARK_STRATEGIES, task, kind)
+        yield (vocab.SCORE_CURVE, task, metric), rows.where(task=task, metric=metric).along("plan").get, means
 
 
 def layers(runs: Runs) -> Iterator[Score]:

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from random import Random
 from typing import Any, Literal
 
 from layerwise.plan.plan import Plan
@@ -360,7 +359,7 @@ def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
     if not surviving:
         return None
     fewest = min(surviving, key=lambda row: row.amount or 0.0)
-    layers = layer_subset(depth, int(fewest.amount or 0), str(fewest.part), Random(0))
+    layers = layer_subset(depth, int(fewest.amount or 0), str(fewest.part))
     return str(fewest.arm), Plan.of(layers)
 
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 from statistics import fmean, median
 
 from layerwise.plan import Plan
+from layerwise.plan.windows import PUBLISHED
 from layerwise.report.data import ReportData
-from layerwise.report.derived.curves import PUBLISHED, at_half, averaged, curves, levels, order_strategy
+from layerwise.report.derived.curves import at_half, averaged, curves, levels, means_over_draws, order_strategy
 from layerwise.report.derived.zones import PlanZones, matrix, mirrored, plan_zones
 from layerwise.report.text.wording import label
 from layerwise.results import vocabulary as vocab
@@ -162,7 +163,9 @@ def benchmark_curves(data: ReportData) -> Iterator[Score]:
     records = [record for record in data.swept if record.family == PUBLISHED]
     for (task, metric), title in shown.items():
         of = rows.where(task=task, metric=metric).along("plan")
-        drawn = [own for own in Rows(averaged(records, of.get)).by("condition").values() if len(own.axis("amount")) > 1]
+        means = means_over_draws(data, vocab.BENCHMARK_STRATEGIES, task, metric if task == ALL else vocab.NORMALISED)
+        by_strategy = Rows(averaged(records, of.get, means)).by("condition")
+        drawn = [own for own in by_strategy.values() if len(own.axis("amount")) > 1]
         if drawn:
             named = Rows(replace(row, arm=title) for own in drawn for row in own)
             yield from (*named, *levels(named, {vocab.CHANCE: 0.0, TRAINED: 1.0}))

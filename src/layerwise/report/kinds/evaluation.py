@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from layerwise.plan.painters import GIVEN
+from layerwise.plan.windows import half_depth
 from layerwise.report.data import ReportData
-from layerwise.report.derived.curves import averaged, distinct, half_depth, levels
+from layerwise.report.derived.curves import averaged, distinct, levels
 from layerwise.report.figures.palette import series_slots
 from layerwise.report.finding import Finding, settled
 from layerwise.report.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, in_text, noted

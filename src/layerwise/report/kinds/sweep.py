@@ -7,10 +7,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from layerwise.plan.windows import curve_families
 from layerwise.report.claims.painters import PER_LAYER
 from layerwise.report.data import ReportData
 from layerwise.report.derived import swept
-from layerwise.report.derived.curves import SWAPPED, changed, curve_families, curves, single
+from layerwise.report.derived.curves import SWAPPED, changed, curves, single
 from layerwise.report.derived.swept import MAPS, best, numbered, over_windows
 from layerwise.report.derived.zones import plan_zones
 from layerwise.report.figures.palette import series_slots
@@ -111,7 +112,7 @@ def _headline(data: ReportData) -> Iterator[Part]:
 
 
 def _families(data: ReportData) -> tuple[list[str], list[str]]:
-    families = [family for family in curve_families(data) if family not in (vocab.LOOPED, vocab.GAINED)]
+    families = [family for family in curve_families(data.swept) if family not in (vocab.LOOPED, vocab.GAINED)]
     strategies = {name: {each.strategy for each in data.swept if each.family == name} for name in families}
     rich = [family for family in families if len(strategies[family]) > MOST_CURVES]
     return [family for family in families if family not in rich], rich

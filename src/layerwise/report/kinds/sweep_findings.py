@@ -1,20 +1,17 @@
 """Findings of a sweep, each the answer to one question.
 
 `resolved`: the interval (corrected if one of many was picked) excludes zero; `unresolved`: the run was too small;
-`described`: there is no interval. Plans on one task are compared by a paired bootstrap if raw losses exist, otherwise
-as if independent, which is wider. `documents` counts those compared one by one, `None` if there are none.
+`described`: there is no interval. Every interval is a row of the run (`layerwise.measure.contrasts.half_depth`).
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from statistics import NormalDist
+from typing import Any
 
-import numpy as np
-
+from layerwise.plan.windows import half_window
 from layerwise.report.claims.claim import Position, span
 from layerwise.report.claims.contrasts import ALIKE, OF_COSTS, Fact
 from layerwise.report.claims.painters import FASTER, fragility
@@ -28,71 +25,9 @@ from layerwise.report.finding import Finding, State, settled
 from layerwise.report.show import SIGNED
 from layerwise.report.text.number_format import between, is_resolved, percent, tidy
 from layerwise.report.text.wording import counted, label, listed
-from layerwise.results.rows import Loss, Score
+from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import ALL, CONTRAST, FEWEST_UNITS
-
-RESAMPLES = 2000
-SEED = 0
-
-Documents = Mapping[tuple[str, str], tuple[float, int]]
-"""A document, by its task and its name, to its summed nll and its tokens."""
-Losses = Mapping[tuple[str, str], Documents]
-"""The documents of a plan on a task."""
-
-
-def by_document(losses: Iterable[Loss]) -> Losses:
-    """The losses of every plan on every task; the task "all" holds every document of every task."""
-    sums: dict[tuple[str, str], dict[tuple[str, str], tuple[float, int]]] = defaultdict(dict)
-    for loss in losses:
-        for task in (loss.task, ALL):
-            documents = sums[loss.plan, task]
-            nll, tokens = documents.get((loss.task, loss.document), (0.0, 0))
-            documents[loss.task, loss.document] = (nll + loss.nll, tokens + loss.tokens)
-    return dict(sums)
-
-
-def contrast(treated: Rows, control: Rows, losses: Losses, level: float = 0.05) -> Score | None:
-    """Return the effect of one strategy minus another's on one task (means over draws), or None without intervals."""
-    first, second = (_mean_documents(rows, losses) for rows in (treated, control))
-    if first and second and first.keys() == second.keys() and len(first) > 1:
-        return _bootstrapped(first, second, level)
-    means = [mean for rows in (treated, control) if (mean := rows.one(seed=None)) is not None]
-    return _joined(means[0], means[1]) if len(means) == 2 else None
-
-
-def independent(first: Score, second: Score, *, pairs: int = 1, level: float = 0.05) -> Score | None:
-    """Return the difference of the effects on two tasks, widened for the extreme of `pairs` pairs (Bonferroni)."""
-    normal = NormalDist()
-    wider = normal.inv_cdf(1 - level / (2 * pairs)) / normal.inv_cdf(1 - level / 2)
-    return _joined(first, second, wider)
-
-
-def _joined(first: Score, second: Score, wider: float = 1.0) -> Score | None:
-    one, other = span(first), span(second)
-    if one is None or other is None:
-        return None
-    joined = one.less(other, wider)
-    return Score(CONTRAST, "difference", joined.value, joined.low, joined.high, task=first.task)
-
-
-def _mean_documents(rows: Rows, losses: Losses) -> dict[tuple[str, str], tuple[float, int]] | None:
-    by_draw = [losses.get((str(row.plan), row.task)) for row in rows if row.plan is not None]
-    draws = [documents for documents in by_draw if documents]
-    if not draws or len(draws) != len(by_draw) or any(draw.keys() != draws[0].keys() for draw in draws):
-        return None
-    return {name: (sum(draw[name][0] for draw in draws) / len(draws), tokens) for name, (_, tokens) in draws[0].items()}
-
-
-def _bootstrapped(first: Documents, second: Documents, level: float) -> Score:
-    names = sorted(first)
-    differences = np.array([first[name][0] - second[name][0] for name in names])
-    tokens = np.array([first[name][1] for name in names], dtype=float)
-    drawn = np.random.default_rng(SEED).multinomial(len(names), [1 / len(names)] * len(names), size=RESAMPLES)
-    low, high = np.quantile((drawn @ differences) / (drawn @ tokens), [level / 2, 1 - level / 2])
-    value = float(differences.sum() / tokens.sum())
-    return Score(CONTRAST, "difference", value, float(low), float(high), documents=len(names))
-
+from layerwise.results.vocabulary import CONTRAST, DIFFERENCE, FEWEST_UNITS, STEP, STRATEGIES, TASK_GAP
 
 BARE = (
     f"Nothing is concluded: these rows carry no intervals, which take {FEWEST_UNITS} documents or windows on which all"
@@ -104,14 +39,13 @@ SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that is left without the 
 @computed_once
 def findings(data: ReportData) -> tuple[Finding, ...]:
     """Every finding that the rows support, in reading order; none at all for an empty run."""
-    losses, rows = by_document(data.losses), at_half(data)
-    order = order_strategy(data)
+    rows, order = at_half(data), order_strategy(data)
     answers = (
         _layers(data),
         bits_finding(data),
-        _ranking(data, rows, losses),
+        _ranking(data, rows),
         _order_by_task(data, rows, order),
-        _order_or_absence(data, rows, order, losses),
+        _order_or_absence(data, rows, order),
         _fragile(data),
         _loops(data),
         _zones(data),
@@ -174,22 +108,34 @@ def _silence(rows: Sequence[Score], level: float) -> str:
     )
 
 
-def _ranking(data: ReportData, rows: Rows, losses: Losses) -> Finding | None:
-    main = rows.where(task=data.tasks[:1])
-    order = ranked(main, next(iter(data.tasks), None))
+def _compared(data: ReportData, metric: str, **columns: Any) -> Rows:
+    """The rows that compare strategies at the window of half the depth."""
+    window = half_window(data.swept, data.depth)
+    if window is None:
+        return Rows()
+    of = {"part": window.family, "amount": float(window.affected), **columns}
+    return data.rows.where(measure=CONTRAST, claim=STRATEGIES, metric=metric, **of)
+
+
+def _ranking(data: ReportData, rows: Rows) -> Finding | None:
+    order = ranked(rows.where(task=data.tasks[:1]), next(iter(data.tasks), None))
     if len(order) < 2:
         return None
-    own = [main.where(condition=row.condition) for row in order]
-    steps = [contrast(harsher, milder, losses, data.level) for milder, harsher in pairwise(own)]
+    steps = [
+        _compared(data, STEP, task=data.tasks[0], condition=harsher.condition).one(against=milder.condition)
+        for milder, harsher in pairwise(order)
+    ]
     apart = [step is not None and _clear(step) for step in steps]
     least, *others = (label(str(row.condition)) for row in order)
     chain = least + "".join(f" {'<' if clear else '≈'} {name}" for clear, name in zip(apart, others, strict=True))
     answer = (
         f"With {order[0].amount:g} of {data.depth} layers affected, {least} costs least, {SIGNED.text(order[0])} nats"
         f" per token, and {others[-1]} most, {SIGNED.text(order[-1])}. In order of harm: {chain}. {sum(apart)} of"
-        f" {counted(len(steps), 'step')} are distinguished (<); where they are not (≈), the order is inconclusive."
+        f" {counted(len(steps), 'step')} are distinguished (<, corrected for {len(steps)} comparisons); where they are"
+        " not (≈), the order is inconclusive."
     )
-    return _finding("Which change hurts least?", answer, any(apart) if _bounded(order) else None)
+    known = any(apart) if all(step is not None and step.low is not None for step in steps) else None
+    return _finding("Which change hurts least?", answer, known)
 
 
 def _on_tasks(data: ReportData, rows: Rows, strategy: str) -> dict[str, Rows]:
@@ -199,31 +145,25 @@ def _on_tasks(data: ReportData, rows: Rows, strategy: str) -> dict[str, Rows]:
 
 def _order_by_task(data: ReportData, rows: Rows, strategy: str | None) -> Finding | None:
     tasks = _on_tasks(data, rows, strategy) if strategy else {}
-    means = sorted((row for own in tasks.values() for row in own.where(seed=None)), key=lambda row: row.value)
-    if len(means) < 2 or strategy is None:
+    means = {row.task: row for own in tasks.values() for row in own.where(seed=None)}
+    gap = next(iter(_compared(data, TASK_GAP, condition=strategy)), None)
+    if strategy is None or gap is None or not {gap.task, gap.against} <= set(means):
         return None
-    least, most = means[0], max(means, key=lambda row: row.value)
-    pairs = math.comb(len(means), 2)
-    gap = independent(most, least, pairs=pairs, level=data.level)
+    most, least, pairs = means[gap.task], means[str(gap.against)], math.comb(len(means), 2)
     corrected = f" (corrected for picking the extreme pair of {pairs})." if pairs > 1 else "."
     answer = (
-        f"{'Yes' if gap and _clear(gap) else 'Inconclusive'}. With {most.amount:g} layers under {label(strategy)},"
+        f"{'Yes' if _clear(gap) else 'Inconclusive'}. With {most.amount:g} layers under {label(strategy)},"
         f" {most.task} loses {SIGNED.text(most)} nats per token and {least.task} {SIGNED.text(least)}; they differ by"
         f" {SIGNED.text(gap)}{corrected}"
     )
     question = "Does order matter more for some tasks than for others?"
-    return _finding(question, answer, None if gap is None else _clear(gap))
+    return _finding(question, answer, None if gap.low is None else _clear(gap))
 
 
-def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None, losses: Losses) -> Finding | None:
-    if strategy is None:
-        return None
-    shuffled, skipped = (_on_tasks(data, rows, name) for name in (strategy, ABSENCE))
-    shared = [task for task in shuffled if task in skipped]
-    level = data.level / max(1, len(shared))
-    gaps = {task: contrast(shuffled[task], skipped[task], losses, level) for task in shared}
-    judged = {task: gap for task, gap in gaps.items() if gap is not None}
-    if not judged:
+def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None) -> Finding | None:
+    gaps = _compared(data, DIFFERENCE, task=data.named_tasks, against=ABSENCE, condition=strategy).along("task")
+    judged = {str(task): gap for task, gap in gaps.items() if gap.low is not None}
+    if strategy is None or not judged:
         return None
     groups = {
         "costs more on": [task for task, gap in judged.items() if _clear(gap) and gap.value > 0.0],
@@ -231,11 +171,9 @@ def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None, losses
         "is inconclusive on": [task for task, gap in judged.items() if not _clear(gap)],
     }
     spread = "; it ".join(f"{words} {_spread(judged, tasks)}" for words, tasks in groups.items() if tasks)
-    paired = all(gap.documents is not None for gap in judged.values())
     answer = (
         f"Running {rows[0].amount:g} layers under {label(strategy)} instead of skipping them {spread} nats per token."
-        f" Intervals are {'compared document by document' if paired else 'joined as if unpaired'} and corrected over"
-        " the tasks."
+        f" Documents and draws are resampled; intervals are corrected over {counted(len(gaps), 'task')}."
     )
     return _finding("Is a wrong order worse than no layers?", answer, any(map(_clear, judged.values())))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
@@ -62,7 +61,7 @@ def recipe(name: str, options: Options, depth: int) -> Recipe:
     if reduced is None and name not in METHODS:
         raise TrainError(f"there is no training method {name[:40]!r}; {near_matches(name, METHODS)}, {RETRAINED}-K")
     if reduced is not None:
-        made = retrained(options.settings, layer_subset(depth, reduced, "even", random.Random(0)))
+        made = retrained(options.settings, layer_subset(depth, reduced, "even"))
     else:
         made = METHODS[name].recipe(options, depth)
     sampler = made.sampler

@@ -10,7 +10,7 @@ import pytest
 
 from layerwise.measure.activations.space import Cosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.report.claims.claim import stretch
+from layerwise.results.multiplicity import stretch
 from layerwise.results.rows import PlanRecord, Score
 from report.claims import truths
 from report.claims.swept import Cost, swept

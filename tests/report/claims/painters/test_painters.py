@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from layerwise.plan.painters import PAINTERS_RANKING
-from layerwise.report.claims.claim import stretch
 from layerwise.report.claims.contrasts import ALIKE
 from layerwise.report.claims.painters import STEPS
+from layerwise.results.multiplicity import stretch
 from layerwise.results.rows import PlanRecord
 from report.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
 from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, found, seldom, simulated, tells

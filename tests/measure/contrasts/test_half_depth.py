@@ -1,0 +1,103 @@
+"""Strategies at half the depth: differences of plain loops, with orders and documents as sources of variation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.half_depth import strategy_contrasts
+from layerwise.plan import Plan
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.vocabulary import DELTA, DIFFERENCE, STEP, TASK_GAP
+
+DEPTH, TOKENS = 6, 200
+ORDERS = [" ".join(map(str, (0, *order, 5))) for order in permutations((1, 2, 3, 4)) if order != (1, 2, 3, 4)]
+SKIP, NARROW = "0 5", "0 1 5"
+
+
+def records(draws: int) -> list[PlanRecord]:
+    orders = [PlanRecord(plan, "painters", "random", 4, at, 6, 6, 6, 6) for at, plan in enumerate(ORDERS[:draws])]
+    skips = [PlanRecord(plan, "painters", "skip", size, None, 2, 2, 2, 2) for plan, size in ((SKIP, 4), (NARROW, 3))]
+    return [*orders, *skips]
+
+
+def study(
+    rng: np.random.Generator, documents: int, draws: int, spread: float, gap: float = 0.0, tasks: Sequence[str] = ("a",)
+) -> list[Loss]:
+    """Skipping costs `gap` more than random orders do on average; orders differ by `spread`."""
+    own = dict(zip(ORDERS[:draws], rng.normal(0, spread, draws), strict=True))
+    rows = []
+    for task in tasks:
+        for document in range(documents):
+            hard = rng.normal(0, 0.1)
+            losses = {str(Plan.identity(DEPTH)): 3.0, NARROW: 4.0, SKIP: 5.0 + gap + hard}
+            losses |= {plan: 5 + value + rng.normal(0, 0.05) for plan, value in own.items()}
+            name = f"d{document:03}"
+            rows += [Loss(plan, task, name, 0, TOKENS * loss, TOKENS, 0) for plan, loss in losses.items()]
+    return rows
+
+
+def contrasts(losses: list[Loss], draws: int, metric: str) -> list[Score]:
+    return [row for row in strategy_contrasts(losses, records(draws), DEPTH, ()) if row.metric == metric]
+
+
+def test_differences_are_those_of_plain_means() -> None:
+    losses = study(np.random.default_rng(0), 12, 3, 0.1, tasks=("a", "b"))
+
+    def cost(plans: Sequence[str], task: str | None = None) -> float:
+        return float(
+            np.mean([row.nll / TOKENS - 3 for row in losses if row.plan in plans and task in (None, row.task)])
+        )
+
+    (step,) = contrasts(losses, 3, STEP)
+    drawn, skipped = cost(ORDERS[:3]), cost([SKIP])
+    order = ("random", "skip") if drawn < skipped else ("skip", "random")
+    assert (step.against, step.condition, step.task, step.amount) == (*order, "all", 4.0)
+    assert step.value == pytest.approx(abs(drawn - skipped))
+    means = {row.task: row.value for row in contrasts(losses, 3, DELTA)}
+    assert means == pytest.approx({task or "all": cost(ORDERS[:3], task) for task in (None, "a", "b")})
+    beside = {row.task: row.value for row in contrasts(losses, 3, DIFFERENCE)}
+    assert beside == pytest.approx({task: cost(ORDERS[:3], task) - cost([SKIP], task) for task in "ab"})
+    for row in contrasts(losses, 3, TASK_GAP):
+        plans = ORDERS[:3] if row.condition == "random" else [SKIP]
+        assert row.value == pytest.approx(abs(cost(plans, "a") - cost(plans, "b")))
+        assert (row.task, row.against) in (("a", "b"), ("b", "a"))
+
+
+def width(losses: list[Loss], draws: int) -> float:
+    (step,) = contrasts(losses, draws, STEP)
+    return (step.high or 0.0) - (step.low or 0.0)
+
+
+def test_orders_are_a_source_of_variation_of_their_own() -> None:
+    """The interval over 40 documents is as wide as Student's over the draws, not over their documents."""
+    losses = study(np.random.default_rng(1), 40, 10, 0.3)
+    drawn = [np.mean([row.nll / TOKENS for row in losses if row.plan == plan]) for plan in ORDERS[:10]]
+    student = 2 * 2.262 * float(np.std(drawn, ddof=1)) / 10**0.5
+    assert width(losses, 10) == pytest.approx(student, rel=0.15)
+    assert width(study(np.random.default_rng(1), 40, 1, 0.3), 1) < 0.1
+
+
+def test_few_documents_have_no_interval_and_a_draw_shared_by_tasks_is_one_draw() -> None:
+    rows = strategy_contrasts(study(np.random.default_rng(2), 7, 2, 0.1), records(2), DEPTH, ())
+    assert {(row.low, row.high) for row in rows} == {(None, None)}
+    # Orders that cost both tasks the same leave no uncertainty of their difference but that of the documents.
+    losses = study(np.random.default_rng(3), 40, 3, 1.0, tasks=("a", "b"))
+    gap = next(row for row in contrasts(losses, 3, TASK_GAP) if row.condition == "random")
+    assert (gap.high or 0.0) - (gap.low or 0.0) < 0.2
+    assert strategy_contrasts([row for row in losses if row.plan != "0-5"], records(3), DEPTH, ()) == []
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("documents", "draws", "spread"),
+    [(8, 1, 0.0), (16, 1, 0.0), (40, 1, 0.0), (40, 2, 0.3), (40, 3, 0.3), (40, 10, 0.1), (40, 10, 0.3)],
+)
+def test_strategies_without_a_difference_are_rarely_told_apart(documents: int, draws: int, spread: float) -> None:
+    rng, studies = np.random.default_rng(1), 400
+    steps = [contrasts(study(rng, documents, draws, spread), draws, STEP)[0] for _ in range(studies)]
+    false = sum(not (step.low or 0.0) <= 0.0 <= (step.high or 0.0) for step in steps)
+    assert false <= 0.085 * studies  # 0.05, and three standard errors
