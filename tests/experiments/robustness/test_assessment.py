@@ -114,6 +114,29 @@ def test_a_stop_costs_the_model_in_work_and_no_other(ask: Ask, shelf: Shelf) -> 
     assert shelf.opened == ["baseline-0", "sequential-0"]
 
 
+def test_a_stop_inside_costs_the_arm_in_work_and_no_other(ask: Ask, shelf: Shelf, run: Run) -> None:
+    arms = ("baseline/0", "layershuffle/0", "sequential/0")
+
+    def stopping(folder: Path) -> Trained:
+        if folder.name == "sequential-0" and folder.name in shelf.opened:
+            raise KeyboardInterrupt
+        return shelf(folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(*arms, open_model=stopping)
+    assert scores(run, "branches").axis("arm") == ("baseline", "layershuffle")
+    shelf.opened.clear()
+    assert not ask(*arms)
+    assert shelf.opened == ["sequential-0"]
+    resumed = {measure: set(run.store.scores(measure)) for measure in ("branches", "attention", "embedding")}
+    shelf.opened.clear()
+    assert not ask(*arms)
+    assert shelf.opened == []
+    run.store.replace_scores("branches", [])
+    ask(*arms)
+    assert resumed == {measure: set(run.store.scores(measure)) for measure in resumed}
+
+
 def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: Run) -> None:
     plain = EvaluationGrid(orders=3, draws=3, layers=False)
     ask("baseline/0", grid=plain)

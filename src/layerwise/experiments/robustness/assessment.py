@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -34,11 +34,14 @@ from layerwise.measure.interventions.survey import Condition, EvaluationGrid, Su
 from layerwise.measure.interventions.worth_by_position import PositionTables, worth_by_position
 from layerwise.measure.stats.statistics import Numbers, wilson
 from layerwise.plan.samplers import SeededSampler, Shuffle
-from layerwise.results import Note, Run, Score
+from layerwise.results import Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.training_record import RETRAINED, refined_at
 from layerwise.stack.inputs import evaluating
 from layerwise.train.load_trained import Trained, open_trained
+
+INSIDE = (vocab.OUTPUT_LAYOUT, vocab.ATTENTION, vocab.BRANCHES)
+"""What is measured inside one model of each arm."""
 
 
 def assess(
@@ -69,21 +72,33 @@ def assess(
         arm = model.arm if refined_at(model.arm) is None else RETRAINED
         of_arm = surveys.setdefault(arm, {})
         of_arm[model.seed] = _united(of_arm.get(model.seed), result)
-        if arm != RETRAINED:
-            first_of_arm.setdefault(arm, model)
+        if arm != RETRAINED and first_of_arm.setdefault(arm, model) is model and is_new:
+            _keep_inside(run, {each.arm for each in run.store.scores(vocab.BRANCHES)} - {arm})
         positions.setdefault(model.arm, {})[model.seed] = result.positions
     store_surveys(run, surveys, splits, grid)
     run.store.replace_scores(vocab.POSITION, position_rows(positions))
     inside = inside or EmbeddingOptions()
-    if grid.layers and (any_new or _can_look_further(run, first_of_arm, inside, len(splits.test))):
-        opened = ((arm, open_model(model.folder)) for arm, model in first_of_arm.items())
+    if grid.layers:
+        seen = set(first_of_arm) & {row.arm for row in run.store.scores(vocab.BRANCHES)}
+        if _is_outdated(run, inside, len(splits.test)):
+            seen = set()
+            run.store.replace_notes(vocab.OUTPUT_LAYOUT, ())
+        _keep_inside(run, seen)
+        opened = ((arm, open_model(model.folder)) for arm, model in first_of_arm.items() if arm not in seen)
         _look_inside(run, opened, splits, inside, reporter, grid.seed)
     return any_new
 
 
-def _can_look_further(run: Run, arms: Iterable[str], inside: EmbeddingOptions, examples: int) -> bool:
-    seen = {row.arm for row in run.store.scores(vocab.BRANCHES)}
-    if seen != set(arms) or (NO_UMAP in run.store.notes(vocab.OUTPUT_LAYOUT) and umap_installed()):
+def _keep_inside(run: Run, arms: Collection[str | None]) -> None:
+    for measure in INSIDE:
+        stored = run.store.scores(measure)
+        kept = [row for row in stored if row.arm in arms]
+        if len(kept) < len(stored):
+            run.store.replace_scores(measure, kept)
+
+
+def _is_outdated(run: Run, inside: EmbeddingOptions, examples: int) -> bool:
+    if NO_UMAP in run.store.notes(vocab.OUTPUT_LAYOUT) and umap_installed():
         return True
     laid_out = run.store.scores(vocab.OUTPUT_LAYOUT)
     images = {row.value for row in laid_out if row.metric == "images"}
@@ -189,22 +204,19 @@ def _look_inside(
     reporter: Reporter,
     seed: int,
 ) -> None:
-    rows: dict[str, list[Score]] = {vocab.BRANCHES: [], vocab.ATTENTION: [], vocab.OUTPUT_LAYOUT: []}
-    notes: dict[str, list[Note]] = {measure: [] for measure in rows}
     for arm, model in models:
         reporter.log(f"inside {arm}: branch norms and attention by position, and UMAP of outputs")
         seen = (model.stack, arm, splits.test, splits.collate)
-        for measure, (scores, text) in (
-            (vocab.BRANCHES, branch_norms(*seen, seed=seed)),
-            (vocab.ATTENTION, attention_by_position(*seen, seed=seed)),
+        # Branches are written last: an arm that has them is complete, and is not looked into again after a stop.
+        for measure, (scores, notes) in (
             (vocab.OUTPUT_LAYOUT, embedding(*seen, inside, seed=seed)),
+            (vocab.ATTENTION, attention_by_position(*seen, seed=seed)),
+            (vocab.BRANCHES, branch_norms(*seen, seed=seed)),
         ):
-            rows[measure] += scores
-            notes[measure] += text
-    # The rows of branches are written last: where they stand, `_can_look_further` takes all of it as written.
-    for measure in (vocab.OUTPUT_LAYOUT, vocab.ATTENTION, vocab.BRANCHES):
-        run.store.replace_notes(measure, dict.fromkeys(note.text for note in notes[measure]))
-        run.store.replace_scores(measure, rows[measure])
+            stored = [row for row in run.store.scores(measure) if row.arm != arm]
+            texts = [note.text for note in (*run.store.notes(measure), *notes)]
+            run.store.replace_notes(measure, texts)
+            run.store.replace_scores(measure, [*stored, *scores])
 
 
 def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits: Splits, grid: EvaluationGrid) -> None:
