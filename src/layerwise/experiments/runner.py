@@ -96,6 +96,8 @@ def _perform(config: Experiment, outline: Outline, steps: Steps, session: UnitSe
             outline.discard(folder)
         _announce(outline, run, reporter)
         if not _is_complete(config, outline, run):
+            if outline.is_estimated and (remaining := _remaining(outline, folder, run)):
+                reporter.log(_cost(config, remaining))
             with _interruptible(run, reporter):
                 refusal = _complete(config, outline, steps, session, run)
         for text in outline.results(run):

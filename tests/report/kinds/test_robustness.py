@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from layerwise.experiments.summary import summary as run_summary
 from layerwise.report import ReportData, markdown, render
 from layerwise.report.arms import ARMS, arm_slots, in_reading_order
-from layerwise.report.derived.robustness import Cell, chance, fewest_layers, node_sentences, summary, survival
+from layerwise.report.derived.robustness import Cell, chance, fates, fewest_layers, node_sentences, summary, survival
 from layerwise.report.marks.dots import REACH, swarmed
 from layerwise.results.rows import Note, Score
 from report.page.test_render import read
@@ -124,6 +124,22 @@ def test_every_word_of_the_answer_is_shown_by_an_interval(
 ) -> None:
     scores = (each for name, values in arms.items() for each in arm(name, *values))
     assert summary(of(GUESS, *scores)).startswith(said)
+
+
+def test_arms_that_were_trained_less_are_named_first_and_a_curve_of_one_point_is_a_point() -> None:
+    trained = [row("training", "epochs", each, arm=arm, seed=0) for arm, each in (("baseline", 1.0), ("a", 20.0))]
+    losses = [
+        row("training", "validation_loss", 0.5, arm=arm, seed=0, amount=step)
+        for arm, steps in (("baseline", (17,)), ("a", (17, 34)))
+        for step in steps
+    ]
+    scores = [GUESS, *arm("baseline", LEARNED, GUESSES), *arm("a", LEARNED, LEARNED)]
+    data = of(*scores, *trained, *losses)
+    assert next(fates(data)) == "The arms were not trained equally long; epochs: baseline 1 and a 20."
+    assert next(fates(of(*scores, *trained[:1]))).startswith("baseline: 90.0 %")
+    (figure,) = json.loads(read(render(data)).json)["figures"]["training"]["variants"].values()
+    traces = figure["data"]
+    assert {len(each["x"]): each["mode"] for each in traces if each.get("x")} == {1: "markers", 2: "lines"}
 
 
 def test_merged_models_have_their_members() -> None:

@@ -99,7 +99,8 @@ class Outline:
     certain to come. `refuse(folder)` raises for conflicting content, `discard(folder)` removes what `--overwrite` does
     besides rows. `models(folder)` are the models in the run, by arm and seed; `results(run)` are tables for the
     terminal. `is_empty(run)` tells if nothing is left to report after an error. `lasts` means a complete run stays
-    complete. `chosen` are options that the experiment chose; the run keeps them for the same command.
+    complete. `chosen` are options that the experiment chose; the run keeps them for the same command. With
+    `is_estimated` the run says before it begins how long the rest takes, and how much memory.
     """
 
     manifest: Manifest
@@ -114,6 +115,7 @@ class Outline:
     is_empty: Callable[[Run], bool] = has_no_rows
     lasts: bool = True
     chosen: Mapping[str, object] = field(default_factory=dict)
+    is_estimated: bool = False
 
 
 @dataclass(frozen=True)

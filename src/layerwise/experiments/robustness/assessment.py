@@ -64,10 +64,10 @@ def assess(
     surveys: dict[str, dict[int, Survey]] = {}
     first_of_arm: dict[str, TrainedModel] = {}
     positions: dict[str, dict[int, Answers]] = {}
-    key = _key(splits, grid, how)
+    name = survey_name(splits, grid, how)
     any_new = False
     for model in models:
-        result, is_new = _surveyed(model, key, splits, grid, reporter, open_model)
+        result, is_new = _surveyed(model, name, splits, grid, reporter, open_model)
         any_new = any_new or is_new
         arm = model.arm if refined_at(model.arm) is None else RETRAINED
         of_arm = surveys.setdefault(arm, {})
@@ -113,20 +113,21 @@ def discard_surveys(models: Iterable[TrainedModel]) -> None:
             path.unlink()
 
 
-def _key(splits: Splits, grid: EvaluationGrid, how: str) -> str:
+def survey_name(splits: Splits, grid: EvaluationGrid, how: str) -> str:
+    """Return the file name of the survey of a model, the same for the same questions."""
     content = json.dumps([splits.digest, asdict(grid), how], sort_keys=True)
-    return hashlib.sha256(content.encode()).hexdigest()[:8]
+    return f"survey-{hashlib.sha256(content.encode()).hexdigest()[:8]}.npz"
 
 
 def _surveyed(
     model: TrainedModel,
-    key: str,
+    name: str,
     splits: Splits,
     grid: EvaluationGrid,
     reporter: Reporter,
     open_model: Callable[[Path], Trained],
 ) -> tuple[Survey, bool]:
-    path = model.survey_folder / f"survey-{key}.npz"
+    path = model.survey_folder / name
     if path.is_file():
         return Survey.read(path), False
     trained = open_model(model.folder)

@@ -13,10 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from layerwise.data.model_location import location_of
 from layerwise.data.splits import Splits
 from layerwise.errors import DataError, RunError
-from layerwise.experiments.engines.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.experiments.engines.price import timed_twice
+from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
 from layerwise.experiments.engines.trainings import (
     RateSweep,
     RecipeTraining,
@@ -30,7 +33,7 @@ from layerwise.experiments.merging.run import SourceModel, by_arm, compare_arms
 from layerwise.experiments.opening import base_model, in_words, open_model, quiet_transformers
 from layerwise.experiments.option import given_options
 from layerwise.experiments.reporter import Reporter, describe_model
-from layerwise.experiments.robustness.assessment import assess, discard_surveys
+from layerwise.experiments.robustness.assessment import assess, discard_surveys, survey_name
 from layerwise.experiments.robustness.config import DEMO, Robustness, RobustTraining
 from layerwise.experiments.training_runs import (
     UNFINISHED,
@@ -47,15 +50,18 @@ from layerwise.experiments.training_runs import (
     training_manifest,
     training_rows,
 )
-from layerwise.measure.activations.embedding import EmbeddingOptions
+from layerwise.measure.activations.embedding import UMAP_BYTES, EmbeddingOptions, umap_installed
+from layerwise.measure.interventions.accuracy import BATCH, inputs_and_labels
 from layerwise.measure.interventions.survey import EvaluationGrid, conditions
+from layerwise.measure.interventions.worth_by_position import EXAMPLES as POSITION_EXAMPLES
 from layerwise.measure.weights.layer_weights import alpha_rows
 from layerwise.report.kinds.training import tuning_sentences
-from layerwise.results import Score
+from layerwise.results import Run, Score
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, MODEL, RETRAINED, TrainingRecord, refined_at
 from layerwise.results.vocabulary import ALPHA, MERGING, ROBUSTNESS, TRAINING, TUNING
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.inputs import evaluating
 from layerwise.stack.load import resolve_device
 from layerwise.train.arguments import check_arguments
 from layerwise.train.load_trained import Trained, open_trained, saved_edges
@@ -146,6 +152,29 @@ class SurveysUnit(Unit[None]):
     open_model: Callable[[Path], Trained]
     how: str
     inside: EmbeddingOptions = field(default_factory=EmbeddingOptions)
+    planned: int = 0
+    """How many models there will be, where they are still to be trained."""
+
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count the forward passes of the models that are not surveyed, in batches; UMAP is not among them."""
+        name, models = survey_name(self.splits, self.grid, self.how), self.models(folder)
+        done = sum((each.survey_folder / name).is_file() for each in models)
+        depth, examples = self.stack.depth, len(self.splits.test)
+        due = max(len(models), self.planned) - done
+        if due <= 0:
+            return None
+        passes, memory = examples * (sum(1 for _ in conditions(depth, self.grid)) + self.grid.orders), 0
+        if self.grid.layers:
+            passes += depth * ((depth + 1) * min(POSITION_EXAMPLES, examples) + self.inside.images)
+            memory = UMAP_BYTES if umap_installed() else 0
+        batch = self.splits.collate([self.splits.test[index] for index in range(min(BATCH, examples))])
+        inputs, _ = inputs_and_labels(batch, self.stack.device)
+
+        def time_one() -> float:
+            with evaluating(self.stack.model), torch.inference_mode():
+                return timed_twice(lambda: self.stack.model(**inputs))
+
+        return Remaining(due * passes / min(BATCH, examples), "passes over a batch", time_one, memory)
 
     def says(self) -> Iterator[str]:
         """The model, the data, and how many plans each model is evaluated under."""
@@ -267,6 +296,7 @@ def _trained(
         partial(open_trained, device=stack.device.type),
         in_words(stack.device, "auto"),
         inside,
+        len(wanted),
     )
 
     def says() -> Iterator[str]:
@@ -278,7 +308,8 @@ def _trained(
         training_manifest(stack, base.weights, splits, settings=training_settings(arguments)),
         says,
         recipe=shared_recipe(options.to_json() | ({} if tuning is None else {"tuning": asdict(tuning)}), arguments),
-        ahead=(*trials, trainings),
+        ahead=(*trials, trainings, surveys),
+        is_estimated=True,
         refuse=(trials or [trainings])[0].refuse,
         discard=discard_trainings,
         models=lambda folder: {each.label: folder / each.folder / MODEL for each in wanted},
@@ -300,6 +331,9 @@ def _wanted(recipes: tuple[Recipe, ...], seeds: int) -> list[RecipeTraining]:
 def _training_sentences(recipes: tuple[Recipe, ...], seeds: int, examples: int) -> Iterator[str]:
     count = len(recipes)
     yield f"{count} method{'s' * (count != 1)} of training, {seeds} seed{'s' * (seeds != 1)} each"
+    epochs = {recipe.arm: recipe.settings.epochs for recipe in recipes}
+    if len(set(epochs.values())) > 1:
+        yield f"epochs: {', '.join(f'{arm} {each:g}' for arm, each in epochs.items())}"
     steps = seeds * sum(recipe.steps(examples) for recipe in recipes)
     read = seeds * sum(recipe.steps(examples) * recipe.settings.batch_size for recipe in recipes)
     yield f"training takes {steps:,} optimizer steps in all, forward and backward over {read:,} examples"
@@ -314,7 +348,12 @@ def _demo_training(config: Robustness) -> RobustTraining:
 
 def _survey(surveys: SurveysUnit, outline: Outline) -> Generator[Any, Any, Completed]:
     yield replace(
-        outline, says=surveys.says, lasts=False, discard=lambda folder: discard_surveys(surveys.models(folder))
+        outline,
+        says=surveys.says,
+        ahead=(surveys,),
+        is_estimated=True,
+        lasts=False,
+        discard=lambda folder: discard_surveys(surveys.models(folder)),
     )
     yield from surveys
     return Completed()

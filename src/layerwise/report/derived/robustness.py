@@ -316,6 +316,7 @@ def _merged(data: ReportData) -> Iterator[str]:
 
 def fates(data: ReportData) -> Iterator[str]:
     """What each arm survives, in a sentence."""
+    yield from trained_for(data)
     matrix, lead, (metric, difference) = survival(data), quantity(data), above(data)
     levels = lead_rows(data)
     for arm in matrix.cells:
@@ -340,6 +341,15 @@ def fates(data: ReportData) -> Iterator[str]:
         if gap is not None:
             pieces.append(f"Against the baseline in random order: {difference.text(gap)} {difference.axis}.")
         yield f"{arm}: {' '.join(pieces)}"
+
+
+def trained_for(data: ReportData) -> Iterator[str]:
+    """Say how many epochs each arm was trained for, where these are not the same."""
+    rows = data.rows.where(measure=vocab.TRAINING, metric="epochs", condition=None)
+    epochs = {arm: max(row.value for row in own) for arm, own in by_arm(rows).by("arm").items()}
+    if len({round(each, 2) for each in epochs.values()}) > 1:
+        arms = [f"{arm} {each:.3g}" for arm, each in epochs.items()]
+        yield f"The arms were not trained equally long; epochs: {listed(arms)}."
 
 
 def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:

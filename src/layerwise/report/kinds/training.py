@@ -210,8 +210,21 @@ def _multiples(powers: Iterable[int], digits: Iterable[int]) -> list[float]:
 
 
 def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace:
-    line = {"color": faded(series_style(slot)[0], 0.4), "width": 0.9}
-    return scatter(x=list(losses), y=list(losses.values()), mode="lines", line=line, legendgroup=arm, name=escape(name))
+    colour = faded(series_style(slot)[0], 0.4)
+    return scatter(
+        x=list(losses),
+        y=list(losses.values()),
+        mode=_mode(losses),
+        line={"color": colour, "width": 0.9},
+        marker={"color": colour},
+        legendgroup=arm,
+        name=escape(name),
+    )
+
+
+def _mode(losses: Mapping[int, float]) -> str:
+    """A line of one point would not be seen."""
+    return "lines" if len(losses) > 1 else "markers"
 
 
 def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trace:
@@ -220,9 +233,9 @@ def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trac
     return scatter(
         x=list(mean),
         y=list(mean.values()),
-        mode="lines",
+        mode=_mode(mean),
         line={"color": colour, "width": 2.2},
-        marker={"symbol": symbol},
+        marker={"color": colour, "symbol": symbol},
         legendgroup=arm,
         name=escape(arm),
         text=[f"<b>{escape(arm)}</b>, step {step}<br>{tidy(loss)}, {of}" for step, loss in mean.items()],
