@@ -128,8 +128,12 @@ class MeasuredTrainer(Trainer):
             )
 
     def train(self, *args: Any, **kwargs: Any) -> Any:
-        """Train as the parent does, with modules compiled; a wandb run ends with it, so the next has its own."""
-        with compiled_blocks(self.compiled, dynamic=self.dynamic) if self.compiled else nullcontext():
+        """Train as the parent does, with modules compiled; a wandb run ends with it, so the next has its own.
+
+        Samplers and collators of transformers, some in other processes, fail on another default device than the CPU.
+        """
+        compiled = compiled_blocks(self.compiled, dynamic=self.dynamic) if self.compiled else nullcontext()
+        with compiled, nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu"):
             result = super().train(*args, **kwargs)
         wandb: Any = sys.modules.get("wandb")
         if "wandb" in (self.args.report_to or ()) and wandb is not None and wandb.run is not None:
