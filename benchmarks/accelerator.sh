@@ -99,6 +99,8 @@ tests() {
   else
     part tests-engine 200 "$PYTHON" -m pytest -q -p no:cacheprovider tests/accelerator/test_engine.py
     part tests-training 150 "$PYTHON" -m pytest -q -p no:cacheprovider tests/accelerator/test_training.py
+    part tests-verbs 150 "$PYTHON" -m pytest -q -p no:cacheprovider -m "not nightly" tests/accelerator/test_inputs.py \
+      tests/accelerator/test_verbs.py
   fi
 }
 

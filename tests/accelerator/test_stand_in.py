@@ -19,6 +19,7 @@ IN_CI = [f"{EXAMPLES}[{name}]" for name in ("05_any_order", "06_layer_weights")]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize(
     ("marked", "examples"), [("not nightly", IN_CI), pytest.param("", [EXAMPLES], marks=pytest.mark.nightly)]
 )
