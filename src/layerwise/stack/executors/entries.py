@@ -26,6 +26,7 @@ _CHANGING = threading.RLock()
 @dataclass(slots=True)
 class _Answers:
     kind: type[BlockList]
+    on_walk: Callable[[int], None] | None = None
     everyone: list[Entries] = field(default_factory=list)
     threads: dict[int, list[Entries]] = field(default_factory=dict)
 
@@ -35,16 +36,24 @@ class _Answers:
 
 
 @contextmanager
-def entries(blocks: BlockList, listed: Sequence[nn.Module], *, everyone: bool = False) -> Iterator[None]:
+def entries(
+    blocks: BlockList,
+    listed: Sequence[nn.Module],
+    *,
+    everyone: bool = False,
+    on_walk: Callable[[int], None] | None = None,
+) -> Iterator[None]:
     """Within the context, iterating `blocks` yields the modules `listed`, in this thread or for `everyone`.
 
-    Changing or copying the list raises `ModelError` meanwhile.
+    `on_walk` is called with the number of entries, from the first on, that are asked for. Changing or copying the list
+    raises `ModelError` meanwhile.
     """
     chosen = tuple(listed)
     with _CHANGING:
         answers: _Answers = vars(blocks).setdefault(_KEY, _Answers(type(blocks)))
         mine = answers.everyone if everyone else answers.threads.setdefault(get_ident(), [])
         mine.append(chosen)
+        answers.on_walk = on_walk or answers.on_walk
         blocks.__class__ = _listing(cast(Hashable, answers.kind))
     try:
         yield
@@ -69,6 +78,13 @@ def _listed(blocks: BlockList) -> Entries:
     return own_blocks(blocks) if now is None else now
 
 
+def _walked(blocks: BlockList, count: int | None = None) -> Entries:
+    listed, answers = _listed(blocks), vars(blocks).get(_KEY)
+    if answers is not None and answers.on_walk is not None:
+        answers.on_walk(len(listed) if count is None else count)
+    return listed
+
+
 def _as_list(kind: type[BlockList], modules: Entries) -> BlockList:
     made = nn.Sequential() if issubclass(kind, nn.Sequential) else nn.ModuleList()
     made._modules = {str(number): module for number, module in enumerate(modules)}
@@ -78,18 +94,20 @@ def _as_list(kind: type[BlockList], modules: Entries) -> BlockList:
 @cache
 def _listing(kind: Any) -> Any:
     def __iter__(self: BlockList) -> Iterator[nn.Module]:
-        return iter(_listed(self))
+        return iter(_walked(self))
 
     def __len__(self: BlockList) -> int:
         return len(_listed(self))
 
     def __getitem__(self: BlockList, index: Any) -> Any:
-        entry = _listed(self)[index]
+        positions = range(len(_listed(self)))[index]
+        last = max(positions, default=-1) if isinstance(index, slice) else positions
+        entry = _walked(self, last + 1)[index]
         return _as_list(kind, entry) if isinstance(index, slice) else entry
 
     def children(self: BlockList) -> Iterator[nn.Module]:
         # A sequence is checkpointed by its children (torch's checkpoint_sequential, timm's checkpoint_seq).
-        return iter(_listed(self))
+        return iter(_walked(self))
 
     walks: dict[str, Any] = {"__iter__": __iter__, "__len__": __len__, "__getitem__": __getitem__, "children": children}
     walks |= {name: _on_own_blocks(kind, name) for name in ("train", "apply", "_apply")}

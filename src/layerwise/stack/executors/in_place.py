@@ -6,7 +6,6 @@ input, later branches start from it, and the last returns the merge. In a sublay
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,6 @@ from torch.compiler import is_compiling
 
 from layerwise.errors import ModelError
 from layerwise.plan import Plan, Step
-from layerwise.plan.config_order import COUNTS
 from layerwise.plan.quantised import refuse_quantised_layers
 from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
@@ -40,9 +38,6 @@ if TYPE_CHECKING:
 # The attribute of a model's module that holds the passes it is in.
 _PASSES = "_layerwise_passes"
 
-# The names under which modules and configurations keep the probability that training skips a layer.
-_LAYER_DROP = re.compile(r"layer_?drop|drop_?path|stochastic_depth", re.IGNORECASE)
-
 
 @contextmanager
 def in_place(
@@ -61,7 +56,7 @@ def in_place(
         refuse_quantised_layers(plan, "train (call model.eval() if nothing is to be trained)")
     blocks = block_list(model, path)
     steps = plan.steps()
-    passes = Passes(len(steps))
+    passes = Passes(steps, len(own_blocks(blocks)))
     with ExitStack() as entered:
         entered.enter_context(occupancy.in_place(model, path, stack.source.name, plan))
         own = own_blocks(blocks)
@@ -85,7 +80,7 @@ def in_place(
             hook = model.register_forward_pre_hook(partial(_move_inputs, stack.device), with_kwargs=True)
             entered.callback(hook.remove)
         entered.enter_context(in_passes(runner_of(model, path), passes, single_pass))
-        entered.enter_context(entries(blocks, listed, everyone=True))
+        entered.enter_context(entries(blocks, listed, everyone=True, on_walk=passes.offer))
         entered.callback(passes.wait)
         yield
 
@@ -118,20 +113,10 @@ def _running(kind: Any) -> Any:
         if is_compiling():
             passes.trace()
             return kind.__call__(self, *args, **kwargs)
-        with passes.one(partial(_may_be_short, self)):
+        with passes.one(self):
             return kind.__call__(self, *args, **kwargs)
 
     return subclass(kind, {**REFUSED_COPIES, "__call__": __call__})
-
-
-def _may_be_short(runner: nn.Module, executed: int) -> bool:
-    """Check whether the runner drops layers in training, or was told to run only its first `executed` layers."""
-    described = (vars(runner), vars(getattr(runner, "config", runner)))
-    drops = [value for values in described for name, value in values.items() if _LAYER_DROP.search(name)]
-    if runner.training and any(isinstance(value, float) and value > 0 for value in drops):
-        return True
-    config = getattr(runner, "config", None)
-    return any(getattr(config, name, None) == executed for name in COUNTS)
 
 
 @contextmanager

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import nn
 from torch.compiler import is_compiling
 
 from layerwise.errors import ModelError
 from layerwise.plan import Step
+from layerwise.plan.config_order import COUNTS
 from layerwise.stack.executors.state import Merger, follow, read_state, returned_state, with_returned_state
 
 
@@ -19,28 +21,30 @@ from layerwise.stack.executors.state import Merger, follow, read_state, returned
 class _Pass:
     executed: int = 0
     following: int = 0
-    merges: bool = False
+    offered: int = 0  # entries of the list that the model has asked for
+    is_in_order: bool = True
     groups: list[Merger] = field(default_factory=list)
 
 
 class Passes:
-    """The passes under one plan of `planned` visits; at most one a thread is in flight, and those inside it.
+    """The passes under a plan with `steps`; at most one a thread is in flight, and those inside it.
 
-    Torch's compiler traces a pass in one thread, without locks.
+    Torch's compiler traces a pass in one thread, without locks; it is not checked.
     """
 
-    def __init__(self, planned: int) -> None:
-        self.planned = planned
+    def __init__(self, steps: Sequence[Step], depth: int) -> None:
+        self.steps = steps
+        self.depth = depth
         self._local = threading.local()
         self._changed = threading.Condition()
         self._in_flight = 0
         self._traced: _Pass | None = None
 
     @contextmanager
-    def one(self, may_be_short: Callable[[int], bool] = lambda executed: False) -> Iterator[None]:
-        """Within the context the calling thread is in a pass; raises `ModelError` unless it ran the plan, whole.
+    def one(self, runner: nn.Module) -> Iterator[None]:
+        """Within the context the calling thread is in a pass of `runner`.
 
-        `may_be_short` is asked about a pass of fewer visits: a model may drop layers in training, or exit early.
+        Raises `ModelError` unless it runs the plan, or as much of it as layer drop or an early exit leave.
         """
         outer = self._now()
         self._local.now = mine = _Pass()
@@ -50,26 +54,52 @@ class Passes:
         finally:
             self._local.now = outer
             self._count(-1)
-        if mine.executed == self.planned:
-            return
-        ran = f"the model ran {mine.executed} visits of a plan of {self.planned}"
-        if not may_be_short(mine.executed):
+        if mine.groups:
+            raise self._cut_group(mine.following)
+        planned = len(self.steps)
+        ran = f"the model ran {mine.executed} visits of a plan of {planned}"
+        if not mine.offered or not (mine.is_in_order or mine.executed == planned):
             raise ModelError(f"{ran}: its forward does not walk its list of blocks, so it cannot run plans in place")
-        if mine.groups or (mine.merges and mine.executed != mine.following):
+        # A forward that stops where the original model ends most likely counts its layers on its own.
+        if mine.executed == mine.following == self.depth < planned and not _stops_on_purpose(runner, mine, planned):
             raise ModelError(
-                f"{ran}, since it drops layers or exits early, inside a parallel group, whose merge needs every "
-                "branch: set its layer drop to 0, exit after the group, or run a plan without groups"
+                f"{ran}: its forward runs as many blocks as the original model has, however long its list of blocks "
+                "is, so it cannot run longer plans in place"
             )
 
     def trace(self) -> None:
-        """Begin a pass that torch's compiler traces; what it runs is checked by the passes that are not compiled."""
+        """Begin a pass that torch's compiler traces."""
         self._traced = _Pass()
 
-    def visited(self, slot: int) -> None:
-        """The visit at `slot` has run; out of its turn, or outside a pass (recomputed, say), it does not count."""
+    def offer(self, count: int) -> None:
+        """Record that the model has asked for entries of its list of blocks, the first `count` among them."""
         now = self._now()
-        if now is not None and slot >= now.following:
-            now.executed, now.following = now.executed + 1, slot + 1
+        if now is not None:
+            now.offered = max(now.offered, count)
+
+    def visited(self, slot: int) -> None:
+        """The visit at `slot` has run; out of its turn, or outside a pass (recomputed, say), it does not count.
+
+        Raises `ModelError` if the model has skipped a part of a parallel group before.
+        """
+        now = self._now()
+        if now is None:
+            return
+        if slot < now.following:
+            now.is_in_order = False
+            return
+        skipped = self.steps[now.following : slot]
+        opened = sum(step.opens for step in skipped)
+        closed = sum(close is not None for step in skipped for close in step.closes)
+        if skipped and (now.groups or opened != closed):
+            raise self._cut_group(now.following)
+        now.executed, now.following = now.executed + 1, slot + 1
+
+    def _cut_group(self, slot: int) -> ModelError:
+        return ModelError(
+            f"the model skipped layer {self.steps[slot].name}, a member of a parallel group, whose merge needs every "
+            "branch: turn off layer drop (model.eval()), exit after the group, or run a plan without groups"
+        )
 
     def handed_on(self, slot: int, step: Step, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         """What the visit at `slot` hands to the next one, from its call and from what its block returned.
@@ -86,7 +116,6 @@ class Passes:
                 f"layer {step.name} is a member of a parallel group and was called outside a forward pass of its "
                 "model: call the model, or the layer itself outside `with stack.under(...)`"
             )
-        now.merges = True
         state = follow(step, read_state(args, kwargs), returned_state(output), now.groups)
         return with_returned_state(output, state)
 
@@ -103,3 +132,9 @@ class Passes:
         with self._changed:
             self._in_flight += change
             self._changed.notify_all()
+
+
+def _stops_on_purpose(runner: nn.Module, mine: _Pass, planned: int) -> bool:
+    config = getattr(runner, "config", None)
+    drops_layers = runner.training and mine.offered == planned
+    return drops_layers or any(getattr(config, name, None) == mine.executed for name in COUNTS)
