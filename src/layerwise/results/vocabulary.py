@@ -251,6 +251,13 @@ holds over them, of `value` models that were measured among `amount`."""
 # Evaluations of lm-eval, document by document: scores of `arm`, differences to the baseline (`against`), and losses of
 # which `amount` is tolerated; what they decide is the `condition`
 
-EVALUATED, PAIRED, TOLERANCE, EXCEEDED, KEPT = "evaluated", "paired", "tolerance", "exceeded", "kept"
+EVALUATED, PAIRED, TOLERANCE, NEEDED, EXCEEDED, KEPT = (
+    "evaluated",
+    "paired",
+    "tolerance",
+    "needed",
+    "exceeded",
+    "kept",
+)
 WORSE, ALIKE, UNRESOLVED = "worse", "alike", "inconclusive"
 PAIRED_DECISIONS = (WORSE, BETTER, ALIKE, UNRESOLVED)

@@ -17,6 +17,7 @@ from layerwise.measure.stats.paired_metrics import (
     aggregation_of,
     mcnemar,
     mcnemar_detectable,
+    mcnemar_needed,
     mcnemar_power,
     paired_rows,
 )
@@ -63,6 +64,19 @@ def test_the_resolution_of_answers_is_that_of_mcnemars_test(
     assert mcnemar_power(size, rate, trials, 0.05 / comparisons) == pytest.approx(0.8, abs=1e-3)
     assert mcnemar_detectable(lost, gained, trials, comparisons) == size
     assert mcnemar_detectable(gained, lost, 8, 1_000) == pytest.approx(1 - (gained + lost) / 8 if gained < 5 else 0)
+
+
+@pytest.mark.parametrize(("changed", "margin"), [(0, 0.05), (4, 0.02), (30, 0.01)])
+def test_as_many_answers_as_are_needed_find_the_margin(changed: int, margin: float) -> None:
+    needed = mcnemar_needed(changed // 2, changed - changed // 2, 300, margin, 4)
+    assert needed is not None
+    for count, found in ((needed, True), (needed - 1, False)):
+        assert (mcnemar_power(margin, changed / 600, count, 0.05 / 4) >= 0.8) is found
+    assert mcnemar_needed(150, 150, 300, margin, 4) is None, "no more answers can change"
+    before, after = np.ones((2, 300))
+    after[:changed] = 0
+    (row,) = (row for row in paired_rows([pair(before, after)], margin) if row.measure == "needed")
+    assert row.value == mcnemar_needed(0, changed, 300, margin, 1)
 
 
 def test_answers_that_are_all_right_have_wilsons_interval() -> None:

@@ -107,6 +107,12 @@ def test_the_skewness_of_a_mean_is_that_of_its_units_by_their_root_and_enlarged_
     tokens = np.array([1.0, 2, 3, 4, 5, 6, 7, 8])
     jackknife = [np.delete(values[0, :8], at).sum() / np.delete(tokens, at).sum() for at in range(8)]
     assert skewed_interval(values[0, :8], tokens).error[0] == pytest.approx(np.std(jackknife) * 7**0.5, rel=0.15)
+    residuals = values[0, :8] / tokens - values[0, :8].sum() / tokens.sum()
+    apart = stats.skew(residuals) * (tokens**3).sum() / np.square(tokens).sum() ** 1.5
+    left = (residuals * tokens) / (1 - tokens / tokens.sum())
+    larger = max(apart, (left**3).sum() / np.square(left).sum() ** 1.5, key=abs)
+    assert skewed_interval(values[0, :8], tokens).skewness[0] == pytest.approx(1.75 * larger)
+    assert skewed_interval(values[0, :8], tokens[::-1]).skewness[0] != pytest.approx(1.75 * larger)
     two = skewed_interval(values, np.ones(48), strata=np.arange(48) % 2)
     apart = [skewed_interval(values[:, side::2], np.ones(24)) for side in (0, 1)]
     assert two.error == pytest.approx(np.sqrt(sum(np.square(each.error) for each in apart)) / 2)
@@ -228,7 +234,8 @@ def test_the_null_band_is_the_largest_of_all_flips_in_errors_of_the_sum() -> Non
     few = assess_effects(deltas, tokens, seed=0, comparisons=30).band
     assert few / band == pytest.approx(stats.t.ppf(1 - 0.05 / 60, 7) / critical)
     skew = np.where(np.arange(8) == 7, deltas + 5.0, deltas)
-    assert (assess_effects(skew, tokens, seed=0).band > 1.5 * band).all()
+    wider = assess_effects(skew, tokens, seed=0).band
+    assert (wider > 1.3 * sign_flips(skew, seed=0).critical * skew.std(axis=1, ddof=1) * 8**0.5 / tokens.sum()).all()
     assert assess_effects(-skew, tokens, seed=0).band == pytest.approx(assess_effects(skew, tokens, seed=0).band)
 
 
@@ -249,6 +256,29 @@ def test_the_resolution_of_many_units_is_students() -> None:
     assert minimum_detectable_effect([1.0, 2.0], [400, 400], comparisons=12) == pytest.approx([expected, 2 * expected])
     near, far = minimum_detectable_effect([1.0, 1.0], [127, 128], comparisons=12)
     assert near == pytest.approx(far, rel=0.02)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("units", "normal", "exponential"),
+    [(8, (93, 87), (89, 82)), (16, (93, 89), (90, 85)), (40, (93, 92), (90, 88)), (148, (94, 94), (94, 93))],
+)
+def test_the_coverage_that_is_stated(units: int, normal: tuple[int, int], exponential: tuple[int, int]) -> None:
+    """Percent, of the bootstrap and of Student's interval, for log-normal lengths."""
+    generator, count = np.random.default_rng(units), 300
+    for stated, draw in (
+        (normal, generator.standard_normal),
+        (exponential, lambda size: generator.exponential(size=size) - 1),
+    ):
+        covered = np.zeros(2)
+        for part in range(count):
+            tokens = np.maximum(8, generator.lognormal(5, 1, units)).round()
+            effects = draw((20, units)) * tokens
+            for at, own in enumerate(
+                (paired_bootstrap(effects, tokens, seed=part, resamples=1000), student_interval(effects, tokens))
+            ):
+                covered[at] += ((own.low <= 0) & (own.high >= 0)).mean() / count
+        assert 100 * covered == pytest.approx(stated, abs=2)
 
 
 @pytest.mark.nightly

@@ -78,6 +78,27 @@ def mcnemar_detectable(gained: int, lost: int, trials: int, comparisons: int) ->
     return most if most <= 0 or missing(most) < 0 else float(optimize.brentq(missing, 0.0, most, xtol=1e-6))
 
 
+def mcnemar_needed(gained: int, lost: int, trials: int, margin: float, comparisons: int) -> int | None:
+    """Return how many documents McNemar's test needs to find a loss of `margin` with 80 % power; `None` if none do.
+
+    Answers change as in `mcnemar_detectable`.
+
+    >>> mcnemar_needed(0, 0, 50, 0.1, 1)
+    78
+    """
+    rate = (gained + lost) / (2 * trials)
+    if not 0 < margin < 1 - 2 * rate:
+        return None
+    fewest, enough = 1, 2
+    while mcnemar_power(margin, rate, enough, ALPHA / comparisons) < POWER:
+        fewest, enough = enough, 2 * enough
+    while enough - fewest > 1:
+        middle = (fewest + enough) // 2
+        is_enough = mcnemar_power(margin, rate, middle, ALPHA / comparisons) >= POWER
+        fewest, enough = (fewest, middle) if is_enough else (middle, enough)
+    return enough
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation:
     """The ratio of sums that a score is made of; `prefix` goes before the metric whose logarithm is compared."""
@@ -168,6 +189,12 @@ class PairedMetric:
         units = difference.freedom + 1
         return float(statistics.minimum_detectable_effect(difference.error, units, comparisons=comparisons))
 
+    def needed(self, margin: float, comparisons: int) -> int | None:
+        """How many answers of right or wrong the test needs to find a difference of `margin`, as one of so many."""
+        if not self.is_right_or_wrong or len(self.other) < FEWEST_UNITS:
+            return None
+        return mcnemar_needed(*self._counts(), len(self.other), margin, comparisons)
+
     def score(self, values: Numbers) -> tuple[float, float | None, float | None]:
         """The score of one model with its interval, Wilson's for shares."""
         if self.is_right_or_wrong and len(values) >= FEWEST_UNITS:
@@ -201,7 +228,8 @@ class PairedMetric:
 def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float | None = None) -> Iterator[Score]:
     """Return rows of every pair, and of `all` for a metric of several tasks, all corrected together (Holm).
 
-    `evaluated` is a score, `paired` a difference with its `mde` (80 % power): `alike` if its simultaneous interval lies
+    `evaluated` is a score, `needed` the documents for a power of 80 % at the margin where answers are right or wrong,
+    `paired` a difference with its `mde` (80 % power): `alike` if its simultaneous interval lies
     inside the margin, `better` or `worse` if the corrected p is below 0.05, else `inconclusive`. `tolerance`, with
     simultaneous one-sided bounds on the loss, is `exceeded` if it is worse and significantly above what is `tolerated`,
     `kept` if `high` is below, else `inconclusive`.
@@ -220,6 +248,8 @@ def paired_rows(pairs: Sequence[PairedMetric], margin: float, tolerated: float |
         columns = {"p": float(p[at]), "p_adjusted": float(adjusted[at]), "mde": pair.detectable(own, count)}
         decision = pair.decision(own, adjusted[at], margin, count)
         yield pair.row(vocab.PAIRED, *own.row(), condition=decision, **columns)
+        if (needed := pair.needed(margin, count)) is not None:
+            yield pair.row(vocab.NEEDED, float(needed), None, None, amount=margin)
         if tolerated is not None:
             exceeded = loss.value > 0 and adjusted[at] < ALPHA and above[at] < ALPHA
             decision = vocab.EXCEEDED if exceeded else vocab.KEPT if loss.high < limit else vocab.UNRESOLVED

@@ -80,7 +80,9 @@ def student_interval(
 ) -> Estimate[Numbers]:
     """Return ratios +- t * standard error, with t of units - 1 degrees of freedom, or Satterthwaite's with `strata`.
 
-    Its coverage is within a point of the bootstrap's; use it for single plans, not for decisions.
+    With log-normal lengths (sigma 1) of units, on which effects do not depend, it covers 87, 89, 92 and 94 %
+    at 8, 16, 40 and 148 units, of exponential effects 82, 85, 88 and 93 %; `paired_bootstrap` 93, 93, 93 and 94 %, and
+    89, 90, 90 and 94 %. For decisions use `skewed_interval`.
     """
     above, below = _checked(numerators, denominators)
     spread = _Spread.of(above, below, strata)

@@ -52,6 +52,9 @@ def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
     def needed(row: Score) -> str:
         if row.condition != vocab.UNRESOLVED or row.mde is None:
             return ABSENT
+        exact = data.rows.where(measure=vocab.NEEDED, task=row.task, metric=row.metric, arm=row.arm)
+        if exact:
+            return f"{exact[0].value:,.0f}"
         return f"{math.ceil(max(1.0, row.mde / margin) ** 2 * (row.documents or 0)):,}"
 
     several = len(data.rows.where(**OWN).axis("arm")) > 1
