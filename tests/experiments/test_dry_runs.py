@@ -83,3 +83,17 @@ def test_the_cost_is_said_and_nothing_is_computed(
     for said in SAID[command]:
         assert said in ended.out
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("place", ["taken", "taken/inside"])
+def test_a_run_folder_that_cannot_be_is_refused_before_anything_is_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("a file")
+    (tmp_path / "e.yaml").write_text(f"experiment: sweep\nmodel: demo\nrun: {place}\n")
+    for words in (("run", "e.yaml"), ("sweep", "demo", "--run", place)):
+        ended = layerwise(*words, "--dry-run")
+        assert ended.code == 2
+        assert f"--run must be a folder, got {place} (taken is not a folder)" in ended.err
+        assert "loading" not in ended.err

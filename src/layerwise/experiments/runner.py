@@ -13,7 +13,7 @@ from pathlib import Path
 
 from layerwise import __version__
 from layerwise import report as pages
-from layerwise.errors import LayerwiseError, MeasureError, TrainError
+from layerwise.errors import LayerwiseError, MeasureError, RunError, TrainError
 from layerwise.experiments.engines.price import describe_remaining
 from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps, UnitSession, carry_out
 from layerwise.experiments.experiment import Experiment, Inputs
@@ -72,10 +72,19 @@ def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = Non
 @contextmanager
 def outlined(config: Experiment, reporter: Reporter, inputs: Inputs) -> Iterator[tuple[Outline, Steps]]:
     """An experiment whose model and data are open: its outline, and the steps behind it."""
+    _check_folder(config.run)
     with closing(config.begin(reporter, inputs)) as steps:
         outline = next(steps)
         assert isinstance(outline, Outline), "the outline comes first"
         yield outline, steps
+
+
+def _check_folder(folder: Path | None) -> None:
+    """Raise `RunError` for a run folder that is a file or inside one, before anything is loaded."""
+    places = () if folder is None else (folder, *folder.parents)
+    first = next((place for place in places if place.exists()), None)
+    if first is not None and not first.is_dir():
+        raise RunError(f"--run must be a folder, got {folder} ({first} is not a folder). Choose another one.")
 
 
 def folder_for(config: Experiment, outline: Outline) -> Path:

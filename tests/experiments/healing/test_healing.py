@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,6 +14,8 @@ import layerwise as library
 from cli.command import Ended, layerwise, refused
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
+from layerwise.experiments.healing.config import Healing
+from layerwise.experiments.healing.run import DEFAULT_STEPS, _settings
 from layerwise.experiments.reporter import Silent
 from layerwise.plan import Plan
 from layerwise.results import Run
@@ -148,3 +151,14 @@ def test_what_cannot_be_is_refused_before_a_model_is_opened(options: tuple[str, 
 
 def test_a_plan_of_layers_that_there_are_not_is_refused(inputs: tuple[Path, Path]) -> None:
     assert "layer" in refused("heal", inputs[0], "--plan", "0-9", "--text", inputs[1], "--dry-run")
+
+
+@pytest.mark.parametrize(
+    ("options", "count", "steps"),
+    [({}, 320, 20), ({}, 6_400, DEFAULT_STEPS), ({"epochs": 1.0}, 6_400, 400), ({"steps": 7}, 6_400, 7)],
+)
+def test_a_training_on_a_long_text_has_a_budget_unless_it_is_given(
+    options: dict[str, Any], count: int, steps: int
+) -> None:
+    config = Healing(model="org/name", plan="0-3", text=Path("book.txt"), **options)
+    assert _settings(config, count).steps(count) == steps

@@ -54,6 +54,10 @@ Evaluated = tuple[str, str, Plan, Callable[[Path], Stack]]
 """A model by its name, the folder of its training (empty for the base), its plan, and what opens it."""
 
 
+DEFAULT_STEPS = 200
+"""Steps of each training at most, unless `--epochs`, `--steps` or `--limit` say otherwise: there are dozens."""
+
+
 def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
     """Sweep learning rates, train every arm with every seed, evaluate all, and write the best as a checkpoint.
 
@@ -125,6 +129,8 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
             f"{len(arms)} arms ({', '.join(arm.name for arm in arms)}) with {config.seeds} seeds each, and at least "
             f"{len(trials)} trials of learning rates: {settings.steps(len(splits.train)):,} steps each"
         )
+        if settings.steps(len(splits.train)) == DEFAULT_STEPS and config.steps is None:
+            yield f"by default at most {DEFAULT_STEPS} steps; --epochs 1 reads all of the text once"
         if config.fine_tunes(stack.depth):
             yield "the plan leaves nothing out: the model is fine-tuned, and no control is trained beside it"
         if benchmarks is not None:
@@ -188,8 +194,10 @@ def _settings(config: Healing, count: int) -> Settings:
     settings = replace(SETTINGS, epochs=DEMO_EPOCHS.get(config.model, SETTINGS.epochs), **config.changes())
     if config.epochs is not None:
         settings = replace(settings, epochs=config.epochs)
-    if config.steps is not None:
-        settings = replace(settings, epochs=config.steps / ceil(count / settings.batch_size))
+    most = DEFAULT_STEPS if config.text is not None and config.epochs is None and config.limit is None else None
+    steps = config.steps or (most if most is not None and settings.steps(count) > most else None)
+    if steps is not None:
+        settings = replace(settings, epochs=steps / ceil(count / settings.batch_size))
     return settings
 
 
