@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import pydoc
+import re
 from collections.abc import Callable
 from dataclasses import MISSING
 from pathlib import Path
@@ -49,6 +50,24 @@ def test_a_result_has_rows_a_table_a_report_and_shows_itself(result: layerwise.R
     shown = result._repr_html_()
     assert str(result.folder) in shown
     assert shown.count("<li>") == len(result.findings) > 0
+
+
+def test_a_sweep_of_own_plans_says_what_they_cost_first_and_has_no_empty_section(
+    model: Path, texts: Path, tmp_path: Path
+) -> None:
+    plans = ["0 1 3", "0 3"]
+    result = layerwise.sweep(model, texts, families=(), plan=plans, run=tmp_path / "run", reporter=Silent())
+    effects = {row.plan: row.value for row in result.table().itertuples()}
+    first = result.findings[0]
+    for number, plan in enumerate(plans):
+        words = f"{'plan' if number else 'Plan'} {plan} {'gains' if effects[plan] < 0 else 'costs'} "
+        assert words in first
+    assert first.count("nats/token (perplexity ") == 2
+    page = result.report(tmp_path / "page.html").read_text()
+    sections = re.findall(r"<section.*?</section>", page, flags=re.DOTALL)
+    assert [
+        each for each in sections if re.fullmatch(r"<section[^>]*><h2>.*?</h2>(<p[^>]*>[^<]*</p>)?</section>", each)
+    ] == []
 
 
 def test_a_result_draws_the_figures_of_its_report(result: layerwise.Result) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+from layerwise.plan.painters import GIVEN
 from layerwise.plan.windows import half_window
 from layerwise.report.claims.claim import Position, span
 from layerwise.report.claims.contrasts import ALIKE, OF_COSTS, Fact
@@ -23,11 +24,14 @@ from layerwise.report.derived.swept import ABSENCE, by_window, over_windows, ran
 from layerwise.report.derived.zones import Runs, matrix, trained_zones
 from layerwise.report.finding import Finding, State, settled
 from layerwise.report.show import SIGNED
-from layerwise.report.text.number_format import between, is_resolved, percent, tidy
+from layerwise.report.text.number_format import between, in_perplexity, is_resolved, percent, tidy
 from layerwise.report.text.wording import counted, label, listed
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import CONTRAST, DIFFERENCE, FEWEST_UNITS, STEP, STRATEGIES, TASK_GAP
+from layerwise.results.vocabulary import CONTRAST, DELTA, DIFFERENCE, FEWEST_UNITS, STEP, STRATEGIES, TASK_GAP
+
+MAX_NAMED = 4
+"""Plans whose costs are said by name, at most."""
 
 BARE = (
     f"Nothing is concluded: these rows carry no intervals, which take {FEWEST_UNITS} documents or windows on which all"
@@ -41,6 +45,7 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
     """Every finding that the rows support, in reading order; none at all for an empty run."""
     rows, order = at_half(data), order_strategy(data)
     answers = (
+        _given(data),
         _layers(data),
         bits_finding(data),
         _ranking(data, rows),
@@ -64,6 +69,23 @@ def _clear(row: Score) -> bool:
 
 def _bounded(rows: Iterable[Score]) -> bool:
     return all(row.low is not None and row.high is not None for row in rows)
+
+
+def _given(data: ReportData) -> Finding | None:
+    """Say what the plans that were asked for cost, the first few of them by name."""
+    plans = [record.plan for record in data.records.values() if record.family == GIVEN]
+    effects = [data.effect(plan, data.tasks[0], DELTA) for plan in plans] if data.tasks else []
+    rows = [row for row in effects if row is not None and math.isfinite(row.value)]
+    if not rows:
+        return None
+    clauses = [
+        f"plan {row.plan} {'gains' if row.value < 0 else 'costs'} {SIGNED.text(row)} nats/token "
+        f"(perplexity {in_perplexity(row.value)})"
+        for row in rows[:MAX_NAMED]
+    ]
+    more = f"; {counted(len(rows) - MAX_NAMED, 'more plan')} in the table" if len(rows) > MAX_NAMED else ""
+    known = any(is_resolved(row, data.level) for row in rows) if _bounded(rows) else None
+    return _finding("What do the plans cost?", f"P{'; '.join(clauses)[1:]}{more}.", known)
 
 
 def _layers(data: ReportData) -> Finding | None:

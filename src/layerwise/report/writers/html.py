@@ -39,8 +39,11 @@ def chapter(kind: Kind, section: Section, data: ReportData) -> Chapter:
     if not section.present(data):
         return named.missing(section.missing)
     writer = _Writer(prose(section.prose), section.anchor, data)
+    opened = len(writer.body)
     for part in section.parts_of(data):
         writer.write(part)
+    if len(writer.body) == opened:
+        return named.missing(section.missing)
     return replace(named, body=tuple(writer.body), pictures=tuple(writer.pictures))
 
 
