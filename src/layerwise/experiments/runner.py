@@ -81,8 +81,8 @@ def outlined(config: Experiment, reporter: Reporter, inputs: Inputs) -> Iterator
 
 def _check_folder(folder: Path | None) -> None:
     """Raise `RunError` for a run folder that is a file or inside one, before anything is loaded."""
-    places = () if folder is None else (folder, *folder.parents)
-    first = next((place for place in places if place.exists()), None)
+    candidates = () if folder is None else (folder, *folder.parents)
+    first = next((path for path in candidates if path.exists()), None)
     if first is not None and not first.is_dir():
         raise RunError(f"--run must be a folder, got {folder} ({first} is not a folder). Choose another one.")
 

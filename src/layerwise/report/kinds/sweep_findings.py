@@ -45,7 +45,7 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
     """Every finding that the rows support, in reading order; none at all for an empty run."""
     rows, order = at_half(data), order_strategy(data)
     answers = (
-        _given(data),
+        _own_plans(data),
         _layers(data),
         bits_finding(data),
         _ranking(data, rows),
@@ -71,7 +71,7 @@ def _bounded(rows: Iterable[Score]) -> bool:
     return all(row.low is not None and row.high is not None for row in rows)
 
 
-def _given(data: ReportData) -> Finding | None:
+def _own_plans(data: ReportData) -> Finding | None:
     """Say what the plans that were asked for cost, the first few of them by name."""
     plans = [record.plan for record in data.records.values() if record.family == GIVEN]
     effects = [data.effect(plan, data.tasks[0], DELTA) for plan in plans] if data.tasks else []
