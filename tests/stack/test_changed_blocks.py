@@ -55,6 +55,8 @@ def by_hand(model: Any, order: list[int]) -> tuple[Tensor, Tensor]:
     for slot, block in enumerate(made.model.layers):
         block.self_attn.layer_idx = slot
     made.config.num_hidden_layers = len(order)
+    if getattr(made.config, "layer_types", None):
+        made.config.layer_types = [made.config.layer_types[layer] for layer in order]
     return made(IDS, use_cache=False).logits, decode(made)
 
 
@@ -88,6 +90,35 @@ def test_the_next_plan_runs_the_blocks_that_the_model_has_now(change: Callable[[
     if depth != 6:
         with pytest.raises(ModelError, match=f"{depth} layers, got 6 layers"):
             stack.run("0", captured)
+
+
+@pytest.mark.parametrize("keep", [(0, 1, 4, 5), (2, 3, 4), (3, 1, 0, 1)])
+@pytest.mark.parametrize("make", [tiny_llama, gemma])
+@torch.no_grad()
+def test_a_list_put_together_by_hand_runs_plans_whatever_the_configuration_counts(
+    make: Callable[[], Any], keep: tuple[int, ...]
+) -> None:
+    whole = make().eval()
+    for is_counted in (False, True) if len(set(keep)) == len(keep) else (True,):
+        cut = copy.deepcopy(whole)
+        cut.model.layers = nn.ModuleList(copy.deepcopy(whole.model.layers[layer]) for layer in keep)
+        if is_counted:
+            cut.config.num_hidden_layers = len(keep)
+            if getattr(cut.config, "layer_types", None):
+                cut.config.layer_types = [whole.config.layer_types[layer] for layer in keep]
+        stack = load(cut)
+        for order in ([*range(len(keep))], [2, 1, 0, 0], [0, 2]):
+            logits, tokens = by_hand(whole, [keep[layer] for layer in order])
+            with stack.under(" ".join(map(str, order))):
+                torch.testing.assert_close(cut(IDS, use_cache=False).logits, logits, rtol=1e-4, atol=1e-4)
+                assert torch.equal(decode(cut), tokens)
+
+
+def test_a_list_of_other_kinds_than_the_configuration_describes_is_refused_with_the_numbers_of_its_blocks() -> None:
+    model = gemma().eval()
+    model.model.layers = nn.ModuleList(model.model.layers[layer] for layer in (0, 2, 3, 5))
+    with pytest.raises(UnsupportedModel, match=r"number themselves 0, 2, 3, 5 \(layer_idx\)"):
+        load(model)
 
 
 def test_blocks_that_cannot_run_plans_are_refused_at_the_next_plan() -> None:

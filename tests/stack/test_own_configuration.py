@@ -23,7 +23,10 @@ SETTINGS = {"n_layer": 6, "n_embd": 16, "vocab_size": 50, "act": torch.float32}
 
 
 class AttributeDict(dict):  # type: ignore[type-arg]
-    __getattr__ = dict.__getitem__
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self[name]
 
 
 class AnyName(dict):  # type: ignore[type-arg]
@@ -79,10 +82,13 @@ class Plain:
 FIELDS = [(name, type(value), field(default=value)) for name, value in SETTINGS.items()]
 KINDS: dict[str, Callable[..., Any]] = {
     "dataclass": make_dataclass("Config", FIELDS),
+    "frozen dataclass": make_dataclass("Config", FIELDS, frozen=True),
     "dataclass with slots": make_dataclass("Config", FIELDS, slots=True),
     "dict": dict,
     "namespace": SimpleNamespace,
+    "attribute dictionary": AttributeDict,
     "any name": AnyName,
+    "frozen dictionary": FrozenDict,
     "mapping": Foreign,
     "named tuple": Named,
     "object": Plain,
@@ -146,6 +152,30 @@ def test_every_verb_of_a_stack_works(kind: str) -> None:
             _ = stack.text_config
     else:
         assert stack.text_config.vocab_size == 50
+
+
+class Counting(NanoGPT):
+    """Blocks by their number, and as many as the configuration says."""
+
+    def forward(self, idx: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        x, blocks = self.transformer["wte"](idx), self.transformer["h"]
+        for number in range(self.config["n_layer"] if isinstance(self.config, dict) else self.config.n_layer):
+            x = blocks[number](x)  # type: ignore[index]
+        return self.lm_head(x), None
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("text", "none", "mapping")])
+@torch.no_grad()
+def test_a_count_in_the_configuration_follows_the_plan(kind: str) -> None:
+    model = Counting(KINDS[kind](**SETTINGS)).eval()
+    other, stack, config = Counting(model.config).eval(), load(model), model.config
+    before = other(IDX)[0]
+    for plan in ("0 2", "5-0 1"):
+        with stack.under(plan):
+            inside = model(IDX)[0]
+            assert torch.equal(other(IDX)[0], before), "a model of the same configuration keeps its layers"
+        torch.testing.assert_close(inside, stack.logits(plan, idx=IDX))
+    assert model.config is config
 
 
 def test_models_of_other_settings_are_not_combined() -> None:

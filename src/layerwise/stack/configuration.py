@@ -9,6 +9,9 @@ from typing import Any
 
 from torch import nn
 
+# How the names of the model types begin that layerwise itself makes known to transformers (`layerwise.models`).
+OWN_TYPES = "layerwise-"
+
 
 def is_of_transformers(config: Any) -> bool:
     """Return whether `config` is a configuration of transformers; asks its class, as others answer to any name."""

@@ -36,7 +36,7 @@ from layerwise.stack.checks.completeness import check_complete, check_types
 from layerwise.stack.checks.forward_trace import StepwiseFailure, UnfitInputs
 from layerwise.stack.checks.gguf_file import check_gguf, forget_quantisation, refusal, stored_in
 from layerwise.stack.checks.requirements import runs_in_place
-from layerwise.stack.configuration import setting, settings_of
+from layerwise.stack.configuration import OWN_TYPES, setting, settings_of
 from layerwise.stack.inputs import example_batches, use_examples
 from layerwise.stack.per_layer import per_layer_tensors
 from layerwise.stack.quantisation import plain_tensors
@@ -49,9 +49,6 @@ from layerwise.stack.streaming.resident import ResidentLayers, stored_parameter
 REFUSED_TYPES = {
     "xlnet": "its blocks carry a second stream beside the hidden state, and keep memories by position",
 }
-
-# How the names of the model types begin that layerwise itself makes known to transformers (`layerwise.models`).
-OWN_TYPES = "layerwise-"
 
 # What a training may add to a model that its layers then cannot do without, by the name of the submodule.
 ADDED_PARTS = {

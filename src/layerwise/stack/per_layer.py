@@ -17,6 +17,7 @@ from transformers import PreTrainedModel
 
 from layerwise.data.auto_classes import on_meta
 from layerwise.stack.blocks import block_list
+from layerwise.stack.configuration import OWN_TYPES
 from layerwise.stack.executors.clone import subclass
 from layerwise.stack.executors.config_view import configuration_in_order
 from layerwise.stack.executors.entries import REFUSED_COPIES, own_blocks
@@ -62,9 +63,9 @@ def per_layer_tensors(model: nn.Module, path: str) -> dict[str, PerLayer]:
     parts = path.split(".")
     owners = [".".join(parts[:count]) for count in range(len(parts))]
     root = next((name for name in owners if isinstance(model.get_submodule(name), PreTrainedModel)), None)
-    if root is None:
-        return {}
-    built: Any = model.get_submodule(root)
+    built: Any = None if root is None else model.get_submodule(root)
+    if root is None or built.config.model_type.startswith(OWN_TYPES):
+        return {}  # layerwise's own models weigh states by their layers, in whatever order these run
     inside = path.removeprefix(f"{root}.") if root else path
     key = type(built), inside, repr(built.config.to_dict())
     if key not in _KNOWN:

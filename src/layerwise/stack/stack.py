@@ -195,6 +195,7 @@ class Stack:
             raise StepwiseFailure(
                 f"{type(self.model).__name__} fails when its layers are run one by one: {type(error).__name__}: {error}"
                 + (f". Its {names} may weigh what every layer returns, which only plans in place have" if names else "")
+                + requirements.numbering(self.blocks)
             ) from error
         self._trace = replace(self._trace, output=None)
         return self._trace

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from layerwise.errors import UnsupportedModel
 from layerwise.plan import Plan
+from layerwise.stack.executors.clone import indices
 from layerwise.stack.inputs import evaluating, main_tensor
 from layerwise.stack.precision import in_float32
 from layerwise.stack.rounding import Agreement, compare, same
@@ -60,7 +61,19 @@ def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
         raise UnsupportedModel(
             f"{type(stack.model).__name__}: its blocks compute something else when their position changes "
             f"(outputs are {agreement}), so a plan would not mean the same in place and step by step"
+            + numbering(stack.blocks)
         )
+
+
+def numbering(blocks: Iterable[nn.Module]) -> str:
+    """Return a hint that ends a refusal if blocks keep other positions than theirs in the list, otherwise nothing."""
+    numbers = [min(indices(block), default=position) for position, block in enumerate(blocks)]
+    if numbers == [*range(len(numbers))] or len(set(numbers)) == 1:
+        return ""
+    return (
+        f". Its blocks number themselves {', '.join(map(str, numbers))} (layer_idx). If their list was changed by "
+        "hand, make the configuration count and describe the layers of the list"
+    )
 
 
 def both_ways(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> tuple[Capture, Agreement]:

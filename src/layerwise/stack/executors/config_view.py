@@ -8,6 +8,7 @@ configuration, except in a forward pass: a model that copies its configuration t
 from __future__ import annotations
 
 import copy
+import dataclasses
 import sys
 import threading
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -19,8 +20,11 @@ from typing import Any, cast
 
 from torch import Tensor, nn
 
-from layerwise.plan.config_order import computed_per_layer, in_visit_order
-from layerwise.stack.executors.clone import subclass
+from layerwise.plan.config_order import computed_per_layer, in_visit_order, is_count
+from layerwise.stack.blocks import block_list
+from layerwise.stack.configuration import is_of_transformers, settings_of
+from layerwise.stack.executors.clone import indices, subclass
+from layerwise.stack.executors.entries import own_blocks
 
 _COPYING = threading.local()
 
@@ -73,7 +77,9 @@ def visit_order(
     # All are read before any reads differently: a computed list may have the length of a count that changes.
     for holder in _holders(owners, model.get_submodule(path)):
         attributes = _attributes(holder)
-        values = in_visit_order({**attributes, **_computed(holder)}, path, order, depth)
+        settings_now = {**attributes, **_computed(holder)}
+        visits = _by_number(model, path, settings_now, order, depth) if holder is config_owner else (order, depth)
+        values = in_visit_order(settings_now, path, *visits)
         if holder is config_owner:
             values.update({name: value for name, value in (settings or {}).items() if name in attributes})
         # Also where all values are the holder's own: a compiled block is compiled for the class that it reads.
@@ -164,12 +170,24 @@ def _viewed(value: Any, orders: _Orders, made: _Made, nesting: int = _MAX_NESTIN
 def _make_view(original: Any, orders: _Orders, answers: dict[str, Any]) -> Any:
     kind = type(original)
     if not _can_be_shared(kind):
-        made = copy.copy(original)
-        _attributes(made).update(answers)
-        return made
+        return _changed_copy(original, answers)
     made = object.__new__(_view_class(cast(Hashable, kind), frozenset(answers)))
     object.__setattr__(made, _VIEW, _View(original, orders, answers))
     _instance_dict(kind).__set__(made, vars(original))
+    return made
+
+
+def _changed_copy(config: Any, values: dict[str, Any]) -> Any:
+    if isinstance(config, tuple):
+        return config._replace(**values)  # type: ignore[attr-defined]
+    if not hasattr(config, "__dict__") and not isinstance(config, dict):
+        return dataclasses.replace(config, **values)
+    made = copy.copy(config)
+    if isinstance(config, dict):  # which may refuse changes, and have its entries as attributes as well
+        dict.update(made, values)
+    if hasattr(config, "__dict__"):
+        own = values.keys() & vars(config).keys() if isinstance(config, dict) else values
+        vars(made).update({name: values[name] for name in own})
     return made
 
 
@@ -276,7 +294,8 @@ def _view_of(value: Any) -> _View:
 
 def _attributes(value: Any) -> dict[str, Any]:
     view = _view_of(value)
-    own = view.original if isinstance(view.original, dict) else vars(view.original)
+    own = view.original if isinstance(view.original, dict) else getattr(view.original, "__dict__", None)
+    own = settings_of(view.original) if own is None else own
     return {**own, **view.answers} if view.answers else own
 
 
@@ -291,17 +310,30 @@ def _holders(owners: Sequence[nn.Module], blocks: nn.Module) -> list[Any]:
     holders: dict[int, Any] = {id(owners[-1]): owners[-1]}
     for module in (*owners, *blocks.modules()):
         config = getattr(module, "config", None)
-        if config is not None and (hasattr(config, "__dict__") or isinstance(config, dict)):
+        if hasattr(config, "__dict__") or settings_of(config):
             holders[id(config)] = config
     return list(holders.values())
 
 
 def _computed(holder: Any) -> dict[str, Any]:
-    if isinstance(holder, nn.Module | dict):
+    if isinstance(holder, nn.Module | dict | tuple):
         return {}  # what a module computes, it computes from what it holds
     kind = type(_view_of(holder).original)
     per_layer = {name: getattr(holder, name, None) for name in computed_per_layer(cast(Hashable, kind))}
     # A configuration for every layer, where these differ: what is a view of the settings would number the visits.
-    if getattr(holder, "is_heterogeneous", False):
+    if is_of_transformers(holder) and getattr(holder, "is_heterogeneous", False):
         per_layer[_CONFIGURATIONS] = list(holder.per_layer_config)
     return per_layer
+
+
+def _by_number(
+    model: nn.Module, path: str, settings: Mapping[str, Any], order: Sequence[int], depth: int
+) -> tuple[Sequence[int], int]:
+    """Return the layers of the visits by the numbers that blocks keep, if their list was cut and its count was not."""
+    numbers = [min(indices(block), default=-1) for block in own_blocks(block_list(model, path))]
+    count = settings.get("num_hidden_layers")
+    if any(is_count(*each, path, depth) for each in settings.items()) or len(set(numbers)) < depth:
+        return order, depth
+    if type(count) is not int or not all(0 <= number < count for number in numbers):
+        return order, depth
+    return [numbers[layer] for layer in order], count
