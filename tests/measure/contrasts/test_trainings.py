@@ -30,14 +30,6 @@ def test_seeds_alone_give_student_s_interval() -> None:
     assert (row.measure, row.claim, row.metric, row.documents) == ("contrast", "trained_order", "cost", 32)
 
 
-def test_units_alone_give_that_of_a_mean_over_units() -> None:
-    values = np.random.default_rng(0).normal(size=20)
-    pulls = np.tile((values - values.mean()) / 20, (2, 1))
-    row = over_trainings([values.mean()] * 2, pulls, 20).row("trained_order", "cost")
-    low, high = stats.t.interval(0.95, 19, values.mean(), stats.sem(values))
-    assert (row.low, row.high) == pytest.approx((low, high))
-
-
 def test_seeds_and_units_add_up_and_so_does_the_resolution() -> None:
     effects, pulls = np.array([0.1, 0.2, 0.6]), np.random.default_rng(1).normal(size=(3, 16)) / 16
     pulls -= pulls.mean(axis=1, keepdims=True)

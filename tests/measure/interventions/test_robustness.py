@@ -159,15 +159,6 @@ def test_the_interval_of_a_share_ends_at_nothing_and_all_and_that_of_a_differenc
     assert -1.0 <= (low or 0.0) <= value
 
 
-def test_of_few_windows_the_value_has_no_interval() -> None:
-    for count in (1, 7):
-        hits, nats = [9, 2, 8, 1, 4, 4, 4][:count], [3.0] * count
-        rows = rows_of({"llama": {0: Survey(4, {"random": outcome(hits, nats, [10] * count)})}}, "nll")
-        for metric in ("accuracy", "nll"):
-            row = one(rows, "llama", "random", metric)
-            assert (row.low, row.high, row.documents) == (None, None, count)
-
-
 def test_differences_are_paired_by_seed_image_and_order() -> None:
     found = rows_of(ARMS, batch=4)
     for metric, part in (("accuracy", "hits"), ("nll", "nll")):
