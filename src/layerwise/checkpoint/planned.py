@@ -55,7 +55,7 @@ class PlannedModel:
                 block.register_forward_hook(partial(hand_on, frames, slot == 0, visit), with_kwargs=True)
             if visit.get("opens"):
                 self.supports_gradient_checkpointing = False
-        blocks._modules = visited
+        blocks._modules, blocks.__class__ = visited, Visits
         blocks.register_state_dict_post_hook(leave_out_twins)
         blocks.register_load_state_dict_post_hook(lambda _, keys: forget_twins(keys.missing_keys))
         owner = self.get_submodule(path.rpartition(".")[0])
@@ -74,6 +74,19 @@ class PlannedModel:
     def is_custom_code(cls) -> bool:
         """The names of its tensors are those of the model in transformers, and are converted as those."""
         return False
+
+
+class Visits(nn.ModuleList):
+    """A list of visits, of which each has the name of its block for libraries that place weights by name."""
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a visit, or a list of some."""
+        visits = list(self._modules.values())[index]
+        return nn.ModuleList(visits) if isinstance(visits, list) else visits  # type: ignore[arg-type]
+
+    def named_children(self) -> Any:
+        """Yield every visit with the name of its block."""
+        return ((name.partition("_")[0], each) for name, each in self._modules.items())
 
 
 def twin(block: nn.Module) -> nn.Module:
