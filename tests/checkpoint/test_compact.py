@@ -72,12 +72,12 @@ def test_a_compact_folder_opens_running_its_plan(home: Path, tmp_path: Path, fro
 
 def test_visits_have_numbers_and_may_be_on_the_disk(home: Path, tmp_path: Path) -> None:
     save(home, PLAN, tmp_path / "m", compact=True, remote_code=True)
-    whole = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "m", trust_remote_code=True)
+    whole = AutoModelForCausalLM.from_pretrained(tmp_path / "m", trust_remote_code=True)
     visits = whole.model.layers
     assert (visits[-1], list(visits[1:3])) == (list(visits)[-1], list(visits)[1:3])
     assert len(whole(IDS, output_hidden_states=True).hidden_states) == len(visits) + 1
     places = {"model.embed_tokens": "cpu", "model.layers": "disk", "model.norm": "cpu", "model.rotary_emb": "cpu"}
-    offloaded = transformers.AutoModelForCausalLM.from_pretrained(
+    offloaded = AutoModelForCausalLM.from_pretrained(
         tmp_path / "m", trust_remote_code=True, device_map={**places, "lm_head": "cpu"}, offload_folder=tmp_path / "off"
     )
     assert torch.equal(offloaded(IDS).logits, whole(IDS).logits)
