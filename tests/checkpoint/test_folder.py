@@ -56,6 +56,8 @@ def test_a_draft_of_a_process_that_is_no_more_is_removed(tmp_path: Path) -> None
         assert not abandoned.exists()
         assert old.exists()  # what a user had before, while nothing has taken its name
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m", alive.name, old.name, other.name])
+    with draft_of(tmp_path / "m"):
+        assert not old.exists()
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])

@@ -8,12 +8,13 @@ import re
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import layerwise
-from checkpoint.gguf_bytes import ARRAY, F32, KINDS, STRING, U32, Entry, Spec, array, bad, refusals, text
+from checkpoint.gguf_bytes import ARRAY, F32, KINDS, STRING, U32, Entry, Header, Spec, array, bad, refusals, text
 from layerwise.errors import CheckpointError, LayerwiseError
 from layerwise.gguf import GGUFFile, depth_of
 from layerwise.gguf.file import KEPT
@@ -100,6 +101,36 @@ def test_every_type_of_value_is_read_and_long_ones_stay_in_the_file(tmp_path: Pa
         assert (file.entries[f"s.{kind}"].value, file.entries[f"a.{kind}"].value) == (1, (1, 0, 1))
     assert file.entries["long.text"].value is None
     assert (file.entries["long.array"].value, file.entries["long.array"].length) == (None, KEPT + 1)
+
+
+def opened(folder: Path, content: bytes) -> GGUFFile:
+    (folder / "file.gguf").write_bytes(content)
+    return GGUFFile.open(folder / "file.gguf")
+
+
+def test_bounds_are_the_last_values_that_are_read(tmp_path: Path) -> None:
+    one = Entry(b"general.alignment", U32, struct.pack("<I", 1))
+    largest = Entry(b"general.alignment", U32, struct.pack("<I", 2**16))
+    kept = [
+        Entry(b"a.text", STRING, text("x" * KEPT)),
+        Entry(b"an.array", ARRAY, array(F32, bytes(4 * KEPT), KEPT)),
+    ]
+    file = opened(tmp_path, Spec(entries=[*Spec().entries, *kept, largest], headers=[]).bytes())
+    assert (len(file.entries["a.text"].value), len(file.entries["an.array"].value)) == (KEPT, KEPT)
+    assert file.alignment == 2**16
+    first, second = Header(b"n" * 63, [1, 1, 1, 5], 0, 20, 0), Header(b"b", [5], 0, 20, 20)
+    assert len(opened(tmp_path, Spec(entries=[*Spec().entries, one], headers=[first, second]).bytes()).tensors) == 2
+    for header, reason in (
+        (replace(first, name=b"n" * 64), "the name of a tensor 64 bytes, and at most 63"),
+        (replace(first, shape=[1, 1, 1, 1, 5]), "5 dimensions, and a tensor has 1 to 4"),
+        (replace(first, offset=1), "in the same bytes"),
+    ):
+        with pytest.raises(CheckpointError, match=reason):
+            opened(tmp_path, Spec(entries=[*Spec().entries, one], headers=[header, second]).bytes())
+    whole = Spec(entries=[*Spec().entries, one], headers=[]).bytes()
+    assert opened(tmp_path, whole).alignment == 1
+    with pytest.raises(CheckpointError, match=r"is cut short: the value of 'general\.alignment' needs 4 bytes"):
+        opened(tmp_path, whole[: whole.index(b"general.alignment") + 17 + 4 + 3])
 
 
 def test_the_alignment_of_the_metadata_holds(tmp_path: Path) -> None:

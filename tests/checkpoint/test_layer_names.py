@@ -40,7 +40,10 @@ def test_layers_beyond_the_configuration_are_left_out() -> None:
     prefix, depth = stack_prefix(layer_groups(stored), [4], None)
     assert depth == 4
     names = LayerNames.of(stored, prefix, depth)
-    assert (len(names.layers), names.others) == (4, ())
+    assert (len(names.layers), names.behind, names.others) == (4, ("model.layers.4.w",), ())
+    with pytest.raises(UnresolvedNames):
+        stack_prefix(layer_groups(stored), [3], None)
+    assert stack_prefix(layer_groups(stored), [3], None, behind=2) == (prefix, 3)
 
 
 def test_layers_may_differ_in_names_and_in_shapes() -> None:

@@ -24,6 +24,7 @@ from layerwise.checkpoint.config_process import without_torch
 from layerwise.checkpoint.folder import Writing
 from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_config import visit_config
+from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
@@ -283,6 +284,18 @@ def test_of_two_parts_with_as_many_layers_the_one_that_the_path_names() -> None:
         made = json.loads(visit_config(settings, groups, (0, 2), path).text)
         depths = [made[part].get("num_hidden_layers") for part in ("text_config", "vision_config")]
         assert depths == [text, vision]
+
+
+@pytest.mark.usefixtures("quick")
+def test_the_proof_is_what_suits_the_size_and_the_settings(home: Path, tmp_path: Path) -> None:
+    sizes = (stream.PROVED_SIZE - 1, stream.PROVED_SIZE)
+    hosts = [cast(StoredModel, SimpleNamespace(size=size, quantised=False)) for size in sizes]
+    assert [stream._proof(host, None) for host in hosts] == ["logits", "keys"]
+    assert [stream._proof(hosts[1], prove) for prove in (True, False)] == ["logits", "none"]
+    assert save(home, "0 2", tmp_path / "m", prove=False).proof == "none"
+    folder = add_tensors(home, tmp_path / "home", {})
+    (folder / "config.json").write_text(json.dumps({**settings_of(home), "moe_layer_freq": 1}))
+    assert save(folder, "0 2", tmp_path / "n", prove=False).proof == "keys"
 
 
 def test_a_position_that_settings_do_not_say_is_refused_by_keys(
