@@ -82,7 +82,7 @@ class Visits(nn.ModuleList):
     def __getitem__(self, index: Any) -> Any:
         """Return a visit, or a list of some."""
         visits = list(self._modules.values())[index]
-        return nn.ModuleList(visits) if isinstance(visits, list) else visits  # type: ignore[arg-type]
+        return nn.ModuleList(visits) if isinstance(visits, list) else visits
 
     def named_children(self) -> Any:
         """Yield every visit with the name of its block."""
