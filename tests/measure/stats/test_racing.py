@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.measure.stats.grid import WHOLE, Piece
 from layerwise.measure.stats.racing import race, rare_documents, rows
+from layerwise.measure.stats.strata import shuffled
 from layerwise.measure.stats.verdicts import VerdictCriterion, verdicts
 from layerwise.plan import Plan
 from layerwise.results import Loss
@@ -155,6 +157,38 @@ def test_the_last_look_spends_all_that_is_left_of_the_error_rate(documents: int,
     finishes = race(model.measure, skip_keys(4), model.lengths, seed=4).finishes
     assert {end.documents for end in finishes.values()} == {documents}
     assert {end.decision for end in finishes.values()} == {"matters" if share > 1 else "unresolved"}
+
+
+@pytest.mark.parametrize(("share", "decision"), [(0.999, "unresolved"), (1.001, "harmful")])
+def test_harm_is_confirmed_on_later_documents_at_its_share_of_the_error_rate(share: float, decision: str) -> None:
+    """Eight documents of the second look, by hand: seven tenths of a tenth of alpha, over the four layers."""
+    model = SimulatedModel([0.0] * 4, documents=40)
+    model.lengths = dict.fromkeys(model.lengths, 10)
+    order = [int(document) for _, document, _ in shuffled(model.lengths, 0)]
+    changes = np.empty(40)
+    changes[order[:32]] = standardised(32, 0.01) - 5.0
+    bound = stats.t.ppf(1 - 0.05 * 0.1 * 0.7 / 4, 7)
+    changes[order[32:]] = standardised(8, 1.0) - share * bound / np.sqrt(8)
+    model.draw(np.tile(changes, (4, 1)))
+    finishes = race(model.measure, skip_keys(4), model.lengths).finishes
+    assert {(end.decision, end.documents) for end in finishes.values()} == {(decision, 40)}
+
+
+@pytest.mark.parametrize(("documents", "decision"), [(15, "unresolved"), (16, "harmful")])
+def test_windows_of_fewer_than_sixteen_documents_confirm_no_harm(documents: int, decision: str) -> None:
+    model = SimulatedModel([-0.5] * 4, documents=documents, noise=0.01)
+    lengths = {(task, name, window): 10 for task, name, _ in model.lengths for window in range(8)}
+    model.lengths = dict.fromkeys(model.lengths, 10)
+
+    def measure(layers: Collection[int], pieces: Sequence[Piece]) -> list[Loss]:
+        return [
+            replace(row, window=window)
+            for task, name, window in pieces
+            for row in model.measure(layers, [(task, name, WHOLE)])
+        ]
+
+    finishes = race(measure, skip_keys(4), lengths).finishes
+    assert {end.decision for end in finishes.values()} == {decision}
 
 
 def standardised(documents: int, spread: float) -> np.ndarray:

@@ -17,7 +17,15 @@ from layerwise.measure.stats.racing import race
 from layerwise.measure.stats.racing import rows as rows_of_race
 from layerwise.measure.stats.statistics import minimum_detectable_effect
 from layerwise.measure.stats.strata import Strata, shuffled, unit_pieces
-from layerwise.measure.stats.verdicts import SELECTION, HarmTest, VerdictCriterion, _halves, detectable, verdicts
+from layerwise.measure.stats.verdicts import (
+    SELECTION,
+    HarmTest,
+    VerdictCriterion,
+    _halves,
+    confirmed,
+    detectable,
+    verdicts,
+)
 from layerwise.results import Loss, Score
 from measure.simulated import SimulatedModel
 
@@ -144,6 +152,14 @@ def test_no_effect_is_told_with_what_was_excluded() -> None:
     assert {(score.metric, score.mde) for score in exact.values()} == {("no_effect", 0.0)}
 
 
+@pytest.mark.parametrize(
+    ("p", "layers"), [((0.0499,), {0}), ((0.0501,), set()), ((0.2, 0.0249), {1}), ((0.2, 0.0251), set())]
+)
+def test_harm_is_confirmed_at_alpha_over_the_candidates(p: tuple[float, ...], layers: set[int]) -> None:
+    effects = (Estimate.student(float(stats.t.ppf(each, 20)), 1.0, 20.0) for each in p)
+    assert confirmed(dict(enumerate(effects)), VerdictCriterion()) == layers
+
+
 def test_too_little_text_says_how_to_get_enough() -> None:
     model = SimulatedModel([0.1] * 4, documents=5)
     with pytest.raises(MeasureError, match=r"the text makes 5 windows .* fewer than 8: give a longer text"):
@@ -190,6 +206,8 @@ def test_a_candidate_is_below_zero_at_the_level_of_selection(share: float, chose
         (-0.009, 0.009, "no_effect"),
         (0.001, 0.009, "no_effect"),
         (0.1, 0.2, "matters"),
+        (0.005, 0.015, "matters"),
+        (0.005, 0.0149, None),
         (-0.2, 0.2, None),
         (-0.001, 0.02, None),
     ],
