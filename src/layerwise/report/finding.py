@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from layerwise.report.text.number_format import between, is_resolved
+from layerwise.report.text.number_format import between, excludes_zero, is_resolved
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import EQUAL_NATS
 
@@ -53,9 +53,9 @@ def describe_loss_change(row: Score) -> str:
     >>> list(map(describe_loss_change, rows))
     ['loses 0.200 [0.100, 0.300]', 'gains 0.200 [0.100, 0.300]', 'changes the loss by 0.000 [−0.100, +0.100]']
     """
-    if row.low is not None and row.high is not None and (row.low > 0.0 or row.high < 0.0):
-        low, high = sorted((abs(row.low), abs(row.high)))
-        return f"{'loses' if row.low > 0.0 else 'gains'} {between(abs(row.value), low, high)}"
+    if excludes_zero(row):
+        low, high = sorted((abs(row.low or 0.0), abs(row.high or 0.0)))
+        return f"{'loses' if row.value > 0.0 else 'gains'} {between(abs(row.value), low, high)}"
     return f"changes the loss by {between(row.value, row.low, row.high, signed=True)}"
 
 

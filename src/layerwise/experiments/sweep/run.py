@@ -251,7 +251,8 @@ class SweepUnit(Unit[MeasureError | None]):
         if the original model's are not.
         """
         run, reporter = session.run, session.reporter
-        run.store.replace_notes(LEFT_OUT, self.left_out)
+        few_units = describe_test(self.text.units, len(self.plans) - 1)
+        run.store.replace_notes(LEFT_OUT, [*self.left_out, *([few_units] if few_units else [])])
         run.store.add_plans(plan_records(self.members))
         failures = self._sweep(run, reporter)
         if self.config.similarity and not run.store.scores(SIMILARITY):

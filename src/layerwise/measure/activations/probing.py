@@ -2,8 +2,8 @@
 
 Ridge regression on standardized states (a word's last token, or a sentence's mean), cross-validated in five folds over
 groups (the forms of a word, or a sentence). `layer` is the number of the state; `part` the kind of feature.
-    accuracy          Student's interval over groups; nulls: labels `shuffled` by groups (Hewitt and Liang 2019) and
-                      the states of a randomly initialized model (`random_twin`)
+    accuracy          Wilson's interval, with the error over groups; nulls: labels `shuffled` by groups (Hewitt and
+                      Liang 2019) and the states of a randomly initialized model (`random_twin`)
     accuracy_above    accuracy minus that of the `random_twin`, unit by unit
     difference        mean `accuracy_above` of linguistic features minus that of surface features, by state
 """
@@ -26,7 +26,7 @@ from layerwise.data.suites.probing import ProbedFeature, ProbedText
 from layerwise.errors import MeasureError, UnsupportedModel
 from layerwise.measure.activations.padding import side_by_side
 from layerwise.measure.stats.float64 import exact_on_cpu
-from layerwise.measure.stats.statistics import Numbers, student_interval
+from layerwise.measure.stats.statistics import Numbers, student_interval, wilson
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import ALL, PROBING, RANDOM_TWIN, SHUFFLED
@@ -52,9 +52,21 @@ class _Hits:
 
     def row(self, metric: str, values: Numbers, **columns: Any) -> Score:
         above, below = (np.bincount(self.groups, weights=each) for each in (values, np.ones_like(values)))
-        return Score(
-            PROBING, metric, *student_interval(above, below).row(), documents=len(below), tokens=len(values), **columns
-        )
+        estimate = student_interval(above, below)
+        value, low, high = estimate.row()
+        if metric == "accuracy":
+            _, low, high = _share_interval(value, float(np.squeeze(estimate.error)), len(below))
+        return Score(PROBING, metric, value, low, high, documents=len(below), tokens=len(values), **columns)
+
+
+def _share_interval(share: float, error: float, groups: int) -> tuple[float, float, float]:
+    """Return Wilson's interval of a share with an error over groups, as of so many units as have that error.
+
+    >>> _share_interval(1.0, 0.0, 40)[1:] == wilson(40, 40).row()[1:]
+    True
+    """
+    units = share * (1 - share) / error**2 if error > 0 else float(groups)
+    return wilson(share * units, units).row()
 
 
 def probing(

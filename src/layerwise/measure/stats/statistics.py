@@ -348,7 +348,7 @@ def _normal_sums() -> tuple[Numbers, ...]:
     return tuple(power.cumsum(axis=1) for power in (drawn, drawn**2, drawn * drawn**2))
 
 
-def wilson(successes: ArrayLike, trials: int, level: float = 0.95) -> Estimate[Numbers]:
+def wilson(successes: ArrayLike, trials: float, level: float = 0.95) -> Estimate[Numbers]:
     """Return proportions with Wilson's (1927) interval; `error` is its half-width over z.
 
     The center is (share + z^2 / 2n) / (1 + z^2 / n).

@@ -22,7 +22,8 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT
 
 WORDS = {"matters": "matters", "no_effect": "without effect", "harmful": "harmful", "unresolved": "inconclusive"}
-VERDICT_SLOTS = {"matters": 0, "harmful": 1, "unresolved": 2, "no_effect": 5, vocab.SKIPPING: 0}
+VERDICT_SLOTS = {"matters": 2, "harmful": 1, "unresolved": 4, "no_effect": 8, vocab.SKIPPING: 0}
+"""The colors of verdicts, which are those of the badges on every page."""
 SILENCED = {vocab.SKIPPING: "skipped", "mean_ablate": "mean of its output"}
 REPLACED = {
     "neighbour_copy": "copy of a neighbour",

@@ -24,7 +24,7 @@ from layerwise.report.derived.swept import ABSENCE, by_window, over_windows, ran
 from layerwise.report.derived.zones import Runs, matrix, trained_zones
 from layerwise.report.finding import Finding, State, settled
 from layerwise.report.show import SIGNED
-from layerwise.report.text.number_format import between, in_perplexity, is_resolved, percent, tidy
+from layerwise.report.text.number_format import between, excludes_zero, in_perplexity, is_resolved, percent, tidy
 from layerwise.report.text.wording import counted, label, listed
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
@@ -61,10 +61,6 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
 
 def _finding(question: str, answer: str, known: bool | None) -> Finding:
     return Finding(question, BARE if known is None else answer, settled(known))
-
-
-def _clear(row: Score) -> bool:
-    return (row.low is not None and row.low > 0.0) or (row.high is not None and row.high < 0.0)
 
 
 def _bounded(rows: Iterable[Score]) -> bool:
@@ -116,8 +112,9 @@ def _silence(rows: Sequence[Score], level: float) -> str:
     layers = counted(len(rows), "layer")
     if not silent:
         return f"All {layers} are distinguished from zero after correction."
-    clear, within = [row for row in silent if _clear(row)], [row for row in silent if not _clear(row)]
+    clear, within = [row for row in silent if excludes_zero(row)], [row for row in silent if not excludes_zero(row)]
     limits = [row.mde for row in within if row.mde is not None]
+    limits += [abs(bound) for row in within if limits for bound in (row.low, row.high) if bound is not None]
     above = f" above {tidy(max(limits))} nats{needed_in_words(within, WANTED)}" if limits else ""
     sentences = {
         f"the loss change is not significant after correction for {len(rows):,} comparisons.": clear,
@@ -147,7 +144,7 @@ def _ranking(data: ReportData, rows: Rows) -> Finding | None:
         _compared(data, STEP, task=data.tasks[0], condition=harsher.condition).one(against=milder.condition)
         for milder, harsher in pairwise(order)
     ]
-    apart = [step is not None and _clear(step) for step in steps]
+    apart = [step is not None and excludes_zero(step) for step in steps]
     least, *others = (label(str(row.condition)) for row in order)
     chain = least + "".join(f" {'<' if clear else '≈'} {name}" for clear, name in zip(apart, others, strict=True))
     answer = (
@@ -174,12 +171,12 @@ def _order_by_task(data: ReportData, rows: Rows, strategy: str | None) -> Findin
     most, least, pairs = means[gap.task], means[str(gap.against)], math.comb(len(means), 2)
     corrected = f" (corrected for picking the extreme pair of {pairs})." if pairs > 1 else "."
     answer = (
-        f"{'Yes' if _clear(gap) else 'Inconclusive'}. With {most.amount:g} layers under {label(strategy)},"
+        f"{'Yes' if excludes_zero(gap) else 'Inconclusive'}. With {most.amount:g} layers under {label(strategy)},"
         f" {most.task} loses {SIGNED.text(most)} nats per token and {least.task} {SIGNED.text(least)}; they differ by"
         f" {SIGNED.text(gap)}{corrected}"
     )
     question = "Does order matter more for some tasks than for others?"
-    return _finding(question, answer, None if gap.low is None else _clear(gap))
+    return _finding(question, answer, None if gap.low is None else excludes_zero(gap))
 
 
 def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None) -> Finding | None:
@@ -188,16 +185,16 @@ def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None) -> Fin
     if strategy is None or not judged:
         return None
     groups = {
-        "costs more on": [task for task, gap in judged.items() if _clear(gap) and gap.value > 0.0],
-        "costs less on": [task for task, gap in judged.items() if _clear(gap) and gap.value < 0.0],
-        "is inconclusive on": [task for task, gap in judged.items() if not _clear(gap)],
+        "costs more on": [task for task, gap in judged.items() if excludes_zero(gap) and gap.value > 0.0],
+        "costs less on": [task for task, gap in judged.items() if excludes_zero(gap) and gap.value < 0.0],
+        "is inconclusive on": [task for task, gap in judged.items() if not excludes_zero(gap)],
     }
     spread = "; it ".join(f"{words} {_spread(judged, tasks)}" for words, tasks in groups.items() if tasks)
     answer = (
         f"Running {rows[0].amount:g} layers under {label(strategy)} instead of skipping them {spread} nats per token."
         f" Documents and draws are resampled; intervals are corrected over {counted(len(gaps), 'task')}."
     )
-    return _finding("Is a wrong order worse than no layers?", answer, any(map(_clear, judged.values())))
+    return _finding("Is a wrong order worse than no layers?", answer, any(map(excludes_zero, judged.values())))
 
 
 def _spread(gaps: dict[str, Score], tasks: list[str]) -> str:

@@ -7,6 +7,7 @@ import math
 from layerwise.results.rows import Score
 
 SIGNIFICANT = 3
+TINY, MOST_DECIMALS = 1e-4, 9
 
 
 def decimals(*values: float) -> int:
@@ -45,8 +46,8 @@ def tidy(value: float, *, signed: bool = False) -> str:
         return "not finite"
     if value == int(value) and abs(value) < 1e12:
         return fixed(value, 0, signed=signed)
-    if abs(value) < 1e-4:
-        mantissa, exponent = f"{value:.2e}".split("e")
+    if abs(value) < TINY:
+        mantissa, exponent = f"{value:+.2e}".split("e") if signed else f"{value:.2e}".split("e")
         return f"{mantissa}×10^{int(exponent)}".replace("-", "−")
     return fixed(value, decimals(value), signed=signed)
 
@@ -66,14 +67,28 @@ def large(value: float) -> str:
 def between(value: float, low: float | None, high: float | None, *, signed: bool = False) -> str:
     """The value and its interval: `0.412 [0.380, 0.451]`; the value alone when there is no interval.
 
-    >>> between(0.4123, 0.38, 0.4512, signed=True)
-    '+0.412 [+0.380, +0.451]'
+    More digits are shown where the two bounds would not differ otherwise, or a bound would look like zero.
+
+    >>> between(0.4123, 0.38, 0.4512, signed=True), between(3e-6, 1e-6, 5e-6)
+    ('+0.412 [+0.380, +0.451]', '3.00×10^−6 [1.00×10^−6, 5.00×10^−6]')
+    >>> between(0.5, 0.49998, 0.50002), between(12.0, 0.004, 24.0)
+    ('0.50000 [0.49998, 0.50002]', '12.000 [0.004, 24.000]')
     """
     if low is None or high is None:
         return tidy(value, signed=signed)
-    count = min(decimals(value, low, high), 5)
+    if 0.0 < max(abs(number) for number in (value, low, high)) < TINY:
+        return f"{tidy(value, signed=signed)} [{tidy(low, signed=signed)}, {tidy(high, signed=signed)}]"
+    count = decimals(value, low, high)
+    while count < MOST_DECIMALS and _hides_interval(low, high, count):
+        count += 1
     inner = f"{fixed(low, count, signed=signed)}, {fixed(high, count, signed=signed)}"
     return f"{fixed(value, count, signed=signed)} [{inner}]"
+
+
+def _hides_interval(low: float, high: float, count: int) -> bool:
+    nearest = low if low > 0.0 else high if high < 0.0 else 1.0
+    same = low < high and fixed(low, count) == fixed(high, count)
+    return same or float(f"{nearest:.{count}f}") == 0.0
 
 
 def probability(p: float | None) -> str:
@@ -107,18 +122,21 @@ def in_perplexity(nats: float) -> str:
     return f"{100 * math.expm1(nats):+.1f} %".replace("-", "−")
 
 
+def excludes_zero(score: Score) -> bool:
+    """Whether an effect has an interval, and zero is outside of it."""
+    return score.low is not None and score.high is not None and (score.low > 0.0 or score.high < 0.0)
+
+
 def is_resolved(score: Score, level: float) -> bool:
-    """Whether an effect is distinguished from zero: by its corrected p, else its p, else its interval."""
+    """Whether an effect is distinguished from zero, by its interval and its p (the corrected one) if it has both."""
     p = score.p_adjusted if score.p_adjusted is not None else score.p
-    if p is not None:
-        return p < level
-    if score.low is None or score.high is None:
-        return False
-    return score.low > 0.0 or score.high < 0.0
+    if p is None:
+        return excludes_zero(score)
+    return p < level and (score.low is None or score.high is None or excludes_zero(score))
 
 
 def verdict(score: Score | None, level: float) -> str:
-    """A loss difference in words: `worse`, `better`, or what could not have been seen.
+    """Describe a loss difference in words that its interval allows: `worse`, `better`, or the effect it excludes.
 
     >>> verdict(Score("effect", "delta_nll", 0.001, p=0.4, mde=0.02), 0.05)
     'no effect detectable above 0.0200 nats'
@@ -131,6 +149,7 @@ def verdict(score: Score | None, level: float) -> str:
         return "no interval"
     if is_resolved(score, level):
         return "worse" if score.value > 0 else "better"
-    if score.mde is None:
-        return "no effect detectable"
-    return f"no effect detectable above {tidy(score.mde)} nats"
+    if excludes_zero(score):
+        return "not significant after correction" if score.p_adjusted is not None else "inconclusive"
+    reach = [abs(bound) for bound in (score.mde, score.low, score.high) if bound is not None]
+    return f"no effect detectable above {tidy(max(reach))} nats" if reach else "no effect detectable"
