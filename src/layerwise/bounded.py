@@ -64,12 +64,10 @@ def kind_of(path: Path | str) -> str:
 
 
 def named(path: Path | str) -> str:
-    """A path as an error names it."""
     return shortened(str(path), _NAMED)
 
 
 def shortened(text: str, most: int = _SHOWN) -> str:
-    """The beginning of a text, where it is longer than anybody would read in an error."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
@@ -132,7 +130,6 @@ def check_file(path: Path, most: int | None = None) -> None:
 
 
 def check_size(size: int, most: int) -> None:
-    """Raise `Unreadable` for a file of more than `most` bytes."""
     if size > most:
         raise Unreadable(f"has {size_in_words(size)}, and at most {size_in_words(most)} are read")
 
@@ -151,7 +148,6 @@ def unpacked(content: bytes, most: int = TEXT_SIZE) -> bytes:
 
 
 def unpacked_bound(size: int, most: int = TEXT_SIZE) -> int:
-    """The bytes to which a packed file of `size` bytes may unpack."""
     return min(most, max(UNPACKED, RATIO * size))
 
 

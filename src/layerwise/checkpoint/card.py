@@ -48,7 +48,6 @@ class CardTable:
 
 
 def card_path(model: Path) -> Path:
-    """The card of a checkpoint: in its folder, or beside a GGUF file."""
     return model.with_suffix(".md") if is_gguf(model) else model / CARD
 
 
@@ -99,7 +98,6 @@ def write_card(
 
 
 def listed_versions(versions: Mapping[str, str]) -> str:
-    """The versions in one line."""
     return ", ".join(f"{name} {version}" for name, version in sorted(versions.items()))
 
 
@@ -178,7 +176,6 @@ def _hash(path: Path) -> str:
 
 
 def markdown_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown, whose cells may hold any text in one line."""
     lines = [heads, ["---"] * len(heads), *rows]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
@@ -207,7 +204,6 @@ class BaseModelInfo:
 
     @property
     def license(self) -> str | None:
-        """The licence that its card states."""
         stated = self.metadata.get("license_name") or self.metadata.get("license")
         return str(stated) if stated else None
 

@@ -49,7 +49,6 @@ def stored_layers(plan: Plan) -> Plan:
 
 
 def written_layers(plan: Plan, compact: bool) -> Plan:
-    """Return the layers in a checkpoint of `plan`: each once if it is `compact`, otherwise those of its visits."""
     return stored_layers(plan) if compact else join_sublayers(plan)[0]
 
 
@@ -80,7 +79,6 @@ def _stage(stage: Stage, numbers: Numbers) -> Stage:
 def write_record(
     folder: Path, plan: Plan | None, remote: Mapping[str, Any] | None = None, auto_map: Mapping[str, str] | None = None
 ) -> None:
-    """Add to `config.json` the plan over the stored layers, what remote code reads, and where it lies."""
     settings = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
     if plan is not None:
         settings[RECORD] = {"plan": str(plan), **(remote or {})}

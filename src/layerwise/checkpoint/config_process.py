@@ -23,7 +23,6 @@ POSTPONED = ("transformers", "transformers.models")
 def without_torch(
     settings: Mapping[str, Any], groups: Mapping[str, int], order: Sequence[int], path: str | None
 ) -> VisitConfig:
-    """`visit_config`, computed in a process of its own that does not import torch."""
     ended = subprocess.run(
         [sys.executable, "-m", __name__],
         input=json.dumps({"settings": settings, "groups": groups, "order": list(order), "path": path}),

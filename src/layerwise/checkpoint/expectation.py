@@ -100,7 +100,6 @@ class Expectation:
         return cls(kind, own, config, config_text(whole), blocks, example_inputs(model) is not None)
 
     def prove(self, own: Tensors, planned: Tensors, quantised: bool) -> None:
-        """Raise `UnresolvedNames` unless `planned` fits as well as `own` (if quantized, only the modules)."""
         before, after = self._misfits(self.own, own, quantised), self._misfits(self.config, planned, quantised)
         known = {_template(misfit) for misfit in before}
         new = sorted(misfit for misfit in after if _template(misfit) not in known)

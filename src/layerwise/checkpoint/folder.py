@@ -80,7 +80,6 @@ class Writing:
 
 
 def refuse_in_the_way(folder: Path, overwrite: bool) -> None:
-    """Raise `CheckpointError` for a folder that is not to be replaced."""
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not (folder / "config.json").is_file():
@@ -116,7 +115,6 @@ def draft_of(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def draft_of_file(file: Path) -> Iterator[Path]:
-    """Yield a file in a folder next to `file`, which takes its name on success, as that of `draft_of` does."""
     file = Path(os.path.realpath(file))
     with _draft_beside(file) as draft:
         yield draft / file.name
@@ -139,7 +137,6 @@ def _synchronize(folder: Path, deep: bool = True) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two folders in one step, and return whether the system can."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None) if sys.platform == "linux" else None
     return rename is not None and rename(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
 

@@ -46,7 +46,6 @@ class Rewritten:
 
 
 def need_gguf(what: str) -> None:
-    """Raise `CheckpointError` where the package gguf, which does `what`, is not installed."""
     if find_spec("gguf") is None:
         raise CheckpointError(f"{what} by the package gguf: pip install 'layerwise[gguf]'")
 

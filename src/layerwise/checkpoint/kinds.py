@@ -28,7 +28,6 @@ _NO_KIND = re.compile(r"^_|drop|^training$|^config$")
 
 
 def positional_traits(blocks: Sequence[nn.Module]) -> frozenset[tuple[str, str]]:
-    """The attributes, as (path of the module, name), that count the blocks: in every one its own position."""
     counting = [
         {
             (path, name)
@@ -42,7 +41,6 @@ def positional_traits(blocks: Sequence[nn.Module]) -> frozenset[tuple[str, str]]
 
 
 def kinds_of(blocks: Iterable[nn.Module], positional: frozenset[tuple[str, str]]) -> list[Kind]:
-    """The kind of each block, without the attributes that are `positional`."""
     return [frozenset(trait for trait in _traits(block) if trait[:2] not in positional) for block in blocks]
 
 
@@ -65,7 +63,6 @@ def _is_plain(value: Any) -> bool:
 
 
 def difference(wanted: Sequence[Kind], kinds: Sequence[Kind]) -> str | None:
-    """The first slot whose block is of another kind than the plan needs, in words."""
     for slot, (want, have) in enumerate(zip(wanted, kinds, strict=True)):
         if want != have:
             first = min(want - have, default=None) or min(have - want)

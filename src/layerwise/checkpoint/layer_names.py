@@ -33,7 +33,6 @@ class LayerNames:
 
     @classmethod
     def of(cls, names: Iterable[str], prefix: str, depth: int) -> LayerNames:
-        """Sort `names` by the `depth` layers under `prefix`."""
         layers: list[dict[str, str]] = [{} for _ in range(depth)]
         others, behind = [], []
         for name in names:

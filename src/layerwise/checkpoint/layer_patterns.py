@@ -84,7 +84,6 @@ class LayerPatterns:
         return [each for several in listed for each in several]
 
     def rewrite_text(self, text: str) -> list[str]:
-        """Return the names or patterns that select of the visits what `text` selects of the layers."""
         named = None if _EXPRESSION.search(text) or text.startswith("re:") else self.name.fullmatch(text)
         if named is not None:
             return list(self._renamed(named))

@@ -63,7 +63,6 @@ class PlannedModel:
         change(self.config, plan["config"])
 
     def save_pretrained(self: Any, *args: Any, **kwargs: Any) -> Any:
-        """Write the model as it was stored: each layer once, and the plan."""
         planned, self.config = self.config, self._stored_config
         try:
             return super().save_pretrained(*args, **kwargs)  # type: ignore[misc]
@@ -72,7 +71,6 @@ class PlannedModel:
 
     @classmethod
     def is_custom_code(cls) -> bool:
-        """The names of its tensors are those of the model in transformers, and are converted as those."""
         return False
 
 
@@ -80,17 +78,14 @@ class Visits(nn.ModuleList):
     """A list of visits, of which each has the name of its block for libraries that place weights by name."""
 
     def __getitem__(self, index: Any) -> Any:
-        """Return a visit, or a list of some."""
         visits = list(self._modules.values())[index]
         return nn.ModuleList(visits) if isinstance(visits, list) else visits
 
     def named_children(self) -> Any:
-        """Yield every visit with the name of its block."""
         return ((name.partition("_")[0], each) for name, each in self._modules.items())
 
 
 def twin(block: nn.Module) -> nn.Module:
-    """A copy of `block` that shares its parameters, its buffers and its configuration, now and later."""
     shared = [*block.parameters(), *block.buffers(), *(getattr(each, "config", None) for each in block.modules())]
     made = copy.deepcopy(block, {id(each): each for each in shared})
     for module, other in zip(block.modules(), made.modules(), strict=True):
@@ -137,18 +132,15 @@ def hand_on(
 
 
 def leave_out_twins(module: nn.Module, state: dict[str, Any], prefix: str, metadata: Any) -> None:
-    """Take the names of twins out of a state dictionary."""
     for name in [name for name in state if TWIN.search(name)]:
         del state[name]
 
 
 def forget_twins(missing: list[str]) -> None:
-    """Take the names of twins, whose weights are those of their blocks, from a list of missing names."""
     missing[:] = [name for name in missing if not TWIN.search(name)]
 
 
 def change(config: Any, values: dict[str, Any]) -> None:
-    """Set `values` in a configuration, those of configurations inside in theirs."""
     for name, value in values.items():
         inner = vars(config).get(name)
         if hasattr(inner, "to_diff_dict"):

@@ -95,7 +95,6 @@ def _class_beside(draft: Path, name: str) -> Any | None:
 
 
 def parameters_of(stack: Stack, plan: Plan) -> int:
-    """The parameters of the model of the plan, in which every visit has its own, and shared ones count once."""
     inside = {
         id(parameter) for block in stack.model.get_submodule(stack.path).children() for parameter in block.parameters()
     }
@@ -109,7 +108,6 @@ def parameters_of(stack: Stack, plan: Plan) -> int:
 
 @contextmanager
 def explained(kind: str, plan: Plan) -> Iterator[None]:
-    """Within the context every failure that layerwise did not raise becomes an `UnsupportedModel` that explains it."""
     try:
         yield
     except LayerwiseError:
@@ -151,7 +149,6 @@ def _tensors(stack: Stack, plan: Plan, loaded: nn.Module | None = None) -> dict[
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Within the context transformers shows no progress bar and logs errors alone."""
     bars, verbosity = logging.is_progress_bar_enabled(), logging.get_verbosity()
     logging.disable_progress_bar()
     logging.set_verbosity_error()

@@ -15,7 +15,6 @@ from layerwise.errors import CheckpointError
 
 
 def check_repository(name: str) -> None:
-    """Raise `CheckpointError` unless `name` is that of a repository: `ORG/NAME`. Nothing is asked of the network."""
     try:
         validate_repo_id(name)
     except HFValidationError:
@@ -29,7 +28,6 @@ def check_repository(name: str) -> None:
 
 
 def check_push(name: str, *, overwrite: bool = False) -> None:
-    """Raise `CheckpointError` unless a folder can be pushed to `name` now (over a model only with `overwrite`)."""
     check_repository(name)
     if constants.is_offline_mode():
         raise CheckpointError(

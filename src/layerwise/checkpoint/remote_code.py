@@ -39,7 +39,6 @@ def add_plan(
 
 
 def add_own_code(draft: Path, kind: Any) -> None:
-    """Add the code of a model of layerwise's own to its folder, so that plain transformers opens it."""
     write_record(draft, None, None, write_code(draft, kind, planned=False))
 
 
@@ -122,7 +121,6 @@ def automatic_classes(kind: Any) -> dict[str, str]:
 
 
 def joined_modules(root: str) -> str:
-    """The source of the module `root`, behind that of the modules of layerwise that it imports."""
     ordered: dict[str, str] = {}
     _collect(root, ordered)
     return "\n\n".join(ordered.values()) + "\n"

@@ -95,7 +95,6 @@ def save_named(
     revision: str | None = None,
     in_memory: str = "",
 ) -> Origin:
-    """Write the plan over the models `names`, streamed or, for the reason `in_memory`, built by `open_stack`."""
     if writing.head == next(iter(names)):
         writing = replace(writing, head=None)
     if writing.head is not None and writing.head not in names:

@@ -140,7 +140,6 @@ def _owner(config: Any, prefix: str, depth: int) -> Any:
 
 
 def predicts_further(groups: Mapping[str, int], prefix: str, order: Sequence[int], depth: int) -> bool:
-    """Return whether the layers that predict further tokens go along: others than the last of the stack, or all."""
     return any(PREDICTING.search(each) for each in groups) or (
         groups.get(prefix, 0) > depth and list(order) == list(range(depth))
     )

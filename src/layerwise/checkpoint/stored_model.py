@@ -61,11 +61,9 @@ class StoredModel:
 
     @property
     def quantised(self) -> bool:
-        """Whether its tensors are stored in another form than that in which they compute."""
         return self.settings.get("quantization_config") is not None
 
     def copy_beside(self, folder: Path, prefix: str, order: Sequence[int], depth: int) -> None:
-        """Copy the files of the model other than weights and configuration, for the visits `order` of its layers."""
         for path in sorted(self.folder.iterdir()):
             if path.is_file() and BESIDE.fullmatch(path.name):
                 shutil.copyfile(path, folder / path.name)

@@ -132,7 +132,6 @@ def _resolved(
 
 
 def planned_tensors(models: Mapping[str, StoredModel], names: LayerNames, plan: Plan) -> dict[str, StoredTensor]:
-    """The tensors of the model of the plan by their names there, in the order of their numbers."""
     host = next(iter(models.values()))
     whole = plan.order() == tuple(range(len(names.layers)))
     tensors = {name: host.tensors[name] for name in (*names.others, *(names.behind if whole else ()))}

@@ -25,7 +25,6 @@ _PIECE = 1 << 22
 
 
 def write_checkpoint(folder: Path, tensors: Tensors, max_shard_size: int) -> None:
-    """Write `tensors` to `folder`: as one file, or as shards of at most `max_shard_size` bytes and their index."""
     shards = list(_shards(tensors, max_shard_size))
     if len(shards) == 1:
         write_file(folder / WEIGHTS, tensors)

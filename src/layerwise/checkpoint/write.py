@@ -138,7 +138,6 @@ def _weights(stack: Stack, plan: Plan, made: nn.Module, gains: Sequence[Gains]) 
 
 
 def origin_of(stack: Stack, plan: Plan, gap: float, note: str = "", *, compact: bool = False) -> Origin:
-    """The origin of a checkpoint that was proved to be `stack` under `plan`."""
     host = next(iter(stack.sources.values()), stack)
     models = {"shell": host} | {name: stack.sources[name] for name in sorted(plan.sources())}
     hashes: dict[int, str] = {}

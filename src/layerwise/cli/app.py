@@ -130,7 +130,6 @@ def refuse(message: str) -> NoReturn:
 
 
 def unread(error: CycloptsError, words: Sequence[str]) -> str:
-    """Why the words of a command cannot be read, and what to write instead."""
     if split := next(_split_plans(words), None):
         flag, plan = split
         return f'a plan with spaces is one word for the shell only in quotes; write {flag} "{plan}"'

@@ -163,7 +163,6 @@ def _shown_default(default: Any) -> bool | Callable[[Any], str]:
 
 
 def path_parameter(flag: str, help: str, metavar: str | None = None) -> Parameter:
-    """The parameter of a path: `flag` is its option, or the capitals that stand for it where it has none."""
     name = flag if flag.startswith("--") else None
     return Parameter(name, help=help, metavar=metavar, converter=lambda _, tokens: path_of(flag, tokens[0].value))
 

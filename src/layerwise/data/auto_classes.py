@@ -63,12 +63,10 @@ def from_pretrained(kind: Any, location: str | Path | None, *, trust_remote_code
 
 
 def config_for(settings: Mapping[str, Any]) -> Any:
-    """transformers' configuration for the type of model that the settings name as `model_type`."""
     return transformers.AutoConfig.for_model(**settings)
 
 
 def tokenizer_class(config: Any) -> Any:
-    """The class of the tokenizer that belongs to a configuration, where no file of a tokenizer names one."""
     kind = transformers.TOKENIZER_MAPPING.get(type(config), None)
     # Mistral's own is for files that no GGUF file has.
     return transformers.PreTrainedTokenizerFast if kind is None or kind.__name__ == "MistralCommonBackend" else kind
@@ -76,7 +74,6 @@ def tokenizer_class(config: Any) -> Any:
 
 @contextmanager
 def quiet(name: str) -> Iterator[None]:
-    """Within the context the logger of this name gives no advice: layerwise does already what it advises."""
     logger = logging.getLogger(name)
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -100,7 +97,6 @@ def from_config(kind: Any, config: Any, *, trust_remote_code: bool = False) -> n
 
 
 def on_meta(kind: Any, config: Any) -> nn.Module:
-    """Return the model of class `kind` and this configuration, without content."""
     with warnings.catch_warnings(), torch.device("meta"), no_init_weights():
         warnings.simplefilter("ignore")
         model = from_config(kind, config)
@@ -117,7 +113,6 @@ def _refusal(location: str, error: ValueError) -> Exception:
 
 
 def model_classes() -> Iterator[tuple[str, Any]]:
-    """The automatic classes of models by name, each with its mapping from configurations to models."""
     for name, kind in sorted(vars(modeling_auto).items()):
         mapping = getattr(kind, "_model_mapping", None)
         if name.startswith("AutoModel") and mapping is not None:

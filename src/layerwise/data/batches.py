@@ -82,7 +82,6 @@ Row = tuple[Tensor, Tensor]
 
 
 def item(document: str) -> Window:
-    """The name of one labelled item: a window without tokens, scored once."""
     return Window(document, "label", 0, (), 0, 1)
 
 

@@ -37,7 +37,6 @@ def cache_folder() -> Path:
 
 @contextmanager
 def writable(folder: Path) -> Iterator[None]:
-    """Say what to do where nothing can be written to the cache: raises `DataError` for an `OSError`."""
     try:
         yield
     except OSError as error:

@@ -17,7 +17,6 @@ SUFFIX = ".gguf"
 
 
 def is_gguf(location: str | Path) -> bool:
-    """Whether a model is one GGUF file, by its name."""
     return str(location).lower().endswith(SUFFIX)
 
 

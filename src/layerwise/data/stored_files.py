@@ -117,7 +117,6 @@ def stored_tensors(folder: Path) -> dict[str, StoredTensor]:
 
 
 def weight_files(folder: Path, settings: Mapping[str, Any]) -> list[Path]:
-    """The files that transformers loads: one, or those of an index, each of them in the folder itself."""
     named = settings.get("transformers_weights")
     if named is not None:
         _check_name(folder / CONFIG, "transformers_weights", named)

@@ -93,7 +93,6 @@ def _named_function(name: str) -> Callable[..., Any]:
 
 
 def unread(config: Configuration, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The options among `names` that nothing would read, each with the reason in words."""
     options = options_of(config)
     for name in names:
         needs = options[name][1].needs
@@ -110,7 +109,6 @@ def unread(config: Configuration, names: Iterable[str]) -> Iterator[tuple[str, s
 
 
 def unread_values(kind: type[Configuration], values: Mapping[str, Any]) -> set[str]:
-    """The names among `values` that a configuration of them would not read."""
     # The configuration is not made, since making it would refuse what is looked for here.
     unchecked = object.__new__(kind)
     for each in fields(kind):
@@ -140,6 +138,5 @@ class Experiment(RunOptions, Configuration):
     RUNS: ClassVar[str]
 
     def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:
-        """The experiment as steps, the first of which opens the model and the data."""
         steps: Steps = _named_function(self.RUNS)(self, reporter, inputs)
         return steps

@@ -91,7 +91,6 @@ class ExperimentFile:
         return replace(self, stages={name: each for name, each in self.stages.items() if not names or name in names})
 
     def kinds(self) -> dict[str, type[Configuration]]:
-        """The configuration class of every stage."""
         return {name: configuration(str(each.get(VERB))) for name, each in self.stages.items()}
 
     def configurations(self, given: Mapping[str, Mapping[str, Any]] | None = None) -> list[FileStage]:

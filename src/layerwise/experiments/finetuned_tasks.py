@@ -58,7 +58,6 @@ class FineTunedModel:
 
     @property
     def plans(self) -> tuple[Plan, ...]:
-        """The distinct plans, without that of the model as trained."""
         plans = dict.fromkeys(member.plan for member in self.members)
         return tuple(plans)[1:]
 
@@ -166,7 +165,6 @@ def fine_tuned(
 
 
 def rows_of(task: Task, outcome: FineTuningResult) -> list[Score]:
-    """What one model's answers are worth: for each metric of the task its value over test examples, and chance."""
     examples = len(outcome.labels)
     rows = []
     for metric in task.metrics:
@@ -190,7 +188,6 @@ def curve_rows(task: Task, outcome: FineTuningResult) -> list[Score]:
 
 
 def averaged(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
-    """Return the rows of fine-tunings (a list for each of a model), then of models, then of arms, by plan."""
     models = [_mean(pieces, other=None) for pieces in rows]
     arms: dict[tuple[str | None, str | None], list[list[Score]]] = {}
     for own in models:
@@ -204,7 +201,6 @@ def averaged(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
 
 
 def described(task: Task, settings: FineTuningConfig) -> str:
-    """The note of a task: where its sets are from, how many examples were used, and what that makes of the number."""
     used = task.limited(settings.training_limit, settings.test_limit)
     whole = {split: len(examples) for split, examples in task.sets.items()}
     counts = {split: len(examples) for split, examples in used.sets.items()}
@@ -216,7 +212,6 @@ def described(task: Task, settings: FineTuningConfig) -> str:
 
 
 def _mean(pieces: Sequence[Sequence[Score]], **columns: None) -> list[Score]:
-    """Average the rows of `pieces`, which have equal tasks and metrics in equal order, without `columns`."""
     rows = []
     for same in zip(*pieces, strict=True):
         first = same[0]
@@ -227,7 +222,6 @@ def _mean(pieces: Sequence[Sequence[Score]], **columns: None) -> list[Score]:
 
 
 def store_rows(run: Run, rows: Sequence[Score], key: Callable[[Score], Hashable] = attrgetter("key")) -> None:
-    """Put `rows`, all of one measure, in place of those with the same `key`."""
     if not rows:
         return
     measure, new = rows[0].measure, {key(row) for row in rows}
@@ -236,7 +230,6 @@ def store_rows(run: Run, rows: Sequence[Score], key: Callable[[Score], Hashable]
 
 
 def store_note(run: Run, measure: str, task: str, note: str) -> None:
-    """Put the note of a task in place of its last one."""
     text = [each.text for each in run.store.notes(measure) if not each.text.startswith(f"{task}: ")]
     run.store.replace_notes(measure, [*text, note])
 
@@ -250,7 +243,6 @@ def kept_file(
     how: str,
     plan: Plan | None = None,
 ) -> Path:
-    """Where the answers of one fine-tuning are kept."""
     under = None if plan is None else str(plan)
     parts = [_identity(model.location), task.digest, task.metric, asdict(settings), seed, how, under]
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]

@@ -52,7 +52,6 @@ class EvaluatedModel:
     open: Callable[[], Opened]
 
     def has(self, row: Score) -> bool:
-        """Whether a row is one of this model."""
         return (row.arm, row.seed) == (self.arm, self.seed)
 
 
@@ -100,7 +99,6 @@ def setting(pairs: PairSet, options: ScoringOptions) -> str:
 
 
 def discard(suites: Sequence[PairSet], run: Run) -> None:
-    """Forget the rows of `suites`, so that they are evaluated anew."""
     for pairs in suites:
         run.store.replace_scores(pairs.suite, [])
 
@@ -148,7 +146,6 @@ def _evaluate_model(
 
 
 def pairs_table(run: Run, pairs: PairSet) -> str:
-    """The accuracy of every arm over all paradigms, with its interval, and the share of words that it knows."""
     lines = [f"{pairs.suite} ({pairs.origin}; chance {CHANCE}):"]
     rows = Rows(run.store.scores(pairs.suite, task=ALL)).where(seed=None)
     known, whole = (rows.where(metric=metric).along("arm") for metric in ("coverage", "whole_words"))

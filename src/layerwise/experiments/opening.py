@@ -42,7 +42,6 @@ from layerwise.train.training import Base
 
 
 def quiet_transformers() -> None:
-    """Turn off the progress bars of transformers and datasets and their advice: layerwise reports what matters."""
     datasets.disable_progress_bars()
     logging.disable_progress_bar()
     logging.set_verbosity_error()
@@ -88,7 +87,6 @@ def open_named(config: ModelOptions, reporter: Reporter) -> Stack:
 
 
 def tokenized(config: TextOptions, stack: Stack, corpus: Corpus, reporter: Reporter, seed: int) -> EvalData:
-    """The text that the options name, in windows for `stack`."""
     with waiting(reporter, f"tokenizing {corpus.name}"):
         return cutting(config, stack, corpus, seed)(config.limit, config.max_length)
 
@@ -96,8 +94,6 @@ def tokenized(config: TextOptions, stack: Stack, corpus: Corpus, reporter: Repor
 def cutting(
     config: TextOptions, stack: Stack, corpus: Corpus, seed: int
 ) -> Callable[[int | None, int | None], EvalData]:
-    """A function of the tokens of a text at most, and of those of a window, that tokenizes `corpus` for `stack`."""
-
     def cut(tokens: int | None, length: int | None) -> EvalData:
         size = config.batch_tokens or BATCH_TOKENS
         return tokenize(stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=seed)
@@ -106,7 +102,6 @@ def cutting(
 
 
 def divided_sentence(parts: Mapping[str, EvalData]) -> str:
-    """How a text was divided, and how much each part scores."""
     what = "document" if share_no_document(parts.values()) else "window"
     counted = ", ".join(f"{name} {part.tokens:,}" for name, part in parts.items())
     return f"texts, disjoint by {what}, in scored tokens: {counted}"
@@ -192,12 +187,10 @@ def provenance(
 
 
 def size_row(stack: Stack) -> Score:
-    """The parameters of the model, those that are shared counted once, as a row about the run."""
     return Score("run", "parameters", float(numbers_of(stack.model)), part="model")
 
 
 def uniform_row(stack: Stack) -> Score:
-    """The loss of guessing every token of the vocabulary alike, the logarithm of its size, as a row about the run."""
     return Score("run", UNIFORM, math.log(int(stack.text_config.vocab_size)), part="model")
 
 
@@ -265,7 +258,6 @@ def in_words(device: torch.device | str, dtype: str) -> str:
 
 
 def hardware(device: torch.device | str) -> dict[str, str]:
-    """The machine in words, with the instructions that torch's kernels use and the accelerator, where there is one."""
     texts = {**this_hardware(), "kernels": torch.backends.cpu.get_cpu_capability()}
     if torch.device(device).type == "cuda":
         texts["accelerator"] = torch.cuda.get_device_name(torch.device(device))

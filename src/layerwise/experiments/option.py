@@ -104,13 +104,11 @@ def option(default: Any = MISSING, help: str = "", **details: Any) -> Any:
 
 
 def own_first(kind: type) -> tuple[str, ...]:
-    """The names of the options, those that `kind` itself declares before those that it shares with others."""
     own = vars(kind).get("__annotations__", {})
     return tuple(sorted(options_of(kind), key=lambda name: name not in own))
 
 
 def options_of(config: type | object) -> dict[str, tuple[Field[Any], Option]]:
-    """The options of a configuration, or of its class, by name, in the order of its fields."""
     return _options_of(config if isinstance(config, type) else type(config))
 
 
@@ -125,12 +123,10 @@ def _options_of(kind: type) -> dict[str, tuple[Field[Any], Option]]:
 
 
 def settings_of(config: type | object) -> dict[str, Option]:
-    """The settings of a configuration, or of its class, by name."""
     return {name: each for name, (_, each) in options_of(config).items() if each.setting}
 
 
 def flag_of(config: type | object, name: str) -> str:
-    """How an option is written on the command line: its flag, its capitals where it has none, or as a setting."""
     each = options_of(config)[name][1]
     if each.positional:
         return each.metavar or name.upper()
@@ -140,7 +136,6 @@ def flag_of(config: type | object, name: str) -> str:
 
 
 def given_flag(config: type | object, name: str) -> str:
-    """How an option that was given is written: as `flag_of` says, or `--no-...` where it was turned off."""
     if getattr(config, name, None) is False and not options_of(config)[name][1].setting:
         return "--no-" + name.replace("_", "-")
     return flag_of(config, name)
@@ -175,7 +170,6 @@ def needed(config: type | object, needs: str | tuple[str, ...]) -> str:
 
 
 def given_options(config: object) -> dict[str, Any]:
-    """The options of a configuration that differ from their defaults, by name."""
     return {
         name: getattr(config, name)
         for name, (each, _) in options_of(config).items()
@@ -226,7 +220,6 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def check_names(kind: type, names: Iterable[str], where: str = "") -> None:
-    """Raise `OptionError` for a name that is no option of the configuration class `kind`."""
     options = options_of(kind)
     for name in names:
         if name not in options:
@@ -236,12 +229,10 @@ def check_names(kind: type, names: Iterable[str], where: str = "") -> None:
 
 
 def choices_of(kind: type, name: str) -> tuple[str, ...]:
-    """The texts that an option takes, where these are counted."""
     return tuple(map(str, _choices(_hints(kind)[name])))
 
 
 def is_switch(kind: type, name: str) -> bool:
-    """Whether an option is turned on and off, and takes no value."""
     return name in options_of(kind) and bool in _alternatives(_hints(kind)[name])
 
 
@@ -270,7 +261,6 @@ def _scalar(flag: str, text: str, kinds: tuple[Any, ...]) -> Any:
 
 
 def path_of(flag: str, text: str) -> Path:
-    """The path of a text that can be looked up. An empty one is refused: it would be the working folder."""
     _check_text(flag, text, Option(""))
     check_location(flag, text)
     return Path(text)
@@ -308,7 +298,6 @@ def split_settings(kind: type, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def plain(config: object) -> dict[str, Any]:
-    """The options that differ from their defaults as plain values, as YAML and JSON have them."""
     return {name: _plain(value) for name, value in given_options(config).items()}
 
 
@@ -401,7 +390,6 @@ def _check_bounds(flag: str, value: float, option: Option) -> None:
 
 
 def check_location(flag: str, location: str | Path) -> None:
-    """Raise `OptionError` for a path that the system cannot look up, wherever it leads."""
     if "\0" in str(location):
         raise OptionError(f"{flag} was given {named(str(location))}, a path with a null byte; write another path")
     try:

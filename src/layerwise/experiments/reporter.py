@@ -43,7 +43,6 @@ class Silent:
 
 @contextmanager
 def waiting(reporter: Reporter, what: str) -> Iterator[None]:
-    """Within the context `what` is done, which nobody can say the share of: it is said, and a bar shows the time."""
     reporter.log(what)
     reporter.progress(what, 0.0)
     try:
@@ -53,13 +52,11 @@ def waiting(reporter: Reporter, what: str) -> Iterator[None]:
 
 
 def describe_model(stack: Stack) -> str:
-    """The name of a model, its depth, its data type and its device."""
     dtype = str(stack.dtype).removeprefix("torch.")
     return f"{model_name(stack.source.name)}: {stack.depth} layers, {dtype}, {stack.device}"
 
 
 def describe_data(text: EvalData) -> str:
-    """The name of a text, its documents, its scored tokens and the length of its windows."""
     if text.objective is None:
         return f"{text.name}: {len(text.windows):,} rows"
     longest = max(len(window.ids) for window in text.windows)
@@ -70,7 +67,6 @@ def describe_data(text: EvalData) -> str:
 
 
 def describe_streaming(estimate: StreamingEstimate) -> str:
-    """What it takes to run plans whose layers are read from the disk, said beforehand."""
     return (
         f"layers on the disk: {estimate.readings:,} readings ({estimate.bound:,} at least), "
         f"{size(estimate.bytes_read)} in {len(estimate.rounds):,} round{'s' * (len(estimate.rounds) != 1)} of "
@@ -80,7 +76,6 @@ def describe_streaming(estimate: StreamingEstimate) -> str:
 
 
 def describe_readings(cost: ReadingCost) -> str:
-    """What was read, and how much memory it took."""
     from layerwise.measure.cost.memory import peak_bytes  # with torch
 
     return (

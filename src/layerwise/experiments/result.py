@@ -118,12 +118,10 @@ class Reported(ABC):
 
     @property
     def rows(self) -> list[Score]:
-        """Every score, one row for each number, with its interval where it has one."""
         return list(self.data.scores)
 
     @property
     def summary(self) -> str:
-        """The results in sentences, one a line, as the command line prints them."""
         from layerwise.experiments.summary import summary
 
         return summary(self.data)
@@ -236,7 +234,6 @@ class SearchResult(Result):
 
     @property
     def best(self) -> Plan:
-        """The plan that was chosen, on text that neither searched for it nor reports on it."""
         return chosen_plan(str(self.folder))
 
     @property
@@ -257,7 +254,6 @@ class SearchResult(Result):
 
     @property
     def confirmed(self) -> pandas.DataFrame:
-        """The rows of the chosen plan and of the arms beside it on every text, with the columns of `Score`."""
         best = str(self.best)
         table = self.table(vocab.SEARCH)
         own = (table.plan == best) & table.metric.isin([vocab.DELTA, vocab.AGAIN, vocab.GAP])
@@ -295,12 +291,10 @@ class ComparisonResult(Reported):
 
     @property
     def name(self) -> str:
-        """The runs, as they were named."""
         return ", ".join(self.folders)
 
     @property
     def page(self) -> Path:
-        """Where the page is written unless it is named."""
         return COMPARISON_PAGE
 
     @property
@@ -310,5 +304,4 @@ class ComparisonResult(Reported):
 
     @property
     def coincidences(self) -> list[Score]:
-        """Every strategy whose curves have a scale from as trained to chance: whether those of the models coincide."""
         return list(self.data.rows.where(measure=vocab.COINCIDENCE))

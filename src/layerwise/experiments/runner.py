@@ -71,7 +71,6 @@ def describe(config: Experiment, reporter: Reporter, inputs: Inputs | None = Non
 
 @contextmanager
 def outlined(config: Experiment, reporter: Reporter, inputs: Inputs) -> Iterator[tuple[Outline, Steps]]:
-    """An experiment whose model and data are open: its outline, and the steps behind it."""
     _check_folder(config.run)
     with closing(config.begin(reporter, inputs)) as steps:
         outline = next(steps)
@@ -80,7 +79,6 @@ def outlined(config: Experiment, reporter: Reporter, inputs: Inputs) -> Iterator
 
 
 def _check_folder(folder: Path | None) -> None:
-    """Raise `RunError` for a run folder that is a file or inside one, before anything is loaded."""
     candidates = () if folder is None else (folder, *folder.parents)
     first = next((path for path in candidates if path.exists()), None)
     if first is not None and not first.is_dir():
@@ -88,7 +86,6 @@ def _check_folder(folder: Path | None) -> None:
 
 
 def folder_for(config: Experiment, outline: Outline) -> Path:
-    """The run folder: that of an existing run, the one that was named, or one named by what is computed."""
     return outline.folder or config.run or folder_of(outline.manifest, outline.recipe)
 
 

@@ -105,7 +105,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
     )
 
     def check(self) -> None:
-        """Raise `PlanError` for a plan and `SwarmError` for a quorum that cannot be read or for too many replicas."""
         if self.replicas > self.nodes and self.replicas != REPLICAS:
             raise SwarmError(
                 f"--replicas must be at most --nodes, got {self.replicas} replicas on {self.nodes} nodes. "
@@ -156,7 +155,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
         return run(gather if self.in_process else start, serving, announce)
 
     def opened_tokenizer(self) -> PreTrainedTokenizerBase:
-        """The tokenizer of the model, which itself stays closed."""
         from layerwise.data.model_location import location_of
         from layerwise.data.text.tokenizer import load_tokenizer
 
@@ -165,7 +163,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
         return load_tokenizer(location_of(self.model), self.revision, self.trust_remote_code)
 
     def opened(self, reporter: Reporter) -> Stack:
-        """The model, with those that replace its layers within reach."""
         from layerwise.experiments.opening import open_named
         from layerwise.stack import Stack, load
 
@@ -179,7 +176,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
         return Stack.with_sources({"model": stack, **others})
 
     async def gathered(self, stack: Stack, reporter: Reporter) -> Swarm:
-        """The swarm, once every node holds its layers."""
         import torch
 
         from layerwise.swarm.cluster.tasks import available_processors
@@ -232,7 +228,6 @@ class SwarmStatus(Action):
     events: int = option(10, "Events to show.", metavar="N", least=0, setting=True)
 
     def act(self, reporter: Reporter) -> int:
-        """Ask the server, and show what it says."""
         tokens = read_tokens(self.token_file, os.environ)
         overview = fetched(f"{self.url.rstrip('/')}/swarm/overview", tokens)
         reporter.result(table(overview, self.events))
@@ -240,7 +235,6 @@ class SwarmStatus(Action):
 
 
 def is_ready(address: str, tokens: tuple[str, ...]) -> bool:
-    """Whether the server says that a token can be made."""
     try:
         fetched(address, tokens)
     except SwarmError:
@@ -266,7 +260,6 @@ def fetched(address: str, tokens: tuple[str, ...]) -> dict[str, Any]:
 
 
 def table(overview: dict[str, Any], events: int) -> str:
-    """An overview as text: the nodes, the layers that are live, and the last events."""
     nodes = overview["nodes"]
     lines = [
         f"{overview['model']}: {len(overview['live_layers'])} of {overview['depth']} layers live, quorum "

@@ -54,8 +54,6 @@ def in_python(kind: type, text: str) -> str:
 
 
 def in_flags(kind: type, text: str) -> str:
-    """A text about a configuration in which its settings, too, are as the command line takes them."""
-
     def written(name: str, value: str | None) -> str:
         if value == "False" and not options_of(kind)[name][1].setting:
             return f"--no-{name.replace('_', '-')}"
@@ -67,7 +65,6 @@ def in_flags(kind: type, text: str) -> str:
 
 @contextmanager
 def refusals(kind: type, spelt: Callable[[type, str], str]) -> Iterator[None]:
-    """A context whose refusals are about a configuration, and are written as `in_python` or `in_flags` do it."""
     try:
         yield
     except LayerwiseError as refusal:

@@ -28,7 +28,6 @@ def report_data(run: Run) -> pages.ReportData:
 
 
 def summary(data: pages.ReportData) -> str:
-    """The results of a run, one a line: what its kinds show, and the verdicts on claims of a diagnosis or a growth."""
     written: list[str] = []
     for kind in present_kinds(data):  # an answer that another kind has given already is not repeated
         written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
@@ -37,7 +36,6 @@ def summary(data: pages.ReportData) -> str:
 
 
 def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:
-    """Estimate effects of a stopped sweep on windows that every plan has rows for, if the original model has any."""
     identity = next((record.plan for record in plans if record.family == "identity"), None)
     shared = complete(losses)
     measured = any(row.plan == identity for row in shared)

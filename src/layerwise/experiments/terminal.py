@@ -55,17 +55,14 @@ class Terminal:
         self._remove_bar()
 
     def log(self, text: str) -> None:
-        """A sentence on the error stream, unless the terminal is to be quiet."""
         if not self._quiet:
             write(errors, text)
 
     def result(self, text: str) -> None:
-        """A result on the output."""
         self._remove_bar()
         write(output, text)
 
     def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
-        """Show the share as a bar, or as a line now and then where no bar can be drawn."""
         if self._quiet:
             return
         if not _can_draw():

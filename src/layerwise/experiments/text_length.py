@@ -90,7 +90,6 @@ class ChosenText:
     seconds: float | None = None
 
     def amount(self, config: DurationOptions) -> tuple[int | None, int | None]:
-        """The tokens of the text at most, and of a window, as `TimedText.cut` takes them."""
         tokens = self.options.get("tokens", config.tokens)
         return tokens if isinstance(tokens, int) else None, self.options.get("max_length", config.max_length)
 

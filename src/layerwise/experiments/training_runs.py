@@ -256,7 +256,6 @@ def as_trained(config: Data, manifest: Manifest) -> Data:
 
 
 def check_enough(splits: Splits) -> None:
-    """Raise `DataError` where fewer examples are kept for the report than an interval needs."""
     count = len(splits.test)
     if count < FEWEST_UNITS:
         raise DataError(
@@ -267,7 +266,6 @@ def check_enough(splits: Splits) -> None:
 
 
 def describe_splits(splits: Splits) -> str:
-    """How many examples a model is trained on, selected by and evaluated on."""
     sizes = f"{len(splits.train):,} to train, {len(splits.validation):,} to select, {len(splits.test):,} to report"
     origin = f" ({splits.origin})" if splits.origin else ""
     return f"{splits.name}: {sizes}{origin}" + (
@@ -276,7 +274,6 @@ def describe_splits(splits: Splits) -> str:
 
 
 def split_notes(splits: Splits) -> tuple[str, ...]:
-    """What a reader of the numbers must know about the examples behind them, in sentences."""
     notes = []
     if splits.origin:
         reported = len(splits.test)
@@ -346,7 +343,6 @@ class TrainedModel:
 
 
 def finished_models(run: Path) -> tuple[TrainedModel, ...]:
-    """Every model in a run folder whose training is finished, by arm and seed."""
     return tuple(
         TrainedModel(model.parts[-3], int(model.parts[-2].removeprefix("seed-")), model, model.parent)
         for model in trained_models(run)
@@ -354,14 +350,11 @@ def finished_models(run: Path) -> tuple[TrainedModel, ...]:
 
 
 def discard_trainings(run: Path) -> None:
-    """Remove every training and every trial in a run folder, finished or not."""
     for folder in [*run.glob("*/seed-*"), *run.glob(f"{PILOT}/*/seed-*")]:
         shutil.rmtree(folder)
 
 
 def training_progress(reporter: Reporter, label: str) -> Callable[[int, int, float | None], None]:
-    """A callback for the step, the number of steps and the loss of the training called `label`."""
-
     def progress(step: int, steps: int, loss: float | None) -> None:
         reporter.progress(label if loss is None else f"{label}  loss {loss:.3f}", step / steps)
 

@@ -29,13 +29,11 @@ LONGEST_SOURCE = 40
 
 
 def check_depth(depth: int, least: int = 1) -> None:
-    """Raise `PlanError` unless `depth` is a number of layers that a model may have, and at least `least`."""
     if type(depth) is not int or not least <= depth <= LAYER_LIMIT:
         raise PlanError(f"a depth is a whole number of layers from {least} to {LAYER_LIMIT}, not {shown(depth)}")
 
 
 def check_tuple(what: str, values: Sequence[object], kinds: tuple[type, ...]) -> None:
-    """Raise `PlanError` unless `values` is a tuple, not empty, of these kinds."""
     names = " or ".join(kind.__name__ for kind in kinds)
     if type(values) is not tuple:
         raise PlanError(f"{what} are a tuple of {names}, not {shown(values)}")
@@ -55,7 +53,6 @@ def check_times(times: int) -> None:
 
 
 def check_source(name: object) -> None:
-    """Raise `PlanError` unless `name` can stand before a layer: a letter, then letters, digits, `-` and `_`."""
     if not isinstance(name, str) or SOURCE.fullmatch(name) is None:
         raise PlanError(
             f"a source is named by a letter and then letters, digits, - or _, as in a or run-2, not {shown(name)}"
@@ -75,7 +72,6 @@ def source_name(number: int) -> str:
 
 
 def check_size(evaluations: int, nesting: int) -> None:
-    """Raise `PlanError` above `STEP_LIMIT` layer evaluations or `NESTING_LIMIT` levels."""
     if evaluations > STEP_LIMIT:
         raise PlanError(f"the plan would run more than {STEP_LIMIT:,} layers one after another; repeat less")
     if nesting > NESTING_LIMIT:
@@ -83,7 +79,6 @@ def check_size(evaluations: int, nesting: int) -> None:
 
 
 def shown(value: object) -> str:
-    """A wrong value as an error shows it: what it is, its type, and never more of it than fits a line."""
     if type(value) is int and abs(value) > 10**18:
         return "a number of more than 18 digits"
     shown = repr(value)

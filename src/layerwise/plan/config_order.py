@@ -96,13 +96,11 @@ def output_in_order(order: Sequence[int], count: int) -> int | None:
 
 
 def is_count(name: str, value: Any, path: str, depth: int) -> bool:
-    """Whether an entry of a configuration counts the `depth` layers at `path`."""
     return name in COUNTS and type(value) is int and value == depth and not _other_side(name, path)
 
 
 @cache
 def computed_per_layer(kind: Any) -> tuple[str, ...]:
-    """The properties of a class of configurations that speak of layers."""
     names = (name for name in dir(kind) if isinstance(getattr(kind, name, None), property))
     return tuple(name for name in names if _PER_LAYER.search(name))
 

@@ -81,7 +81,6 @@ def write(plan: Plan) -> str:
 
 
 def runs(stages: tuple[Stage, ...]) -> Iterator[tuple[Stage, ...]]:
-    """The stages, in order: those that are written as one range together, every other one alone."""
     at = 0
     while at < len(stages):
         length = _run_length(stages, at)

@@ -361,7 +361,6 @@ def _visited(plan: Plan) -> set[tuple[str | None, int]]:
 
 
 def _position_of_layer_from(depth: int, text: str) -> int:
-    """Find where a plan's own text first names a layer of `depth` or above, its source included."""
     for match in re.finditer(rf"(?:^|(?<=[ (\[|]))(?:{SOURCE.pattern}:)?(\d+)(?:-(\d+))?", text):
         for end in (1, 2):
             if match[end] is not None and int(match[end]) >= depth:

@@ -30,7 +30,6 @@ class WeightType(NamedTuple):
     seed: int | None = None
 
     def __str__(self) -> str:
-        """The name before a layer in a plan."""
         return self.type if self.seed is None else f"{self.type}-noise{self.seed}"
 
 
@@ -55,7 +54,6 @@ def quantised_layers(plan: Plan) -> tuple[tuple[int, WeightType], ...]:
 
 
 def refuse_quantised_layers(plan: Plan, wish: str) -> None:
-    """Raise `PlanError` for a plan with layers at a type, under which a `wish` cannot be carried out."""
     for layer, kind in quantised_layers(plan):
         raise PlanError(
             f"cannot {wish} under a plan with {kind}:{layer}, whose weights are quantised while it runs and stored "

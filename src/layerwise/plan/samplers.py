@@ -30,9 +30,7 @@ SILENT = Reduction("gain", 0.0)
 class Sampler(Protocol):
     """Draws a plan for a model of `depth` layers, with `chance` as its only source of randomness."""
 
-    def draw(self, depth: int, chance: random.Random) -> Plan:
-        """One plan."""
-        ...
+    def draw(self, depth: int, chance: random.Random) -> Plan: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,6 @@ class Drop:
         _check_share("layers dropped", self.share)
 
     def draw(self, depth: int, chance: random.Random) -> Plan:
-        """One plan with at least one layer that counts."""
         plan = self.of.draw(depth, chance)
         return _thinned(plan, lambda: frozenset(_losses(range(plan.evaluations), self.share, chance)), self.preserve)
 
@@ -239,7 +236,6 @@ def layer_subset(depth: int, count: int, rule: str, chance: random.Random | None
 
 
 def shuffled_subset(layers: tuple[int, ...], chance: random.Random) -> Plan:
-    """The plan that runs `layers` in a uniformly random order."""
     order = list(layers)
     chance.shuffle(order)
     return Plan.of(order)

@@ -19,7 +19,6 @@ SUBLAYERS: tuple[Sublayer, ...] = get_args(Sublayer)
 
 
 def check_sublayer(sublayer: object) -> None:
-    """Raise `PlanError` unless `sublayer` is one of `SUBLAYERS`."""
     if sublayer not in SUBLAYERS:
         raise PlanError(f"unknown half {shown(sublayer)} of a layer; {near_matches(str(sublayer)[:30], SUBLAYERS)}")
 

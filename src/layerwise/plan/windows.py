@@ -36,7 +36,6 @@ class LayerWindow:
 
 
 def curve_families(plans: Iterable[SweptPlan]) -> tuple[str, ...]:
-    """Return the families with a strategy that was run at two or more sizes, without plans given one by one."""
     sizes: dict[tuple[str, str], set[int]] = defaultdict(set)
     for each in plans:
         if each.family != GIVEN:
@@ -59,7 +58,6 @@ def half_window(plans: Iterable[SweptPlan], depth: int) -> LayerWindow | None:
 
 
 def half_depth(plans: Iterable[SweptPlan], depth: int) -> int:
-    """Return the number of affected layers nearest to half the depth, of those that most strategies were run at."""
     strategies: dict[int, set[str]] = defaultdict(set)
     for each in plans:
         strategies[each.affected].add(each.strategy)

@@ -152,12 +152,10 @@ class ReportData:
 
 
 def skipped(rows: Rows) -> dict[int, Score]:
-    """What skipping each layer costs on the whole text."""
     return _by_layer(rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None, against=None))
 
 
 def concluded(rows: Rows) -> dict[int, Score]:
-    """What each layer is: the confirmed verdict where there is one, else the verdict of the race."""
     return _by_layer(
         row for measure in (vocab.RACING, vocab.VERDICT) for row in rows.where(measure=measure, metric=vocab.DECISIONS)
     )
@@ -177,8 +175,6 @@ def _bounded(score: Score) -> Score:
 
 
 def computed_once(function: Callable[Concatenate[ReportData, P], T]) -> Callable[Concatenate[ReportData, P], T]:
-    """Compute a function of a run, and of hashable arguments, once for each run that is reported."""
-
     @wraps(function)
     def look_up(data: ReportData, /, *args: P.args, **kwargs: P.kwargs) -> T:
         key = (function, args, tuple(kwargs.items()))

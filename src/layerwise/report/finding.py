@@ -69,5 +69,4 @@ def is_equal(row: Score) -> bool:
 
 
 def firmness(effect: Effect) -> State:
-    """How firm an answer is that gives one effect."""
     return settled(None if effect == "bare" else effect != "open")

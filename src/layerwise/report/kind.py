@@ -27,13 +27,11 @@ from layerwise.results.selection import Rows
 
 @cache
 def prose(kind: str) -> dict[str, str]:
-    """What the file of a kind says, by the section, and by the section and the name of a part."""
     return {key: " ".join(lines) for key, (_, lines) in _read(kind).items() if lines}
 
 
 @cache
 def titles(kind: str) -> dict[str, tuple[str, ...]]:
-    """The titles of a kind, by the section, and by the section and the name of a part."""
     return {key: named for key, (named, _) in _read(kind).items() if named}
 
 
@@ -88,7 +86,6 @@ class Column:
     text: Callable[[Rows], str] | None = None
 
     def cell(self, rows: Rows) -> str:
-        """What stands in the line of these rows."""
         if self.text is not None:
             return self.text(rows.where(**self.where) if self.where else rows)
         metrics = (self.metric,) if isinstance(self.metric, str) else self.metric
@@ -128,7 +125,6 @@ class Pivot:
     note: str = ""
 
     def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:
-        """Each table with its title, those without lines left out."""
         rows = data.rows if self.derive is None else Rows(self.derive(data))
         rows = rows.where(**self.where) if self.where else rows
         if self.split is None:
@@ -177,7 +173,6 @@ class Tabled:
     note: str = ""
 
     def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:
-        """The table with its title, unless it has no lines."""
         made = self.table(data)
         if made.body:
             yield self.title, made
@@ -221,7 +216,6 @@ class Section:
     prose: str = ""
 
     def present(self, data: ReportData) -> bool:
-        """Whether the run has what the section is about."""
         if callable(self.needs):
             return self.needs(data)
         return bool(data.rows.where(**(self.needs or {"measure": self.anchor})))
@@ -234,7 +228,6 @@ class Section:
         return tuple(self._in_words(part) for part in parts)
 
     def of(self, kind: Kind) -> Section:
-        """The section with the words that the file of the kind has for it."""
         source = self.prose or kind.name
         title, short = titles(source).get(self.anchor, (self.title, self.short))
         missing = self.missing or prose(source).get(f"{self.anchor}/missing", "")
@@ -258,12 +251,10 @@ def _titled(part: Named, source: str, anchor: str) -> Named:
 
 
 def noted(*measures: str) -> Facts:
-    """What these measures had to leave out, in the section that their notes belong to."""
     return lambda data: (note.text for note in data.notes if note.measure in measures)
 
 
 def in_text(statement: Finding | str) -> str:
-    """A finding as a question with its answer, or a sentence as it is."""
     return f"{statement.question} {statement.text}" if isinstance(statement, Finding) else statement
 
 
@@ -293,7 +284,6 @@ class Kind:
     claims: bool = False
 
     def is_of(self, data: ReportData) -> bool:
-        """Whether a run is (also) of this kind."""
         if self.present is not None:
             return self.present(data)
         return bool(data.rows.where(measure=self.measures))

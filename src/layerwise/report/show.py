@@ -33,7 +33,6 @@ class Show:
     reference: float | None = None
 
     def shown(self, score: Score) -> Score:
-        """The score and its interval in the unit of the axis."""
         if self.scale == 1.0:
             return score
         low, high = (None if bound is None else self.scale * bound for bound in (score.low, score.high))
@@ -71,7 +70,6 @@ class Show:
         return between(own.value, own.low, own.high, signed=self.signed).partition(" ")[2]
 
     def number(self, value: float | None) -> str:
-        """A bare value, in the unit of the rows, with its unit."""
         if value is None:
             return ABSENT
         value = self.scale * value
@@ -87,17 +85,14 @@ class Show:
 
 
 def p_value(row: Score) -> str:
-    """The p of a row."""
     return probability(row.p)
 
 
 def adjusted_p(row: Score) -> str:
-    """The p of a row, corrected over all that were tested with it."""
     return probability(row.p_adjusted)
 
 
 def detectable(row: Score) -> str:
-    """The least effect that would have been seen."""
     return ABSENT if row.mde is None else tidy(row.mde)
 
 

@@ -27,7 +27,6 @@ THREE = Show(decimals=3, bounds=False)
 
 
 def suites(data: ReportData) -> tuple[str, ...]:
-    """The suites of minimal pairs that were evaluated, the known ones first."""
     measures = data.rows.axis("measure")
     files = (measure for measure in measures if measure.startswith(f"{vocab.PAIRS} "))
     return (*(name for name in SUITES if name in measures), *files)
@@ -39,7 +38,6 @@ def suite_name(measure: str) -> str:
 
 
 def arms(data: ReportData) -> tuple[str, ...]:
-    """The arms whose models were trained or evaluated as they are, in reading order."""
     measures = (
         vocab.MASKED_LM,
         vocab.ALPHA,
@@ -55,12 +53,10 @@ def arms(data: ReportData) -> tuple[str, ...]:
 
 
 def seeds(data: ReportData, arm: str) -> tuple[int, ...]:
-    """The seeds that any row of an arm is of."""
     return tuple(sorted(data.rows.where(arm=arm, seed=PRESENT, plan=None).axis("seed")))
 
 
 def by_arm(rows: Iterable[Score]) -> Rows:
-    """Of each arm, in reading order: its own row, else the mean of its seeds, without an interval."""
     cells: dict[tuple[str, ...], list[Score]] = {}
     for row in rows:
         if row.arm is not None and row.other is None:
@@ -71,7 +67,6 @@ def by_arm(rows: Iterable[Score]) -> Rows:
 
 
 def over_seeds(own: Sequence[Score]) -> Score:
-    """The row that is of no seed, else that of the only seed, else the mean of the seeds, without an interval."""
     whole = next((row for row in own if row.seed is None), own[0])
     if whole.seed is None or len(own) == 1:
         return replace(whole, seed=None)
@@ -79,7 +74,6 @@ def over_seeds(own: Sequence[Score]) -> Score:
 
 
 def with_ratios(rows: Iterable[Score], base: Mapping[str, Score]) -> Iterator[Score]:
-    """The rows, and of each whose metric has a `base`, but for the base itself, its ratio to that."""
     for row in rows:
         yield row
         other = base.get(row.metric)
@@ -88,8 +82,6 @@ def with_ratios(rows: Iterable[Score], base: Mapping[str, Score]) -> Iterator[Sc
 
 
 def cost_columns(costs: Mapping[str, tuple[str, float]], ratio: Callable[[float], str]) -> tuple[Column, ...]:
-    """A column for each cost, of its heading and its scale, in brackets the ratio where there is one."""
-
     def text(metric: str, scale: float) -> Callable[[Rows], str]:
         def cell(rows: Rows) -> str:
             own, beside = (rows.value(metric=metric, against=against) for against in (None, RATIO))
@@ -101,7 +93,6 @@ def cost_columns(costs: Mapping[str, tuple[str, float]], ratio: Callable[[float]
 
 
 def with_seeds(rows: Rows) -> Iterator[Score]:
-    """The rows of arms, and where an arm has several seeds the rows of these."""
     yield from by_arm(rows)
     for own in rows.where(seed=PRESENT, other=None).by("arm").values():
         if len(own) > 1:
@@ -109,16 +100,13 @@ def with_seeds(rows: Rows) -> Iterator[Score]:
 
 
 def reference(data: ReportData) -> str | None:
-    """The arm that the others are compared with: the backbone where it was trained."""
     return vocab.BACKBONE if vocab.BACKBONE in arms(data) else None
 
 
 def is_pretrained(data: ReportData) -> bool:
-    """Whether models were pre-trained in this run, and not refined with layer weights of their own."""
     return bool(data.rows.where(measure=(vocab.MASKED_LM, vocab.SEED_AGREEMENT)))
 
 
 def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
-    """How many arms, and the most seeds of one."""
     named = arms(data)
     return arm_tiles(named, {arm: seeds(data, arm) for arm in named}) if named else ()

@@ -60,7 +60,6 @@ _PATIENCE_SECONDS = 30.0
 
 
 def connect_for_writing(path: Path) -> sqlite3.Connection:
-    """Open the database at `path`, creating what is missing. The caller holds the folder's lock."""
     _check_library()
     if path.exists() and not path.is_file():
         raise RunError(f"{path} is not a file, so it can hold no rows. Choose another run folder.")
@@ -157,7 +156,6 @@ def _columns() -> dict[str, tuple[str, ...]]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Turn what SQLite and the operating system report into a `RunError` that says how to go on."""
     try:
         yield
     except sqlite3.Error as error:

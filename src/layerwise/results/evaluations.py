@@ -102,7 +102,6 @@ class EvaluationLog:
 
 
 def _result_files(path: Path) -> list[Path]:
-    """List the files of one evaluation at `path`, the newest first."""
     if kind_of(path) == "file" and _FILE.fullmatch(path.name):
         return [path]
     if kind_of(path) != "folder":

@@ -134,7 +134,6 @@ def _cut(text: str) -> str:
 
 
 def changes(recorded: Manifest, current: Manifest) -> tuple[str, ...]:
-    """Return a sentence for each version, part of the machine, and number of processes that changed since the start."""
     versions = version_changes(recorded.versions, current.versions)
     hardware = (
         {name: each.hardware[name] for name in HARDWARE if name in each.hardware} for each in (recorded, current)

@@ -43,7 +43,6 @@ def installed_versions() -> dict[str, str]:
 
 
 def this_hardware() -> dict[str, str]:
-    """The machine in words: operating system, architecture and logical processors."""
     return {
         "platform": platform.platform(),
         "machine": platform.machine(),

@@ -76,7 +76,6 @@ class Lock:
         self._descriptor: int | None = descriptor
 
     def release(self) -> None:
-        """Let the next writer in. Releasing twice does nothing."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -209,7 +208,6 @@ class Run:
 
 
 def is_run(location: Path | str) -> bool:
-    """Whether the folder of a run lies at `location`, and not that of a model, which has a `config.json`."""
     folder = Path(location).expanduser()
     return (folder / MANIFEST).is_file() and not (folder / "config.json").exists()
 

@@ -80,7 +80,6 @@ def refined_at(arm: str) -> int | None:
 
 
 def trained_models(run: Path) -> tuple[Path, ...]:
-    """The folders of the finished models in a training run, `RUN/ARM/seed-N/model`, sorted by arm and seed."""
     models = [path.parent for path in run.glob(f"*/seed-*/{MODEL}/{FILE}") if _seed(path.parent) is not None]
     return tuple(sorted(models, key=lambda model: (model.parts[-3], _seed(model) or 0)))
 

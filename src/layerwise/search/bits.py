@@ -49,7 +49,6 @@ class Allocations:
 
     @classmethod
     def measured(cls, evaluator: Evaluator, space: Space) -> Allocations:
-        """With the rise of each choice on all of the text of `evaluator`, each layer alone changed."""
         plans = {
             (layer, choice): Plan(with_choice(stages(space.whole), layer, choice))
             for layer in range(space.depth)
@@ -60,7 +59,6 @@ class Allocations:
 
     @cached_property
     def bytes(self) -> Mapping[tuple[int, Choice], float]:
-        """The bytes of each choice of a layer."""
         whole = self.space.price(self.space.whole)
         return {
             (layer, choice): self.space.price(Plan(with_choice(stages(self.space.whole), layer, choice))) - whole
@@ -68,7 +66,6 @@ class Allocations:
         }
 
     def of(self, layer: int) -> list[Choice]:
-        """The choices of a layer."""
         return [choice for number, choice in self.rises if number == layer]
 
     def cheapest(self) -> Plan:
@@ -104,7 +101,6 @@ class Allocations:
         return None
 
     def exchanges(self, plan: Plan) -> list[Plan]:
-        """Within the limit, one layer with another choice, or two of which one saves bytes: at most `EXCHANGES`."""
         own = {visit.layer: visit for visit in stages(plan) if isinstance(visit, Visit)}
         changes = [
             (rise - self.rises[layer, own.get(layer)], layer, choice)
@@ -128,7 +124,6 @@ class Allocations:
 
 
 def choices(space: Space, layer: int) -> tuple[Choice, ...]:
-    """As it is, at every type that saves bytes, and left out where that is a move."""
     own, whole = stages(space.whole), space.price(space.whole)
     typed = (Visit(layer, source=name) for name in INTEGER_TYPES)
     cheaper = (each for each in typed if space.price(Plan(with_choice(own, layer, each))) < whole)
@@ -191,7 +186,6 @@ def rule_plans(
 
 
 def random_allocations(space: Space, count: int, seed: int) -> list[Plan]:
-    """Distinct allocations within the limit whose layers with more bits are drawn at random, at most `count`."""
     draw = Random(f"{seed}/{space.depth}/{BITS}")
     drawn: dict[Plan, None] = {}
     for _ in range(5 * count):

@@ -28,7 +28,6 @@ _MEAN_OF_RANDOM = "mean of the random sets"
 
 
 def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -> list[Score]:
-    """`delta_nll` and `again` of every plan of `losses` against `whole`, as rows of the text `task`."""
     rows = list(losses)
     plans = list(dict.fromkeys(row.plan for row in rows if row.plan != str(whole)))
     if not plans:

@@ -50,17 +50,14 @@ class Forks:
 
     @property
     def deepest(self) -> int:
-        """How many stages of the parent must be there."""
         return max((*self.at, *self.ends), default=0)
 
     @property
     def evaluations(self) -> int:
-        """The layer evaluations after the parent's stages, each distinct one once."""
         return sum(graph.evaluations for graph, _ in self.at.values())
 
     @property
     def heads(self) -> int:
-        """The distinct final states."""
         return len(self.ends) + sum(graph.heads for graph, _ in self.at.values())
 
 
@@ -77,15 +74,12 @@ class Spent:
 
     @property
     def has_rates(self) -> bool:
-        """Check whether layers and heads have run."""
         return bool(self.layer_tokens and self.head_tokens)
 
     def plus(self, other: Spent) -> Spent:
-        """Return the layer evaluations and heads of both."""
         return Spent(self.layer_tokens + other.layer_tokens, self.head_tokens + other.head_tokens)
 
     def at_rates(self, other: Spent) -> float:
-        """Return the seconds that this would take at the rates of `other`, which has run layers and heads."""
         layers = self.layer_tokens * other.layer_seconds / other.layer_tokens
         return layers + self.head_tokens * other.head_seconds / other.head_tokens
 
@@ -120,6 +114,5 @@ class WorstCase:
 
 
 def common_beginning(first: Sequence[Stage], second: Sequence[Stage]) -> int:
-    """How many stages two plans begin with alike."""
     length = min(len(first), len(second))
     return next((index for index in range(length) if first[index] != second[index]), length)

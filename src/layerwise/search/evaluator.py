@@ -89,12 +89,10 @@ class GraphEvaluator:
 
     @property
     def tokens(self) -> Sequence[Numbers]:
-        """For each rung, the scored tokens of every document, or window where the text has few documents."""
         return [text.sums(text.scored) for text in self._texts]
 
     @property
     def batch_tokens(self) -> list[int]:
-        """For each rung, the tokens that go through the layers, padding included."""
         return [sum(batch.size for batch in data.batches) for data in self.rungs]
 
     def evaluate(self, plans: Sequence[Plan], rung: int, parent: Plan) -> Numbers:

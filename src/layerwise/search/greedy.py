@@ -41,11 +41,9 @@ class Space:
 
     @property
     def whole(self) -> Plan:
-        """The model as trained, every layer a stage of its own."""
         return Plan.identity(self.depth)
 
     def allows(self, plan: Plan) -> bool:
-        """Whether the plan is within the limit, up to rounding."""
         return self.price(plan) <= self.limit * (1 + 1e-9)
 
 
@@ -94,7 +92,6 @@ def exchanges(
     settings: RungSettings | None = None,
     around: Callable[[Plan], Iterable[Plan]] = lambda plan: (),
 ) -> Iterator[SearchStep]:
-    """Yield exchanges (also those of `around`) from each of the best `width` plans, until none is better."""
     settings = replace(settings or RungSettings(), fewest=width)
     tried: set[Plan] = set()
     best = tuple(beam)
@@ -116,11 +113,9 @@ def exchanges(
 
 
 def best_of(ended: Round, width: int) -> tuple[Plan, ...]:
-    """The plans that go on from a round: those that read all of the text, then the runners-up."""
     return (*ended.losses, *ended.runners_up)[:width]
 
 
 def winners(steps: Iterable[SearchStep], space: Space) -> dict[Plan, float]:
-    """The plans within the limit that read all of the text in any round, the best first, with their losses."""
     read = {plan: loss for step in steps for plan, loss in step.round.losses.items() if space.allows(plan)}
     return dict(sorted(read.items(), key=lambda item: item[1]))

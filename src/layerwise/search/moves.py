@@ -102,7 +102,6 @@ def neighbours(
 
 
 def from_sources(now: Sequence[Stage], sources: Sequence[str]) -> Iterator[tuple[Stage, ...]]:
-    """The stages with one layer taken from another model, or taken back: that which stands at the same depth there."""
     models = (None, *sources)
     for index, stage in enumerate(now):
         if isinstance(stage, Visit) and stage.source in models:

@@ -37,7 +37,6 @@ _MISSES = 100
 
 
 def turning(stack: Stack, text: Sequence[EvalData]) -> list[Score]:
-    """Block Influence and angular distances of all layers on a text: one pass of the model as trained."""
     sums = BlockInfluence(stack.depth)
     with evaluating(stack.model), torch.inference_mode():
         for batch in (batch for data in text for batch in data.batches):
@@ -69,7 +68,6 @@ def one_shot_plans(space: Space, scores: Iterable[Score], effects: Mapping[int, 
 
 
 def random_sets(space: Space, count: int, seed: int) -> list[Plan]:
-    """Distinct plans within the limit that leave out layers in a random order, at most `count`."""
     draw = Random(f"{seed}/{space.depth}")
     drawn: dict[Plan, None] = {}
     misses = 0

@@ -41,7 +41,6 @@ class PriceTable:
     at_types: Mapping[tuple[str, Piece], float] = field(default_factory=dict)
 
     def of(self, piece: Piece, kind: str | None) -> float:
-        """What a layer or half costs, with its weights as they are, or at a type of GGUF."""
         return self.pieces[piece] if kind is None else self.at_types[kind, piece]
 
 
@@ -60,7 +59,6 @@ class PlanPrices:
         return cls(stack.depth, byte_table(stack), ms)
 
     def of_plan(self, plan: Plan, unit: Unit) -> float:
-        """Return the cost of a plan: the sum over its steps, groups included, or over distinct weights for bytes."""
         known = self._known.get((plan, unit))
         if known is None:
             known = self._known[plan, unit] = self._sum(plan, unit)

@@ -82,7 +82,6 @@ class Round:
 
     @property
     def best(self) -> Plan:
-        """The plan that won."""
         return next(iter(self.losses))
 
 
@@ -187,7 +186,6 @@ def divided_text(data: EvalData, seed: int) -> dict[str, EvalData]:
 
 
 def share_no_document(parts: Iterable[EvalData]) -> bool:
-    """Check that no document has windows in several parts of a text."""
     documents = [each for part in parts for each in {(window.task, window.document) for window in part.windows}]
     return len(documents) == len(set(documents))
 

@@ -50,7 +50,6 @@ def find_blocks(model: nn.Module, path: str | None = None) -> str:
 
 
 def block_list(model: nn.Module, path: str) -> BlockList:
-    """Return the list of blocks at `path`."""
     blocks = model.get_submodule(path)
     if not isinstance(blocks, BlockList):
         raise UnsupportedModel(f"{path} is a {type(blocks).__name__}, not an nn.ModuleList or nn.Sequential of blocks")
@@ -58,7 +57,6 @@ def block_list(model: nn.Module, path: str) -> BlockList:
 
 
 def lists_inside(model: nn.Module, blocks: Sequence[nn.Module]) -> list[str]:
-    """Return the paths of the lists of like modules inside `blocks`, as in stages that hold blocks."""
     inside = {id(module) for block in blocks for module in block.modules()}
     return _outermost([name for name, each in _lists(model) if id(each) in inside and _alike(each)])
 

@@ -35,7 +35,6 @@ class CompiledMethod:
         self._compiled: dict[type, Callable[..., Any]] = {}
 
     def __call__(self, block: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        """What the method of `block` returns."""
         kind = type(block)  # asked every time: FSDP gives blocks another class when it shards them
         if kind not in self._compiled:
             self._compiled[kind] = torch.compile(getattr(kind, self.name), backend=BACKEND, dynamic=self.dynamic)
@@ -43,7 +42,6 @@ class CompiledMethod:
 
 
 def is_compiled(method: object) -> bool:
-    """Whether a method of a block is a compiled one, which is that of the very block alone."""
     return isinstance(method, MethodType) and isinstance(method.__func__, CompiledMethod)
 
 

@@ -46,7 +46,6 @@ def settings_of(config: Any) -> dict[str, Any]:
 
 
 def setting(config: Any, name: str, default: Any = None) -> Any:
-    """Return one setting of a configuration, or the default if it has no such setting."""
     if is_of_transformers(config):
         return getattr(config, name, default)
     return settings_of(config).get(name, default)

@@ -26,7 +26,6 @@ CACHES = ("past_key_values", "past_key_value", "cache_params", "mems")
 
 
 def refuse_caches(inputs: Mapping[str, Any]) -> None:
-    """Raise `ModelError` if `inputs` hold a cache of earlier tokens."""
     for name, value in inputs.items():
         if isinstance(value, Cache) or (name in CACHES and value is not None):
             raise ModelError(
@@ -36,8 +35,6 @@ def refuse_caches(inputs: Mapping[str, Any]) -> None:
 
 
 def on_device(inputs: Any, device: torch.device) -> Any:
-    """Return `inputs` with every tensor on `device`, also those inside dicts, lists and outputs of models."""
-
     def move(value: Any) -> Any:
         if isinstance(value, Tensor):
             return value.to(device)
@@ -63,7 +60,6 @@ def accepted(model: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def main_tensor(output: Any) -> Tensor:
-    """The tensor a model is run for: its logits if it has a head, else the first tensor it returns."""
     if isinstance(output, Mapping) and isinstance(output.get("logits"), Tensor):
         return output["logits"]
     for tensor in tensors(output):
@@ -87,7 +83,6 @@ def use_examples(model: nn.Module, number: int | None) -> None:
 
 
 def example_batches(model: nn.Module, length: int = 12) -> Iterator[dict[str, Tensor]]:
-    """Yield batches that `model` may take, the plainest first: its main input, and what its forward takes besides."""
     config: Any = getattr(model, "config", None)
     taken = inspect.signature(model.forward).parameters
     main = str(getattr(model, "main_input_name", ""))

@@ -205,7 +205,6 @@ def _add_tensors(digest: Any, model: nn.Module) -> None:
 
 
 def resolve_device(device: str) -> torch.device:
-    """The device for a user's word: `auto` is the accelerator torch finds, else the CPU."""
     if device == "auto":
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         return accelerator or torch.device("cpu")

@@ -78,7 +78,6 @@ LEAK = 0.01
 
 
 def keeps_texts_apart(model: nn.Module) -> bool:
-    """Whether the model reads a row of packed texts as it reads each alone."""
     vocabulary = text_config_of(model).vocab_size  # type: ignore[union-attr]
     ids = torch.randint(0, vocabulary, (1, sum(LENGTHS)), generator=torch.Generator().manual_seed(0), device="cpu")
     ids = ids.to(device_of(model))

@@ -50,7 +50,6 @@ class PerLayer:
         return tensor.index_select(axis, torch.cat([torch.arange(self.first, device=tensor.device), entries]))
 
     def added(self, visits: int, depth: int) -> int:
-        """Return by how many numbers the tensor of `visits` layers is larger than that of `depth` layers."""
         elements = torch.Size(self.shape).numel() // self.shape[self.axis]
         return elements * self.width * (visits - depth)
 

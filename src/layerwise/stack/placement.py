@@ -32,7 +32,6 @@ def dtype_of(module: nn.Module) -> torch.dtype:
 
 
 def named_tensors(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The parameters and the buffers of a module, by name."""
     return chain(module.named_parameters(), module.named_buffers())
 
 

@@ -29,7 +29,6 @@ def quantisation_of(model: nn.Module) -> str | None:
 
 
 def refuse_quantised(model: nn.Module, wish: str) -> None:
-    """Raise `UnsupportedModel` for a quantised model, of which a `wish` needs the weights themselves."""
     method = quantisation_of(model)
     if method is not None:
         raise UnsupportedModel(
@@ -39,7 +38,6 @@ def refuse_quantised(model: nn.Module, wish: str) -> None:
 
 
 def plain_tensors(tensor: Tensor) -> Iterator[Tensor]:
-    """The tensors that a tensor is kept in: itself, or the codes and scales of a quantised one."""
     if not hasattr(tensor, "__tensor_flatten__"):
         yield tensor
         return

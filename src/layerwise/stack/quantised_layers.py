@@ -64,7 +64,6 @@ class QuantisedLayers:
 
 
 def refuse_unquantisable(stack: Stack, plan: Plan) -> None:
-    """Raise `UnsupportedModel` if a layer cannot run at its type, `ModelError` if gguf or the type is missing."""
     for layer, kind in quantised_layers(plan):
         refuse_on_disk(stack.model, f"run layer {layer} at {kind}")
         refuse_quantised(stack.model, f"run layer {layer} at {kind}")
@@ -92,7 +91,6 @@ def stored_type(width: int, name: str) -> str:
 
 
 def bytes_at_type(module: nn.Module, name: str) -> int:
-    """The bytes of a module's weights with its matrices at a type of GGUF, and all else as it is in memory."""
     matrices = {matrix.weight: _rows(matrix).shape[1] for _, matrix in _matrices(module)}
     total = 0
     for weight in module.parameters():
@@ -115,7 +113,6 @@ def bytes_in_file(stack: Stack) -> tuple[list[int], int] | None:
 
 
 def quantised(weight: Tensor, name: str) -> np.ndarray:
-    """The bytes of a matrix, a row for each output, in a type of GGUF, as the package gguf quantises it."""
     gguf = _quantisers(name)
     values = weight.detach().to("cpu", torch.float32).contiguous().numpy()
     stored: np.ndarray = gguf.quants.quantize(values, gguf.GGMLQuantizationType[name])

@@ -37,7 +37,6 @@ def rounding(width: int, visits: int) -> float:
 
 
 def same(left: Tensor, right: Tensor) -> bool:
-    """Equal to the bit, where not-a-number equals itself."""
     return left.shape == right.shape and bool(_equal(left, right).all())
 
 
@@ -61,7 +60,6 @@ class Agreement:
 
     @property
     def holds(self) -> bool:
-        """Whether the two agree."""
         return self.gap <= self.rounding
 
     def __str__(self) -> str:

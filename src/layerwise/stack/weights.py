@@ -52,7 +52,6 @@ def weight_rows(stack: Stack, layer: int, name: str, start: int, stop: int) -> T
 
 
 def apply_with(stack: Stack, layer: int, weights: Weights, state: Tensor, captured: Capture) -> Tensor:
-    """Run one layer with `weights` in place of its own of the same names, without changing the model."""
     block = block_list(stack.model, stack.path)[layer]
     hold(block)  # before others take the place of its weights
     args, kwargs = stack.call(layer, state, captured)

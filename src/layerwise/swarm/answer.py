@@ -51,12 +51,10 @@ class TokenSpan:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the whole model wrote these tokens and all before them."""
         return self.expected.basis == "complete" and not self.earlier and not self.doubted
 
 
 def continued(before: Sequence[TokenSpan], at: int, after: Sequence[TokenSpan]) -> tuple[TokenSpan, ...]:
-    """Join the spans of an answer whose first `at` tokens were computed by another swarm."""
     made = [replace(span, stop=min(span.stop, at)) for span in before if span.start < at]
     made[-1:] = [replace(span, stop=at) for span in made[-1:]]
     lacked = {layer for span in made for layer in (*span.missing, *span.earlier)}
@@ -219,11 +217,9 @@ class Decoding:
 
     @property
     def samples(self) -> bool:
-        """Whether tokens are drawn."""
         return self.temperature >= LEAST_TEMPERATURE
 
     def __post_init__(self) -> None:
-        """Raise `SwarmError` for a value out of its range."""
         penalty = self.repetition_penalty
         rules = (
             ("max_new_tokens", self.max_new_tokens >= 1, "a whole number from 1"),

@@ -58,7 +58,6 @@ class Calling:
         self._tasks: set[asyncio.Task[object]] = set()
 
     async def hop(self, node: str, hop: Hop, may_leave: Callable[[], bool], request: str = "") -> Reply | Failure:
-        """The answer to a hop of a `request`, which `may_leave` a node that is late."""
         member = self.members[node]
         hop = replace(hop, number=next(self._numbers))
         seconds, response = await self._answer(member, hop, may_leave, request)
@@ -79,14 +78,12 @@ class Calling:
         return response
 
     async def once(self, node: str, hop: Hop, *, leaves: bool = False) -> Reply | Failure:
-        """The answer to a hop of a request that has no other. One that `leaves` waits for no node that is late."""
         try:
             return await self.hop(node, hop, lambda: leaves)
         finally:
             self.begin(self.release(node, hop.request))
 
     async def check(self, member: NodeRecord) -> Reply | Failure | None:
-        """Let a node run every layer that it holds, and what it answers. A node that cannot is no longer relied on."""
         visits = tuple(RemoteVisit(slot, layer) for slot, layer in enumerate(sorted(member.layers)) if not layer.source)
         if not visits:
             return None
@@ -104,19 +101,16 @@ class Calling:
         return hop.request.startswith(self._checks)
 
     async def release(self, node: str, request: str) -> None:
-        """Tell a node to forget a request, behind what it was told before."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self.members[node].latencies.patience()):
                 await self.transport.call(node, [Release(request)])
 
     def begin(self, work: Coroutine[Any, Any, object]) -> None:
-        """Let something run that nobody waits for."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """End what nobody waits for."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -52,7 +52,6 @@ class Latencies:
     _classes: dict[int, deque[float]] = field(default_factory=dict)
 
     def record(self, seconds: float, work: int = 1) -> None:
-        """Remember that a hop of so much work took so long, from the call or the answer before it to its answer."""
         self._all.append(seconds)
         self._classes.setdefault(_class(work), _last()).append(seconds)
 
@@ -76,7 +75,6 @@ class Latencies:
         return max(self.floor, min(wanted, most if median is None else min(most, MEDIANS * median)))
 
     def patience(self, work: int = 1) -> float:
-        """After how many seconds without any answer the node does not compute any more, whatever it did before."""
         return LONGEST * max(self.floor, self.first) + FIRST_PER_WORK * work
 
     def _bound(self, share: float, work: int) -> float | None:

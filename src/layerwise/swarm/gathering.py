@@ -60,7 +60,6 @@ async def gathered(
     settings: SwarmSettings | None = None,
     estimate: LossEstimate | None = None,
 ) -> Swarm:
-    """`gather` in an event loop that runs already, as that of a server does."""
     supply = _supply(stack, nodes, replicas, plan)
     if address is None:
         return _in_process(stack, supply, settings, estimate)

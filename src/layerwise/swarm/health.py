@@ -29,7 +29,6 @@ class HealthChecks:
         self._filling: set[str] = set()
 
     async def watch(self) -> None:
-        """Check every idle node again and again, without end, so that losses and returns are seen."""
         calling = self._calling
         while True:
             await asyncio.sleep(calling.settings.health_seconds)

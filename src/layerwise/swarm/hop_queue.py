@@ -35,7 +35,6 @@ class HopQueue:
         self._is_scheduled = False
 
     def put(self, hop: Hop, *, at_once: bool = False) -> QueuedHop:
-        """Send a hop when its turn comes, or `at_once`."""
         queued = QueuedHop(hop, asyncio.get_running_loop().create_future())
         if at_once:
             self._send([queued])

@@ -58,11 +58,9 @@ class LivePlan:
 
     @property
     def missing_numbers(self) -> tuple[int, ...]:
-        """The numbers of the layers that are missing."""
         return tuple(sorted(layer.number for layer in self.missing))
 
     def seams(self) -> tuple[int, ...]:
-        """The steps at which a hop must begin: where groups open, and behind the ends of branches."""
         starts = {0}
         for number, step in enumerate(self.steps):
             if step.opens:
@@ -73,7 +71,6 @@ class LivePlan:
 
 
 def layers_of(plan: Plan) -> tuple[RemoteLayer, ...]:
-    """The layers that a plan visits, each once, in the order of their first visits."""
     return tuple(dict.fromkeys(_layer(step.layer, step.source) for step in plan.steps()))
 
 
@@ -82,7 +79,6 @@ def _layer(number: int, source: str | None) -> RemoteLayer:
 
 
 def cut_at_seams(legs: Sequence[Leg], live: LivePlan) -> tuple[Leg, ...]:
-    """The legs, with every seam of the plan at the beginning of one."""
     seams = {live.visits[step] for step in live.seams() if step < len(live.visits)}
     cut: list[Leg] = []
     for leg in legs:

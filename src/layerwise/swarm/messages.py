@@ -55,7 +55,6 @@ class RemoteVisit:
 
     @property
     def name(self) -> str:
-        """As a plan's text has it."""
         return named(self.layer.number, self.sublayer, self.layer.source or None)
 
 
@@ -74,7 +73,6 @@ class Arguments:
 
     @property
     def nbytes(self) -> int:
-        """What it holds."""
         return sum(len(array.data) for array in self.arrays if array is not None) + sum(map(len, self.calls))
 
 
@@ -103,7 +101,6 @@ class Hop:
 
     @property
     def work(self) -> int:
-        """Layer evaluations times the tokens that each runs on."""
         return len(self.visits) * prod(self.given.state.shape[:-1])
 
 
@@ -196,17 +193,11 @@ class Transport(Protocol):
     """Carries messages to nodes, at most once each. A call to a failed node returns `Gone`; callers bound the time."""
 
     @property
-    def is_over(self) -> bool:
-        """Whether no node will ever answer again, since what started them has ended."""
-        ...
+    def is_over(self) -> bool: ...
 
-    async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
-        """What the node answers to each of the messages, or how the call failed. It may run hops together."""
-        ...
+    async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]: ...
 
-    async def close(self) -> None:
-        """Stop every node that this transport started."""
-        ...
+    async def close(self) -> None: ...
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -59,16 +59,13 @@ class NodeRecord:
 
     @property
     def waiting(self) -> int:
-        """The hops under way or queued at the node."""
         return len(self.owed)
 
     @property
     def oldest_work(self) -> int:
-        """The work of the hop that it runs, or is to run next."""
         return next((work for _, work in self.owed.values()), 1)
 
     def silent(self, now: float) -> float:
-        """The seconds in which the node has answered nothing of what it owes."""
         return now - max(self.heard, next(began for began, _ in self.owed.values())) if self.owed else 0.0
 
     def hear(self, number: int, order: int, now: float) -> float:
@@ -103,13 +100,11 @@ class NodeRecord:
         return median(self.overhead) if self.overhead else 1e-3
 
     def offer(self, now: float) -> Offer:
-        """What the node asks for a hop. One that is silent is dearer by the time for which it is."""
         silent = self.silent(now)
         hop_seconds = self.hop_seconds + (silent if silent >= self.latencies.floor else 0.0)
         return Offer(self.name, self.layers, hop_seconds, self.layer_seconds, self.waiting)
 
     def view(self) -> NodeView:
-        """The node as users see it."""
         names = tuple(layer.name for layer in sorted(self.layers))
         return NodeView(
             self.name,
@@ -144,16 +139,13 @@ class NodeRecords:
 
     @property
     def seconds(self) -> float:
-        """The time since the swarm was gathered."""
         return self._clock() - self._began
 
     def note(self, kind: str, text: str, *, node: str = "", request: str = "", requests: tuple[str, ...] = ()) -> None:
-        """Remember and log an event."""
         self.events.append(Event(self.seconds, kind, text, node, request, requests))
         log.log(logging.WARNING if kind in FAILURES else logging.INFO, "node=%s %s: %s", node or "-", kind, text)
 
     def join(self, name: str, layers: Iterable[RemoteLayer]) -> NodeRecord:
-        """A node that holds these layers is there."""
         member = NodeRecord(name, frozenset(layers), Latencies(self._first, self._floor))
         self._members[name] = member
         self.note("joined", f"{name} holds {len(member.layers)} layers", node=name)
@@ -173,13 +165,10 @@ class NodeRecords:
         return True
 
     def holders(self, layers: Collection[RemoteLayer], without: str) -> list[str]:
-        """The other live nodes that hold all of these layers."""
         return [member.name for member in self.live({without}) if member.layers.issuperset(layers)]
 
     def live(self, without: Collection[str] = ()) -> list[NodeRecord]:
-        """The nodes that are relied on."""
         return [member for member in self._members.values() if member.state == "live" and member.name not in without]
 
     def live_layers(self, without: Collection[str] = ()) -> frozenset[RemoteLayer]:
-        """The layers that some live node holds."""
         return frozenset().union(*(member.layers for member in self.live(without)))

@@ -30,7 +30,6 @@ class RecordedPass:
     _selected: dict[tuple[int, ...], Arguments] = field(default_factory=dict)
 
     def entered(self, slot: int, missing: frozenset[int]) -> Array | None:
-        """The state that entered at `slot`, or at one before it with but `missing` places between."""
         while slot not in self.entering:
             if slot - 1 not in missing:
                 return None
@@ -43,7 +42,6 @@ class RecordedPass:
             self.entering[each] = state
 
     def part(self, visits: Sequence[RemoteVisit], state: Array) -> Pass:
-        """What a node is sent to run these visits on `state`."""
         layers = tuple(visit.layer.number for visit in visits)
         if layers not in self._selected:
             self._selected[layers] = selected(self.arguments, layers)
@@ -51,7 +49,6 @@ class RecordedPass:
 
     @property
     def bytes(self) -> int:
-        """What the record holds."""
         states = {id(state): len(state.data) for state in self.entering.values()}
         return sum(states.values()) + self.arguments.nbytes
 
@@ -103,22 +100,18 @@ class SwarmRequest:
 
     @classmethod
     def of(cls, request: str, requested: Plan, *, one_pass: bool = False) -> SwarmRequest:
-        """A request that has not begun, under a plan of which nothing is missing."""
         key = f"{request}/{secrets.token_hex(8)}"
         return cls(request, key, requested, _live_plan(request, requested), one_pass)
 
     @cached_property
     def layers(self) -> tuple[RemoteLayer, ...]:
-        """The layers of the plan asked for."""
         return layers_of(self.requested)
 
     @cached_property
     def numbers(self) -> tuple[int, ...]:
-        """The numbers of these layers, each once, of whatever model."""
         return tuple(dict.fromkeys(layer.number for layer in self.layers))
 
     def replay(self, record: RecordedPass, visits: Sequence[RemoteVisit], states: Sequence[Array]) -> Pass:
-        """All passes up to `record` as one, for a node that has seen none of them: `states` have entered the visits."""
         if len(states) == 1:
             return record.part(visits, states[0])
         if record.whole is None:
@@ -131,7 +124,6 @@ class SwarmRequest:
         self.live, self.legs = live, ()
 
     def spans(self, expected: Callable[[LivePlan], Expected], recomputed: bool) -> tuple[TokenSpan, ...]:
-        """Which plan wrote which tokens. Without `recomputed`, the cost after a lost layer is unknown."""
         cuts = {number for number in range(1, len(self.written)) if self.written[number] != self.written[number - 1]}
         cuts |= {0, *self.doubted.values()}
         made: list[TokenSpan] = []
@@ -148,11 +140,9 @@ class SwarmRequest:
         return tuple(made)
 
     def missing_slots(self) -> frozenset[int]:
-        """The places of the plan asked for where nothing runs."""
         return frozenset(range(len(self.requested.steps()))) - {visit.slot for visit in self.live.visits}
 
     def leg_at(self, position: int) -> Leg | None:
-        """The leg of the present route that begins with the visit at `position`, if one does."""
         visit = self.live.visits[position]
         return next((leg for leg in self.legs if leg.visits[0] == visit), None)
 
@@ -162,7 +152,6 @@ class SwarmRequest:
         return counts.pop() if len(counts) == 1 else None
 
     def begin_again(self) -> None:
-        """Forget all passes: the next one begins with all tokens."""
         self.passes.clear()
         self.warm.clear()
         self.legs = ()
@@ -171,7 +160,6 @@ class SwarmRequest:
         self.doubtful = False
 
     def doubt(self, node: str) -> None:
-        """A node computes wrongly: what it had a part in is computed again, and tokens that are written are named."""
         first = self.used.pop(node, None)
         if first is not None:
             self.doubtful = not self.one_pass
@@ -180,13 +168,11 @@ class SwarmRequest:
         self.forget_node(node)
 
     def forget_node(self, node: str) -> None:
-        """What a node has seen is lost."""
         for key in [key for key in self.warm if key[0] == node]:
             del self.warm[key]
         self.legs = ()
 
     def remember(self, record: RecordedPass, most_bytes: int) -> None:
-        """Keep a finished pass. Beyond `most_bytes` the states go, and a replay begins with the tokens."""
         self.passes.append(record)
         self.written.append(self.live)
         self.history_bytes += record.bytes

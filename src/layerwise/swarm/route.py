@@ -26,7 +26,6 @@ class Offer:
 
     @property
     def hop_latency(self) -> float:
-        """The seconds that a hop takes beside its own layers."""
         return self.hop_seconds + self.waiting * len(self.layers) * self.layer_seconds
 
 

@@ -251,7 +251,6 @@ class Router:
     # -- loss and return ------------------------------------------------------------------------------------------
 
     def _lose(self, session: SwarmRequest, lost: frozenset[RemoteLayer]) -> None:
-        """Continue without the `lost` layers or with replacements, or refuse. Missing layers stay so for this pass."""
         live = self.members.live_layers(_worn(session))
         missing = set(session.live.missing)
         for layer in session.layers:

@@ -37,7 +37,6 @@ class Supply:
         self.placement = assign_layers(self._layers, nodes, replicas)
 
     def held(self, node: str) -> tuple[RemoteLayer, ...]:
-        """The layers that a node is to hold, those of other models among them."""
         return self._with_others(self.placement[node])
 
     async def fill(self, transport: Transport, members: NodeRecords) -> None:
@@ -51,7 +50,6 @@ class Supply:
         await self._hold(transport, member.name, sorted(member.layers))
 
     async def reassign_missing(self, transport: Transport, members: NodeRecords) -> None:
-        """Send the live nodes the layers that too few of them hold. A node that comes back keeps its own layers."""
         live = {member.name: tuple(member.layers) for member in members.live()}
         added = assign_missing(self._layers, live, self.replicas)
         results = await asyncio.gather(

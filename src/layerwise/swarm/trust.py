@@ -37,7 +37,6 @@ def relative_difference(left: Tensor, right: Tensor) -> float:
 
 
 def agree(one: Tensor, other: Tensor, visits: int) -> bool:
-    """Whether two states differ by no more than rounding may leave behind so many visits."""
     return relative_difference(one, other) <= tolerance(one.shape[-1], visits, torch.finfo(one.dtype).eps)
 
 

@@ -32,7 +32,6 @@ _TENSOR, _STATE, _CACHE, _TUPLE, _DICT = "tensor", "state", "cache", "tuple", "d
 
 
 def to_array(tensor: Tensor) -> Array:
-    """The numbers of a tensor, on whatever device, as bytes."""
     plain = tensor.detach() if tensor.requires_grad else tensor
     plain = plain if plain.device.type == "cpu" else plain.to("cpu")
     if plain.dtype is torch.bfloat16:  # numpy does not know it
@@ -61,12 +60,10 @@ def to_tensor(array: Array, device: torch.device | str = "cpu") -> Tensor:
 
 
 def joined(states: Sequence[Array]) -> Array:
-    """The states of passes one after another as the state of one pass of all their tokens."""
     return states[0] if len(states) == 1 else to_array(torch.cat([to_tensor(each) for each in states], dim=-2))
 
 
 def parted(state: Array, tokens: Sequence[int]) -> list[Array]:
-    """The states of passes of so many `tokens` each, of which `state` is the joined one."""
     if len(tokens) == 1:
         return [state]
     return [to_array(each) for each in torch.split(to_tensor(state), list(tokens), dim=-2)]
@@ -147,7 +144,6 @@ def _form(call: bytes) -> _Form:
 
 
 def selected(arguments: Arguments, layers: Iterable[int]) -> Arguments:
-    """The arguments of some of the layers, with the calls and the tensors that these need."""
     wanted = tuple(dict.fromkeys(layers))
     if wanted == arguments.layers:
         return arguments

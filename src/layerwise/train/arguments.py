@@ -57,7 +57,6 @@ class MeasuredArguments(TrainingArguments):
 
 
 def check_arguments(given: Mapping[str, Any]) -> None:
-    """Raise `TrainError` for arguments that `TrainingArguments` does not take, before a run folder is created."""
     known = {item.name for item in fields(MeasuredArguments) if item.init}
     hints = _hints() if given else {}
     for name, value in given.items():
@@ -75,7 +74,6 @@ def check_arguments(given: Mapping[str, Any]) -> None:
 
 
 def check_trackers(report_to: object) -> None:
-    """Raise `TrainError` for a tracker that there is not, with the near matches, or that is not installed."""
     names = [report_to] if isinstance(report_to, str) else report_to if isinstance(report_to, Iterable) else ()
     for name in map(str, names):
         if name in _EVERY:
@@ -125,7 +123,6 @@ def common_arguments(folder: Path | str, seed: int, given: Mapping[str, Any], **
 
 
 def steps_and_looks(steps: int, evals: int) -> dict[str, Any]:
-    """The arguments of so many steps, with `evals` validations and checkpoints on the way, and notes between them."""
     every = max(1, math.ceil(steps / evals))
     return {
         "max_steps": steps,

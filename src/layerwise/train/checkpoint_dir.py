@@ -129,18 +129,15 @@ def _stored_config(path: Path) -> dict[str, Any]:
 
 
 def write_config(folder: Path, config: Mapping[str, Any]) -> None:
-    """Write down what is trained in the folder."""
     if not (folder / CONFIG).is_file():
         folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / CONFIG, (json.dumps(config, indent=1) + "\n").encode())
 
 
 def last_checkpoint(folder: Path) -> str | None:
-    """The checkpoint with the most steps among those that are whole: a Trainer writes its state last."""
     whole = (path.parent for path in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}"))
     return max(map(str, whole), key=steps_of, default=None)
 
 
 def steps_of(checkpoint: str) -> int:
-    """The steps that a checkpoint was written after, by its name."""
     return int(checkpoint.rsplit("-", 1)[1])

@@ -35,11 +35,9 @@ class ReproducibleDataset(Examples):
 
     @property
     def epoch(self) -> int:
-        """The epoch whose examples are read now."""
         return int(self._epoch)
 
     def set_epoch(self, epoch: int) -> None:
-        """From now on examples are those of `epoch`."""
         self._epoch.fill_(epoch)
 
     def __len__(self) -> int:

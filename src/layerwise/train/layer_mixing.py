@@ -50,7 +50,6 @@ class LayerMixing(nn.Module):
 
     @property
     def renormalises(self) -> bool:
-        """Whether rows are means, which a cut edge must leave means."""
         return self.options.kind == "softmax"
 
     def layer_weights(self) -> Tensor:
@@ -60,7 +59,6 @@ class LayerMixing(nn.Module):
         return softmax(self.raw.masked_fill(~self.kept, -torch.inf), dim=-1)
 
     def edges(self) -> LayerWeights:
-        """The wiring as it is now, as a value."""
         return LayerWeights.of(self.layer_weights().tolist(), self.depth)
 
     @torch.no_grad()
@@ -157,13 +155,11 @@ def attach(stack: Stack, options: LayerMixingOptions) -> LayerMixing:
 
 
 def of(model: nn.Module) -> LayerMixing | None:
-    """The wiring that is attached to a model, if one is."""
     result = getattr(model, NAME, None)
     return result if isinstance(result, LayerMixing) else None
 
 
 def refuse_groups(plan: Plan, stack: Stack) -> None:
-    """Raise `TrainError` for a plan with parallel groups or halves: a record holds one whole output a layer."""
     if plan.has_sublayers() or any(step.opens for step in plan.steps()):
         raise TrainError(
             f"{stack.source.name} has learned layer weights, which read whole layers one after another: {plan} has "

@@ -35,7 +35,6 @@ class Trained:
 
     @property
     def prediction(self) -> PositionPrediction | None:
-        """The position prediction of its layers, for models that have one."""
         return self.added if isinstance(self.added, PositionPrediction) else None
 
     @property

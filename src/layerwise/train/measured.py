@@ -76,15 +76,12 @@ class MeasuredTrainer(Trainer):
             self.add_callback(TimedCheckpoints(minutes))
 
     def figures(self) -> dict[str, float]:
-        """The figures of a finished training, by name: its pace."""
         return figures_of(self.state.log_history)
 
     def epochs(self) -> float:
-        """How often the examples were read."""
         return float(self.state.epoch or 0.0)
 
     def examples(self) -> int:
-        """How many examples were read, on all processes together."""
         each = self.args.per_device_train_batch_size * self.args.gradient_accumulation_steps
         return int(self.state.global_step * each * self.args.world_size)
 
@@ -114,7 +111,6 @@ class MeasuredTrainer(Trainer):
             del saving["save_pretrained"]
 
     def _issue_warnings_after_load(self, load_result: Any) -> None:
-        """Raise `TrainError` for a checkpoint whose weights are not those of the model: some would stay as they are."""
         model = self.accelerator.unwrap_model(self.model)
         tensors = model.state_dict(keep_vars=True)
         lost = set(load_result.missing_keys) - set(getattr(model, "_keys_to_ignore_on_save", None) or ())
@@ -155,11 +151,9 @@ class MeasuredTrainer(Trainer):
         return loss
 
     def where(self, passes: int) -> str:
-        """What else there is to say of the last `passes` passes, with a space before it."""
         return ""
 
     def consequence(self) -> str:
-        """What became of the training, and what to do."""
         return (
             f"nothing of it reached the weights, and the last good checkpoint is kept in {self.args.output_dir}. "
             "Use a smaller learning rate, or float32 instead of a half precision"
@@ -187,7 +181,6 @@ class MeasuredTrainer(Trainer):
         return TrainError(f"{what}; {self.consequence()}")
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """The parent's log, with the pace of the steps since the last one."""
         super().log({**logs, **self.pace.notes(self.args, self.state)}, start_time)
 
     def _prepare_for_training(self, max_steps: int, train_dataloader: Any, resume_from_checkpoint: Any) -> Any:
@@ -244,13 +237,11 @@ class TimedCheckpoints(TrainerCallback):
         self._first = self._look = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the clock."""
         self._saved = self._begun = time.monotonic()
         self._first = state.global_step
         self._look = state.global_step + 1
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Ask for a checkpoint if it is time, on all processes or on none."""
         if state.global_step < self._look:
             return
         now = time.monotonic()
@@ -265,7 +256,6 @@ class TimedCheckpoints(TrainerCallback):
             control.should_save = True
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Any checkpoint counts."""
         self._saved = time.monotonic()
 
     @staticmethod

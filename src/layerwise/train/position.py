@@ -63,7 +63,6 @@ def attach_encoding(stack: Stack, options: PositionOptions) -> PositionEncoding:
 
 
 def stream_width(stack: Stack) -> int:
-    """The features of the hidden state, from the configuration."""
     config = getattr(stack.model, "config", None)
     width = getattr(config, "hidden_size", None) or getattr(getattr(config, "text_config", None), "hidden_size", None)
     if not isinstance(width, int):

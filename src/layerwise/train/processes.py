@@ -32,12 +32,10 @@ _WITHOUT_BITS = (
 
 
 def is_first_process() -> bool:
-    """Whether this process writes rows and speaks."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def is_alone() -> bool:
-    """Whether this is the only process."""
     return int(os.environ.get("WORLD_SIZE", "1")) == 1
 
 
@@ -64,5 +62,4 @@ def training_settings(arguments: Mapping[str, Any]) -> dict[str, object]:
 
 
 def shared_recipe(options: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, object]:
-    """What all trainings of a run share, in plain values, whatever the processes: it is part of the run's name."""
     return {"options": options, "set": training_settings(arguments).get("set")}

@@ -28,7 +28,6 @@ _FEATURES = ("control_raising", "main_verb", "syntactic_category", "lexical_cont
 
 
 def elc_bert_settings(task: Task) -> dict[str, Any]:
-    """Return the fields of `FineTuningConfig` with which ELC-BERT was fine-tuned on a task of GLUE or MSGS."""
     if not task.name.startswith(("control ", "ambiguous ")):
         steps = _EVAL_STEPS.get(task.name)
         return _GLUE if steps is None else {**_GLUE, "eval_steps": steps, "patience": 100}
@@ -37,7 +36,6 @@ def elc_bert_settings(task: Task) -> dict[str, Any]:
 
 
 def settings_for(task: Task, settings: FineTuningConfig) -> FineTuningConfig:
-    """Return `settings` with the published values of `settings.published` in place of every default."""
     if settings.published == "none":
         return settings
     defaults = {each.name: each.default for each in fields(FineTuningConfig)}

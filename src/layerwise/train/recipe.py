@@ -79,7 +79,6 @@ class Settings:
             )
 
     def steps(self, examples: int) -> int:
-        """The optimizer steps of a training on so many examples."""
         steps = self.epochs * math.ceil(examples / self.batch_size)
         # 3 of 633 steps are 3 / 633 epochs, which times 633 is a little more than 3.
         return max(1, round(steps) if math.isclose(steps, round(steps), rel_tol=1e-12) else math.ceil(steps))
@@ -115,7 +114,6 @@ class GrowthVariant(Variant):
         self.schedule.bounds(self.steps)
 
     def to_json(self) -> dict[str, Any]:
-        """In plain values."""
         return {"schedule": self.schedule.to_json(), "steps": self.steps, "cost": asdict(self.cost)}
 
 
@@ -146,15 +144,12 @@ class Recipe:
 
     @property
     def growth(self) -> GrowthVariant | None:
-        """The growth schedule, where there is one."""
         return self.variant if isinstance(self.variant, GrowthVariant) else None
 
     def steps(self, examples: int) -> int:
-        """The optimizer steps of a training on so many examples."""
         return self.settings.steps(examples) if self.growth is None else self.growth.steps
 
     def to_json(self) -> dict[str, Any]:
-        """Return the recipe in plain values: samplers as printed, `variant` by name, with its `options`."""
         content = {
             "arm": self.arm,
             "settings": asdict(self.settings),
@@ -170,7 +165,6 @@ class Recipe:
 
     @property
     def leaves_out(self) -> bool:
-        """Whether a pass may run without some of the parameters, so that DDP must look for the unused ones."""
         return self.growth is not None or _leaves_out(self.sampler)
 
 
@@ -186,7 +180,6 @@ def _leaves_out(sampler: Sampler) -> bool:
 
 
 def retrained(settings: Settings, layers: tuple[int, ...]) -> Recipe:
-    """A model refined with `layers` alone: what a given depth can reach when it is known beforehand."""
     plan = Fixed(Plan.of(layers))
     return Recipe(f"{RETRAINED}-{len(layers)}", settings, plan, plan)
 

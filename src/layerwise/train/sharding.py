@@ -27,7 +27,6 @@ _UNITS = ("transformer_layer_cls_to_wrap", "auto_wrap_policy", "min_num_params")
 
 
 def with_units(arguments: Mapping[str, Any], blocks: Iterable[nn.Module]) -> dict[str, Any]:
-    """The arguments, and where they ask for FSDP and name no units, the classes of `blocks` as these."""
     config = arguments.get("fsdp_config") or {}
     if not arguments.get("fsdp") or not isinstance(config, Mapping):
         return dict(arguments)
@@ -53,7 +52,6 @@ def check_sharding(trainer: Any, *, per_rank: bool = False) -> None:
 
 @contextmanager
 def only_with_moments(model: nn.Module, checkpoint: str) -> Iterator[None]:
-    """Within the context the weights without moments in the optimizer of a checkpoint are frozen, so that it loads."""
     path = Path(checkpoint) / f"{OPTIMIZER_NAME}.bin"
     names = set(torch.load(path, map_location="cpu", weights_only=True, mmap=True)["state"]) if path.is_file() else None
     resting = [
@@ -71,14 +69,12 @@ def only_with_moments(model: nn.Module, checkpoint: str) -> Iterator[None]:
 
 
 def reshard(model: nn.Module) -> None:
-    """Shard weights that a validation left whole, since only the parts may be frozen or changed."""
     for module in model.modules():
         if isinstance(module, FSDPModule):
             module.reshard()
 
 
 def assign(weight: Tensor, value: Tensor) -> None:
-    """Write `value` into a weight, of which this process may hold a part only."""
     if isinstance(weight, DTensor) and not isinstance(value, DTensor):
         value = distribute_tensor(value.to(weight.device), weight.device_mesh, weight.placements)
     weight.copy_(value)

@@ -41,7 +41,6 @@ def seconds_of_steps(make: MakeTrainer, steps: Iterable[int]) -> dict[int, float
 
 
 def seconds_of_step(make: MakeTrainer) -> float:
-    """Time the second step of a training, or the only one."""
     return list(seconds_of_steps(make, [1]).values())[-1]
 
 
@@ -55,13 +54,11 @@ class TimedSteps(TrainerCallback):
         self.taken: list[float] = []
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The clock begins with the first step, when its batch is there."""
         if not self.taken:
             self.before = time.perf_counter()
         self.visited.append(state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take the time, and go to the step that follows."""
         now = time.perf_counter()
         self.taken.append(now - self.before)
         self.before = now

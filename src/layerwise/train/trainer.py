@@ -97,7 +97,6 @@ class PlanTrainer(DividedValidation):
             return super().training_step(model, inputs, num_items_in_batch)
 
     def where(self, passes: int) -> str:
-        """The plans of the last passes."""
         plans = [str(plan) for plan in dict.fromkeys(self._plans[-passes:])]
         return f" under the plan{'s' * (len(plans) > 1)} {', '.join(plans)}"
 
@@ -112,7 +111,6 @@ class PlanTrainer(DividedValidation):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The task's loss, and the prediction's beside it where there is one: what is optimised, and what selects."""
         chunked = None if model.training or return_outputs else self._chunked_loss()
         if chunked is not None:
             shared = num_items_in_batch is not None and self.args.average_tokens_across_devices

@@ -41,7 +41,6 @@ class Base:
 
 
 def training_config(base: Base, splits: Splits, recipe: Recipe, seed: int) -> dict[str, Any]:
-    """What a training is, as its folder records it: a folder that records another one is refused."""
     return {"base": base.weights, "data": splits.digest, "recipe": recipe.to_json(), "seed": seed}
 
 

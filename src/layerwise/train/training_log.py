@@ -29,12 +29,10 @@ _KINDS = {"loss": "train", "eval_loss": "validation"}
 
 
 def seconds_of(history: Sequence[dict[str, Any]]) -> float:
-    """The seconds of all sessions in a log."""
     return max((float(entry["seconds"]) for entry in history if "seconds" in entry), default=0.0)
 
 
 def moments(history: Sequence[dict[str, Any]]) -> tuple[LogEntry, ...]:
-    """The losses in a log, in its order."""
     return tuple(
         LogEntry(int(entry["step"]), kind, float(entry[key]))
         for entry in history
@@ -74,7 +72,6 @@ class Pace(TrainerCallback):
         self._step = 0
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Begin to measure, behind the seconds of earlier sessions."""
         self.begun, self.earlier = time.perf_counter(), seconds_of(state.log_history)
         self._flops, self._step = float(state.total_flos), state.global_step
         forget_peak()
@@ -86,12 +83,10 @@ class Pace(TrainerCallback):
             self._tokens = self._tokens + (inputs["input_ids"].numel() if mask is None else mask.sum())
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """The batch is there."""
         if self.before is not None:
             self.waited += time.perf_counter() - self.before
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Take the time, and tell who watches."""
         now = time.perf_counter()
         if self.before is not None:
             self.taken.append(now - self.before)
@@ -101,7 +96,6 @@ class Pace(TrainerCallback):
             self.progress(state.global_step, state.max_steps, next(losses, None))
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Neither a validation nor the writing of a checkpoint is a part of the step that follows it."""
         self.before = time.perf_counter()
 
     on_save = on_evaluate
@@ -136,7 +130,6 @@ def seconds_a_step(history: Sequence[dict[str, Any]], first: int, end: int) -> f
 
 
 def figures_of(history: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """The median of what a log has noted of steps, by name, and the highest `peak_bytes`, where it has them."""
     figures = {}
     for name in MEDIANS:
         noted = [float(entry[name]) for entry in history if name in entry]
@@ -187,7 +180,6 @@ def peak_of(device: str, precision: str) -> float | None:
 
 
 def peak_in_training(args: Any) -> float | None:
-    """That of one device of a training with these arguments: as they say, or as its accelerator is known."""
     given = getattr(args, "peak_flops", None)
     if given is not None:
         return float(given)

@@ -80,7 +80,6 @@ class DividedValidation(MeasuredTrainer):
         return output
 
     def prediction_step(self, model: Any, inputs: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
-        """The loss of a batch: that of the whole batch, on every process."""
         result: Any = super().prediction_step(model, inputs, *args, **kwargs)
         if self._divided is None:
             return result

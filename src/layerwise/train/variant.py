@@ -51,7 +51,6 @@ class Variant:
         return None if self.TRAINED_BY is None else partial(_named(self.TRAINED_BY), options=self)
 
     def to_json(self) -> dict[str, Any]:
-        """The options of the variant in plain values."""
         return asdict(self)
 
 

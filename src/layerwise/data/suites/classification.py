@@ -86,12 +86,10 @@ class Task:
 
     @property
     def metrics(self) -> tuple[str, ...]:
-        """The metric that selects, then the others."""
         return (self.metric, *self.also)
 
     @property
     def sets(self) -> dict[str, tuple[Labelled, ...]]:
-        """The three sets by name."""
         return {"train": self.train, "selection": self.selection, "test": self.test}
 
     @property
@@ -130,7 +128,6 @@ def _drawn(examples: tuple[Labelled, ...], limit: int | None, seed: str) -> tupl
 
 
 def without(examples: Sequence[Labelled], others: Sequence[Labelled]) -> tuple[Labelled, ...]:
-    """The `examples` whose texts are not among those of `others`, whatever their labels."""
     taken = {example.content for example in others}
     return tuple(example for example in examples if example.content not in taken)
 

@@ -55,7 +55,6 @@ class MinimalPair:
 
     @property
     def equal(self) -> bool:
-        """Whether both texts are the same: BLiMP itself has such pairs, and no model can be right about one."""
         return (self.good, self.good_start) == (self.bad, self.bad_start)
 
     @property
@@ -90,7 +89,6 @@ class PairSet:
         return digest(self.pairs)
 
     def paradigms(self) -> dict[str, tuple[MinimalPair, ...]]:
-        """The pairs of each paradigm, in the order in which paradigms first appear."""
         by_paradigm: dict[str, list[MinimalPair]] = {}
         for pair in self.pairs:
             by_paradigm.setdefault(pair.paradigm, []).append(pair)

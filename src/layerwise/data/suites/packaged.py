@@ -14,6 +14,5 @@ TABLES: Mapping[str, Any] = tomllib.loads(files(__package__).joinpath("suites.to
 
 
 def read_packaged(name: str) -> list[dict[str, Any]]:
-    """Read a packed file of JSON lines of this package."""
     text = gzip.decompress(files(__package__).joinpath(name).read_bytes()).decode()
     return [json.loads(line) for line in text.splitlines()]

@@ -63,7 +63,6 @@ class FileRecord:
 
     @property
     def location(self) -> str:
-        """The file and the line, as an error names them."""
         return f"{self.file}, {self.unit} {self.line}"
 
 

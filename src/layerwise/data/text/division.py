@@ -72,7 +72,6 @@ def _parts(
 
 
 def in_chunks(corpus: Corpus) -> Corpus:
-    """The corpus with every document that is more than a twentieth of it in chunks."""
     whole = sum(len(each.text) for each in corpus.documents)
     documents: list[Document] = []
     for document in corpus.documents:

@@ -72,7 +72,6 @@ class Document:
 
     @property
     def answer(self) -> str:
-        """The characters that are scored: the whole text when no answer is marked."""
         return self.text if self.answer_start is None else self.text[self.answer_start :]
 
 
@@ -106,7 +105,6 @@ def chunks(document: Document) -> tuple[Document, ...]:
 
 
 def joined(documents: Iterable[Document]) -> tuple[Document, ...]:
-    """The documents, parts of one text that follow each other as one, named after it."""
     whole_documents: list[Document] = []
     for whole, group in groupby(documents, key=lambda each: each.part_of):
         if whole is None:

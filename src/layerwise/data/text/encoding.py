@@ -57,7 +57,6 @@ class Encoded:
 
     @property
     def tokens(self) -> int:
-        """The number of token ids."""
         return sum(len(chunk.flatten()) for chunk in self.rows.data.column("ids").chunks)
 
 
@@ -66,7 +65,6 @@ def encode(
     documents: Sequence[Document],
     progress: Callable[[float], None] = lambda share: None,
 ) -> Encoded:
-    """Encode documents in memory. The arguments and errors are those of `encoded_rows`."""
     skipped: list[str] = []
     rows = list(encoded_rows(tokenizer, documents, skipped, progress))
     return Encoded(Dataset.from_list(rows), skipped)
@@ -103,7 +101,6 @@ def encoded_rows(
 
 @contextmanager
 def hide_progress_bars() -> Iterator[None]:
-    """Hide the progress bars of `datasets`: layerwise reports its own."""
     if are_progress_bars_disabled():
         yield
         return

@@ -153,6 +153,5 @@ def whole(texts: TokenWindows, length: int) -> TokenWindows:
 
 
 def evenly_spaced(texts: TokenWindows, limit: int) -> TokenWindows:
-    """At most `limit` of the windows, evenly over all of them."""
     count = len(texts)
     return TokenWindows([texts.windows[index * count // limit] for index in range(limit)]) if limit < count else texts

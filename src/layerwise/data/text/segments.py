@@ -81,7 +81,6 @@ def pretraining_text(
 
 
 def digest_of(parts: Mapping[str, Sequence[Document]]) -> str:
-    """The digest of a `PretrainingText` of these documents: known before anything is encoded."""
     return digest((split, each.id, each.text.encode()) for split in SPLITS for each in parts[split])
 
 

@@ -270,5 +270,4 @@ class HubText:
 
 
 def is_hub_text(path: Path | str) -> bool:
-    """Whether a text is spelt as one of the hub."""
     return str(path).startswith(PREFIX)

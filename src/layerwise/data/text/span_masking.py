@@ -83,7 +83,6 @@ class SpanMasking:
         return cls(masking_id(tokenizer), np.array(ordinary, dtype=np.int64), share, stop)
 
     def numbers(self, width: int) -> int:
-        """How many random numbers `draw` takes for each of its rows of `width` tokens."""
         return 1 + 2 * width + 2 * self._most(width)
 
     def draw(self, ids: Ids, lengths: Ids, random: Uniforms) -> tuple[Ids, Ids]:

@@ -169,7 +169,6 @@ class _Cutter:
 
 
 def masked(window: Window, seed: int) -> Window:
-    """The window with the tokens drawn that a masked language model has to fill in, and is scored on."""
     draw = random.Random(f"{seed}/{window.document}/{window.index}")
     text = range(window.scored_from, window.scored_until)
     chosen = [position for position in text if draw.random() < MASKED_SHARE] or [draw.choice(text)]
@@ -177,7 +176,6 @@ def masked(window: Window, seed: int) -> Window:
 
 
 def wrapping(tokenizer: PreTrainedTokenizerBase, objective: Objective) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The special tokens before and after a window."""
     if objective == "next_token":
         start = tokenizer.bos_token_id
         return ((start,) if isinstance(start, int) else ()), ()

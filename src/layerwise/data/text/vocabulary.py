@@ -110,7 +110,6 @@ def suited_vocabulary(pieces: list[str], words: Mapping[str, int]) -> int:
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, name: str) -> None:
-    """Raise `DataError` unless the tokenizer has every token in `NEEDED`, each with an id of its own."""
     missing = [f"{role} (usually {text})" for role, text in NEEDED.items() if getattr(tokenizer, role, None) is None]
     if missing:
         raise DataError(

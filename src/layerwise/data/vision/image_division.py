@@ -42,14 +42,12 @@ class ImageDivision:
         return dict(zip(SPLITS, (self.train, self.validation, self.test), strict=True))
 
     def limited(self, limit: int | None, seed: int) -> ImageDivision:
-        """At most `limit` images of each split, evenly over the classes, drawn from `seed`."""
         train, validation, test = (
             _taken(part, limited(_labels(part), limit, seed)) for part in (self.train, self.validation, self.test)
         )
         return replace(self, train=train, validation=validation, test=test)
 
     def ordered(self, seed: int) -> ImageDivision:
-        """Return held-out images in an order drawn from `seed`, with classes spread evenly over it."""
         validation, test = (_taken(part, evenly_ordered(_labels(part), seed)) for part in (self.validation, self.test))
         return replace(self, validation=validation, test=test)
 

@@ -124,7 +124,6 @@ def image_bytes(file: Path) -> bytes:
 
 
 def fault(error: Exception) -> str:
-    """Why an image could not be read, in few words."""
     if isinstance(error, DataError):
         return str(error)
     if isinstance(error, UnidentifiedImageError):

@@ -44,7 +44,6 @@ class PartContext:
 
     @property
     def seed(self) -> int:
-        """The seed of every draw."""
         return self.config.seed
 
     @property
@@ -59,7 +58,6 @@ class PartContext:
 
     @cached_property
     def short_text(self) -> EvalData:
-        """The text of curves and sets of layers."""
         return sample(self.text, self.config.curve_tokens, self.seed)
 
     def scores(self, *measures: str) -> list[Score]:
@@ -67,7 +65,6 @@ class PartContext:
         return [score for measure in measures for score in self.run.store.scores(measure)]
 
     def losses(self) -> list[Loss]:
-        """Every loss that the run holds."""
         return list(self.run.store.losses())
 
     def cache(self, part: str, note: Note) -> ResultCache:
@@ -77,23 +74,18 @@ class PartContext:
         )
 
     def progress(self, part: str) -> Callable[[float], None]:
-        """Reports the share of a part that is done."""
         return lambda share: self.reporter.progress(part, share)
 
     def store(self, measure: str, rows: Iterable[Score]) -> None:
-        """Store the rows of a measure in place of those that are there."""
         self.run.store.replace_scores(measure, rows)
 
     def store_contrast(self, claim: str, rows: Iterable[Score]) -> None:
-        """Store the contrasts of one claim beside those of others."""
         self.store(CONTRAST, renewed(self.scores(CONTRAST), list(rows), (claim,)))
 
     def store_time(self, row: Score) -> None:
-        """Store a time, or another row about the run, in place of the one that is there."""
         others = [each for each in self.scores(TIMES) if each.key != row.key]
         self.store(TIMES, [*others, row])
 
     def finish(self, part: str) -> None:
-        """Store that a part is complete."""
         self.finished.add(part)
         self.store(FINISHED, [Score(FINISHED, DONE, 1.0, condition=name) for name in sorted(self.finished)])

@@ -91,7 +91,6 @@ RECOVERY_SEEDS = 3
 
 
 def describe_cost(config: Diagnosis, depth: int, tokens: int) -> str:
-    """The cost in a sentence, for a model of `depth` layers and a text of `tokens` scored tokens."""
     counts = variants(config, depth, tokens)
     clauses = [f"{part} {count:,} on {scored:,} tokens" for part, (count, scored) in counts.items()]
     if "recovery" in config.parts:
@@ -217,7 +216,6 @@ class PartsUnit(Unit[None]):
     pace: float | None = None
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the passes that the unfinished parts make."""
         finished = set() if run is None else {str(row.condition) for row in run.store.scores(FINISHED)}
         if finished.issuperset(self.config.parts):
             return None

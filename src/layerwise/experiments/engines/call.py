@@ -49,7 +49,6 @@ class MeasureUnit(Unit[T], Generic[T]):
     measure: Callable[[UnitSession], T]
 
     def carry_out(self, session: UnitSession) -> T:
-        """Measure what is missing."""
         return self.measure(session)
 
 

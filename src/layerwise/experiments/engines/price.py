@@ -59,7 +59,6 @@ def describe_remaining(remaining: Sequence[Remaining], *, timed: bool) -> str:
 
 
 def time_passes(stack: Stack, data: EvalData) -> float:
-    """Time a pass of the original model over a small batch (if that is quick, a median one), in seconds per token."""
     small = minibatches(data, TIMED_TOKENS)[0]
     seconds = timed_twice(lambda: _run_batch(stack, small))
     if seconds > LONG:
@@ -77,7 +76,6 @@ def timed_twice(run: Callable[[], object]) -> float:
 
 
 def count_tokens(stack: Stack, due: CostEstimate) -> float:
-    """Count the tokens that passes of the whole model run, of which `due` has as many layer evaluations and heads."""
     head = head_in_layers(stack)
     return (due.layer_tokens + head * due.head_tokens) / (stack.depth + head)
 
@@ -102,14 +100,12 @@ def remaining_passes(
 
 
 def is_within(stack: Stack, due: CostEstimate, data: EvalData, seconds: float) -> bool:
-    """Check, without a clock, that even a slow processor computes what is `due` in so many seconds."""
     largest = max(batch.size for batch in data.batches)
     operations = 2.0 * numbers_of(stack.model) * count_tokens(stack, due)
     return operations / SLOW_OPERATIONS + due.head_tokens / largest * SLOW_CALL < seconds
 
 
 def typical_batch(data: EvalData) -> AnyBatch:
-    """Return the batch of median size: half of the tokens that run are in batches that are no larger."""
     sized = sorted(data.batches, key=lambda batch: batch.size)
     behind = list(accumulate(batch.size for batch in sized))
     return sized[bisect_left(behind, behind[-1] / 2)]

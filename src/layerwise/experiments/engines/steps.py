@@ -86,7 +86,6 @@ def _nothing(_: Any) -> None:
 
 
 def has_no_rows(run: Run) -> bool:
-    """Whether the run holds nothing that a report could show."""
     return not run.store.scores()
 
 

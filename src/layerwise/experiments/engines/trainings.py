@@ -54,7 +54,6 @@ class FolderTraining(Generic[R]):
 
     @classmethod
     def of(cls, recipe: R, seed: int) -> FolderTraining[R]:
-        """The training of an arm, in `RUN/ARM/seed-N`."""
         return cls(recipe, seed, f"{recipe.arm}/seed-{seed}", f"{recipe.arm}/{seed}")
 
 
@@ -91,12 +90,10 @@ class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
         """How a training ended, behind how long it took."""
 
     def refuse(self, folder: Path) -> None:
-        """Raise `TrainError` where the run `folder` holds another training in the place of one of these."""
         for each in self.trainings:
             existing_run(folder / each.folder, self.training_config(each))
 
     def due(self, folder: Path) -> list[FolderTraining[R]]:
-        """The trainings that are not finished in the run `folder`."""
         return [each for each in self.trainings if not (folder / each.folder / MODEL / FILE).is_file()]
 
     def carry_out(self, session: UnitSession) -> list[TrainingRecord]:
@@ -109,12 +106,10 @@ class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
         return [self._trained(each, session.folder, session.reporter) for each in self.trainings]
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the steps of the trainings that are not finished."""
         due = self.due(folder)
         return self.remaining_steps(due[0].recipe, sum(self._left(each, folder) for each in due)) if due else None
 
     def remaining_steps(self, recipe: R, steps: float) -> Remaining:
-        """Count so many steps, one of which is timed by the second step of a training of `recipe`."""
         return Remaining(steps, "training steps", lambda: seconds_of_step(partial(self.trial, recipe)))
 
     def _left(self, training: FolderTraining[R], folder: Path) -> int:
@@ -136,7 +131,6 @@ class TrainingsUnit(FolderTrainings[Recipe]):
     arguments: Mapping[str, Any] = field(default_factory=dict)
 
     def training_config(self, training: RecipeTraining) -> dict[str, Any]:
-        """What a training is, as its folder records it."""
         return training_config(self.base, self.splits, training.recipe, training.seed)
 
     def train(self, training: RecipeTraining, folder: Path, progress: Progress) -> TrainingRecord:
@@ -192,7 +186,6 @@ class EvaluationsUnit(Unit[dict[str, Survey]]):
         return made
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the evaluations that are left."""
         left = sum(not (folder / each.path).is_file() for each in self.evaluations)
         return Remaining(left, "evaluations") if left else None
 
@@ -235,17 +228,14 @@ class RateSweep(Generic[K]):
             yield further
 
     def note(self, key: K, rate: float, record: TrainingRecord) -> None:
-        """Note how a trial ended."""
         losses = [entry.loss for entry in record.history if entry.kind == "validation"]
         self.losses.setdefault(key, {})[rate] = min(losses)
 
     def best(self, key: K) -> float:
-        """The rate of the least loss."""
         return best_rate(self.losses[key])
 
 
 def trial(recipe: Recipe, *settings: float) -> RecipeTraining:
-    """The trial of a recipe, which is called by the `settings` that it has."""
     label = f"{recipe.arm}@{','.join(f'{each:g}' for each in settings)}"
     return replace(
         RecipeTraining.of(recipe, FIRST_SWEEP_SEED), folder=f"{PILOT}/{label}/seed-{FIRST_SWEEP_SEED}", label=label
@@ -253,7 +243,6 @@ def trial(recipe: Recipe, *settings: float) -> RecipeTraining:
 
 
 def tried_rows(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Iterator[Score]:
-    """The validation loss at every rate: the `amount` is the rate, and `other` the size of batch, where it is tuned."""
     for rate, loss in sorted(losses.items()):
         yield Score(measure, "validation_nll", loss, arm=arm, amount=rate, other=batch)
 

@@ -34,7 +34,6 @@ ORIGIN = (
 
 
 def has_layer_weights(folder: Path) -> bool:
-    """Check the files of a trained model for learned layer weights."""
     if (folder / CONFIG).is_file() and read_config(folder).get("model_type") == "layerwise-elc":
         return read_config(folder).get("variant") != "ltg"
     record = TrainingRecord.read(folder)
@@ -114,7 +113,6 @@ def _discard_others(pairs: PairSet, note: str, run: Run) -> None:
 
 
 def edges_table(run: Run, suite: str) -> str:
-    """Format the change of the margins over all pairs of a suite, for every model and cut."""
     rows = Rows(run.store.scores(EDGES)).where(part=suite, task=ALL, metric="margin")
     lines = [f"{suite} without edges (change of the margin in nats; range of equally many random edges):"]
     for row in rows.where(against=None):

@@ -36,7 +36,6 @@ def recorded_limit(run: Run, minutes: float) -> int | None:
 
 
 def record_limit(run: Run, minutes: float, limit: int) -> None:
-    """Keep the pairs of each paradigm that so many minutes allow."""
     own = Score(ABOUT_RUN, PAIRS, float(limit), part=_part(minutes))
     others = [row for row in run.store.scores(ABOUT_RUN) if (row.metric, row.part) != (own.metric, own.part)]
     run.store.replace_scores(ABOUT_RUN, [*others, own])

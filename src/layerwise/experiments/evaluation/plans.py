@@ -25,7 +25,6 @@ from layerwise.train.fine_tuning import FineTuningConfig
 
 
 def check_one_depth(models: Sequence[FineTunedModel]) -> None:
-    """Raise `DataError` for models of several depths: a plan of one is another change of the other."""
     depths = {len(model.members[0].plan.steps()): model.label for model in models if model.members}
     if len(depths) > 1:
         shown = ", ".join(f"{label} has {depth} layers" for depth, label in sorted(depths.items()))

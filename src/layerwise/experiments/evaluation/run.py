@@ -317,14 +317,12 @@ AGGREGATED = ("blimp", "supplement", "glue", "msgs")
 
 
 def store_aggregate(run: Run) -> None:
-    """Store the aggregate of every model and arm as trained, and its parts, of the rows that are in the run."""
     rows = [row for suite in AGGREGATED for row in run.store.scores(suite)]
     trained = [row for row in rows if row.plan is None]
     run.store.replace_scores(BABYLM, babylm_rows(trained))
 
 
 def aggregate_lines(run: Run) -> str:
-    """Print the aggregate of every arm with its parts, each with its examples and, if some are missing, its files."""
     rows = Rows(run.store.scores(BABYLM)).where(seed=None)
     weights = " + ".join(f"{weight:g} {part}" for part, weight in WEIGHTS.items())
     body = []

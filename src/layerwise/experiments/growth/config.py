@@ -273,5 +273,4 @@ class GrowthTraining(TrainingOptions, PublishingOptions, GrowthExperiment):
         self.source()
 
     def source(self) -> ScheduleSource:
-        """Where the schedule comes from: a preset, a file, or a diagnosis."""
         return schedule_source(self.schedule, self.importance)

@@ -69,12 +69,10 @@ class FinishedArm:
 
     @property
     def arm(self) -> str:
-        """The arm, whatever share of the budget it was trained for."""
         return length_of(self.folder)[0]
 
     @property
     def share(self) -> float | None:
-        """The share of the budget, where it is another than the whole."""
         return length_of(self.folder)[1]
 
     @property
@@ -89,7 +87,6 @@ class FinishedArm:
 
 
 def finished_arms(folder: Path) -> dict[str, FinishedArm]:
-    """Every arm with a finished training in a run folder, by the name of its folder."""
     records: dict[str, dict[int, TrainingRecord]] = {}
     for model in trained_models(folder):
         record = TrainingRecord.read(model)
@@ -101,7 +98,6 @@ def finished_arms(folder: Path) -> dict[str, FinishedArm]:
 def training_scores(
     task: GrowthTask, folder: Path, finished: Mapping[str, FinishedArm]
 ) -> Generator[Unit[Any], Any, tuple[list[Score], dict[str, Points]]]:
-    """The rows of every finished training in the run `folder`, and where each ended, by arm and seed."""
     models: dict[Model, Path] = {
         (of.arm, seed, of.share): folder / of.folder / f"seed-{seed}" / MODEL
         for of in finished.values()

@@ -101,7 +101,6 @@ class GrowthTask:
 
     @property
     def windows(self) -> int:
-        """How many windows there are to train on."""
         return len(self.splits.train)
 
     def steps_of(self, epochs: float) -> int:
@@ -117,7 +116,6 @@ class GrowthTask:
         return max(1, round(epochs * self.windows / batch))
 
     def unit(self, trainings: Sequence[RecipeTraining] = ()) -> TrainingsUnit:
-        """Trainings of this model on this text."""
         return TrainingsUnit(self.base, self.stack, self.splits, trainings, self.arguments)
 
     def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
@@ -256,7 +254,6 @@ class GrowthArm:
         budget: int,
         seeds: Iterable[int],
     ) -> GrowthArm:
-        """An arm that spends the operations of `budget` uniform steps, with every seed."""
         passes = settings.gradient_accumulation_steps
         steps = {seed: steps_within(schedule, task.cost, budget, seed, passes) for seed in seeds}
         return cls(name, schedule, settings, steps)
@@ -269,7 +266,6 @@ class GrowthArm:
         return replace(recipe, from_scratch=task.reinitialized)
 
     def training(self, task: GrowthTask, seed: int, beside: str = "") -> RecipeTraining:
-        """The training with `seed`, in the folder of the run or in the one called `beside` in it."""
         training = RecipeTraining.of(self.recipe(task, seed), seed)
         if not beside:
             return training
@@ -322,14 +318,12 @@ def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: i
 
 
 def cost_in_uniform_steps(schedule: GrowthSchedule, cost: ModelCost, steps: int, seed: int, passes: int = 1) -> float:
-    """What a training costs with the draws of its seed, in steps in which everything learns."""
     table = StepSchedule(schedule, steps, seed)
     flops = sum(flops_per_token(table.resolve(step, number), cost) for step in range(steps) for number in range(passes))
     return flops / (3 * cost.total * passes)
 
 
 def check_epochs(steps: int, batch: int, windows: int, max_epochs: float, name: str) -> None:
-    """Raise `TrainError` if training `name` reads its text more than `max_epochs` times and may memorize it."""
     if not 0 < max_epochs < inf:
         raise TrainError(f"a text may be read {max_epochs:g} times at most; write a number above 0")
     epochs = steps * batch / windows
@@ -343,7 +337,6 @@ def check_epochs(steps: int, batch: int, windows: int, max_epochs: float, name: 
 
 
 def check_initial_weights(schedule: GrowthSchedule, pretrained: bool) -> None:
-    """Raise `PlanError` where layers would grow in over weights that are trained already."""
     grows = [phase for phase in schedule.phases if phase.present is not None or phase.copies]
     if pretrained and grows:
         raise PlanError(

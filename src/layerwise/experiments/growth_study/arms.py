@@ -51,7 +51,6 @@ _GRAIN = 0.05
 
 
 def known(depth: int) -> dict[str, GrowthSchedule]:
-    """The schedules that need no measurement, by arm."""
     return {arm: preset(arm, depth) for arm in (UNIFORM, PUBLISHED, STACKING, RAMP)}
 
 
@@ -89,7 +88,6 @@ def permutation(schedule: GrowthSchedule, seed: int) -> tuple[int, ...] | None:
 
 
 def exchanged(schedule: GrowthSchedule, other: GrowthSchedule) -> int:
-    """How many layers play another role in `other` than in `schedule`, which has the same phases."""
     pairs = list(zip(schedule.phases, other.phases, strict=True))
     return sum(
         any((layer in one.trains) != (layer in two.trains) for one, two in pairs) for layer in range(schedule.depth)

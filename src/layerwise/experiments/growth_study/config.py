@@ -59,10 +59,8 @@ class GrowthStudy(GrowthExperiment):
     seeds: int = seeds_option(3)
 
     def check(self) -> None:
-        """Raise `TrainError` for arms that make no study."""
         super().check()
         self.chosen_arms()
 
     def chosen_arms(self) -> tuple[str, ...]:
-        """The arms, uniform first."""
         return ordered_arms(self.arms or ARMS)

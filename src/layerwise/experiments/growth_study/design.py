@@ -49,7 +49,6 @@ class StudyDesign:
 
     @classmethod
     def of(cls, config: GrowthStudy, task: GrowthTask, own_data: bool) -> StudyDesign:
-        """The design that the options ask for, where the text or the model is of one's own or not."""
         settings = task.settings
         rates = tuple(sorted(set(config.learning_rates))) or tuple(
             factor * settings.learning_rate for factor in study.FACTORS
@@ -71,7 +70,6 @@ class StudyDesign:
 
     @property
     def seeds(self) -> range:
-        """The seeds of every arm."""
         return range(self.config.seeds)
 
     def check(self) -> None:
@@ -84,7 +82,6 @@ class StudyDesign:
         check_epochs(round(length * budget), task.settings.batch_size, task.windows, most, name)
 
     def arm(self, name: str, schedule: GrowthSchedule, settings: Settings) -> GrowthArm:
-        """An arm that spends the operations of the budget."""
         return GrowthArm.at_equal_cost(name, schedule, settings, self.task, self.budget, self.seeds)
 
     def at_share(self, arm: str, schedule: GrowthSchedule, share: float, settings: Settings) -> GrowthArm:
@@ -103,7 +100,6 @@ class StudyDesign:
     def uniform_at_lengths(
         self, arms: Iterable[GrowthArm], settings_of: Callable[[str], Settings]
     ) -> tuple[GrowthArm, ...]:
-        """Uniform training at the lengths that the arms are compared with."""
         steps = [steps for arm in arms for steps in arm.steps.values()]
         lengths = study.lengths(steps, self.budget, self._least_length())
         uniform = self.schedules[UNIFORM]
@@ -202,7 +198,6 @@ class LearningRateSweep:
         self.warmups: Losses = {}
 
     def tune(self, schedules: Mapping[str, GrowthSchedule]) -> Generator[Unit[Any], Any, None]:
-        """Train arms at every rate with every sweep seed, extend the rates, then try every warm-up at the best rate."""
         for arm in schedules:
             self.losses[arm] = {}
         due = dict.fromkeys(schedules, self.design.rates)
@@ -223,11 +218,9 @@ class LearningRateSweep:
                 self.warmups[arm] = dict(sorted(known.items()))
 
     def best(self, arm: str) -> float:
-        """The best learning rate of a swept arm."""
         return best_rate(means(self.losses[arm]))
 
     def settings_of(self, arm: str) -> Settings:
-        """The settings of an arm: its own best learning rate and warm-up, or those of its side."""
         usual = self.design.task.settings
         rates = {swept: self.best(swept) for swept in self.losses}
         warmups = dict.fromkeys(rates, usual.warmup) | {
@@ -236,11 +229,9 @@ class LearningRateSweep:
         return replace(usual, learning_rate=rate_of(arm, rates), warmup=rate_of(arm, warmups))
 
     def model_at_best(self, run: Path, arm: str) -> Path:
-        """The model of an arm's best learning rate and the first seed of the sweep."""
         return run / PILOT / _Tried(arm, self.best(arm)).name / f"seed-{FIRST_SWEEP_SEED}" / MODEL
 
     def rows(self) -> list[Score]:
-        """The losses at every rate and every warm-up, and which were chosen."""
         rows = [row for arm, tried in self.losses.items() for row in rate_rows(arm, tried)]
         return rows + [row for arm, tried in self.warmups.items() for row in rate_rows(arm, tried, WARMUP)]
 

@@ -128,7 +128,6 @@ class _Study:
                 self._note(f"{arm} gives layer {layers} new random weights, in place of those that are trained")
 
     def _by_importance(self) -> Generator[Unit[Any], Any, dict[str, GrowthSchedule]]:
-        """Return the arm `importance`, measured on the sweep's best uniform model, and its controls, if any."""
         config, rate, task = self.design.config, self.sweep.best(UNIFORM), self.design.task
         model = self.sweep.model_at_best(self.session.folder, UNIFORM)
         record = TrainingRecord.read(model)
@@ -201,7 +200,6 @@ class _Study:
 
 
 def control_rows(arms: Mapping[str, Points]) -> list[Score]:
-    """`importance` against each of its controls, which spend the same operations: is it the roles of the layers?"""
     own = arms.get(study.IMPORTANCE, {})
     rows: list[Score] = []
     for control in study.CONTROLS:

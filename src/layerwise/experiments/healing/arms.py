@@ -38,7 +38,6 @@ class HealingArm:
         return self.rate_of == self.name
 
     def plan(self, plan: Plan, depth: int, seed: int) -> Plan:
-        """The plan that it runs, where `plan` is the one that is healed."""
         if self.name == vocab.WHOLE:
             return Plan.identity(depth)
         if self.name == vocab.RANDOM:
@@ -97,15 +96,12 @@ class HealingSweep(RateSweep[str]):
         self.rates = rates
 
     def first_rates(self, arm: HealingArm) -> tuple[float, ...]:
-        """The rates that are tried at the beginning."""
         return self.rates or RATES[arm.options.method]
 
     def chosen(self, arm: HealingArm) -> float:
-        """The learning rate of an arm."""
         alone = self.first_rates(arm)
         return alone[0] if len(alone) == 1 else self.best(arm.rate_of)
 
 
 def recipe_of(arm: HealingArm, plan: Plan, settings: Settings, rate: float) -> Recipe:
-    """The recipe of an arm under its own plan."""
     return healing_recipe(arm.name, replace(settings, learning_rate=rate), plan, arm.options)

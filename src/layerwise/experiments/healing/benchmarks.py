@@ -183,7 +183,6 @@ class Outcomes:
 
     @property
     def tasks(self) -> tuple[str, ...]:
-        """All of the text, and its tasks where it has several."""
         return tuple(self._grids)
 
     def loss(self, name: str, task: str) -> LinearEstimate:
@@ -192,7 +191,6 @@ class Outcomes:
         return self._mean(task, grid.nll[grid.plans.index(name)], grid.tokens)
 
     def accuracy(self, name: str, task: str) -> LinearEstimate:
-        """The share that was right: of whole answers, where the task asks for answers, else of tokens or images."""
         grid = self._grids[task]
         hits = grid.hits[grid.plans.index(name)]
         if self._answered[task]:
@@ -209,15 +207,12 @@ class Outcomes:
         return LinearEstimate(float(above.sum() / below.sum()), pulls / denominators.sum())
 
     def strata(self, task: str) -> StratumLabels:
-        """The stratum of every unit of a task."""
         return Strata.labels(self._grids[task])
 
     def documents(self, task: str) -> int:
-        """The documents, or images, of a task."""
         return self._grids[task].documents()
 
     def tokens(self, task: str) -> int:
-        """What is scored in a task."""
         return int(self._grids[task].tokens.sum())
 
     def difference(self, first: str, second: str, task: str) -> tuple[float, float | None, float | None]:

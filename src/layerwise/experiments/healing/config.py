@@ -104,7 +104,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
 
     @property
     def parsed_plan(self) -> Plan:
-        """The plan that is healed."""
         return chosen_plan(self.plan)
 
     def fine_tunes(self, depth: int) -> bool:
@@ -118,7 +117,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
 
     @property
     def main(self) -> str:
-        """The name of the healing that is asked for: its method and its loss."""
         loss = next(name for name, chosen in LOSSES.items() if chosen == (self.teacher, self.hidden))
         return f"{self.method}-{loss}"
 

@@ -44,7 +44,6 @@ class Trainings:
     losses: Mapping[str, Mapping[float, float]]
 
     def unhealed(self) -> dict[str, Plan]:
-        """The base under every plan, by name."""
         plans = {vocab.UNTOUCHED: Plan.identity(self.depth), vocab.PRUNED: self.plan}
         for arm in self.arms:
             if arm.name == vocab.RANDOM:
@@ -83,7 +82,6 @@ def before(arm: str, seed: int) -> str:
 
 
 def healing_rows(trainings: Trainings, outcomes: Outcomes) -> list[Score]:
-    """Every row of the run."""
     return [
         *_models(trainings, outcomes),
         *(row for task in outcomes.tasks for row in regained(trainings, outcomes, task)),
@@ -262,7 +260,6 @@ DIFFERENCE_RANGE = "accuracy_above"
 
 
 def benchmark_rows(trainings: Trainings, surveys: Mapping[str, Survey], chance: Mapping[str, float]) -> Iterator[Score]:
-    """The rows of every benchmark, by the surveys of all models."""
     for task in surveys[vocab.UNTOUCHED].outcomes:
         right = {name: survey.outcomes[task].hits for name, survey in surveys.items()}
         shared: dict[str, Any] = {"task": task, "documents": len(right[vocab.UNTOUCHED])}

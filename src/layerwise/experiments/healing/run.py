@@ -168,7 +168,6 @@ def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
 
 
 def discard_healing(folder: Path) -> None:
-    """Remove every training, and what was written from them."""
     discard_trainings(folder)
     for path in (folder / MODEL, folder / ADAPTER, folder / FOLDER):
         shutil.rmtree(path, ignore_errors=True)

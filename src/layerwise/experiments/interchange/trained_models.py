@@ -73,7 +73,6 @@ class TrainedModels:
         return made
 
     def due(self) -> tuple[str, ...]:
-        """The repositories of the models that are not pushed yet, of all where the run starts again."""
         return tuple(name for name, folder in self.folders.items() if self.overwrite or _pushed(folder) != name)
 
     def publish(self, reporter: Reporter) -> None:

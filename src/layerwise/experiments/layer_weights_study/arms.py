@@ -73,7 +73,6 @@ def bias_arms(biases: Sequence[float]) -> dict[str, float]:
 
 
 def arms(size: str, biases: Sequence[float] = (), **changes: Any) -> tuple[PretrainingRecipe, ...]:
-    """The recipes that are trained for the same number of steps, the backbone first, those of a grid of biases last."""
     return (
         pretraining_recipe(size, BACKBONE, **changes),
         pretraining_recipe(size, LAYER_WEIGHTS, **changes),
@@ -109,17 +108,14 @@ def share_of(arm: str) -> tuple[str, float] | None:
 
 
 def at_equal_seconds(recipe: PretrainingRecipe, slower: float) -> PretrainingRecipe:
-    """The recipe with as many steps as fit into the time of a backbone whose step is faster by the factor `slower`."""
     return replace(recipe, arm=AT_EQUAL_SECONDS, steps=max(1, round(recipe.steps / slower)))
 
 
 def tasks() -> tuple[Task, ...]:
-    """What models are fine-tuned on: mixed signals of our own, controls and ambiguous ones."""
     return tuple(mixed_signals(TASKS, SIZES))
 
 
 def batch(recipe: PretrainingRecipe, vocabulary: int) -> dict[str, torch.Tensor]:
-    """A batch of the recipe's first phase, of random tokens, a sixth of them masked: what steps are timed on."""
     shape = (recipe.batch_size // recipe.gradient_accumulation_steps, recipe.lengths[0])
     ids = torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(0), device="cpu")
     wanted = torch.arange(shape[1], device="cpu").expand(shape) % 6 == 0
@@ -127,7 +123,6 @@ def batch(recipe: PretrainingRecipe, vocabulary: int) -> dict[str, torch.Tensor]
 
 
 def share_recipes(recipes: Sequence[PretrainingRecipe], share: float) -> tuple[PretrainingRecipe, ...]:
-    """The recipes of the backbone and of `elc` for a share of the text: they differ in their name alone."""
     return tuple(replace(each, arm=share_arm(each.arm, share)) for each in recipes if each.arm in COMPARED)
 
 

@@ -45,7 +45,6 @@ Values = Mapping[str, Mapping[int, float]]
 
 
 def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:
-    """What every arm costs against the backbone: a step, a pass, and the bytes a step keeps, as ratios."""
     base = overheads[vocab.BACKBONE]
     rows = []
     for arm, own in overheads.items():
@@ -101,7 +100,6 @@ def answers(rows: Iterable[Score]) -> dict[str, Values]:
 
 
 def by_arm(rows: Iterable[Score]) -> dict[str, dict[int, float]]:
-    """The value of every model in the rows, by arm and seed."""
     values: dict[str, dict[int, float]] = {}
     for row in rows:
         if _is_model(row):
@@ -232,7 +230,6 @@ def _f_of_arms(table: Numbers) -> tuple[float, float]:
 
 
 def study_convergence(rows: Iterable[Score]) -> list[Score]:
-    """The rows of convergence of the arms with equal steps on all of the text, from those of measure `training`."""
     trained = Rows(rows).where(measure=vocab.TRAINING)
     seconds = {(row.arm, row.seed): row.value for row in trained.where(metric="step_seconds")}
     curves: dict[str, dict[int, ValidationCurve]] = {}

@@ -128,7 +128,6 @@ def layer_weights_study(config: LayerWeightsStudy, reporter: Reporter, inputs: I
 
 
 def discard_study(folder: Path) -> None:
-    """Remove every training, and the models that were made from them."""
     discard_trainings(folder)
     shutil.rmtree(folder / REWIRED, ignore_errors=True)
 

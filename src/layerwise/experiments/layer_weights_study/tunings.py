@@ -63,7 +63,6 @@ class TuningSet:
 def tuning_sets(
     pretrainings: Pretrainings, run: Path, taught: Sequence[tuple[Sequence[Task], FineTuningConfig]]
 ) -> list[TuningSet]:
-    """Every arm is taught tasks by settings: with layer weights that learn, and those arms that hold them without."""
     arms = [recipe.arm for recipe in pretrainings.recipes]
     free: list[FineTunedModel] = []
     held: list[FineTunedModel] = []
@@ -89,7 +88,6 @@ def _rewired(model: Path, run: Path, seed: int) -> Path:
 
 
 def tune(session: UnitSession, sets: Sequence[TuningSet], device: str) -> None:
-    """Make the fine-tunings that the run does not have, and store the rows of all."""
     run, progress = session.run, _progress(session.reporter)
     attributed = [
         row
@@ -140,7 +138,6 @@ def _kept_file(model: FineTunedModel, task: Task, settings: FineTuningConfig, fo
 
 
 def model_rows(shares: FeatureShares, against: str | None = None) -> list[Score]:
-    """The rows of one model, or of what it is compared with."""
     own = {name: np.array(getattr(shares, name)) for name in ("linguistic", "surface")}
     tokens = {name: np.array(getattr(shares, f"{name}_tokens")) for name in own}
     preference = own["linguistic"] - tokens["linguistic"] - own["surface"] + tokens["surface"]
@@ -155,7 +152,6 @@ def model_rows(shares: FeatureShares, against: str | None = None) -> list[Score]
 
 
 def with_arms(rows: Sequence[Score]) -> list[Score]:
-    """The rows of models, and behind them those of their arms: means with Student's interval over the models."""
     of_arms: dict[tuple[str | None, str, str, str | None], list[Score]] = {}
     for row in rows:
         of_arms.setdefault((row.arm, row.task, row.metric, row.against), []).append(row)
@@ -185,7 +181,6 @@ def _permuted(examples: Sequence[Labelled], seed: str) -> tuple[Labelled, ...]:
 
 
 def marked(task: Task, count: int = SENTENCES) -> list[MarkedText]:
-    """The first test sentences of a task of mixed signals, each with the words of its two features."""
     linguistic, surface = features_of(task.name.removesuffix(" shuffled"))
     return [
         MarkedText(

@@ -248,7 +248,6 @@ def replacements(models: Sequence[str], depth: int, order: str, seed: int) -> It
 
 
 def spread(arm: str, part: str, order: str, outcomes: Sequence[Predictions], batch: int = 1) -> Iterator[Score]:
-    """Means with their interval over models and units (`metrics`), and the models' deviation as `METRIC_spread`."""
     of: dict[str, Any] = {"arm": arm, "part": part, "condition": order}
     each = [dict(metrics([outcome], batch)) for outcome in outcomes]
     for metric, bounded in metrics(outcomes, batch):

@@ -78,7 +78,6 @@ def source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
 
 
 def by_arm(models: Sequence[SourceModel]) -> dict[str, dict[str, SourceModel]]:
-    """The models of each arm by the names a, b, c, ... that plans know them by."""
     arms: dict[str, list[SourceModel]] = {}
     for source in models:
         arms.setdefault(source.arm, []).append(source)
@@ -159,7 +158,6 @@ def arms_of(locations: Sequence[str], arm: str | None, reporter: Reporter) -> di
 
 
 def refuse_added(sources: Iterable[SourceModel]) -> None:
-    """Raise `ModelError` where any layers need more than an ordinary checkpoint holds."""
     added = next((source.added for source in sources if source.added), None)
     if added:
         raise ModelError(

@@ -46,7 +46,6 @@ class ModelOptions(LoadingOptions):
     trust_remote_code: bool = option(False, rare=True)
 
     def placement(self) -> dict[str, Any]:
-        """Where `layerwise.load` puts the weights, beside the device."""
         return {}
 
 
@@ -120,7 +119,6 @@ class PublishingOptions:
     private: bool = option(False, "Make that a private repository.", rare=True, needs="push")
 
     def check_repository(self) -> None:
-        """Raise `CheckpointError` for a name that no repository can have."""
         if self.push is not None:
             from layerwise.checkpoint.push import check_repository
 

@@ -24,7 +24,6 @@ _PART = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
 def families_option(default: tuple[str, ...] = ()) -> Any:
-    """The option `--families`, whose default depends on the verb."""
     return option(default, f"Plan families: {', '.join(FAMILIES)}.", metavar="NAMES", empty=True)
 
 
@@ -57,7 +56,6 @@ class PlanOptions:
     )
 
     def check_plans(self) -> None:
-        """Raise `PlanError` for an unknown family or invalid plan, and `OptionError` for invalid numbers."""
         for name in self.families:
             if name not in FAMILIES:
                 raise PlanError(f"unknown family {name!r}; {near_matches(name, FAMILIES)}")

@@ -16,12 +16,10 @@ from layerwise.train.precision import Precision, default_precision, recorded_pre
 
 
 def seeds_option(default: int) -> Any:
-    """The option `--seeds`, whose default depends on the verb."""
     return option(default, metavar="N", least=1, most=1_000)
 
 
 def steps_option() -> Any:
-    """The option `--steps`, which not every training has."""
     return option(None, metavar="N", least=1)
 
 
@@ -88,7 +86,6 @@ class OptimizationOptions:
         return (run and recorded_precision(run)) or default_precision(device)
 
     def changes(self) -> dict[str, Any]:
-        """The settings of a recipe that these options replace, by the names of its fields."""
         return changed(
             compiled=self.compile or None,
             batch_size=self.batch_size,
@@ -105,7 +102,6 @@ class TrainingOptions(OptimizationOptions):
     learning_rate: float | None = option(None, metavar="X")
 
     def changes(self) -> dict[str, Any]:
-        """The settings of a recipe that these options replace, by the names of its fields."""
         return {**super().changes(), **changed(learning_rate=self.learning_rate)}
 
 
@@ -141,7 +137,6 @@ class FineTuningOptions:
     )
 
     def changes(self) -> dict[str, Any]:
-        """The settings of a fine-tuning that these options replace, by the names of `FineTuningConfig`."""
         rates = None if self.learning_rate is None else (self.learning_rate,)
         return changed(
             learning_rates=rates,
@@ -192,7 +187,6 @@ class GlueOptions:
     )
 
     def glue_changes(self) -> dict[str, Any]:
-        """The settings of a fine-tuning on GLUE that these options replace, by the names of `FineTuningConfig`."""
         tuning = FineTuningOptions(
             learning_rate=self.glue_learning_rate,
             batch_size=self.glue_batch_size,

@@ -29,7 +29,6 @@ class PretrainingExperiment(CorpusOptions, TrainingOptions, DeviceOptions, Exper
     steps: int | None = steps_option()
 
     def check(self) -> None:
-        """Raise `TrainError` for `--set` of another form than NAME=VALUE."""
         self.trainer_arguments(self.device)
 
 
@@ -81,7 +80,6 @@ class ElcPretraining(PublishingOptions, PretrainingExperiment):
     )
 
     def check(self) -> None:
-        """Raise `TrainError` for no variant, and for a vocabulary of a tokenizer that is given."""
         super().check()
         self.check_repository()
         if not self.variants:
@@ -129,7 +127,6 @@ class LayerWeightsStudy(GlueOptions, PretrainingExperiment):
     )
 
     def check(self) -> None:
-        """Raise `TrainError` for shares that are none, and for a bias or a share that is given twice."""
         super().check()
         for flag, given in (("--bias", self.bias), ("--shares", self.share_values())):
             twice = [each for each in given if given.count(each) > 1]

@@ -54,15 +54,12 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
 
     @property
     def seeds(self) -> int:
-        """How many seeds every arm has."""
         return len({each.seed for each in self.trainings})
 
     def of(self, recipes: Iterable[PretrainingRecipe], text: PretrainingText | None = None) -> Pretrainings:
-        """The same of other recipes, on another text where one is given."""
         return replace(self, trainings=seeded(recipes, self.seeds), text=text or self.text)
 
     def training_config(self, training: FolderTraining[PretrainingRecipe]) -> dict[str, Any]:
-        """What a pretraining is, as its folder records it."""
         return training_config(self.tokenizer, self.text, training.recipe, training.seed)
 
     def train(self, training: FolderTraining[PretrainingRecipe], folder: Path, progress: Progress) -> TrainingRecord:
@@ -78,7 +75,6 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         )
 
     def trial(self, recipe: PretrainingRecipe, folder: Path, quiet: Mapping[str, Any]) -> Any:
-        """The Trainer of a recipe, whatever seconds it is given."""
         given = {**self.arguments, **quiet}
         return trainer_of(self.tokenizer, self.text, replace(recipe, seconds=None), 0, folder, arguments=given)
 
@@ -87,7 +83,6 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         return recipe.steps
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the steps that are left, or the trainings where they are given seconds."""
         due = self.due(folder)
         if due and due[0].recipe.seconds is not None:
             return Remaining(len(due), "trainings")
@@ -95,7 +90,6 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
 
     @staticmethod
     def outcome(record: TrainingRecord) -> str:
-        """The losses at both ends."""
         losses = [moment.loss for moment in record.history if moment.kind == "validation"]
         return f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else ""
 
@@ -123,14 +117,12 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
         )
 
     def shared_recipe(self) -> dict[str, object]:
-        """What every pretraining has in common: all but the variant and how its layer weights begin."""
         options = asdict(self.recipes[0])
         for name in ("arm", "variant", "initialisation", "frozen_layer_weights"):
             del options[name]
         return shared_recipe(options, self.arguments)
 
     def describe(self) -> Iterator[str]:
-        """The text, the vocabulary, the arms, and how many tokens each training reads."""
         text, recipe = self.text, self.recipes[0]
         skipped = f"; {len(text.skipped):,} without a word were skipped" if text.skipped else ""
         yield (
@@ -150,7 +142,6 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
 
 
 def seeded(recipes: Iterable[PretrainingRecipe], seeds: int) -> list[FolderTraining[PretrainingRecipe]]:
-    """The trainings of recipes, those of a seed before those of the next."""
     recipes = tuple(recipes)
     return [FolderTraining.of(recipe, seed) for seed in range(seeds) for recipe in recipes]
 

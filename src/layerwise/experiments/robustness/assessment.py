@@ -107,14 +107,12 @@ def _is_outdated(run: Run, inside: EmbeddingOptions, examples: int) -> bool:
 
 
 def discard_surveys(models: Iterable[TrainedModel]) -> None:
-    """Remove the surveys of `models`, so that they are evaluated again."""
     for model in models:
         for path in model.survey_folder.glob("survey-*.npz"):
             path.unlink()
 
 
 def survey_name(splits: Splits, grid: EvaluationGrid, how: str) -> str:
-    """Return the file name of the survey of a model, the same for the same questions."""
     content = json.dumps([splits.digest, asdict(grid), how], sort_keys=True)
     return f"survey-{hashlib.sha256(content.encode()).hexdigest()[:8]}.npz"
 
@@ -221,7 +219,6 @@ def _look_inside(
 
 
 def store_surveys(run: Run, surveys: Mapping[str, Mapping[int, Survey]], splits: Splits, grid: EvaluationGrid) -> None:
-    """Compute and store the rows that follow from the surveys of every arm and seed."""
     text = not splits.classes
     chance, batch = 0.0 if text else splits.chance, grid.batch_size(len(splits.test))
     leads = "nll" if text else "accuracy"

@@ -120,7 +120,6 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
     )
 
     def check(self) -> None:
-        """Raise `TrainError` for methods and settings that no training can have."""
         for name in named_methods(self.methods):
             _check_method(name)
         self.recipes(Settings(), LAYER_LIMIT)
@@ -128,7 +127,6 @@ class RobustTraining(BaseModelOptions, DataOptions, TrainingOptions, PublishingO
         self.check_repository()
 
     def options(self, settings: Settings) -> Options:
-        """What all methods are trained with: `settings`, and what these options change of them."""
         given = changed(
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -244,7 +242,6 @@ class Robustness(ModelOptions, DataOptions, Experiment):
     seeds: int = option(3, metavar="N", least=1, most=1_000, rare=True, needs="model=demo-vit")
 
     def check(self) -> None:
-        """Raise `RunError` for a run folder beside a run."""
         if self.run is not None and is_run(self.model):
             raise RunError(f"the results go into the run that was given, {self.model}: leave out --run {self.run}")
 

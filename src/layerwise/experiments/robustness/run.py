@@ -88,11 +88,9 @@ class SettingsGrid:
         return cls(tuple(rates), tuple(sorted({*(config.batch_sizes or (settings.batch_size,))})))
 
     def trials(self, recipe: Recipe) -> Iterator[RecipeTraining]:
-        """The trials of a method that are certain to come."""
         return (self.trial(recipe, rate, batch) for batch in self.batches for rate in self.rates)
 
     def trial(self, recipe: Recipe, rate: float, batch: int) -> RecipeTraining:
-        """The trial of a method at a rate and a size of batch."""
         shown = (rate,) if len(self.batches) == 1 else (rate, batch)
         return trial(tuned_recipe(recipe, rate, batch), *shown)
 
@@ -118,7 +116,6 @@ class SettingsGrid:
 
 
 def tuned_recipe(recipe: Recipe, rate: float, batch: int) -> Recipe:
-    """The method at a learning rate, in batches of a size."""
     return replace(recipe, settings=replace(recipe.settings, learning_rate=rate, batch_size=batch))
 
 
@@ -177,7 +174,6 @@ class SurveysUnit(Unit[None]):
         return Remaining(due * passes / min(BATCH, examples), "passes over a batch", time_one, memory)
 
     def says(self) -> Iterator[str]:
-        """The model, the data, and how many plans each model is evaluated under."""
         yield describe_model(self.stack)
         yield describe_splits(self.splits)
         wanted, orders = sum(1 for _ in conditions(self.stack.depth, self.grid)), self.grid.orders
@@ -188,7 +184,6 @@ class SurveysUnit(Unit[None]):
         )
 
     def carry_out(self, session: UnitSession) -> None:
-        """Survey every model that is not surveyed yet, and compute all rows from the surveys."""
         run, store, models = session.run, session.store, self.models(session.folder)
         records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
         trained = {model: record for model, record in records.items() if record is not None}
@@ -224,7 +219,6 @@ class SurveysUnit(Unit[None]):
 
 
 def robust_training(config: RobustTraining, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Train every method with every seed from one base model, then survey every model of the run."""
     reporter.log(f"loading {config.model}")
     grid = EvaluationGrid(orders=20, kept=(), layers=False, seed=config.seed)
     return (yield from _trained(config, reporter, inputs, grid, EmbeddingOptions()))

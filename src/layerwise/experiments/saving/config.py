@@ -107,18 +107,15 @@ class Saving(LoadingOptions, Action):
 
     @property
     def takes_several(self) -> bool:
-        """Whether layers are taken from several models, or from the models of a run."""
         return len(self.models) > 1 or any(
             (Path(location).expanduser() / MANIFEST).is_file() for location in self.models
         )
 
     @property
     def converts_gguf(self) -> bool:
-        """Check whether all layers of one GGUF file are written, for which nobody has to write a plan."""
         return self.plan is None and self.recipe is None and len(self.models) == 1 and is_gguf(self.models[0])
 
     def check(self) -> None:
-        """Raise `PlanError` for a plan that cannot be read, and `OptionError` without a model."""
         bytes_of(self.max_shard_size)
         if self.converts_gguf:
             return
@@ -174,7 +171,6 @@ class Conversion(Action):
     )
 
     def check(self) -> None:
-        """Raise `ModelError` for a folder that is not empty."""
         if self.output.exists() and (not self.output.is_dir() or any(self.output.iterdir())):
             raise ModelError(f"{self.output} exists already and is not empty; name a new folder with --output")
 

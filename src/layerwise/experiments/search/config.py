@@ -79,7 +79,6 @@ class Search(ModelOptions, DurationOptions, Experiment):
     context: int = option(256, metavar="N", least=1, rare=True)
 
     def check(self) -> None:
-        """Raise `OptionError` for a budget, moves or a method that cannot be."""
         Budget.parse(self.budget)
         moves = check_moves(self.moves)
         if self.method == "evolve" and not set(moves) <= {"drop", "halves"}:
@@ -104,7 +103,6 @@ class Search(ModelOptions, DurationOptions, Experiment):
             raise OptionError("--moves bits is searched in one model; leave out --source")
 
     def questions(self) -> list[Search]:
-        """Return this search with its algorithm, and the smaller ones that replace it if the time is short."""
         if self.method != "auto":
             return [self]
         greedy = replace(self, method="greedy")
@@ -116,7 +114,6 @@ class Search(ModelOptions, DurationOptions, Experiment):
 
     @property
     def times(self) -> bool:
-        """Whether milliseconds are measured."""
         return self.latency or Budget.parse(self.budget).unit == "ms"
 
     def with_sources(self, stack: Stack, reporter: Reporter) -> Stack:

@@ -80,7 +80,6 @@ class Finalists:
     random: Sequence[Plan]
 
     def within(self, space: Space) -> list[Plan]:
-        """The plans that are chosen among: those of the search and of the arms that are within the limit."""
         return [plan for plan in dict.fromkeys([*self.plans, *self.arms.values()]) if space.allows(plan)]
 
 
@@ -225,7 +224,6 @@ def _other_models(stack: Stack) -> tuple[str, ...]:
 
 
 def random_plans(space: Space, count: int, seed: int) -> list[Plan]:
-    """Random allocations of types where the search is for types, and random sets of layers otherwise."""
     allocations = random_allocations(space, count, seed) if BITS in space.moves else []
     return allocations or (random_sets(space, count, seed) if space.moves != (BITS,) else [])
 
@@ -315,7 +313,6 @@ def _checked_times(stack: Stack, setting: Setting, prices: PlanPrices, chosen: P
 
 
 def search_rows(losses: Mapping[Plan, float], prices: PlanPrices, units: Sequence[Unit], whole: Plan) -> list[Score]:
-    """What every plan lost that read all of the search text, and what it costs."""
     rows = []
     for plan in sorted(losses, key=str):
         if plan != whole:
@@ -334,7 +331,6 @@ def member_rows(
     arms: Mapping[str, Plan],
     random: Sequence[Plan],
 ) -> list[Score]:
-    """Which plan was chosen, which are on a front, and which every arm chose."""
     members = [(unit, plan) for unit, plans in fronts.items() for plan in plans]
     draws = enumerate(random, start=1)
     return [
@@ -364,7 +360,6 @@ def allocation_rows(stack: Stack, prices: PlanPrices, plans: Mapping[str, Plan])
 
 
 def round_rows(steps: Sequence[SearchStep]) -> list[Score]:
-    """The best of every round."""
     best = ((number, step.kind, step.round.best, step.round.losses) for number, step in enumerate(steps, start=1))
     return [
         Score(vocab.SEARCH_ROUND, "nll", losses[plan], plan=str(plan), condition=kind, amount=number)
@@ -373,7 +368,6 @@ def round_rows(steps: Sequence[SearchStep]) -> list[Score]:
 
 
 def round_sentence(number: int, step: SearchStep, whole: float | None) -> str:
-    """A round in a sentence."""
     ended = step.round
     loss = ended.losses[ended.best]
     above = f"{loss:.4f} nats" if whole is None else f"{loss - whole:+.4f} nats"
@@ -382,7 +376,6 @@ def round_sentence(number: int, step: SearchStep, whole: float | None) -> str:
 
 
 def latency_rows(table: PriceTable, setting: str) -> list[Score]:
-    """The measured table: milliseconds of each layer, of each half, and of the rest."""
     rows = [
         Score(vocab.LATENCY, vocab.MILLISECONDS, value, layer=layer, part=half, condition=setting)
         for (layer, half), value in table.pieces.items()
@@ -391,7 +384,6 @@ def latency_rows(table: PriceTable, setting: str) -> list[Score]:
 
 
 def table_of(rows: Iterable[Score]) -> PriceTable:
-    """The table that `latency_rows` wrote."""
     times = Rows(rows).where(metric=vocab.MILLISECONDS)
     pieces: dict[Piece, float] = {}
     for row in times.where(layer=PRESENT):
@@ -400,7 +392,6 @@ def table_of(rows: Iterable[Score]) -> PriceTable:
 
 
 def checked_latency_rows(times: Mapping[Plan, float], prices: PlanPrices, setting: str) -> list[Score]:
-    """Whole plans: what the table predicts and what was measured."""
     return [
         Score(vocab.LATENCY, metric, value, plan=str(plan), condition=setting)
         for plan, own in times.items()
@@ -409,7 +400,6 @@ def checked_latency_rows(times: Mapping[Plan, float], prices: PlanPrices, settin
 
 
 def cost_rows(spent: Spent, seconds: float) -> list[Score]:
-    """What the search took, of a run that nothing interrupted."""
     figures = {
         "layer_tokens": float(spent.layer_tokens),
         "head_tokens": float(spent.head_tokens),
@@ -422,7 +412,6 @@ def cost_rows(spent: Spent, seconds: float) -> list[Score]:
 
 
 def cost_sentence(spent: Spent, seconds: float) -> str:
-    """What the search took, in a sentence."""
     if not spent.layer_tokens:
         return f"search: nothing was left to compute, {duration(seconds)}"
     busy = (spent.layer_seconds + spent.head_seconds) / seconds

@@ -35,7 +35,6 @@ _ARMS, _ONE_SHOT = 6, 4
 
 
 def worst_case(config: Search, stack: Stack, rungs: Sequence[EvalData], space: Space) -> Spent:
-    """Count what the rounds and the simple rules cost at most, in layer evaluations and heads times tokens."""
     evaluator = GraphEvaluator(stack, rungs)
     worst = WorstCase(evaluator.tokens, evaluator.batch_tokens)
     rounds: Iterable[SearchStep] = ()
@@ -60,13 +59,11 @@ def _arms(space: Space) -> int:
 
 
 def of_plans(stack: Stack, plans: int, data: EvalData, evaluations: int | None = None) -> Spent:
-    """Count what so many plans cost on a text: each the whole depth, or so many layer evaluations in all."""
     tokens = sum(batch.size for batch in data.batches)
     return Spent((plans * stack.depth if evaluations is None else evaluations) * tokens, plans * tokens)
 
 
 def confirmation(config: Search, stack: Stack, space: Space, data: EvalData) -> Spent:
-    """Count what is measured on a text that chose nothing, at most."""
     random = random_sets(space, RANDOM_SETS, config.seed) if space.moves == ("drop",) else []
     drawn = of_plans(stack, len(random) or RANDOM_SETS, data, build(random).evaluations if random else None)
     return drawn.plus(of_plans(stack, front_size(config, stack, space) + _arms(space) + 2, data))
@@ -82,7 +79,6 @@ def rule_arms(stack: Stack, space: Space, scores: Iterable[Score]) -> dict[str, 
 
 
 def whole_search(config: Search, stack: Stack, space: Space, text: EvalData) -> CostEstimate:
-    """Count what a search and its confirmation cost at most."""
     parts = divided_text(text, config.seed)
     spent = worst_case(config, stack, grown(parts["search"], config.seed), space)
     spent = spent.plus(of_plans(stack, config.width + _arms(space) + 1, parts["select"]))
@@ -91,7 +87,6 @@ def whole_search(config: Search, stack: Stack, space: Space, text: EvalData) -> 
 
 
 def front_size(config: Search, stack: Stack, space: Space) -> int:
-    """Return the most plans that the fronts report: one for each number of layers where all layers cost the same."""
     prices, whole = PlanPrices.of(stack), space.whole
     smaller = cheaper(whole, ("drop",))
     if space.moves == ("drop",) and not config.times and len({prices.of_plan(plan, "bytes") for plan in smaller}) == 1:

@@ -26,7 +26,6 @@ _LOGIT_BYTES = 12
 
 
 def batch_tokens(stack: Stack, plans: Sequence[Plan], length: int) -> int:
-    """As many tokens as a share of the free memory holds when `plans` run on windows of `length` tokens."""
     most = BATCH_TOKENS if stack.device.type == "cpu" else ACCELERATED
     return batch_size_within(
         free_memory(stack.device), bytes_of_token(stack, plans, length), most=most, fixed=_LOGIT_BYTES * CHUNK

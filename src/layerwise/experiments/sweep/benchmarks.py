@@ -53,7 +53,6 @@ class SweptBenchmarks:
         self.cost = None if data is None else cost_estimate(stack, self.plans, data)
 
     def describe(self) -> Iterator[str]:
-        """How many requests there are, what they cost under all plans, and what is generated."""
         data, cost = self.requests.likelihoods, self.cost
         if data is not None and cost is not None:
             several = "batch" if len(data.batches) == 1 else "batches"
@@ -190,7 +189,6 @@ _LONGEST = 60
 
 
 def _commit() -> str | None:
-    """Return git's commit of the working directory, if any, silently (lm-eval's own function prints errors)."""
     try:
         described = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=False)
     except OSError:

@@ -53,15 +53,12 @@ class SweepTasks:
 
     @property
     def count(self) -> int:
-        """How many pieces are computed at the same time."""
         return self._started().count
 
     def map(self, pieces: Sequence[Plain]) -> Iterator[tuple[int, Plain]]:
-        """Compute every piece, and yield its number and result as it is done."""
         return self._started().map(OPENS, self._shared, pieces)
 
     def close(self) -> None:
-        """Leave the cluster, and end one that was started here."""
         if self._tasks is not None:
             self._tasks.close()
             self._tasks = None
@@ -108,7 +105,6 @@ def planned_workers(config: Sweep) -> int | None:
 
 
 def shared_by(unit: SweepUnit, inputs: Inputs) -> dict[str, Plain]:
-    """What a task opens the sweep from: its options, what they came to, and what was opened in Python."""
     config = unit.config
     options = {name: value for name, value in plain(config).items() if name not in _OPTIONS}
     options["batch_tokens"] = unit.batch_tokens
@@ -123,7 +119,6 @@ def shared_by(unit: SweepUnit, inputs: Inputs) -> dict[str, Plain]:
 
 
 def opened_inputs(shared: Mapping[str, Plain], config: Sweep) -> Inputs:
-    """In a task: what was opened in Python where the sweep was started."""
     return Inputs(_opened(shared["model"], config), _corpus(shared["corpus"]))
 
 

@@ -59,5 +59,4 @@ class Sweep(PlanOptions, MemoryOptions, ModelOptions, DurationOptions, ClusterOp
     similarity: bool = option(True, "Compare the hidden states of the layers.", rare=True)
 
     def check(self) -> None:
-        """Raise `PlanError` for plans that are none, and `OptionError` for numbers that cannot be read."""
         self.check_plans()

@@ -213,7 +213,6 @@ class SweepUnit(Unit[MeasureError | None]):
         )
 
     def says(self) -> Iterator[str]:
-        """The model, the text, the number of plans and of layer evaluations."""
         cost = self.cost
         yield describe_model(self.stack)
         yield describe_data(self.text)
@@ -364,7 +363,6 @@ class SweepUnit(Unit[MeasureError | None]):
         return failures
 
     def carry_out_piece(self, piece: Plain) -> Plain:
-        """In another process: some plans on one batch, of the text or of the benchmarks."""
         texts = {TEXT: self.text}
         if self.benchmarks is not None and self.benchmarks.requests.likelihoods is not None:
             texts[BENCHMARKS] = self.benchmarks.requests.likelihoods

@@ -32,7 +32,6 @@ class Timing(ModelOptions, Experiment):
     graphs: bool = option(True, "On CUDA, replay every pass as a CUDA graph.", setting=True)
 
     def check(self) -> None:
-        """Raise `PlanError` for a plan that cannot be read, and `OptionError` without one."""
         if not self.plans:
             raise OptionError('a plan is needed: layerwise time MODEL --plan "0-11" --plan "0-3 6-11"')
         for plan in self.plans:

@@ -127,7 +127,6 @@ def with_attention(stack: Stack, inputs: Mapping[str, Tensor], under: AbstractCo
 
 @contextmanager
 def eager(model: nn.Module) -> Iterator[None]:
-    """Within the context a model of transformers computes attention step by step, so that its weights can be had."""
     before = getattr(getattr(model, "config", None), "_attn_implementation", None)
     if not isinstance(model, PreTrainedModel) or before is None:
         yield

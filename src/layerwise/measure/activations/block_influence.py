@@ -83,7 +83,6 @@ class BlockInfluence:
         self._distances.add(chosen, torch.ones(len(windows), device="cpu"), windows)
 
     def scores(self) -> list[Score]:
-        """The rows of both metrics, with Student intervals over documents."""
         windows = [{"layer": start, "amount": float(width)} for start, width in self._pairs]
         return [
             *self._influences.scores(PROXIES, "block_influence", self._layers),
@@ -109,7 +108,6 @@ def middle(stack: Stack, data: EvalData, short: EvalData, *, seed: int = 0) -> l
 
 
 def middle_rows(part: Part, untrained: Sequence[float], *, seed: Seed = 0) -> Iterator[Score]:
-    """The rows from the turns of every layer on each unit, and the log ratios of the untrained twins."""
     drawn = Resampled.of([part], seed=seed)
     row = drawn.row(MIDDLE, "log_ratio", log_ratio)
     yield row
@@ -144,7 +142,6 @@ def log_ratio(turned: Numbers) -> Numbers:
 
 
 def turned(stack: Stack, data: EvalData) -> Part:
-    """How far every layer turns the tokens of each unit, as the numerators of its Block Influence."""
     sums = WindowSums()
     plan = Plan.identity(stack.depth)
     with evaluating(stack.model), torch.inference_mode():

@@ -52,7 +52,6 @@ def rotations(depth: int, bases: int, seed: int) -> tuple[Plan, ...]:
 
 
 def rotations_of(depth: int, seed: str) -> tuple[Plan, ...]:
-    """The `depth` rotations of one random order: every layer stands at every position once."""
     layers = list(range(depth))
     random.Random(seed).shuffle(layers)
     return tuple(Plan.of(layers[shift:] + layers[:shift]) for shift in range(depth))
@@ -126,13 +125,11 @@ def pooled(state: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
 def batches(
     stack: Stack, examples: Any, collate: Collate, count: int, seed: int, *, parts: int
 ) -> Iterator[dict[str, Tensor]]:
-    """`count` examples, drawn over all classes, in about so many `parts`, without their labels."""
     chosen = Subset(examples, sample(examples, count, seed))
     return in_batches(stack, chosen, collate, max(1, -(-len(chosen) // parts)))
 
 
 def in_batches(stack: Stack, examples: Any, collate: Collate, size: int) -> Iterator[dict[str, Tensor]]:
-    """All examples, `size` of them together, without their labels."""
     for batch in DataLoader(examples, batch_size=size, collate_fn=collate):
         yield {name: tensor.to(stack.device) for name, tensor in batch.items() if name != "labels"}
 
@@ -157,7 +154,6 @@ def watched(stack: Stack, see: Callable[[int, Any, Any, Any], None]) -> Iterator
 
 @contextmanager
 def recorded(stack: Stack, read: Callable[[Tensor, Tensor], _T]) -> Iterator[dict[int, _T]]:
-    """Within the context: what `read` makes of the states before and after each layer, by layer, at its last call."""
     seen: dict[int, _T] = {}
 
     def see(layer: int, args: Any, kwargs: Any, output: Any) -> None:

@@ -106,7 +106,6 @@ def _points(arm: str, layers: Sequence[int], plane: NDArray[np.float32]) -> Iter
 
 
 def umap_installed() -> bool:
-    """Whether outputs can be laid out."""
     try:
         return find_spec("umap") is not None
     except ValueError:  # a module that was put in its place without a specification

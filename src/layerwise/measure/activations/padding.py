@@ -41,14 +41,12 @@ def counted_tokens(inputs: Mapping[str, Any], state: Tensor) -> Tensor:
 
 
 def counted_states(stack: Stack, plan: Plan, batch: AnyBatch) -> tuple[list[Tensor], Tensor]:
-    """The states of a batch before `plan` and after each of its steps, and which of their tokens are counted."""
     captured = captured_batch(stack, batch)
     states = list(stack.states(plan, captured))
     return states, counted_tokens(captured.inputs, states[0])
 
 
 def captured_batch(stack: Stack, batch: AnyBatch) -> Capture:
-    """What the model calls its layers with on a batch."""
     return stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
 
 
@@ -65,7 +63,6 @@ def token_mean(state: Tensor, counted: Tensor) -> Tensor:
 
 
 def some_windows(batch: AnyBatch, count: int) -> Iterator[AnyBatch]:
-    """`batch` in parts of at most `count` windows, and of one at least, in the same order."""
     step = max(1, count)
     for start in range(0, len(batch.windows), step):
         chosen = slice(start, start + step)

@@ -54,7 +54,6 @@ class PlanStates:
         return np.asarray(self.cosine.sum(axis=0) / self.tokens.sum())
 
     def part(self, weights: Numbers) -> Part:
-        """A weighted sum of the cosines as an effect on the units."""
         return Part(np.tensordot(self.cosine, weights, 2)[None], self.tokens, self.documents, int(self.tokens.sum()))
 
 
@@ -86,7 +85,6 @@ def plan_states(stack: Stack, plan: Plan, batches: Iterable[AnyBatch]) -> PlanSt
 
 
 def plan_state_rows(states: PlanStates, plan: Plan) -> Iterator[Score]:
-    """The rows of measure `plan_states`: cosines and variances."""
     count = states.cosine.shape[1]
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     rows, columns = np.array(pairs, dtype=int).reshape(-1, 2).T

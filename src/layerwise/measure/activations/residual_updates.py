@@ -24,7 +24,6 @@ from layerwise.stack.inputs import evaluating
 
 @contextmanager
 def completing(block: nn.Module, pair: Pair) -> Iterator[list[Sublayer]]:
-    """Within the context the branches of `block` are noted in the order in which their submodules complete."""
     order: list[Sublayer] = []
     with ExitStack() as hooks:
         for part, path in pair.items():

@@ -83,7 +83,6 @@ class SimilaritySums:
             tokens.align(states, chosen, self._draw)
 
     def scores(self) -> list[Score]:
-        """Every metric of every pair, as `similarity_sums` describes."""
         if self._every.minibatches == 0:
             raise MeasureError(f"similarity needs at least {FEWEST_TOKENS} tokens; give a longer text")
         return [*self._every.scores(""), *self._no_sink.scores("_no_sink")]

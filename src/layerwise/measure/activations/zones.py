@@ -57,12 +57,10 @@ class Zones:
 
     @property
     def count(self) -> int:
-        """How many zones there are."""
         return len(self.borders) + 1
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The first and the last state of every zone."""
         edges = (0, *self.borders, self.states)
         return tuple((first, last - 1) for first, last in pairwise(edges))
 
@@ -102,7 +100,6 @@ def find_zones(cosine: Numbers, *, seed: Seed = 0, walks: int = WALKS) -> Zones:
 
 
 def contrasts(cosine: Numbers, borders: Sequence[int]) -> tuple[float, ...]:
-    """For every border, the mean cosine inside its two zones less that across it, both at equal distance."""
     return tuple(float((weights * cosine).sum()) for weights in contrast_weights(len(cosine), borders))
 
 

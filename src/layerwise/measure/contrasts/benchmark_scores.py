@@ -87,7 +87,6 @@ class Scaled:
 
     @classmethod
     def of(cls, answers: Answers, full: str, *, seed: Seed, resamples: int = RESAMPLES) -> Scaled:
-        """The scores of `answers` on the scale whose upper end is the plan `full`."""
         values, draws, ends, without = [], [], [], {}
         documents: dict[str, int] = {}
         for number, (name, right) in enumerate(answers.right.items()):
@@ -118,11 +117,9 @@ class Scaled:
         return cls(answers.plans, scores, stacked_ends, documents, without)
 
     def unscaled(self) -> list[str]:
-        """A sentence for each benchmark that has no scale from chance to the model as trained."""
         return [f"{name} has no scale from chance to the model as trained: {why}" for name, why in self.without.items()]
 
     def rows(self, metrics: Mapping[str, str]) -> Iterator[Score]:
-        """Every plan's score on every benchmark that has a scale, and their mean and median, with intervals."""
         if not self.documents:
             return
         value, draws = self.scores.value, self.scores.effects
@@ -176,11 +173,9 @@ class StrategyScores:
 
     @property
     def strategies(self) -> tuple[str, ...]:
-        """The strategies that were measured, in the order of the run."""
         return tuple(dict.fromkeys(strategy for strategy, _ in self.curves))
 
     def windows(self, *strategies: str) -> tuple[int, ...]:
-        """The sizes of window at which all of `strategies` were measured, ascending."""
         sizes = [{size for name, size in self.curves if name == strategy} for strategy in strategies]
         return tuple(sorted(set.intersection(*sizes))) if sizes else ()
 
@@ -189,8 +184,6 @@ class StrategyScores:
         return self.scores.row(claim, metric, lambda scores: statistic(self.reading(scores)), **settings)
 
     def reading(self, scores: Numbers) -> Scores:
-        """The scores, (..., curves, benchmarks), by strategy and window."""
-
         def read(strategy: str, windows: Sequence[int]) -> Numbers:
             return np.stack([scores[..., self.curves[strategy, size], :] for size in windows], axis=-1)
 

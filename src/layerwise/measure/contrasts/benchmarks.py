@@ -47,7 +47,6 @@ LEFT = 0.25
 
 
 def benchmark_contrasts(scaled: Scaled, records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0) -> list[Score]:
-    """The rows of every claim that the plans and benchmarks of a sweep were run for, see the module."""
     if not scaled.documents:
         return []
     scores = StrategyScores.of(scaled, records, seed=seed)
@@ -62,8 +61,6 @@ def benchmark_contrasts(scaled: Scaled, records: Iterable[PlanRecord], depth: in
 
 
 def means_over_draws(scores: StrategyScores) -> Iterator[Score]:
-    """Return the mean score of every strategy with several draws at a size, by benchmark and over all of them."""
-
     def left(read: Scores, at: tuple[str, int], middle: Callable[[Numbers], Any]) -> Numbers:
         return np.asarray(middle(read(at[0], [at[1]])[..., 0]))
 
@@ -85,8 +82,6 @@ def _nth(at: int, scores: Numbers) -> Numbers:
 
 
 def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
-    """The fall of every strategy on every benchmark, and of its mean over them."""
-
     def mean(read: Scores, strategy: str, at: slice) -> Numbers:
         return np.asarray(_fall(read, strategy, scores.windows(strategy), depth)[..., at].mean(axis=-1))
 
@@ -97,7 +92,6 @@ def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
 
 
 def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
-    """How much faster every benchmark falls than the others do, under all strategies and under each."""
     names, strategies = scores.names, _measured(scores)
     if len(names) < 2 or not strategies:
         return
@@ -116,7 +110,6 @@ def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
 
 
 def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
-    """Random order and looped parallel against every other strategy, by the fall of the mean over the benchmarks."""
     windows = scores.windows(*PAINTERS_RANKING)
     if len(windows) < FEWEST_WINDOWS:
         return
@@ -133,7 +126,6 @@ def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:
 
 
 def order(scores: StrategyScores) -> Iterator[Score]:
-    """What other orders cost against what absence costs, by benchmark, and on reasoning against semantic benchmarks."""
     names = scores.names
     kinds = [[at for at, name in enumerate(names) if name.startswith(kind)] for kind in (REASONING, SEMANTIC)]
     compared = sorted({at for kind in kinds for at in kind}) if all(kinds) else list(range(len(names)))
@@ -169,7 +161,6 @@ def order(scores: StrategyScores) -> Iterator[Score]:
 
 
 def repeat(scores: StrategyScores, depth: int) -> Iterator[Score]:
-    """Where repeating the middle layer and where absence leave the mean over the benchmarks, at wide windows."""
     wide = [size for size in scores.windows("middle_repeat", ABSENT) if 2 * size >= depth]
 
     def left(read: Scores, strategy: str) -> Numbers:

@@ -58,7 +58,6 @@ class Part:
 
     @property
     def units(self) -> int:
-        """How many units there are in the smallest stratum."""
         return int(self.denominators.size if self.strata is None else np.unique_counts(self.strata).counts.min())
 
     @property
@@ -67,7 +66,6 @@ class Part:
         return np.asarray(self.numerators.sum(axis=1) / self.denominators.sum())
 
     def of(self, indices: Iterable[int]) -> Part:
-        """Some of the arms, in the order of `indices`."""
         return replace(self, numerators=self.numerators[list(indices)])
 
     def on(self, units: Sequence[int] | NDArray[np.intp]) -> Part:
@@ -164,7 +162,6 @@ class Resampled:
         return Estimate(value, min(low, value - reach), max(high, value + reach), error, freedom)
 
     def _expansion(self, statistic: Statistic) -> tuple[float, float]:
-        """Return Satterthwaite's degrees of freedom, and the variance divided by that of the resamples."""
         freedom, shortfall = self.units - 1.0, self.units / (self.units - 1)
         if self.strata:
             alone = [
@@ -198,7 +195,6 @@ class Resampled:
         return Score(CONTRAST, metric, own.value, own.low, own.high, mde=detectable(own, power), **about)
 
     def rows(self, claim: str, statistics: Mapping[str, Statistic], **settings: Any) -> list[Score]:
-        """The `row` of every one of `statistics`, by metric."""
         return [self.row(claim, metric, statistic, **settings) for metric, statistic in statistics.items()]
 
 
@@ -216,11 +212,9 @@ class ArmEffects:
 
     @classmethod
     def of(cls, losses: Sequence[Loss], baseline: str, *, seed: Seed) -> ArmEffects:
-        """The effects of all losses against those of `baseline`, see `arms`."""
         return cls(tuple(dict.fromkeys(row.plan for row in losses)), partial(arms, losses, baseline), seed)
 
     def resampled(self, part: Part, indices: Iterable[int]) -> Resampled:
-        """The effects of some of the arms of `part`, resampled."""
         return Resampled.of([part.of(indices)], seed=self.seed, resamples=self.resamples)
 
 
@@ -235,12 +229,10 @@ def detectable(estimate: Estimate[float], power: float = POWER) -> float:
 
 
 def first(effects: Numbers) -> Numbers:
-    """The first of the effects, which is the `Statistic` of a single one."""
     return effects[..., 0]
 
 
 def less(effects: Numbers) -> Numbers:
-    """What the first of two effects is above the second."""
     return np.asarray(effects[..., 0] - effects[..., 1])
 
 
@@ -251,12 +243,10 @@ def mean_of_drawn(effects: Numbers, chance: np.random.Generator, count: int) -> 
 
 
 def seeds(seed: Seed) -> tuple[int, ...]:
-    """A seed as the numbers that it consists of, for more to be put behind them."""
     return tuple(seed) if isinstance(seed, Sequence) else (seed,)
 
 
 def renewed(stored: Sequence[Score], rows: Sequence[Score], claims: Collection[str]) -> list[Score]:
-    """The contrasts of a run once those about `claims` were made anew, in an order that does not depend on when."""
     others = (row for row in stored if row.claim not in claims)
     # What does not apply stands before what does.
     return sorted([*others, *rows], key=lambda row: [(cell is not None, cell or 0) for cell in row.key])

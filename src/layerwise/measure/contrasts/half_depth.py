@@ -60,7 +60,6 @@ def _of_plans(grid: Grid, plans: Collection[str]) -> Grid:
 def _means(
     task: str, grid: Grid, records: Sequence[PlanRecord], whole: str, answer_tasks: Collection[str], seed: Seed
 ) -> Iterator[Score]:
-    """Yield the means over draws of every strategy that has several at a size."""
     plans: dict[tuple[str, str, int], set[str]] = {}
     for each in records:
         plans.setdefault((each.family, each.strategy, each.affected), set()).add(each.plan)

@@ -98,7 +98,6 @@ def redundant_layers(ranking: Mapping[int, float]) -> tuple[int, ...]:
 
 
 def least_effective(ranking: Mapping[int, float], most: int) -> tuple[int, ...]:
-    """Return the layers of least effect that add up to less than `SURVIVES`: at least two, at most `most`."""
     return tuple(sorted(sorted(ranking, key=ranking.__getitem__)[: chosen_size(ranking, most)]))
 
 

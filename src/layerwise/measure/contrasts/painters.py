@@ -129,7 +129,6 @@ def _windows_compared(strategies: Strategies, claim: str) -> list[Score]:
 
 
 def with_a_pair_less(tau: Score) -> Score:
-    """Widen the interval of a tau to where one more pair of the ranking stands the other way round, on both sides."""
     if tau.low is None or tau.high is None:
         return tau
     pair = 2 / len(list(combinations(PAINTERS_RANKING, 2)))
@@ -141,7 +140,6 @@ def _is_pair(of: str | Of) -> bool:
 
 
 def all_needed(strategies: Strategies, depth: int) -> Named:
-    """What skipping a few layers costs, against their share of what skipping the whole middle costs."""
     skip = _painters("skip")
     windows = strategies.windows(skip)
     if len(windows) < FEWEST_WINDOWS:
@@ -160,7 +158,6 @@ def all_needed(strategies: Strategies, depth: int) -> Named:
 
 
 def same_function(strategies: Strategies) -> Named:
-    """Repeating the centre layer in the place of the middle layers, against leaving them out."""
     windows = _windows(strategies, *COMPARED["same_function"])
     if not windows:
         return {}
@@ -172,7 +169,6 @@ def same_function(strategies: Strategies) -> Named:
 
 
 def any_order(strategies: Strategies) -> Named:
-    """Reversed and random orders against none at all, and against the trained one."""
     windows = _windows(strategies, *COMPARED["any_order"])
     if not windows:
         return {}
@@ -181,7 +177,6 @@ def any_order(strategies: Strategies) -> Named:
 
 
 def parallel(strategies: Strategies) -> Named:
-    """Parallel layers between absent and reversed ones."""
     windows = _windows(strategies, *COMPARED["parallel"])
     if not windows:
         return {}
@@ -191,7 +186,6 @@ def parallel(strategies: Strategies) -> Named:
 
 
 def looping(strategies: Strategies) -> Named:
-    """Three loops against one pass, and against one pass with three times the update, where that was measured."""
     windows = _windows(strategies, *COMPARED["looping"])
     if not windows:
         return {}
@@ -209,7 +203,6 @@ def looping(strategies: Strategies) -> Named:
 
 
 def ranking(strategies: Strategies) -> Named:
-    """The measured order of harm against the published one."""
     windows = _windows(strategies, *PAINTERS_RANKING)
     if not windows:
         return {}
@@ -223,7 +216,6 @@ def ranking(strategies: Strategies) -> Named:
 
 
 def shallowest(strategies: Strategies) -> Named:
-    """The slope of cost over the window, in a line from the model as trained: of which strategy is it least?"""
     windows = _windows(strategies, *PAINTERS_RANKING)
     if not windows:
         return {}
@@ -232,7 +224,6 @@ def shallowest(strategies: Strategies) -> Named:
 
 
 def graceful(strategies: Strategies, depth: int) -> Named:
-    """What every step of the window takes beyond the best parabola, and how far the cost is below that of absence."""
     sizes = step_ends(strategies.windows(*map(_painters, COMPARED["graceful"])), depth)
     if len(sizes) < FEWEST_STEPS:
         return {}

@@ -101,7 +101,6 @@ class Accuracies:
         return cls(values, (hits - values[..., None] * scored) / scored.sum(), int(counted.sum()))
 
     def sum(self, *factors: float, less: float = 0.0) -> TrainingEstimate:
-        """The sum of the accuracies times `factors`, `less` a number that is known."""
         return over_trainings(self.values @ factors - less, np.einsum("sau,a->su", self.pulls, factors), self.documents)
 
 
@@ -147,7 +146,6 @@ def _lost(accuracies: Accuracies, tasks: slice, depth: int, chance: float) -> tu
 
 
 def positions(arms: Arms) -> Iterator[Score]:
-    """The rows of a robustness run, those of arms that were asked for their positions or probed for them."""
     counts = [survey.positions for survey in arms.get(PREDICTING, {}).values() if survey.positions]
     if counts:
         yield shortfall(counts).row(POSITIONS, "short", within=SHORTFALL)
@@ -158,7 +156,6 @@ def positions(arms: Arms) -> Iterator[Score]:
 
 
 def shortfall(seeds: list[Answers]) -> TrainingEstimate:
-    """The published accuracy minus that of the answers of several seeds."""
     counts = np.array([sum(answers.values()) for answers in seeds], dtype=np.float64)
     right, totals = counts[:, 0], counts[0, 1]
     accuracies = right.sum(axis=1) / totals.sum()
@@ -195,7 +192,6 @@ def merged(
 
 
 def loss(members: Sequence[Predictions], models: Sequence[Predictions], batch: int) -> TrainingEstimate:
-    """The mean accuracy of the members minus that of the merged models, with what it owes to each source."""
     own, mixed = (np.array([outcome.hits for outcome in of]) for of in (members, models))
     accuracies = own.mean(axis=1), mixed.mean(axis=1)
     value, images = float(accuracies[0].mean() - accuracies[1].mean()), own.shape[1]

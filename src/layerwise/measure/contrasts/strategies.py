@@ -103,7 +103,6 @@ class Strategies:
         return tuple(size for size, is_compared in self.measured(*curves, best=best).items() if is_compared)
 
     def measured(self, *curves: Curve, best: bool = False) -> dict[int, bool]:
-        """Return the sizes of window at which all of `curves` were measured, and whether they are compared there."""
         sizes = [set(self.rows.get(curve, {})) for curve in curves]
         costs = self.costs()
         return {
@@ -112,7 +111,6 @@ class Strategies:
         }
 
     def costs(self) -> Costs:
-        """Return what every curve costs on the whole text."""
         return self._costs(self._fixed)
 
     @property
@@ -120,8 +118,6 @@ class Strategies:
         return np.concatenate([part.effects for part in self.parts])
 
     def row(self, claim: str, metric: str, statistic: Statistic, **settings: Any) -> Score:
-        """Return a number made of the costs as a row about `claim`, with its interval over documents and draws."""
-
         def of_effects(effects: Numbers) -> Numbers:
             return statistic(self._costs(effects))
 
@@ -152,11 +148,9 @@ class Strategies:
 
     @property
     def has_halves(self) -> bool:
-        """Whether every stratum has a unit for each half."""
         return min(part.units for part in self.parts) > 1
 
     def halves(self) -> tuple[Strategies, Strategies]:
-        """Split the units of every stratum at random: one half to choose by, the other to report on."""
         chance = np.random.default_rng(self.seed)
         orders = [chance.permutation(part.units) for part in self.parts]
         first, second = (

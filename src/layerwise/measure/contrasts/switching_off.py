@@ -35,7 +35,6 @@ Statistic = Callable[[Numbers, Numbers], Numbers]
 
 
 def switching_off(arms: Mapping[str, Mapping[int, Survey]]) -> Iterator[Score]:
-    """The rows that decide the claim, of the arms that they are about."""
     own = _tables(arms.get(SHUFFLED, {}))
     if own:
         estimate = over_seeds_and_batches(own, relation)
@@ -81,13 +80,11 @@ class Jackknifed:
 
     @property
     def error(self) -> float:
-        """The standard error over batches."""
         units = self.pulls.size
         return float(np.sqrt(np.square(self.pulls).sum() * units / (units - 1)))
 
 
 def jackknife(tables: PositionTables, statistic: Statistic) -> Jackknifed:
-    """A statistic of the mean tables, less the part of its bias that goes with one over the number of batches."""
     units = len(tables.worth)
     added, worth = tables.added.sum(axis=0), tables.worth.sum(axis=0)
     if units < 2:
@@ -115,7 +112,6 @@ def relation(added: Numbers, worth: Numbers) -> Numbers:
 
 
 def above_other_layers(added: Numbers, worth: Numbers) -> Numbers:
-    """`relation` less what the rank correlation with the worth of every other layer is on the mean."""
     pairs: Numbers = np.einsum("...lp,...mp->...lm", unit_ranks(added), unit_ranks(worth))
     layers = pairs.shape[-1]
     own = np.trace(pairs, axis1=-2, axis2=-1)
@@ -125,7 +121,6 @@ def above_other_layers(added: Numbers, worth: Numbers) -> Numbers:
 
 
 def shuffled_positions(tables: list[PositionTables]) -> tuple[float, tuple[float, float]]:
-    """Return the two-sided p-value of `relation`, and its null band, from positions shuffled within layers."""
     draw = np.random.default_rng(0)
     added, worth = (
         unit_ranks(np.array([getattr(table, name).mean(axis=0) for table in tables])) for name in ("added", "worth")
@@ -139,7 +134,6 @@ def shuffled_positions(tables: list[PositionTables]) -> tuple[float, tuple[float
 
 
 def over_seeds_and_batches(tables: list[PositionTables], statistic: Statistic) -> TrainingEstimate:
-    """The mean of a statistic over seeds, with its interval over seeds and batches."""
     each = [jackknife(table, statistic) for table in tables]
     units = len(tables[0].worth)
     return over_trainings([of.value for of in each], np.array([of.pulls for of in each]), units)

@@ -53,7 +53,6 @@ class TrainingEstimate:
 
     @property
     def half(self) -> float:
-        """Half the width of the interval."""
         return self._root([student(0.975, term.degrees) for term in self.terms])
 
     @property
@@ -68,8 +67,6 @@ class TrainingEstimate:
 
     @property
     def p(self) -> float:
-        """The level at which the interval would end at zero: the two-sided p-value against no effect."""
-
         def short(log_level: float) -> float:
             return abs(self.value) - self._root([student(1 - exp(log_level) / 2, term.degrees) for term in self.terms])
 
@@ -127,12 +124,10 @@ def mean_over_trainings(values: Numbers, counts: Numbers, batch: int, metric: st
 
 
 def by_batch(values: Numbers, batch: int) -> Numbers:
-    """Sums over batches, (..., examples) -> (..., batches)."""
     return np.add.reduceat(values, np.arange(0, values.shape[-1], batch), axis=-1)
 
 
 def between(values: Sequence[float] | Numbers) -> Term:
-    """What the mean of `values` owes to which of them were drawn: trainings, or merged models."""
     sample = np.asarray(values, dtype=np.float64)
     return Term(float(sample.var(ddof=1)) / sample.size, sample.size - 1)
 

@@ -69,7 +69,6 @@ def grouped_product(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
 
 
 def grouped_product_backward(left: Shape, right: Shape, *_: Any, **__: Any) -> int:
-    """Operations of the gradients of both factors of a grouped product: a product each."""
     return 2 * grouped_product(left, right)
 
 
@@ -79,7 +78,6 @@ def product_with_vector(matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int
 
 
 def sum_with_product(start: Shape, matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
-    """Operations of `addmv`, whose first argument is added to the product."""
     return product_with_vector(matrix, vector)
 
 
@@ -121,7 +119,6 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._read: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the kernel, or what it is made of, and note its operations and which memory it reads."""
         kwargs = kwargs or {}
         kernel = getattr(func, "overloadpacket", func)
         formula = self._formulas.get(kernel)
@@ -144,7 +141,6 @@ class Count(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.unknown.append(f"{func} of " + " and ".join(str(tuple(tensor.shape)) for tensor in matrices[:3]))
 
     def unread(self, module: nn.Module) -> tuple[str, ...]:
-        """Return the names of stacks of matrices (three dimensions or more) that no kernel read, as in experts."""
         read = sorted(self._read)
         stacks = [(name, weight) for name, weight in module.named_parameters() if weight.ndim > 2]
         return tuple(name for name, weight in stacks if not _reads(read, weight))

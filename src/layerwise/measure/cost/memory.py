@@ -56,7 +56,6 @@ def inference_memory(
 
 
 def weight_bytes(model: nn.Module) -> int:
-    """Bytes of the distinct storages of parameters and buffers."""
     storages = (tensor.untyped_storage() for tensor in chain(model.parameters(), model.buffers()))
     return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
@@ -71,7 +70,6 @@ class LiveBytes(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.most = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run the operation and count."""
         # What it reads and did not come from an operation within was there before.
         self.known |= {each for each in map(_reference, _tensors((args, kwargs))) if each not in self.alive}
         result = func(*args, **(kwargs or {}))
@@ -128,7 +126,6 @@ _KIB = 1024
 
 
 def peak_bytes() -> int:
-    """The most memory that was held at once since the mark was set back, in bytes."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     status = Path("/proc/self/status")
@@ -144,7 +141,6 @@ def peak_bytes() -> int:
 
 
 def forget_peak() -> None:
-    """Set the mark back to what is held now."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return

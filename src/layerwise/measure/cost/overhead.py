@@ -54,7 +54,6 @@ def overhead(models: Mapping[str, nn.Module], inputs: Inputs, *, rounds: int = 9
 
 
 def kept_bytes(model: nn.Module, inputs: Inputs) -> int:
-    """Bytes of the distinct storages that a training pass keeps for its backward pass, the weights' own left out."""
     weights = {tensor.untyped_storage().data_ptr() for tensor in model.parameters()}
     kept: dict[int, int] = {}
 

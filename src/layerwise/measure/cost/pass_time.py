@@ -137,7 +137,6 @@ class TimedPass:
         self.work: Callable[[], object] = CapturedPass(self.run, stack.device) if captured else self.run
 
     def _behind_a_cache(self, ids: Tensor, *, static: bool) -> dict[str, Any]:
-        """Return the arguments of a pass on the last token after a cache of all others (`static`: fixed length)."""
         model, before = self.stack.model, ids.shape[1] - 1
         cache = StaticCache(config=model.config, max_cache_len=before + ROOM) if static else None
         output = model(input_ids=ids[:, :-1], use_cache=True, **({} if cache is None else {"past_key_values": cache}))
@@ -156,7 +155,6 @@ class TimedPass:
         return self.stack.model(**self.arguments)
 
     def seconds(self) -> float:
-        """How long the pass takes."""
         return PassClock(self.stack.device).seconds(self.work)
 
 
@@ -168,13 +166,11 @@ class PassClock:
         self.accelerated = device.type not in ("cpu", "meta")
 
     def seconds(self, work: Callable[[], object]) -> float:
-        """How long `work` takes."""
         start = self.mark()
         work()
         return self.between(start, self.mark())
 
     def mark(self) -> Any:
-        """The time now, on an accelerator that of the model's device, which need not be the current one."""
         if not self.accelerated:
             return time.perf_counter()
         event = torch.Event(self.device, enable_timing=True)
@@ -182,7 +178,6 @@ class PassClock:
         return event
 
     def between(self, start: Any, end: Any) -> float:
-        """The seconds from one mark to another."""
         if not self.accelerated:
             return float(end - start)
         end.synchronize()
@@ -214,5 +209,4 @@ class CapturedPass:
             ) from error
 
     def __call__(self) -> None:
-        """Replay what was recorded."""
         self.graph.replay()

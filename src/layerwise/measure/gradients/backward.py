@@ -112,7 +112,6 @@ def differentiable(stack: Stack) -> Iterator[None]:
 
 
 def in_parts(stack: Stack, batch: AnyBatch) -> Iterator[AnyBatch]:
-    """`batch` in parts small enough for a backward pass: whole windows, at least one a part."""
     with torch.no_grad():
         one = {name: value[:1].to(stack.device) for name, value in batch.inputs.items()}
         state = stack.capture(**one).state
@@ -139,8 +138,6 @@ def _noting(gates: dict[Gate, Tensor], gate: Gate, windows: int) -> Edit:
 
 
 def _note_gate(gates: dict[Gate, Tensor], gate: Gate, output: Tensor, added: Tensor, windows: int) -> None:
-    """Note by window the inner product of `output`'s gradient with `added`, whose tokens may share one axis."""
-
     dtype = widest(output.device)
 
     def note(gradient: Tensor) -> None:

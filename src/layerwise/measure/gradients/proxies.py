@@ -88,7 +88,6 @@ def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
 
 
 def plain_pass(stack: Stack, data: EvalData) -> None:
-    """One forward and one backward pass of the model's own over `data`, in the same parts as `survey`."""
     with evaluating(stack.model), differentiable(stack):
         wanted = [parameter for parameter in stack.model.parameters() if parameter.requires_grad]
         for batch in data.batches:
@@ -146,7 +145,6 @@ class GateGradients:
         self._sizes.add(slopes.abs(), scored, windows)
 
     def scores(self, seed: int) -> list[Score]:
-        """Return each gate's gradient with interval, p, mde and null, and its sensitivity with interval."""
         return [*self._gradients(seed), *self._sizes.scores(PROXIES, "gate_sensitivity", self._about)]
 
     def _gradients(self, seed: int) -> list[Score]:

@@ -60,18 +60,15 @@ def ablation(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache 
 
 
 def ablation_losses(stack: Stack, data: EvalData, *, seed: int = 0, cache: ResultCache | None = None) -> list[Loss]:
-    """The losses behind `ablation`, known ones of the cache included."""
     refuse_shallow(stack)
     return intervention_losses(stack, interventions(stack, seed), data, cache)
 
 
 def interventions(stack: Stack, seed: int = 0) -> list[Intervention]:
-    """List every intervention of an ablation on each layer and its sublayers."""
     return [kind.intervention for kind in _kinds(stack, seed)]
 
 
 def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[Score]:
-    """The rows of `ablation` from losses that are there already."""
     baseline = str(Plan.identity(stack.depth))
     scores = model_losses(ABLATION, losses, baseline, seed)
     for part in (None, *SUBLAYERS):
@@ -81,22 +78,18 @@ def ablation_of(stack: Stack, losses: Sequence[Loss], *, seed: int = 0) -> list[
 
 
 def skip_keys(depth: int) -> dict[int, str]:
-    """The key of the losses of skipping each layer whole."""
     return intervention_keys(depth, "skip")
 
 
 def intervention_keys(depth: int, name: str) -> dict[int, str]:
-    """The key of the losses of one intervention on every layer, whether it was carried out or not."""
     return {layer: Intervention(layer, name, _skip).key for layer in range(depth)}
 
 
 def skips(depth: int) -> list[Intervention]:
-    """Skipping each layer, whole: what a verdict on it rests on."""
     return [Intervention(layer, "skip", _skip) for layer in range(depth)]
 
 
 def model_losses(measure: str, losses: Sequence[Loss], baseline: str, seed: int) -> list[Score]:
-    """Rows `nll` of no layer: what the untouched model scores on each task, and on all of them."""
     own = [row for row in losses if row.plan == baseline]
     rows = effects(own, baseline, seed=seed)
     if len({score.task for score in rows}) == 1:
@@ -105,7 +98,6 @@ def model_losses(measure: str, losses: Sequence[Loss], baseline: str, seed: int)
 
 
 def refuse_shallow(stack: Stack) -> None:
-    """Raise `MeasureError` for a model whose layers are too few to be distinguished."""
     if stack.depth < FEWEST_LAYERS:
         raise MeasureError(
             f"{stack.source.name} has {stack.depth} layer{'s' * (stack.depth != 1)}; a diagnosis compares layers with "

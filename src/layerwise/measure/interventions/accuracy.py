@@ -50,17 +50,14 @@ class Predictions:
 
     @property
     def accuracy(self) -> float:
-        """The share of scored labels that were the first choice."""
         return float(self.hits.sum() / self.scored.sum())
 
     @property
     def accuracy_top5(self) -> float | None:
-        """The share of scored labels among the first five choices."""
         return None if self.hits_top5 is None else float(self.hits_top5.sum() / self.scored.sum())
 
     @property
     def mean_nll(self) -> float:
-        """Nats for each scored label."""
         return float(self.nll.sum() / self.scored.sum())
 
 
@@ -98,7 +95,6 @@ def evaluate(
 
 
 def inputs_and_labels(batch: Mapping[str, Tensor], device: torch.device) -> tuple[dict[str, Tensor], Tensor]:
-    """The arguments of the model, and the labels, of a batch of examples."""
     placed = {name: tensor.to(device) for name, tensor in batch.items()}
     labels = placed.pop("labels")
     return placed, labels
@@ -174,7 +170,6 @@ def _vocabulary(model: nn.Module) -> int:
 
 
 def joined(parts: Sequence[Predictions]) -> Predictions:
-    """The outcomes of several batches, one after the other."""
     top5 = [part.hits_top5 for part in parts if part.hits_top5 is not None]
     return Predictions(
         np.concatenate([part.hits for part in parts]),

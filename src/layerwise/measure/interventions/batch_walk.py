@@ -64,7 +64,6 @@ class BatchWalk:
 
     @property
     def captured(self) -> Capture:
-        """What the model calls its layers with on this batch."""
         if self._kept is None:
             self._kept = captured_batch(self.stack, self.batch)
         return self._kept
@@ -78,7 +77,6 @@ class BatchWalk:
         self._put_away()
 
     def at(self, node: int) -> CleanBatch:
-        """The batch at a node whose state is held."""
         captured = self.captured
         if self.folder is not None:
             self._kept = None  # it takes more than the state, and whoever looks at all batches looks at one at a time

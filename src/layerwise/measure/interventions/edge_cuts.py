@@ -51,7 +51,6 @@ class Wired(Protocol):
 
 @contextmanager
 def wired_as(wired: Wired, edges: LayerWeights) -> Iterator[None]:
-    """Read by `edges` within the context, and afterwards by what was read before, to the bit."""
     before = copy.deepcopy(wired.state_dict())
     wired.set_edges(edges)
     try:

@@ -85,7 +85,6 @@ class Intervention:
 
     @property
     def parts(self) -> tuple[Intervention, ...]:
-        """The one thing that is done."""
         return (self,)
 
 
@@ -168,7 +167,6 @@ class _Measurement:
         return rows
 
     def _groups(self, due: Sequence[Plan | Changed]) -> Iterator[Sequence[Plan | Changed]]:
-        """Group what runs together: all, or as many (at least one) as fit in memory when layers are read from disk."""
         if not due:
             return
         resident = self.stack.resident

@@ -98,7 +98,6 @@ def perturbation_curves(
 
 
 def interventions(stack: Stack, *, seed: int = 0, layers: Sequence[int] | None = None) -> list[Intervention]:
-    """Every change of every layer, or of some `layers`, that `perturbation_curves` measures."""
     moves, gates = _points(stack, SIZES, ALPHAS, layers, seed)
     return [point.intervention for group in (moves, *gates.values()) for point in group]
 
@@ -132,7 +131,6 @@ def joint_key(strategy: str, size: float) -> str:
 
 
 def tight(data: EvalData) -> EvalData:
-    """The same windows in batches without much padding: hundreds of points are run on them."""
     return replace(data, batches=minibatches(data, LARGEST_BATCH))
 
 

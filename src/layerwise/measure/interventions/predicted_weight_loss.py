@@ -115,7 +115,6 @@ def neighbour_sets(depth: int) -> dict[str, tuple[int, ...]]:
 
 
 def random_error(prediction: Weights, own: Weights, seed: int) -> dict[str, Tensor]:
-    """`own` plus a Gaussian error of the norm that the prediction's has, tensor by tensor."""
     generator = torch.Generator().manual_seed(seed)
     weights = {}
     for name, value in prediction.items():

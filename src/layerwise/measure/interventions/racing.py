@@ -51,12 +51,10 @@ def racing(
 
 
 def raced_text(data: EvalData, seed: int) -> tuple[EvalData, Mapping[Piece, int]]:
-    """Return the text of a race and its pieces' lengths: beginnings of documents, or all windows if there are few."""
     return (data, pieces(data)) if data.documents < FEWEST_DOCUMENTS else beginnings(data, seed=seed)
 
 
 def beginnings(data: EvalData, tokens: int = CONTEXT, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
-    """Draw one window per document, cut to `tokens` scored tokens (answers stay whole), with documents' lengths."""
     cut = shortened(data, tokens)
     documents: dict[tuple[str, str], list[Window]] = {}
     for window in data.windows:

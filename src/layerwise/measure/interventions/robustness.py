@@ -87,7 +87,6 @@ def contribution(arms: Arms, batch: int) -> list[Score]:
 
 
 def orders(arms: Arms) -> list[Score]:
-    """Rows of measure `orders`: accuracy and loss of every seed of every arm under each fixed order."""
     return [
         Score(ORDERS, metric, value, arm=arm, seed=seed, plan=plan)
         for arm, surveys in arms.items()
@@ -98,7 +97,6 @@ def orders(arms: Arms) -> list[Score]:
 
 
 def identity(arms: Arms) -> list[Score]:
-    """Rows of measure `identity`: random orders that were the original one, over all seeds of an arm."""
     rows = []
     for arm, surveys in arms.items():
         depth = max(survey.depth for survey in surveys.values())

@@ -67,11 +67,9 @@ class EvaluationGrid:
         check_counts(orders=self.orders, draws=self.draws)
 
     def batch_size(self, examples: int) -> int:
-        """How many of the examples run under one order, where every batch draws anew."""
         return max(1, min(BATCH, examples // self.draws))
 
     def depths(self, depth: int) -> tuple[int, ...]:
-        """The numbers of layers kept, greatest first."""
         counts = range(1, depth) if self.kept is None else self.kept
         return tuple(sorted((count for count in counts if count < depth), reverse=True))
 
@@ -87,12 +85,10 @@ class NodeLoss:
 
     @property
     def name(self) -> str:
-        """As a survey keeps it, without the order."""
         lost = f"any {self.several}" if self.node is None else f"without {self.node}"
         return f"nodes {self.count} {self.layout} {lost}"
 
     def layers(self, depth: int, seed: int, batch: int) -> tuple[int, ...]:
-        """The layers that are lost in one batch, ascending."""
         nodes = node_layout(depth, self.count, self.layout)
         if self.node is not None:
             return nodes[self.node]
@@ -100,7 +96,6 @@ class NodeLoss:
         return tuple(sorted(layer for node in lost for layer in node))
 
     def most(self, depth: int) -> int:
-        """How many layers are lost at most."""
         sizes = sorted(map(len, node_layout(depth, self.count, self.layout)), reverse=True)
         return sum(sizes[: self.several]) if self.node is None else len(self.layers(depth, 0, 0))
 
@@ -117,7 +112,6 @@ class Condition:
 
     @property
     def name(self) -> str:
-        """As a survey keeps it."""
         order = SEQUENTIAL if self.in_order else RANDOM_ORDER
         if self.nodes is not None:
             return f"{self.nodes.name} {order}"
@@ -126,7 +120,6 @@ class Condition:
         return order if self.rule is None else f"kept {self.count} {self.rule} {order}"
 
     def columns(self, depth: int) -> Mapping[str, Any]:
-        """What the columns of a row say of it (see `layerwise.results.vocabulary`)."""
         columns: dict[str, Any] = {"condition": SEQUENTIAL if self.in_order else RANDOM_ORDER}
         if self.nodes is not None:
             lost, node = self.nodes, self.nodes.node
@@ -141,11 +134,9 @@ class Condition:
 
     @property
     def drawn(self) -> bool:
-        """Whether the plan differs from batch to batch."""
         return not self.in_order or self.rule == "random" or (self.nodes is not None and self.nodes.node is None)
 
     def plan(self, depth: int, seed: int, batch: int) -> Plan:
-        """The plan of one batch."""
         plan = self.order(depth, seed, batch)
         if self.nodes is not None:
             return skip(plan, *self.nodes.layers(depth, seed, batch))
@@ -171,7 +162,6 @@ class Condition:
 
 
 def conditions(depth: int, grid: EvaluationGrid) -> Iterator[Condition]:
-    """Every condition of a survey, the plain ones first."""
     if depth < 2:
         raise MeasureError("a model of one layer has no order and nothing to leave out; take one of two or more layers")
     yield Condition(depth, None, True)
@@ -192,7 +182,6 @@ def conditions(depth: int, grid: EvaluationGrid) -> Iterator[Condition]:
 
 @cache
 def conditions_by_name(depth: int) -> Mapping[str, Condition]:
-    """Every condition that a model of so many layers may have been surveyed under, by its name."""
     every = EvaluationGrid(nodes=tuple(range(2, depth)))
     return {condition.name: condition for condition in conditions(depth, every)} if depth > 1 else {}
 
@@ -308,7 +297,6 @@ def survey(
     only: Sequence[Condition] | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """Ask one model all questions, or the conditions of `only` and no fixed orders. The model is run in place."""
     chosen = tuple(conditions(stack.depth, grid)) if only is None else tuple(only)
     orders = _fixed_orders(stack.depth, grid) if only is None else ()
     total = len(chosen) + len(orders)

@@ -172,7 +172,6 @@ def runnable(stack: Stack, members: Iterable[Member]) -> tuple[tuple[Member, ...
 
 
 def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
-    """Why each plan is in a sweep and what it costs, as rows."""
     records = []
     for member in members:
         cost = member.plan.cost()
@@ -193,14 +192,12 @@ def plan_records(members: Iterable[Member]) -> list[PlanRecord]:
 
 
 def partition_of(stack: Stack, plans: Sequence[Plan], data: EvalData, workers: int) -> Partition:
-    """What a sweep costs that is divided among so many workers."""
     return _Work.of(plans, data, _nothing).divided(stack, workers)[1]
 
 
 def cost_estimate(
     stack: Stack, plans: Sequence[Plan], data: EvalData, finished: Finished | None = None
 ) -> CostEstimate:
-    """What a sweep of `plans` over `data` will cost, leaving out what is finished."""
     return _Work.of(plans, data, finished or _nothing).estimate
 
 

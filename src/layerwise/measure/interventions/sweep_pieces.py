@@ -39,13 +39,9 @@ class PieceRunner(Protocol):
     """Computes pieces in other processes, `count` of them at a time."""
 
     @property
-    def count(self) -> int:
-        """How many pieces are computed at the same time."""
-        ...
+    def count(self) -> int: ...
 
-    def map(self, pieces: Sequence[Plain]) -> Iterator[tuple[int, Plain]]:
-        """Compute every piece once, and yield its number and result as it is done."""
-        ...
+    def map(self, pieces: Sequence[Plain]) -> Iterator[tuple[int, Plain]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +112,6 @@ def _first_before(
 
 
 def state_bytes(stack: Stack, batches: Sequence[AnyBatch]) -> list[int]:
-    """The bytes of one hidden state of each batch, told from the first."""
     if not batches:
         return []
     first = captured_batch(stack, batches[0]).state
@@ -220,6 +215,5 @@ def piece_function(stack: Stack, texts: Mapping[str, EvalData]) -> Callable[[Pla
 
 
 def read_final_state(written: Plain) -> FinalState:
-    """The final state that a worker returned."""
     plans, losses, *rest = written
     return FinalState(tuple(plans), tuple(WindowLoss(*loss) for loss in losses), *rest)

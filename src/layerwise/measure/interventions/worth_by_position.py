@@ -75,7 +75,6 @@ def _loss(stack: Stack, head: LanguageModelHead | None, plan: Plan, inputs: dict
 
 
 def _spread(chosen: Sequence[int], units: int) -> list[int]:
-    """Interleave the examples into units, because a list sorted by class would give each unit few classes."""
     size = len(chosen) // units
     dealt = [list(chosen[start::units]) for start in range(units)]
     return [index for unit in dealt for index in unit[:size]] or list(chosen)

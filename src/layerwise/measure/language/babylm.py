@@ -60,7 +60,6 @@ def aggregate(parts: Mapping[str, float]) -> float:
 
 
 def babylm_rows(rows: Iterable[Score]) -> list[Score]:
-    """Compute the aggregate for each model with all parts, and the mean of each arm (its smallest example count)."""
     files: dict[Model, dict[str, dict[str, list[tuple[float, int]]]]] = {}
     for row in rows:
         if row.arm is None or row.seed is None or row.other is not None or row.against is not None:

@@ -69,7 +69,6 @@ class BenchmarkRequests:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The benchmarks, one for each task of lm-eval: a group is all of its tasks."""
         return tuple(self.benchmarks.loaded["tasks"])
 
 
@@ -99,11 +98,9 @@ class RequestLikelihoods:
         return cls(at, of, nll, greedy)
 
     def complete(self, plan: Plan) -> bool:
-        """Whether the plan has answered everything."""
         return bool(np.isfinite(self.nll[self.plans[str(plan)]]).all())
 
     def answer(self, plan: Plan, cells: Sequence[Cell]) -> tuple[float, bool]:
-        """The log-likelihood that the plan gave to a request, over all its windows, and whether it was greedy."""
         row, columns = self.plans[str(plan)], [self.windows[cell] for cell in cells]
         return -math.fsum(self.nll[row, columns].tolist()), bool(self.greedy[row, columns].all())
 

@@ -68,7 +68,6 @@ def find_benchmarks(
 
 
 def _manager(names: Sequence[str], include_path: str | Path | None) -> Any:
-    """Index the task folders whose names the benchmarks start with, or everything (half a minute) if that fails."""
     try:
         import lm_eval.tasks
     except ImportError as error:
@@ -125,7 +124,6 @@ PROPORTIONS = ("acc", "acc_norm", "exact_match")
 
 
 def chance_of(name: str, task: Any) -> float:
-    """What guessing scores on lm-eval's `task` called `name`, whose requests are built."""
     if name in CHANCE:
         return CHANCE[name]
     if task.OUTPUT_TYPE != "multiple_choice":

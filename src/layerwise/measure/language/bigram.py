@@ -72,7 +72,6 @@ class BigramModel:
         return -np.log(odds)
 
     def single_nll(self, tokens: Ids) -> NDArray[np.float64]:
-        """Nats of every token by its own frequency, in the shape of `tokens`."""
         return -np.log((self._counted(self.singles, tokens) + 1) / (self.singles.sum() + len(self.singles)))
 
     def _counted(self, counts: Ids, tokens: Ids) -> Ids:

@@ -46,33 +46,27 @@ class EvalData:
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """Every window, in the order of the batches."""
         return tuple(window for batch in self.batches for window in batch.windows)
 
     @property
     def cells(self) -> frozenset[Cell]:
-        """What the losses of the windows are known by: task, document, index."""
         return frozenset((window.task, window.document, window.index) for window in self.windows)
 
     @property
     def documents(self) -> int:
-        """How many documents are read."""
         return len({(window.task, window.document) for window in self.windows})
 
     @property
     def units(self) -> int:
-        """How many documents, or where these are few windows, an interval can be taken over."""
         return self.documents if resampling_unit(self.documents) == "document" else len(self.windows)
 
     @property
     def scored_answer_tasks(self) -> tuple[str, ...]:
-        """Those of `answer_tasks` of which a window is read: few tokens need not reach all of them."""
         tasks = {window.task for window in self.windows}
         return tuple(task for task in self.answer_tasks if task in tasks)
 
     @property
     def tokens(self) -> int:
-        """How many tokens are scored."""
         return sum(window.scored for window in self.windows)
 
 
@@ -116,7 +110,6 @@ def tokenize(
 
 
 def refuse_too_little(data: EvalData) -> None:
-    """Raise `MeasureError` for a text of too few documents and windows for any interval, and so for any conclusion."""
     lacking = too_little(data)
     if lacking is not None:
         raise MeasureError(lacking)
@@ -139,7 +132,6 @@ def too_little(data: EvalData, parts: int = 1) -> str | None:
 
 
 def pieces(data: EvalData, fewest: int = FEWEST_DOCUMENTS) -> dict[Piece, int]:
-    """Return the documents (windows if there are fewer than `fewest` documents) with their scored tokens."""
     whole = data.documents >= fewest
     lengths: dict[Piece, int] = {}
     for window in data.windows:
@@ -149,7 +141,6 @@ def pieces(data: EvalData, fewest: int = FEWEST_DOCUMENTS) -> dict[Piece, int]:
 
 
 def portion(data: EvalData, chosen: Collection[Piece]) -> EvalData:
-    """The same reading of some of its pieces: the same windows, targets and masks, batched anew."""
     wanted = frozenset(chosen)
     kept = [
         window
@@ -197,7 +188,6 @@ def sample(data: EvalData, tokens: int, seed: int) -> EvalData:
 
 
 def shortened(data: EvalData, scored: int) -> dict[Window, Window]:
-    """Return the shortened windows of documents with windows of more than `scored` tokens, without answers."""
     long = {
         (window.task, window.document)
         for window in data.windows
@@ -219,7 +209,6 @@ def _digest(corpus: Corpus, cut: Sequence[Window], objective: Objective) -> str:
 
 
 def objective_of(stack: Stack) -> Objective:
-    """What the model was trained to predict, read off the head that its class name states."""
     name = type(stack.model).__name__
     if name.endswith(("ForCausalLM", "LMHeadModel", "LMHead")):
         return "next_token"
@@ -246,6 +235,5 @@ def _refuse_foreign_tokens(stack: Stack, largest: int) -> None:
 
 
 def minibatches(data: EvalData, tokens: int) -> tuple[AnyBatch, ...]:
-    """Regroup the windows of `data` into batches of at most `tokens` tokens with padding, the longest first."""
     windows = [window for batch in data.batches for window in batch.windows]
     return tuple(batch for group in of_like_length(windows, tokens) for batch in regrouped(data.batches, group))

@@ -39,12 +39,10 @@ ACCELERATED_BATCH_SIZE = 64
 
 
 def batch_size(stack: Stack) -> int:
-    """How many requests of a benchmark that writes run together under the plans of this stack."""
     return BATCH_SIZE if stack.device.type == "cpu" else ACCELERATED_BATCH_SIZE
 
 
 def harness_model(stack: Stack) -> Any:
-    """lm-eval's view of the stack's model."""
     from lm_eval.models.huggingface import HFLM
 
     # lm-eval gives the tokenizer a padding token where there is none; the user's stays as it is.
@@ -64,13 +62,11 @@ def evaluate(harness_model: Any, loaded: Mapping[str, Any], limit: int | None, s
 
 
 def with_seed(tasks: Iterable[Any], seed: int) -> None:
-    """Let every task draw its few-shot examples from `seed`, as for a model that nobody has asked yet."""
     for task in tasks:
         task.set_fewshot_seed(seed=seed)
 
 
 def result_rows(plan: str, results: Mapping[str, Any]) -> Iterator[Score]:
-    """lm-eval's table (`metric,filter` to a number) as rows."""
     for task, metrics in results["results"].items():
         documents = results["n-samples"].get(task, {}).get("effective")
         for key, value in metrics.items():
@@ -96,8 +92,6 @@ def named(metric: str, filtered: str) -> str:
 
 @contextlib.contextmanager
 def refusing_broken_logits(model: nn.Module, plan: Plan) -> Iterator[None]:
-    """Within the context a forward whose logits hold not-a-number or infinity raises `MeasureError`."""
-
     def check(module: nn.Module, args: Any, output: Any) -> None:
         logits: Tensor = main_tensor(output)
         # Minus infinity is how some models rule a token out; the greatest logit is finite all the same.
@@ -116,7 +110,6 @@ def refusing_broken_logits(model: nn.Module, plan: Plan) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """Suppress output, progress bars and warnings of lm-eval, and its bootstrap processes (forking is slower here)."""
     logger = logging.getLogger("lm_eval")
     level, single = logger.level, os.environ.get("DISABLE_MULTIPROC")
     logger.setLevel(logging.ERROR)

@@ -47,12 +47,10 @@ class ParadigmResult:
 
     @property
     def pairs(self) -> int:
-        """The pairs that were judged."""
         return self.right + self.tied + self.wrong
 
     @property
     def accuracy(self) -> float:
-        """The share that was right, ties as half."""
         return (self.right + 0.5 * self.tied) / self.pairs
 
 
@@ -166,7 +164,6 @@ def evaluate_pairs(
 
 
 def accuracy_rows(suite: str, arm: str, seed: int | None, verdicts: Sequence[ParadigmResult]) -> list[Score]:
-    """Accuracy over all paradigms, then of each phenomenon, then of each paradigm, with intervals and pairs."""
     model = {"arm": arm, "seed": seed}
     phenomena: dict[str, list[ParadigmResult]] = {}
     for each in verdicts:
@@ -238,7 +235,6 @@ def _mean(rows: Sequence[Score]) -> Score:
 
 
 def coverage(tokenizer: PreTrainedTokenizerBase, pairs: PairSet) -> dict[str, float]:
-    """Of the words in `pairs`, as often as they occur: the share without an unknown token, and that of one token."""
     texts = list(dict.fromkeys(text for pair in pairs.pairs for text in (pair.good, pair.bad)))
     counted = known = whole = 0
     for tokens, unknown in _tokens_of_words(tokenizer, texts):

@@ -55,7 +55,6 @@ class Likelihoods:
 
     @property
     def skipped(self) -> int:
-        """How many passages were longer than the model's positions."""
         return int(np.isnan(self.values).sum())
 
 
@@ -73,7 +72,6 @@ class SentenceScorer:
 
     @classmethod
     def of(cls, model: nn.Module, tokenizer: PreTrainedTokenizerBase | None) -> SentenceScorer:
-        """Raise `MeasureError` without a language head or a tokenizer, `DataError` for a tokenizer without a mask."""
         name = type(model).__name__
         if tokenizer is None:
             raise MeasureError(f"{name} must have a tokenizer to score sentences; give one with --tokenizer PATH")
@@ -95,7 +93,6 @@ class SentenceScorer:
 
     @property
     def vocabulary(self) -> int:
-        """How many tokens have a logit."""
         config: Any = self.model.config
         return int(config.get_text_config().vocab_size)
 

@@ -57,7 +57,6 @@ def chance_scale(trained: Score, chance: Score) -> ChanceScale | None:
 
 
 def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
-    """The plain mean of rows of one model, one a task, as one row of the task `ALL`."""
     value = fmean(row.value for row in rows)
     bounds = [
         (row.value - row.low, row.high - row.value) for row in rows if row.low is not None and row.high is not None
@@ -70,7 +69,6 @@ def mean_over_tasks(rows: Sequence[Score], metric: str) -> Score:
 
 
 def median_over_tasks(rows: Sequence[Score], metric: str) -> Score:
-    """The median of rows of one model, one a task, as one row of the task `ALL`."""
     values = np.array([row.value for row in rows])
     value = float(np.median(values))
     low = high = None
@@ -91,7 +89,6 @@ def summary_rows(scores: Mapping[str, Score], chances: Mapping[str, Score]) -> l
 
 
 def normalised_rows(scores: Mapping[str, Score], scales: Mapping[str, ChanceScale]) -> list[Score]:
-    """The scores of one model on the scales of their tasks, and where there are several their mean and median."""
     rows = [scales[task].of(row) for task, row in scores.items() if task in scales]
     if len(rows) < 2:
         return rows
@@ -127,7 +124,6 @@ class TaskScore:
 
 
 def task_value(task: Task, metric: str, labels: Sequence[float], answers: Sequence[float]) -> float:
-    """The metric of `answers` to examples of these labels, or scores."""
     if task.is_regression:
         return correlation_of(metric)(labels, answers)
     return float(metric_of(metric)(confusion_matrix(labels, answers, len(task.labels))))

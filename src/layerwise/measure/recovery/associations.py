@@ -40,7 +40,6 @@ class Recovered:
 
     @classmethod
     def at_once(cls, layer: int) -> Recovered:
-        """A layer that the damage did not hurt."""
         return cls(layer, damage=0.0, area=0.0, steps=0.0, damaged=False)
 
 
@@ -52,7 +51,6 @@ def associations(
     *,
     shuffles: int = SHUFFLES,
 ) -> Iterator[Score]:
-    """Yield the rows of one treatment over the layers that also have an effect of skipping in `effects`."""
     skipped = {
         row.layer: row.value
         for row in Rows(effects).where(

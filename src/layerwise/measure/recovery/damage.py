@@ -34,7 +34,6 @@ HALVINGS = 24
 
 
 def generator(*seed: int) -> torch.Generator:
-    """A source of random numbers fixed by all of `seed`, on the CPU so that it is the same for every device."""
     return torch.Generator().manual_seed(int(np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] >> 1))
 
 

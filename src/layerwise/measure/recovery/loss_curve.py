@@ -35,7 +35,6 @@ class LossCurveKey:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """The columns of its rows."""
         return {"layer": self.layer, "condition": self.damage, "arm": self.scope, "seed": self.seed}
 
 
@@ -48,12 +47,10 @@ class LossCurve:
 
     @property
     def diverged(self) -> bool:
-        """Whether a loss that was not finite ended the run."""
         return len(self.nll) < len(self.steps)
 
 
 def gaps(damaged: LossCurve, twin: LossCurve) -> tuple[float, ...]:
-    """NLL of the damaged run less that of its twin, evaluation by evaluation as long as both have one."""
     return tuple(own - other for own, other in zip(damaged.nll, twin.nll, strict=False))
 
 
@@ -148,7 +145,6 @@ def recovery_time(damaged: LossCurve, twin: LossCurve, tolerance: float) -> Reco
 
 
 def untouched(twin: LossCurve) -> LossCurve:
-    """The model before any step, which its twin begins as."""
     return LossCurve(twin.steps, twin.nll[:1] * len(twin.steps))
 
 

@@ -237,7 +237,6 @@ RecoveryTimes = dict[Treatment, dict[int, tuple[list[RecoveryTime], list[Recover
 
 
 def _recovery_times(runs: Mapping[LossCurveKey, LossCurve], tolerance: float) -> RecoveryTimes:
-    """Return damaged runs against twins, twins against the original model, and damaged runs against the latter."""
     times: RecoveryTimes = {}
     for run, trajectory in runs.items():
         if run.damage == TWIN or run.layer is None:

@@ -59,7 +59,6 @@ def spikes(losses: ArrayLike) -> tuple[int, float] | None:
 
 
 def stability_rows(rows: Iterable[Score], backbone: str) -> list[Score]:
-    """The rows of stability, of those of measures `training` and `masked_lm` of single models."""
     rows = [row for row in rows if row.arm is not None and row.seed is not None]
     curves: dict[tuple[str, int], dict[float, float]] = {}
     for row in rows:

@@ -36,7 +36,6 @@ class Estimate(Generic[Value]):
     def student(
         cls, value: Value, error: Value, freedom: Value, level: float = 0.95, skewness: Value | float = 0.0
     ) -> Estimate[Value]:
-        """Student's interval at `level`: value +- t * error, longer on the side to which the value is skewed."""
         reach = student(0.5 + level / 2, freedom)
         if not np.any(skewness):
             return cls(value, value - reach * error, value + reach * error, error, freedom, skewness)
@@ -44,12 +43,10 @@ class Estimate(Generic[Value]):
         return cls(value, low, high, error, freedom, skewness)
 
     def p(self) -> Numbers:
-        """The two-sided p-value of Student's test against no effect."""
         sign = np.where(np.asarray(self.value) > 0, -1.0, 1.0)
         return self._tail(sign, np.asarray(self.value) == 0, sides=2)
 
     def p_below(self) -> Numbers:
-        """The one-sided p-value of Student's test against an effect of zero or more."""
         return self._tail(np.ones(()), np.asarray(self.value) >= 0, sides=1)
 
     def _tail(self, sign: Numbers, if_certain: ArrayLike, sides: int) -> Numbers:
@@ -64,12 +61,10 @@ class Estimate(Generic[Value]):
         return np.asarray(t_factor(np.asarray(self.freedom), comparisons) * self.error)
 
     def row(self) -> tuple[float, float, float]:
-        """Value, low and high, of a single one."""
         value, low, high = (float(np.squeeze(each)) for each in (self.value, self.low, self.high))
         return value, low, high
 
     def each(self: Estimate[Numbers]) -> list[Estimate[float]]:
-        """Of several plans those of each by itself."""
         skewness = np.broadcast_to(np.asarray(self.skewness, dtype=np.float64), self.value.shape)
         columns = (self.value, self.low, self.high, self.error, self.freedom, skewness)
         return [Estimate(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
@@ -124,7 +119,6 @@ def satterthwaite(variance: Numbers, squares: Numbers) -> Numbers:
 
 
 def t_factor(freedom: Value, comparisons: float, alpha: float = 0.05, power: float = POWER) -> Value:
-    """How many standard errors make an effect that a test at `alpha / comparisons` finds with probability `power`."""
     return student(1 - alpha / (2 * comparisons), freedom) + student(power, freedom)
 
 

@@ -41,25 +41,20 @@ class Grid:
     tokens: Numbers
 
     def tasks(self) -> tuple[str, ...]:
-        """The tasks, sorted."""
         return tuple(sorted({task for task, _, _ in self.cells}))
 
     def of_task(self, task: str) -> Grid:
-        """The part of the grid that belongs to one task."""
         return self.part([cell[0] == task for cell in self.cells])
 
     def part(self, chosen: Sequence[bool] | NDArray[np.bool_]) -> Grid:
-        """The chosen cells: one truth value a cell."""
         mask = np.asarray(chosen, dtype=bool)
         cells = tuple(cell for cell, mine in zip(self.cells, mask, strict=True) if mine)
         return Grid(self.plans, cells, self.nll[:, mask], self.hits[:, mask], self.tokens[mask])
 
     def by_unit(self, values: Numbers) -> Numbers:
-        """Sum what has one entry a cell over the cells of each unit: (..., cells) -> (..., units)."""
         return np.asarray(np.add.reduceat(values, self._starts(), axis=-1))
 
     def documents(self) -> int:
-        """How many documents the cells are from."""
         return len({(task, document) for task, document, _ in self.cells})
 
     def unit(self) -> Literal["document", "window"]:
@@ -99,7 +94,6 @@ def arrange(losses: Iterable[Loss]) -> Grid:
 
 
 def complete(losses: Iterable[Loss]) -> list[Loss]:
-    """Only the windows that every plan was measured on: what an unfinished run can compare honestly."""
     rows = list(losses)
     plans = len({row.plan for row in rows})
     measured: dict[Cell, set[str]] = {}

@@ -46,7 +46,6 @@ class Pooled:
     high: float | None
 
     def mapped(self, scale: float, shift: float) -> Pooled:
-        """The same of `scale * ratio + shift`, bounds in order."""
         low, high = (None if x is None else scale * x + shift for x in (self.low, self.high))
         value = scale * self.value + shift
         return Pooled(value, low, high) if scale > 0 else Pooled(value, high, low)
@@ -103,7 +102,6 @@ class NullComparison:
     shift: float = 0.0
 
     def pooled(self) -> dict[str, Pooled]:
-        """The value over all subjects for every tensor type, and for `all`."""
         parts = {
             name: Parts(
                 np.array([top for top, _ in fractions.values()]), np.array([low for _, low in fractions.values()])
@@ -113,7 +111,6 @@ class NullComparison:
         return {task: each.mapped(self.scale, self.shift) for task, each in pooled(parts).items()}
 
     def rows(self, measure: str) -> Iterator[Score]:
-        """Every row of this level, as the module describes."""
         for layers in dict.fromkeys(layers for fractions in self.by_type.values() for layers in fractions):
             yield from self._at(measure, layers)
         for name, each in self.pooled().items():

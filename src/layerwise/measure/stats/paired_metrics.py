@@ -150,13 +150,11 @@ class PairedMetric:
 
     @classmethod
     def pooled(cls, pairs: Sequence[PairedMetric]) -> PairedMetric:
-        """The metric over several tasks, which are the strata."""
         before, after = (np.concatenate([getattr(pair, side) for pair in pairs]) for side in ("baseline", "other"))
         labels = Strata.labels_of({(pair.task, str(at), WHOLE): 1 for pair in pairs for at in range(len(pair.other))})
         return replace(pairs[0], task=vocab.ALL, baseline=before, other=after, strata=labels)
 
     def changes(self) -> Ratio:
-        """The difference, other minus baseline, as a ratio of sums."""
         (before, below), (after, beside) = map(self.aggregation.ratio, (self.baseline, self.other))
         if np.array_equal(below, beside):
             return after - before, below
@@ -190,13 +188,11 @@ class PairedMetric:
         return float(statistics.minimum_detectable_effect(difference.error, units, comparisons=comparisons))
 
     def needed(self, margin: float, comparisons: int) -> int | None:
-        """How many answers of right or wrong the test needs to find a difference of `margin`, as one of so many."""
         if not self.is_right_or_wrong or len(self.other) < FEWEST_UNITS:
             return None
         return mcnemar_needed(*self._counts(), len(self.other), margin, comparisons)
 
     def score(self, values: Numbers) -> tuple[float, float | None, float | None]:
-        """The score of one model with its interval, Wilson's for shares."""
         if self.is_right_or_wrong and len(values) >= FEWEST_UNITS:
             return statistics.wilson(values.sum(axis=0), len(values)).row()
         return statistics.mean_of(_linear(*self.aggregation.ratio(values)), fewest=FEWEST_UNITS)
@@ -206,12 +202,10 @@ class PairedMetric:
         return int((changes > 0).sum()), int((changes < 0).sum())
 
     def loss(self, difference: Estimate[float], level: float) -> Estimate[float]:
-        """By how much the other model is worse, with Student's interval at `level`."""
         sign = -1.0 if self.more_is_better and not self.aggregation.prefix else 1.0
         return Estimate.student(sign * difference.value, difference.error, difference.freedom, level)
 
     def decision(self, difference: Estimate[float], p_adjusted: float, margin: float, comparisons: int) -> str:
-        """What the difference is shown to be, see `paired_rows`."""
         together = self.loss(difference, 1 - ALPHA / comparisons)
         if -margin < together.low and together.high < margin:
             return vocab.ALIKE

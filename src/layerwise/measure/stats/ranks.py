@@ -32,13 +32,11 @@ ROUNDING = 1e-9
 
 
 def centred_ranks(values: ArrayLike) -> Numbers:
-    """Ranks along the last axis less their mean, ties sharing theirs."""
     ranks = stats.rankdata(np.asarray(values, dtype=np.float64), axis=-1)
     return np.asarray(ranks - ranks.mean(axis=-1, keepdims=True))
 
 
 def unit_ranks(values: ArrayLike) -> Numbers:
-    """`centred_ranks` over their norm: their products are rank correlations. Values that do not vary are all zeros."""
     centred = centred_ranks(values)
     norms = np.linalg.norm(centred, axis=-1, keepdims=True)
     return np.divide(centred, norms, out=np.zeros_like(centred), where=norms > 0)

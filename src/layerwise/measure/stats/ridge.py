@@ -32,7 +32,6 @@ class Fit:
         return x @ self.coefficients + (self.y_mean - self.x_mean @ self.coefficients)
 
     def residual(self, x: Tensor, y: Tensor) -> Residual:
-        """How far the predictions for `x` are from `y`, and how far the training mean is."""
         return Residual(_squares(y - self.predict(x)), _squares(y - self.y_mean))
 
 
@@ -65,7 +64,6 @@ class Moments:
         )
 
     def fits(self, shares: Sequence[float]) -> list[Fit]:
-        """The fit at every penalty."""
         x_mean, y_mean = self.x / self.count, self.y / self.count
         xx = self.xx - self.count * torch.outer(x_mean, x_mean)
         xy = self.xy - self.count * torch.outer(x_mean, y_mean)
@@ -92,7 +90,6 @@ def fits(x: Tensor, y: Tensor, shares: Sequence[float]) -> list[Fit]:
 
 
 def best_share(x: Tensor, y: Tensor) -> float:
-    """The penalty that predicts the last fifth of the rows best when fitted to the others."""
     kept = inner_rows(len(x))
     errors = [fit.residual(x[kept:], y[kept:]).errors for fit in fits(x[:kept], y[:kept], SHARES)]
     return SHARES[errors.index(min(errors))]

@@ -182,7 +182,6 @@ class ResampledStratum:
 def resampled_strata(
     numerators: Numbers, denominators: Numbers, resamples: int, seed: Seed, strata: StratumLabels | None = None
 ) -> Iterator[ResampledStratum]:
-    """The summands of `resampled_ratios`, a stratum each."""
     generator = np.random.default_rng(seed)
     for own in _members(strata, denominators.size):
         above, below = numerators[:, own].T, denominators[own]

@@ -57,12 +57,10 @@ class Strata:
 
     @classmethod
     def labels(cls, grid: Grid) -> StratumLabels:
-        """The stratum of each unit of a grid that holds the whole text, in the order of `Grid.by_unit`."""
         return cls.labels_of(unit_pieces(grid))
 
     @classmethod
     def labels_of(cls, units: Mapping[Piece, int]) -> StratumLabels:
-        """The stratum of each of these units, which are given with their tokens."""
         strata = cls.of(units)
         names = list(strata.weight)
         return np.array([names.index(strata.of_task[task]) for task, _, _ in units], dtype=np.intp)
@@ -84,7 +82,6 @@ class Strata:
 
 
 def unit_pieces(grid: Grid) -> dict[Piece, int]:
-    """The units of a grid, in the order of `Grid.by_unit`, with their tokens."""
     whole = grid.unit() == "document"
     tokens = grid.by_unit(grid.tokens).tolist()
     names = dict.fromkeys((task, document, WHOLE if whole else window) for task, document, window in grid.cells)
@@ -92,7 +89,6 @@ def unit_pieces(grid: Grid) -> dict[Piece, int]:
 
 
 def shuffled(chosen: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
-    """Pieces in a seeded order of which every beginning holds the tasks in nearly their shares."""
     tasks: dict[str, list[Piece]] = {}
     for piece in sorted(chosen):
         tasks.setdefault(piece[0], []).append(piece)
@@ -140,12 +136,10 @@ def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strat
 
 
 def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Estimate[float]]:
-    """Return the effect of each plan against the baseline with its interval at `level` (see `combined`)."""
     return combined(stratum_parts(grid, baseline, plans, strata), level)
 
 
 def combined(parts: Sequence[StratumPart], level: float) -> list[Estimate[float]]:
-    """The sum over strata as effects, with their Student intervals at `level`, corrected for skewness."""
     values = np.sum([part.value for part in parts], axis=0)
     variances = np.sum([part.variance for part in parts], axis=0)
     squares = np.sum([np.square(part.variance) / (part.units - 1) for part in parts], axis=0)
@@ -183,20 +177,16 @@ class StratifiedSample:
 
     @property
     def documents(self) -> int:
-        """How many pieces were read."""
         return sum(self.taken.values())
 
     @property
     def exhausted(self) -> bool:
-        """Whether there is nothing left to read."""
         return not self._open()
 
     def share(self, name: str) -> float:
-        """The share of the pieces of a stratum that was read."""
         return self.taken[name] / len(self.queues[name])
 
     def first(self, count: int) -> list[Piece]:
-        """The first `count` pieces, or all there are: in turn from every stratum."""
         added: list[Piece] = []
         while len(added) < count and (names := self._open()):
             added += [self._take(name) for name in names[: count - len(added)]]

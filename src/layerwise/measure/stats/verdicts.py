@@ -64,7 +64,6 @@ class VerdictCriterion:
         return None
 
     def holds(self, effect: Estimate[float]) -> bool:
-        """Whether the margin holds the whole interval: an effect that counts is shown not to be there."""
         return -self.margin < effect.low and effect.high < self.margin
 
     def concludes(self, effect: Estimate[float]) -> Decision:
@@ -118,7 +117,6 @@ def whole_effects(grid: Grid, baseline: str, keys: Mapping[int, str], level: flo
 
 
 def mde(effect: Estimate[float], decision: Decision, harm: HarmTest, layer: int, rule: VerdictCriterion) -> float:
-    """What stands behind a decision: how small an effect was excluded, or how great a harm would have been found."""
     if decision == "no_effect":
         return max(abs(effect.low), abs(effect.high))
     return max(detectable(effect, harm.layers, rule), harm.detectable(layer, rule.alpha))
@@ -145,7 +143,6 @@ class HarmTest:
 
     @classmethod
     def on(cls, grid: Grid, baseline: str, keys: Mapping[int, str], rule: VerdictCriterion, seed: int) -> HarmTest:
-        """The test on halves of the text that are drawn from `seed`."""
         if grid.documents() < FEWEST_DOCUMENTS:
             return cls({}, {}, (), frozenset(), len(keys))
         return cls.of(*_halves(grid, seed), baseline, keys, Strata.of(unit_pieces(grid)), rule)
@@ -154,7 +151,6 @@ class HarmTest:
     def of(
         cls, first: Grid, second: Grid, baseline: str, keys: Mapping[int, str], strata: Strata, rule: VerdictCriterion
     ) -> HarmTest:
-        """Choose candidates on one half, confirm them on the other."""
         before, after = (
             dict(zip(keys, stratified(part, baseline, list(keys.values()), strata, 1 - rule.alpha), strict=True))
             for part in (first, second)
@@ -199,7 +195,6 @@ def confirmed(candidates: Mapping[int, Estimate[float]], rule: VerdictCriterion)
 
 
 def refuse_too_little(grid: Grid) -> None:
-    """Raise `MeasureError` where there are too few windows for any interval."""
     units = grid.by_unit(grid.tokens).size
     if units < FEWEST_UNITS:
         shorter = max(2, int(grid.tokens.sum() / FEWEST_UNITS))

@@ -41,12 +41,10 @@ class WindowSums:
 
     @property
     def documents(self) -> int:
-        """How many documents the windows are from."""
         return len({(window.task, window.document) for window in self._windows})
 
     @property
     def tokens(self) -> int:
-        """The sum of the denominators: what the mean is over, usually tokens."""
         return round(sum(float(part.sum()) for part in self._below))
 
     def units(self) -> tuple[Numbers, Numbers]:

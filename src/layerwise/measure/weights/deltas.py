@@ -61,7 +61,6 @@ def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
 
 
 def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) -> Iterator[Score]:
-    """The rows of `deltas` for any source of weights, and those of its random twin where there is one."""
     grams = _grams(tensors)
     twin_grams = _grams(twin) if twin is not None else {}
     orders = shuffled_orders(tensors.depth, seed)
@@ -148,7 +147,6 @@ class Excess:
 
 
 def verdict(interval: Excess) -> str:
-    """Smooth, oscillating, shown to be neither (inside the margin), or inconclusive."""
     if interval.low is None or interval.high is None:
         return "unresolved"
     if interval.low > -MARGIN and interval.high < MARGIN:

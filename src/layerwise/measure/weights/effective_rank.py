@@ -35,7 +35,6 @@ class MatrixStructure:
 
     @property
     def norm(self) -> float:
-        """The Frobenius norm."""
         return math.sqrt(self.squares)
 
 
@@ -48,7 +47,6 @@ def weight_structure(stack: Stack, *, seed: int = 0) -> list[Score]:
 
 
 def structure_rows(tensors: Tensors, twin: Tensors | None = None) -> Iterator[Score]:
-    """Compute the rows of `weight_structure` for any source of weights, with the null of `twin` if it is given."""
     require_depth(tensors, STRUCTURE)
     by_layer = {layer: _figures(layer_structure(tensors, layer)) for layer in range(tensors.depth)}
     if not any(by_layer.values()):

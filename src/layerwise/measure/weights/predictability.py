@@ -67,7 +67,6 @@ def predictability(stack: Stack, *, seed: int = 0) -> list[Score]:
 
 
 def predictability_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) -> Iterator[Score]:
-    """The rows of `predictability` that need weights alone, for any source of them."""
     types = tensor_types(tensors, PREDICTABILITY)
     width = stream_width(types)
     # A type's sample must not depend on which other types there are: its name, not its index, goes in.
@@ -160,7 +159,6 @@ class Leading:
 
 
 def leading_count(units: int, width: int) -> int:
-    """How many singular vectors are compared, k."""
     return max(1, min(_MOST_LEADING, units // 4, width // 4))
 
 
@@ -196,7 +194,6 @@ def docs(left: Tensor, right: Tensor) -> float:
 def subspace_levels(
     tensors: Tensors, twin: Tensors | None, samples: Sequence[UnitSample], orders: Orders
 ) -> Iterator[NullComparison]:
-    """The levels `subspace`, `subspace_units` and `docs` of all pairs of neighbouring layers, with their nulls."""
     every = range(tensors.depth - 1)
     real = {sample.kind.name: _Neighbours.of(tensors, sample, every) for sample in samples}
     fresh = (

@@ -68,7 +68,6 @@ class Triples:
 
     @property
     def positions(self) -> range:
-        """The positions that have a neighbour on both sides."""
         return range(1, len(self.order) - 1)
 
     @property
@@ -98,7 +97,6 @@ class Triples:
 
 
 def in_sample(triples: Triples, positions: Iterable[int]) -> dict[int, Residual]:
-    """The residual at every position of the fit to all of its rows, with hardly a penalty."""
     residuals = {}
     for position, x, y in triples.walk(positions):
         (fit,) = fits(x, y, (_HARDLY,))
@@ -107,7 +105,6 @@ def in_sample(triples: Triples, positions: Iterable[int]) -> dict[int, Residual]
 
 
 def chosen_shares(triples: Triples) -> dict[int, float]:
-    """The penalties that the first, the middle and the last position choose on their training rows."""
     shares = {}
     for position, x, y in triples.walk(sorted(set(evenly_spaced(triples.positions, _CHOOSING)))):
         kept = inner_rows(len(x))

@@ -47,7 +47,6 @@ class TensorType:
 
     @property
     def entries(self) -> int:
-        """How many numbers one layer has of it."""
         return math.prod(self.shape)
 
 
@@ -55,17 +54,11 @@ class Tensors(Protocol):
     """Where weights are read from: a loaded model, or anything that can hand out slices of its layers."""
 
     @property
-    def depth(self) -> int:
-        """How many layers there are."""
-        ...
+    def depth(self) -> int: ...
 
-    def shapes(self, layer: int) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of the layer's weights of two or more axes, by their path inside the block."""
-        ...
+    def shapes(self, layer: int) -> Mapping[str, tuple[int, ...]]: ...
 
-    def rows(self, layer: int, name: str, start: int, stop: int) -> Tensor:
-        """`tensor[start:stop]` along the first axis, as stored."""
-        ...
+    def rows(self, layer: int, name: str, start: int, stop: int) -> Tensor: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,18 +69,15 @@ class StackTensors:
 
     @property
     def depth(self) -> int:
-        """How many layers the stack has."""
         return self.stack.depth
 
     def shapes(self, layer: int) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of the layer's floating-point parameters of two or more axes."""
         block = block_list(self.stack.model, self.stack.path)[layer]
         refuse_quantised(block, "compare weights")
         weights = block.named_parameters()
         return {name: tuple(w.shape) for name, w in weights if w.ndim >= 2 and w.is_floating_point()}
 
     def rows(self, layer: int, name: str, start: int, stop: int) -> Tensor:
-        """A view into the parameter, where it is in memory: nothing is copied."""
         return weight_rows(self.stack, layer, name, start, stop)
 
 
@@ -100,7 +90,6 @@ def twin_tensors(stack: Stack, seed: int) -> Tensors | None:
 
 
 def require_depth(tensors: Tensors, measure: str) -> None:
-    """Raise `MeasureError` for a stack too shallow to speak of structure over depth."""
     if tensors.depth < FEWEST_LAYERS:
         raise MeasureError(
             f"{measure} needs at least {FEWEST_LAYERS} layers to compare, and this model has {tensors.depth}: "
@@ -163,7 +152,6 @@ def stream_width(types: Sequence[TensorType]) -> int:
 
 
 def stream_axis(shape: Sequence[int], width: int) -> int:
-    """The axis that runs along the residual stream: the last one of that length, else the last."""
     return max((axis for axis, length in enumerate(shape) if length == width), default=len(shape) - 1)
 
 
@@ -216,7 +204,6 @@ def from_units(matrix: Tensor, shape: Sequence[int], width: int) -> Tensor:
 
 
 def not_finite(layer: int, name: str) -> MeasureError:
-    """The refusal of weights that hold infinities or not-a-numbers."""
     return MeasureError(
         f"{name} of layer {layer} holds values that are not finite, so nothing can be said of its weights: "
         "the checkpoint is broken, or was saved in a dtype too narrow for it"

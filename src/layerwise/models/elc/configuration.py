@@ -45,7 +45,6 @@ class ElcVariant:
 
     @property
     def mixes(self) -> bool:
-        """Whether layers have weights for what they read."""
         return self.mixture != "none"
 
 

@@ -86,7 +86,6 @@ class ElcPreTrainedModel(PreTrainedModel):
     def activation_checkpointing_enable(
         self, activation_checkpointing_kwargs: dict[str, Any] | None = None, **options: Any
     ) -> None:
-        """As in transformers, but without the reentrant kind: it would lose the gradients of what is mixed."""
         if (activation_checkpointing_kwargs or {}).get("use_reentrant") and self.config.reading.mixes:
             raise ModelError(
                 f"reentrant checkpointing sees no gradient for the states that layers of {self.config.variant} mix; "

@@ -34,7 +34,6 @@ class Head(nn.Module):
         self.projection = nn.Linear(width, outputs)
 
     def forward(self, states: Tensor) -> Tensor:
-        """The scores of each state."""
         hidden = functional.gelu(self.dense(self.norm(states)))
         return self.projection(self.dropout(self.dense_norm(hidden)))
 

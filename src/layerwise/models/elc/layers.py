@@ -39,7 +39,6 @@ class FeedForward(nn.Module):
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
     def forward(self, states: Tensor) -> Tensor:
-        """The half's own contribution, without the residual."""
         value, gate = self.up(self.norm(states)).chunk(2, dim=-1)
         # On a CPU the function of a half that is copied out takes half the time of the half in place.
         opened = functional.gelu(gate.contiguous(), approximate="tanh")
@@ -69,7 +68,6 @@ class MixingWeights(nn.Module):
         return self.scalars.softmax(dim=0) if self.softmax else self.scalars
 
     def beginning(self) -> Tensor:
-        """The scalars before any training."""
         values = first_values(self.initialisation, self.sources, softmax=self.softmax)
         return torch.tensor(values, device=self.scalars.device)
 
@@ -93,7 +91,6 @@ class Layer(GradientCheckpointingLayer):
         return self.transform(states, *context)
 
     def transform(self, states: Tensor, *context: Tensor | None) -> Tensor:
-        """Both halves of the layer."""
         attended, _ = self.attention(states, *context)
         states = states + attended
         return states + self.feed_forward(states)
@@ -122,7 +119,6 @@ class MixingLayer(GradientCheckpointingLayer):
         return self.transform(record.read(self.layer_weights(), self.missing), *context)
 
     def transform(self, mixed: Tensor, *context: Tensor | None) -> Tensor:
-        """Both halves of the layer, from the mixture that it reads."""
         attended, _ = self.attention(mixed, *context)
         output = self._respond(mixed, attended)
         return output if self.norm is None else self.norm(output)

@@ -37,11 +37,9 @@ class ElcWiring(nn.Module):
 
     @property
     def renormalises(self) -> bool:
-        """Whether rows are means, which a cut edge must leave means."""
         return all(reader.softmax for reader in self._rows())
 
     def edges(self) -> LayerWeights:
-        """The wiring as it is now, as a value."""
         with torch.no_grad():
             weights = [reader().tolist() for reader in self._rows()]
         columns = self.depth + 1

@@ -37,26 +37,21 @@ class YamlValue:
 
     @property
     def anchor(self) -> str | None:
-        """The name before it, if it has one."""
         return self.loader.anchor_names.get(id(self.node))
 
     @property
     def is_null(self) -> bool:
-        """Whether nothing is written, or `null`."""
         return bool(self.node.tag == f"{_PREFIX}null")
 
     @property
     def is_mapping(self) -> bool:
-        """Whether it has keys."""
         return isinstance(self.node, yaml.MappingNode)
 
     @property
     def is_list(self) -> bool:
-        """Whether it is a list."""
         return isinstance(self.node, yaml.SequenceNode)
 
     def refuse(self, message: str) -> NoReturn:
-        """Raise `PlanError` with the line."""
         raise PlanError(f"line {self.line}: {message}")
 
     def mapping(self, what: str) -> dict[str, YamlValue]:
@@ -72,32 +67,27 @@ class YamlValue:
         return values
 
     def items(self, what: str) -> list[YamlValue]:
-        """Its items, if it is a list."""
         if not isinstance(self.node, yaml.SequenceNode):
             self.refuse(f"{what} is a list, not {self.described()}")
         return [YamlValue(node, self.loader) for node in self.node.value]
 
     def text(self, what: str) -> str:
-        """Its text, which is not empty."""
         if not isinstance(self.node, yaml.ScalarNode) or self.node.tag != f"{_PREFIX}str" or not self.node.value:
             self.refuse(f"{what} is a text, not {self.described()}")
         return str(self.node.value)
 
     def whole(self, what: str) -> int:
-        """Its number, if it is a whole one that is written with the digits of the decimal system."""
         if not isinstance(self.node, yaml.ScalarNode) or _WHOLE.fullmatch(self.node.value) is None:
             self.refuse(f"{what} is a whole number such as 12, not {self.described()}")
         return int(self.node.value)
 
     def number(self, what: str) -> float:
-        """Its number, whole or not."""
         is_number = isinstance(self.node, yaml.ScalarNode) and self.node.tag in (f"{_PREFIX}int", f"{_PREFIX}float")
         if not is_number or _NUMBER.fullmatch(self.node.value) is None:
             self.refuse(f"{what} is a number such as 1 or 0.5, not {self.described()}")
         return float(self.node.value)
 
     def described(self) -> str:
-        """What it is, for a refusal."""
         if self.is_null:
             return "nothing"
         if isinstance(self.node, yaml.ScalarNode):

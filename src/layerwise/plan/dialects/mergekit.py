@@ -224,7 +224,6 @@ def _check_method(value: YamlValue) -> None:
 
 
 def _gains(scales: list[YamlValue], count: int) -> Iterator[Gains]:
-    """Yield the gains of each of `count` layers by the scales of a source, of its slice and of the file."""
     for index in range(max(1, count) if scales else count):  # also of a slice without layers, for its errors
         position = index / (count - 1) if count > 1 else 1.0
         scaled = {name: _scale(scales, name, position) for name in _TENSORS}

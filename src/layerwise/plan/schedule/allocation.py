@@ -82,12 +82,10 @@ class Allocation:
 
     @property
     def depth(self) -> int:
-        """The number of layers."""
         return len(self.parts)
 
     @property
     def shares(self) -> tuple[float, ...]:
-        """The share of the steps that the rule gives each layer, before it is rounded."""
         strengths = _strengths(self.importance, self.min_effect)
         return tuple(strength**self.sharpness if strength else 0.0 for strength in strengths)
 
@@ -97,7 +95,6 @@ class Allocation:
         return sum(self.parts) / (self.phases * self.depth)
 
     def schedule(self, name: str = "importance") -> GrowthSchedule:
-        """The allocation as phases: one begins wherever a layer begins to learn."""
         begins = sorted({self.phases - parts for parts in self.parts if parts})
         phases = []
         for first, end in pairwise([*begins, self.phases]):
@@ -135,7 +132,6 @@ def allocation(
 
 
 def check_terms(*, min_effect: float, phases: int, max_share: float | None) -> None:
-    """Raise `PlanError` for terms that no allocation can be made by, whatever the importance."""
     if type(phases) is not int or phases < 1:
         raise PlanError(
             f"--phases are equal parts of the training that shares are rounded to, 1 or more, not {shown(phases)}"

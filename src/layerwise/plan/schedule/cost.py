@@ -71,12 +71,10 @@ def layer_shares(phase: Phase, depth: int) -> tuple[float, ...]:
 
 
 def embedding_share(phase: Phase) -> float:
-    """Return that of everything before the layers."""
     return LEARNS if phase.embedding else RUNS
 
 
 def head_share(phase: Phase) -> float:
-    """That of everything behind the layers: a third each for running, for what learns below it, and for learning."""
     return (1 + (phase.embedding or bool(phase.trains)) + phase.head) / 3
 
 
@@ -107,7 +105,6 @@ def share_of_uniform(schedule: GrowthSchedule, cost: ModelCost) -> float:
 
 
 def phase_shares(schedule: GrowthSchedule, cost: ModelCost) -> tuple[float, ...]:
-    """What a step of each phase costs, as a share of a step in which everything learns."""
     schedule.check(len(cost.layers))
     return tuple(flops_per_token(phase, cost) / (3 * cost.total) for phase in schedule.phases)
 

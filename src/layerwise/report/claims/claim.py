@@ -46,7 +46,6 @@ class Span:
     mde: float | None = None
 
     def above(self, other: Span) -> bool:
-        """Whether every value of this one is greater than every value of the other."""
         return self.low > other.high
 
     def position(self, margin: float = 0.0) -> Position:
@@ -98,7 +97,6 @@ class Span:
 
     @property
     def signed(self) -> str:
-        """With its sign, as a difference is written."""
         return between(self.value, self.low, self.high, signed=True)
 
 
@@ -176,7 +174,6 @@ def more(score: Score, margin: float, what: str = "the seeds and images") -> str
 
 
 def widest(scores: Iterable[Score]) -> Score:
-    """The score that is known least well."""
     return max(scores, key=lambda score: score.mde or 0.0)
 
 

@@ -65,7 +65,6 @@ class Fact:
 
     @property
     def bounds(self) -> Span | None:
-        """The number with its interval, if it has one."""
         return span(self.score)
 
     @property
@@ -140,7 +139,6 @@ class Several:
         return replace(least, score=replace(score, mde=score.mde and score.mde * factor))
 
     def at(self, *positions: str) -> list[str]:
-        """The names of those that lie at one of these positions."""
         return [name for name, fact in self.facts.items() if fact.position in positions]
 
     def __format__(self, spec: str) -> str:
@@ -166,7 +164,6 @@ def states(fact: object) -> frozenset[Position]:
 
 
 def is_known(fact: object) -> bool:
-    """Whether a fact has an interval, or several have one each."""
     if isinstance(fact, Fact):
         return fact.bounds is not None
     return isinstance(fact, Several) and bool(fact.facts) and all(each.bounds for each in fact.facts.values())
@@ -209,7 +206,6 @@ class Read:
 
 
 def group(*metrics: str, margin: float = ALIKE, optional: bool = False, together: int | None = None) -> Read:
-    """Metrics that are read together, each by its own name."""
     return Read({metric: metric for metric in metrics}, margin, optional=optional, together=together)
 
 
@@ -233,7 +229,6 @@ class Contrasts:
     columns: Mapping[str, object] = field(default_factory=dict)
 
     def __call__(self, data: ReportData) -> Facts | None:
-        """The facts in a run."""
         rows = contrast_rows(data, self.claim, self.task, **self.columns)
         facts: dict[str, object] = {"tokens": on_tokens(rows.values()), **(self.words(data) if self.words else {})}
         for name, read in self.reads.items():
@@ -245,13 +240,11 @@ class Contrasts:
 
 
 def contrast_rows(data: ReportData, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
-    """The contrasts of a claim on a task, by metric: those of the whole, or of what `columns` name."""
     about = {**OF_THE_WHOLE, **columns}
     return {row.metric: row for row in data.rows.where(measure=CONTRAST, claim=claim, task=task, **about)}
 
 
 def contrast_tasks(data: ReportData, claim: str, metric: str, **columns: Any) -> dict[str, Score]:
-    """The rows of one metric of a claim, by task."""
     return {row.task: row for row in data.rows.where(measure=CONTRAST, metric=metric, claim=claim, **columns)}
 
 
@@ -261,13 +254,11 @@ def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], **of: object) ->
 
 
 def clipped(score: Score, least: float = -1.0, most: float = 1.0) -> Score:
-    """The row with its interval cut to what such a number can be, by default a correlation."""
     low, high = score.low, score.high
     return replace(score, low=low and max(least, low), high=high and min(most, high))
 
 
 def short_of(score: Score, whole: float) -> Score:
-    """What is left of a whole that falls short by so much."""
     low, high = (None if end is None else whole - end for end in (score.high, score.low))
     return replace(score, value=whole - score.value, low=low, high=high)
 

@@ -55,7 +55,6 @@ grammar = partial(gain, task=vocab.PAIRS, terms=vocab.TOKENS, better=1, margin=0
 
 
 def pattern(data: ReportData) -> Facts | None:
-    """What the embedding and the layer before carry more than equal shares, and more than at the start."""
     tasks = data.rows.where(measure=vocab.CONTRAST, metric="learned").axis("task")
     arm = vocab.LAYER_WEIGHTS if vocab.LAYER_WEIGHTS in tasks else next(iter(tasks), vocab.LAYER_WEIGHTS)
     rows = contrast_rows(data, "pattern", arm)
@@ -70,7 +69,6 @@ def pattern(data: ReportData) -> Facts | None:
 
 
 def alike(data: ReportData) -> Facts | None:
-    """How alike the weights of trainings are above chance, as they are and beyond the start that they share."""
     rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric="correlation", condition=vocab.BEYOND_START)
     arms = rows.axis("arm")
     arm = vocab.LAYER_WEIGHTS if vocab.LAYER_WEIGHTS in arms else next(iter(arms), vocab.LAYER_WEIGHTS)

@@ -28,7 +28,6 @@ Measured = tuple[str, Bounds | None]
 
 
 def saving(data: ReportData, arm: str) -> Measured | None:
-    """The saving of operations, with that of seconds in the sentence."""
     words = {terms: run.saved_in_words(data, Training(arm), terms) for terms in TERMS}
     if words["flops"] == "–":
         return None
@@ -40,7 +39,6 @@ def saving(data: ReportData, arm: str) -> Measured | None:
 
 
 def ratio_of_losses(data: ReportData, arm: str) -> Measured | None:
-    """Uniform's loss over the arm's after as many tokens, and over that of the half budget where it was trained."""
     ratio = run.against(data, Training(arm), terms=TOKENS, metric=LOSS_RATIO)
     if ratio is None:
         return None
@@ -56,7 +54,6 @@ def ratio_of_losses(data: ReportData, arm: str) -> Measured | None:
 
 
 def saving_of_time(data: ReportData, arm: str) -> Measured | None:
-    """The share of uniform's time that as many steps of the arm do not take."""
     less = run.against(data, Training(arm), terms=TOKENS, metric=TIME_SAVED)
     if less is None:
         return None
@@ -70,7 +67,6 @@ def _bounds(score: Score) -> Bounds | None:
 def headline(
     data: ReportData, measured: Callable[[ReportData, str], Measured | None], figure: float, least: float
 ) -> Facts | None:
-    """What the published schedule reaches, and whether that is the figure, by an interval above `least`."""
     arm = run.headline_arm(data)
     result = None if arm is None else measured(data, arm)
     if result is None:

@@ -101,7 +101,6 @@ def _verdict(rows: Rows) -> Score | None:
 
 
 def universal_oscillation(data: ReportData) -> Facts | None:
-    """The same of every type of tensors, their intervals widened to hold together."""
     rows = data.rows.where(measure=vocab.DELTAS, amount=1, against=None)
     types = sorted(data.rows.where(measure=vocab.DELTAS, metric="correlation").axis("part"))
     scores = {name: score for name in types if (score := _verdict(rows.where(part=name))) is not None}
@@ -124,7 +123,6 @@ def _wider(score: Score, factor: float) -> Score:
 
 
 def accumulation(data: ReportData) -> Facts | None:
-    """The share of the joint cost of predicted layers that single costs do not add up to, of the largest spread set."""
     spread = [(row.condition, row.amount) for row in changed_together(data, ACCUMULATION) if row.condition == "set"]
     noise = Read({"": "share_of_noise"}, optional=True, item="{0:+} is left", lead=OF_NOISE)
     reads = {metric: Read(metric, SHARE) for metric in ("joint", "singles", "share", "layers")}
@@ -141,7 +139,6 @@ def accumulation(data: ReportData) -> Facts | None:
 
 
 def changed_together(data: ReportData, claim: str) -> list[Score]:
-    """What a joint cost leaves of single ones, for each set or strategy by its size."""
     rows = data.rows.where(measure=vocab.CONTRAST, claim=claim, metric="share")
     return sorted(rows, key=lambda row: (str(row.condition), row.amount or 0.0))
 
@@ -158,12 +155,10 @@ def _strategies(data: ReportData, claim: str, margin: float) -> dict[str, object
 
 
 def scaling(data: ReportData) -> Facts | None:
-    """What the strategies cost more than scaling at the median layer."""
     return _strategies(data, "scaling", SCALING_COST)
 
 
 def joint_manipulation(data: ReportData) -> Facts | None:
-    """What scaling costs a set of layers together, and what the other strategies cost more."""
     rows = contrast_rows(data, MANIPULATION)
     scaled = contrast_rows(data, MANIPULATION, condition=SCALE, amount=0.1)
     strategies = _strategies(data, MANIPULATION, LEAST_COST)
@@ -220,7 +215,6 @@ def _least_and_most(data: ReportData, core: Score) -> str:
 
 
 def anti_layers(data: ReportData) -> Facts | None:
-    """The verdicts on layers, whose intervals hold for all of them together, and what skipping each by itself costs."""
     verdicts = concluded(data.rows)
     bounds = {layer: known for layer, score in verdicts.items() if (known := span(score)) is not None}
     if not verdicts or len(bounds) < len(verdicts):
@@ -252,7 +246,6 @@ def _named(layers: Iterable[int]) -> str:
 
 
 def importance_range(data: ReportData) -> Facts | None:
-    """The logarithms of the largest effect of skipping over the median layer's, and over the one nearest to zero."""
     reads = {"own": Read("range", 0.0, HUNDREDFOLD), "published": Read("published", 0.0, HUNDREDFOLD)}
     facts = Contrasts("importance_range", reads)(data)
     published = contrast_rows(data, "importance_range").get("published")
@@ -309,7 +302,6 @@ def _correlation_seen(layers: int) -> str:
 
 
 def agreement(data: ReportData) -> Facts | None:
-    """The mean rank correlation of metrics that share no measurement, and of those that all damage a layer."""
     rows = contrast_rows(data, "agreement")
     if not {"apart", "layers"} <= set(rows) or span(rows["apart"]) is None:
         return None

@@ -41,8 +41,6 @@ OVER = 0.02
 
 
 def training(*arms: str) -> Callable[[ReportData], Facts]:
-    """Return a function for the facts about the training of `arms`: which of them were `falling` when it ended."""
-
     def facts(data: ReportData) -> Facts:
         falling = [arm for arm in arms if _is_falling(data, arm)]
         return {"falling": bool(falling), "unfinished": listed(falling)}
@@ -62,7 +60,6 @@ def _is_falling(data: ReportData, arm: str) -> bool:
 
 
 def collapse(data: ReportData) -> Facts | None:
-    """How far the baseline is above chance, in random order and in order."""
     rows = contrast_rows(data, "collapse")
     if "random_order" not in rows:
         return None
@@ -97,7 +94,6 @@ def _right(short: Fact) -> str:
 
 
 def position_informed(data: ReportData) -> Facts | None:
-    """What models gain by knowing where their layers stand, each arm beside layershuffle."""
     rows = {arm: row for arm, row in contrast_tasks(data, "position_informed", "gain").items() if arm in ARMS}
     if not rows:
         return None
@@ -116,7 +112,6 @@ def position_informed(data: ReportData) -> Facts | None:
 
 
 def switching_off(data: ReportData) -> Facts | None:
-    """How what a layer adds is related to what it is worth, beside other layers, shuffled positions and nulls."""
     rows = contrast_rows(data, "switching_off")
     if not {"relation", "above_other_layers"} <= set(rows):
         return None

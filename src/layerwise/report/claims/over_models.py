@@ -53,11 +53,9 @@ class Pair:
 
     @property
     def greatest(self) -> tuple[float, Span]:
-        """The percentage at which the two are farthest apart, and the difference."""
         return max(self.differences.items(), key=lambda each: abs(each[1].value))
 
     def verdict(self, comparisons: int = 1) -> Coincidence:
-        """The verdict on this pair, with intervals widened for so many comparisons of pairs."""
         if self.lost < LEAST_LOST:
             return CURVES_OPEN
         everywhere, somewhere = widening(comparisons), widening(comparisons * len(self.differences))
@@ -146,7 +144,6 @@ def _scaled(effect: Span, scale: Span) -> Span:
 
 
 def differences(first: Shares, second: Shares) -> Shares:
-    """The first curve less the second, at the percentages of the one with fewer points that both reach."""
     low, high = max(min(first), min(second)), min(max(first), max(second))
 
     def inside(curve: Shares) -> list[float]:

@@ -78,7 +78,6 @@ def _zones(data: ReportData) -> tuple[dict[str, object], PlanZones | None] | Non
 
 
 def three_zones(data: ReportData) -> Facts | None:
-    """How many zones the depth has, and what the least border is worth."""
     zones = _zones(data)
     if zones is None:
         return None
@@ -96,7 +95,6 @@ def three_zones(data: ReportData) -> Facts | None:
 
 
 def one_ending(data: ReportData) -> Facts | None:
-    """How many layers come after the middle zone, and what every border is worth."""
     zones = _zones(data)
     if zones is None or zones[1] is None:
         return None
@@ -204,12 +202,10 @@ def _named(orders: list[str]) -> str:
 
 
 def fragility(data: ReportData, strategy: str | None = None) -> dict[str, Score]:
-    """By benchmark, the logarithm of its fall over the mean fall of the others, under a strategy or under all."""
     return contrast_tasks(data, "fragile", LOG_RATIO, condition=strategy)
 
 
 def fragile(data: ReportData) -> Facts | None:
-    """How much faster each benchmark falls than the others, and which is shown to."""
     scores = fragility(data, "parallel")
     if len(scores) < 2:
         return None
@@ -229,7 +225,6 @@ def fragile(data: ReportData) -> Facts | None:
 
 
 def order_by_task(data: ReportData) -> Facts | None:
-    """What a wrong order costs more on reasoning than on text, and the ratio to absence (a logarithm)."""
     rows = _of_kinds(data, "order_by_task")
     if "order_less" not in rows or span(rows["order_less"]) is None:
         return None
@@ -255,7 +250,6 @@ def order_by_task(data: ReportData) -> Facts | None:
 
 
 def order_by_benchmark(data: ReportData) -> Facts | None:
-    """What other orders cost more of the scale on reasoning, and the ratio to absence (a logarithm)."""
     rows = _of_kinds(data, "order_by_benchmark")
     if "windows" not in rows:
         return None
@@ -278,7 +272,6 @@ def _of_kinds(data: ReportData, claim: str) -> dict[str, Score]:
 
 
 def loop_count(data: ReportData) -> Facts | None:
-    """By how much the best number of loops grows with every layer, and what the best gains cost beside them."""
     rows = contrast_rows(data, LOOP_COUNT)
     if not {"slope", "at_end"} <= set(rows):
         return None
@@ -317,12 +310,10 @@ def ranking(data: ReportData) -> Facts | None:
 
 
 def shallowest(data: ReportData) -> Facts | None:
-    """The slopes of the losses, and the eight pairs of the two that are said to be the shallowest."""
     return _slopes(data, "shallowest", "shallowest", "+")
 
 
 def shallowest_on_benchmarks(data: ReportData) -> Facts | None:
-    """The slopes of the benchmarks, and the same eight pairs."""
     return _slopes(data, "shallowest_on_benchmarks", "benchmark_fall", "")
 
 

@@ -55,7 +55,6 @@ class FactCondition:
         raise ValueError(f"{text!r} is no condition; write a fact, `some` or `not` where it is meant, and a position")
 
     def holds(self, facts: Facts) -> bool:
-        """Whether the fact lies there."""
         fact, wanted = facts.get(self.fact), self.positions
         at = states(fact)
         match self.how:
@@ -96,7 +95,6 @@ class Case:
         return cls(known[verdict], tuple(map(FactCondition.parse, filter(None, conditions.split(", ")))), reason)
 
     def holds(self, facts: Facts) -> bool:
-        """Whether every condition is met."""
         return all(condition.holds(facts) for condition in self.conditions)
 
 
@@ -123,7 +121,6 @@ class Prose:
 
     @classmethod
     def of(cls, name: str, paragraphs: list[str]) -> Prose:
-        """The prose of a section: two paragraphs, some that begin with what they are, and a list of cases."""
         *lines, items = paragraphs
         statement, citation, *rest = map(_line, lines)
         named = {label: text.strip() for label, _, text in (line.partition(":") for line in rest)}
@@ -237,7 +234,6 @@ def row(
 
 
 def _left_out(data: ReportData, claim: str) -> str:
-    """Say how many windows of a claim are not compared, as plans there are worse than a unigram model."""
     rows = contrast_rows(data, claim)
     left_out, compared = (int(rows[name].value) if name in rows else 0 for name in ("left_out", "windows"))
     if not left_out:
@@ -250,7 +246,6 @@ def _left_out(data: ReportData, claim: str) -> str:
 
 
 def paper(key: str, *rows: Published) -> Paper:
-    """A paper with its rows."""
     return Paper(key, tuple(replace(each, paper=key) for each in rows))
 
 
@@ -274,7 +269,6 @@ class Judged:
 
 @cache
 def prose_of(paper: str) -> Mapping[str, Prose]:
-    """The prose of every claim of a paper, by the key of the claim."""
     prose = {}
     for heading, *paragraphs in _sections(paper)[1:]:
         key, _, name = heading.partition(": ")

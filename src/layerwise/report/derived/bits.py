@@ -22,19 +22,16 @@ QUANTITIES = {
 
 
 def of_bits(data: ReportData) -> Rows:
-    """Every contrast about bits."""
     return data.rows.where(measure=CONTRAST, claim=BITS)
 
 
 def by_layer(data: ReportData) -> Iterator[Score]:
-    """What each layer loses and wins at each type, the quantity in words as its `part`."""
     for metric, words in QUANTITIES.items():
         for row in of_bits(data).where(metric=metric, layer=PRESENT):
             yield replace(row, part=words)
 
 
 def bits_finding(data: ReportData) -> Finding | None:
-    """Do layers differ in the bits that they need?"""
     types = of_bits(data).where(metric=DELTA).axis("condition")
     sentences = [sentence for kind in types if (sentence := _of_type(data, str(kind))) is not None]
     if not sentences:

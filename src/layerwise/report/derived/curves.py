@@ -50,7 +50,6 @@ def change_of(order: Sequence[int], depth: int) -> Change | None:
 
 
 def changes(data: ReportData) -> dict[Change, str]:
-    """Return every change of one window with the first plan that makes it, for plain sequences of whole layers only."""
     plans: dict[Change, str] = {}
     for text, record in data.records.items():
         plan = data.schedules.get(text)
@@ -66,7 +65,6 @@ def changes(data: ReportData) -> dict[Change, str]:
 
 
 def changed(data: ReportData) -> Rows:
-    """Return the cost of each change of one window per task: `condition` applied to layers `layer` to `other`."""
     return Rows(
         replace(score, layer=first, other=last, condition=done)
         for (done, first, last), plan in sorted(changes(data).items(), key=lambda change: change[0][1:])
@@ -76,7 +74,6 @@ def changed(data: ReportData) -> Rows:
 
 
 def single(data: ReportData, done: str = DROPPED) -> Rows:
-    """What leaving out each layer alone costs, or swapping it with the next, on every task."""
     return Rows(row for row in changed(data).where(condition=done) if done != DROPPED or row.layer == row.other)
 
 
@@ -115,21 +112,18 @@ def _mean(scores: list[Score], measured: Score | None) -> Score:
 
 
 def means_over_draws(data: ReportData, claim: str, task: str, metric: str) -> MeanOf:
-    """The rows of one metric on a task that hold the means over draws."""
     rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, metric=metric, against=None)
     by_curve = {(row.part, row.condition, row.amount): row for row in rows}
     return lambda family, strategy, affected: by_curve.get((family, strategy, float(affected)))
 
 
 def curves(data: ReportData, metric: str = DELTA) -> Iterator[Score]:
-    """The curves of a sweep on every task."""
     for task in data.tasks:
         mean_of = means_over_draws(data, STRATEGIES, task, metric)
         yield from averaged(data.swept, partial(data.effect, task=task, metric=metric), mean_of)
 
 
 def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iterator[Score]:
-    """What the rows of one figure stand beside at every size: a level, or a band about zero."""
     for size in sorted(rows.axis("amount")):
         for name, level in named.items():
             low, high = level if isinstance(level, tuple) else (None, None)
@@ -156,7 +150,6 @@ def at_half(data: ReportData) -> Rows:
 
 
 def distinct(rows: Rows) -> Iterator[Score]:
-    """Return the rows of distinct strategies: of two with the same plans, the first."""
     seen: set[frozenset[str]] = set()
     for own in rows.by("condition").values():
         plans = frozenset(own.axis("plan"))
@@ -166,7 +159,6 @@ def distinct(rows: Rows) -> Iterator[Score]:
 
 
 def order_strategy(data: ReportData) -> str | None:
-    """Return the order-only strategy at half the depth with the most plans (random before reverse)."""
     straight = list(range(data.depth))
     window, orders = half_window(data.swept, data.depth), defaultdict[str, set[str]](set)
     for record in data.swept:

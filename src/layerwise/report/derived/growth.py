@@ -71,7 +71,6 @@ class PhaseSteps:
 
     @property
     def where(self) -> dict[str, Any]:
-        """The columns of its rows."""
         return {"condition": self.name, "amount": float(self.end)}
 
 
@@ -85,7 +84,6 @@ class Tuning:
 
     @property
     def at_end(self) -> bool:
-        """Whether the chosen rate is the least or the greatest of several: a better one may lie beyond it."""
         return len(self.losses) > 1 and self.chosen in (min(self.losses), max(self.losses))
 
 
@@ -102,7 +100,6 @@ class Bounds:
 
 
 def is_growth(data: ReportData) -> bool:
-    """Whether a run has rows that only a growth run has."""
     return bool(data.rows.where(measure=MEASURES))
 
 
@@ -119,7 +116,6 @@ def arms(data: ReportData) -> tuple[str, ...]:
 
 
 def lengths(data: ReportData) -> tuple[Training, ...]:
-    """The trainings for a share of the budget: those of uniform first, each by its share."""
     known = {
         Training(str(row.arm), row.amount)
         for row in data.rows.where(measure=(vocab.HELD_OUT, vocab.EPOCHS), amount=PRESENT)
@@ -128,17 +124,14 @@ def lengths(data: ReportData) -> tuple[Training, ...]:
 
 
 def trainings(data: ReportData) -> tuple[Training, ...]:
-    """Every arm, then the other lengths."""
     return (*map(Training, arms(data)), *lengths(data))
 
 
 def uniform_lengths(data: ReportData) -> tuple[Training, ...]:
-    """Uniform, and its trainings of other lengths."""
     return (UNIFORM, *(each for each in lengths(data) if each.arm == vocab.UNIFORM_TRAINING))
 
 
 def rows_of(data: ReportData, measure: str, metric: str, training: Training) -> Rows:
-    """The rows of a training, and of its seeds: held-out losses, or what was noted of the whole training."""
     length: dict[str, Any] = {"amount": training.share}
     if measure == vocab.TRAINING:
         length = {"amount": None, "condition": vocab.of_budget(training.share), "part": None}
@@ -146,34 +139,28 @@ def rows_of(data: ReportData, measure: str, metric: str, training: Training) -> 
 
 
 def seeds(data: ReportData, training: Training) -> tuple[int, ...]:
-    """The seeds of a training."""
     noted = data.rows.where(measure=vocab.TRAINING, arm=training.arm, condition=vocab.of_budget(training.share))
     return tuple(sorted({*noted.axis("seed"), *rows_of(data, vocab.HELD_OUT, "nll", training).axis("seed")}))
 
 
 def by_seed(data: ReportData, measure: str, metric: str, training: Training) -> dict[int, Score]:
-    """Seed to score."""
     return rows_of(data, measure, metric, training).where(seed=PRESENT).along("seed")
 
 
 def of_training(data: ReportData, measure: str, metric: str, training: Training) -> Score | None:
-    """The row of the training itself, else the mean of its seeds, without an interval."""
     rows = rows_of(data, measure, metric, training)
     return over_seeds(rows) if rows else None
 
 
 def held_out(data: ReportData, training: Training) -> Score | None:
-    """The loss on held-out text."""
     return of_training(data, vocab.HELD_OUT, "nll", training)
 
 
 def token_pairs(data: ReportData) -> Score | None:
-    """What a table of token pairs loses on the held-out text."""
     return data.rows.one(measure=vocab.NULL, metric="nll", arm=vocab.TOKEN_PAIRS)
 
 
 def losses(data: ReportData, training: Training, seed: int) -> dict[int, float]:
-    """Step to validation loss of one training, or to its training loss where it was never validated."""
     of = {"measure": vocab.TRAINING, "arm": training.arm, "seed": seed, "condition": vocab.of_budget(training.share)}
     for metric in (vocab.VALIDATION_LOSS, vocab.TRAIN_LOSS):
         noted = {int(row.amount or 0): row.value for row in data.rows.where(metric=metric, amount=PRESENT, **of)}
@@ -186,7 +173,6 @@ def losses(data: ReportData, training: Training, seed: int) -> dict[int, float]:
 
 
 def phases(data: ReportData, arm: str) -> tuple[PhaseSteps, ...]:
-    """The phases of an arm, in order of time."""
     rows = data.rows.where(measure=(vocab.SCHEDULE, vocab.ACCOUNTING), arm=arm)
     ends = sorted({(int(row.amount or 0), str(row.condition)) for row in rows})
     firsts = (0, *(end for end, _ in ends))
@@ -194,25 +180,21 @@ def phases(data: ReportData, arm: str) -> tuple[PhaseSteps, ...]:
 
 
 def shares(data: ReportData, arm: str, phase: PhaseSteps) -> dict[int | str, float]:
-    """Layer, or `embedding` and `head`, to the share of its full cost that the phase spends on it."""
     rows = data.rows.where(measure=vocab.SCHEDULE, metric=vocab.SHARE, arm=arm, **phase.where)
     return {str(row.part) if row.layer is None else row.layer: row.value for row in rows}
 
 
 def step_shares(data: ReportData, arm: str, metric: str) -> dict[PhaseSteps, Score]:
-    """Phase to what its step takes as a share of a uniform one: `predicted` in operations, `measured` in seconds."""
     rows = data.rows.where(measure=vocab.ACCOUNTING, metric=metric, arm=arm)
     shown = {phase: rows.one(**phase.where) for phase in phases(data, arm)}
     return {phase: row for phase, row in shown.items() if row is not None}
 
 
 def epochs(data: ReportData, training: Training) -> Rows:
-    """How often the text was read while each layer learned, by depth."""
     return rows_of(data, vocab.EPOCHS, vocab.EPOCHS, training)
 
 
 def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tuning, ...]:
-    """The sweep of rates, or with `WARMUP` of warm-ups, of every arm that had one, in the order of the rows."""
     rows = data.rows.where(measure=vocab.RATES, condition=setting, amount=PRESENT)
     chosen = {row.arm: row.amount for row in rows.where(metric="chosen", value=1.0) if row.amount is not None}
     losses = rows.where(metric="nll", arm=tuple(chosen)).by("arm").items()
@@ -223,7 +205,6 @@ def tunings(data: ReportData, setting: str = vocab.LEARNING_RATE) -> tuple[Tunin
 
 
 def compared_rows(data: ReportData, training: Training) -> Rows:
-    """Return the rows of a training against uniform."""
     own = {"arm": training.arm, "amount": training.share}
     return data.rows.where(measure=vocab.GROWTH, against=vocab.UNIFORM_TRAINING, **own)
 
@@ -235,14 +216,12 @@ def against(
     terms: str = vocab.FLOPS,
     metric: str = vocab.DIFFERENCE,
 ) -> Score | None:
-    """A row of a training against another arm on these terms: by default its loss minus that of uniform."""
     return data.rows.one(
         measure=vocab.GROWTH, metric=metric, arm=training.arm, amount=training.share, against=other, condition=terms
     )
 
 
 def planned(data: ReportData) -> str | None:
-    """The arm that the study is about: the one with controls, else the first of `PLANNED` that was compared."""
     compared = data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.LOSS_RATIO), amount=None)
     controlled = compared.where(against=tuple(CONTROLS)).axis("arm")
     others = [arm for arm in compared.where(against=vocab.UNIFORM_TRAINING).axis("arm") if arm not in CONTROLS]
@@ -251,7 +230,6 @@ def planned(data: ReportData) -> str | None:
 
 
 def headline_arm(data: ReportData) -> str | None:
-    """The arm that the published headline is put to: the published schedule, else what the study is about."""
     return PUBLISHED if PUBLISHED in arms(data) else planned(data)
 
 
@@ -271,7 +249,6 @@ def saved_in_words(data: ReportData, training: Training, terms: str) -> str:
 
 
 def saving_text(rows: Rows) -> str:
-    """The saving that the rows of a training on some terms have."""
     exact, most, least = _savings(rows)
     if exact is not None:
         return f"{percents(exact)} %"
@@ -294,7 +271,6 @@ def _censored(rows: Rows, metric: str) -> str:
 
 
 def how_read(data: ReportData, arm: str) -> str:
-    """What the cost of a loss was read off, as the end of a sentence."""
     rows = data.rows.where(measure=vocab.GROWTH, metric=vocab.READ_OFF, arm=arm, amount=None)
     count = max((int(row.value) for row in rows), default=0)
     if count > 1:
@@ -320,11 +296,9 @@ def _warmup(data: ReportData) -> str:
 
 
 def percents(score: Score) -> str:
-    """A share in hundredths with its interval."""
     low, high = (None if bound is None else 100 * bound for bound in (score.low, score.high))
     return between(100 * score.value, low, high)
 
 
 def hundredths(value: float) -> str:
-    """A share in hundredths."""
     return tidy(round(100 * value, 1))

@@ -46,14 +46,12 @@ BASELINES: Mapping[State, tuple[str, str]] = {
 
 
 def growth_findings(data: ReportData) -> Iterator[Finding]:
-    """Yield the verdict, the comparison at each cost, and what tells whether the test was fair."""
     for finding in (verdict, _terms, _learned, _tuned, _accounted):
         if (each := finding(data)) is not None:
             yield each
 
 
 def verdict(data: ReportData) -> Finding | None:
-    """The verdict in one sentence: against uniform, and against the same schedule with its layers in other roles."""
     arm = growth.planned(data)
     compared = None if arm is None else _at_equal_cost(data, arm) or _at_equal_steps(data, arm)
     if arm is None or compared is None:

@@ -63,12 +63,10 @@ def _tasks(runs: Runs) -> tuple[str, ...]:
 
 
 def own_task(run: ReportData, task: str) -> str:
-    """What a run calls a task: the whole text goes by the name of its one task where it has no other."""
     return next(iter(run.tasks), task) if task == vocab.ALL else task
 
 
 def drawn_families(runs: Runs) -> dict[str, bool]:
-    """Return the families that any run has a curve of, and whether they have few enough strategies to be drawn."""
     strategies: dict[str, dict[str, None]] = {}
     for run in runs.values():
         curved = curve_families(run.swept)
@@ -79,7 +77,6 @@ def drawn_families(runs: Runs) -> dict[str, bool]:
 
 
 def curves(runs: Runs) -> Iterator[Score]:
-    """Return the curve points of every run: family `part`, strategy `condition`, and the whole text as task `all`."""
     families = [family for family, is_drawn in drawn_families(runs).items() if is_drawn]
     for name, run in runs.items():
         records = [record for record in run.swept if record.family in families]
@@ -147,7 +144,6 @@ def _ablated(run: ReportData) -> Rows:
 
 
 def at_half(data: ReportData) -> Iterator[Score]:
-    """Of every curve of the first quantity the point nearest to half of the depth."""
     rows = data.rows.where(measure=(vocab.CURVE, vocab.SCORE_CURVE))
     first = {column: getattr(rows[0], column) for column in ("measure", "task", "metric")} if rows else {}
     rows = rows.where(**first)

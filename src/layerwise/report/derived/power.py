@@ -52,7 +52,6 @@ def needed_in_words(rows: Iterable[Score], wanted: float | None = None) -> str:
 
 
 def amount_of_text(data: ReportData) -> Iterator[str]:
-    """How much text was read and why, what reads the same again, and what a finer resolution takes."""
     kept = data.manifest.get("experiment")
     options = kept if isinstance(kept, Mapping) else {}
     if "minutes" not in options or "tokens" not in options:

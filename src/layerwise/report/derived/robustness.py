@@ -130,7 +130,6 @@ def above(data: ReportData) -> tuple[str, Show]:
 
 
 def chance(data: ReportData) -> float | None:
-    """What knowing nothing gives, in the unit of the rows: the largest class, or a uniform guess of the token."""
     if not quantity(data).is_loss:
         return data.rows.value(measure=vocab.ROBUSTNESS, metric="accuracy", arm=None, against=vocab.CHANCE)
     classes = data.rows.value(measure=vocab.ROBUSTNESS, metric="classes")
@@ -138,24 +137,20 @@ def chance(data: ReportData) -> float | None:
 
 
 def lead_show(data: ReportData) -> Show:
-    """How the quantity of the run is shown, with chance as the dotted line."""
     show, null = quantity(data).show, chance(data)
     return show if null is None else show.but(reference=show.scale * null)
 
 
 def by_arm(rows: Iterable[Score]) -> Rows:
-    """The rows with their arms in reading order, and what an arm has in the order in which it was written."""
     grouped = Rows(rows).by("arm")
     return Rows(chain.from_iterable(grouped[arm] for arm in in_reading_order(grouped)))
 
 
 def of_arms(data: ReportData, **columns: Any) -> Rows:
-    """The rows of whole arms, without single seeds and nulls, in reading order."""
     return by_arm(data.rows.where(seed=None, against=None, **columns))
 
 
 def lead_rows(data: ReportData) -> Rows:
-    """How every arm did with all of its layers, in order and in random order."""
     return of_arms(data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, **EVERY_LAYER)
 
 
@@ -204,7 +199,6 @@ class Survival:
     ends: tuple[float, float]
 
     def fates(self, arm: str) -> dict[Fate, list[SurvivalCondition]]:
-        """The conditions of an arm by what became of it, without the order of training."""
         by_fate: dict[Fate, list[SurvivalCondition]] = {fate: [] for fate in VERBS}
         for condition, cell in self.cells[arm].items():
             if condition.words != OWN_ORDER:
@@ -213,7 +207,6 @@ class Survival:
 
 
 def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
-    """The conditions of every arm, those with rows first to last: order, half of the layers, layers of other models."""
     depth, metric = data.depth, quantity(data).metric
     even = data.rows.where(measure=vocab.ROBUSTNESS, metric=metric, part="even", seed=None, against=None)
     counts = [int(count) for count in even.axis("amount") if count < depth]
@@ -260,7 +253,6 @@ def survival(data: ReportData) -> Survival:
 
 
 def _learned(cells: dict[SurvivalCondition, Cell]) -> dict[SurvivalCondition, Cell]:
-    """The cells of an arm, all inconclusive where it is at chance in order and in random order."""
     at_chance = {each.words: cell.at_chance for each, cell in cells.items()}
     if at_chance.get(OWN_ORDER, False) and at_chance.get(ANY_ORDER, True):
         return {each: replace(cell, fate="inconclusive") for each, cell in cells.items()}
@@ -315,7 +307,6 @@ def _merged(data: ReportData) -> Iterator[str]:
 
 
 def fates(data: ReportData) -> Iterator[str]:
-    """What each arm survives, in a sentence."""
     yield from trained_for(data)
     matrix, lead, (metric, difference) = survival(data), quantity(data), above(data)
     levels = lead_rows(data)
@@ -344,7 +335,6 @@ def fates(data: ReportData) -> Iterator[str]:
 
 
 def trained_for(data: ReportData) -> Iterator[str]:
-    """Say how many epochs each arm was trained for, where these are not the same."""
     rows = data.rows.where(measure=vocab.TRAINING, metric="epochs", condition=None)
     epochs = {arm: max(row.value for row in own) for arm, own in by_arm(rows).by("arm").items()}
     if len({round(each, 2) for each in epochs.values()}) > 1:
@@ -353,7 +343,6 @@ def trained_for(data: ReportData) -> Iterator[str]:
 
 
 def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
-    """The arm that survives in order with the fewest layers, chosen without chance, and the plan that keeps them."""
     lead, depth, ends = quantity(data), data.depth, survival(data).ends
     rows = Rows(kept(data, vocab.SEQUENTIAL))
     surviving = [
@@ -386,7 +375,6 @@ NODE_COSTS: dict[str, Mapping[str, Any]] = {
 
 
 def node_costs(data: ReportData) -> Iterator[Score]:
-    """What the loss of `amount` of `other` nodes costs, `part` saying in which layout or beside what."""
     rows = by_arm(data.rows.where(measure=vocab.NODES, metric=quantity(data).cost, condition=tuple(CONDITIONS)))
     for arm in rows.axis("arm"):
         for count in sorted(rows.axis("other"), reverse=True):
@@ -396,7 +384,6 @@ def node_costs(data: ReportData) -> Iterator[Score]:
 
 
 def worst_nodes(data: ReportData) -> Iterator[Score]:
-    """The same, and the block whose loss costs most."""
     yield from node_costs(data)
     worst = data.rows.where(measure=vocab.NODES, metric=f"{quantity(data).cost}_worst", part=vocab.BLOCKS)
     yield from (replace(row, metric=quantity(data).cost, part="worst block") for row in worst)
@@ -443,11 +430,9 @@ def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
 
 
 def present(data: ReportData) -> set[str]:
-    """The measures of a robustness run that this run has."""
     return {measure for measure in MEASURES if data.rows.where(measure=measure)}
 
 
 def examples(data: ReportData) -> int | None:
-    """How many images (or documents) the survival was measured on."""
     counts = data.rows.where(measure=vocab.ROBUSTNESS, documents=PRESENT).axis("documents")
     return max(counts, default=None)

@@ -57,13 +57,11 @@ def best(data: ReportData) -> Iterator[Score]:
 
 
 def by_window(data: ReportData, metric: str) -> dict[float, Score]:
-    """The contrasts of the loops that were made window by window, by the number of its layers."""
     rows = data.rows.where(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, amount=PRESENT)
     return dict(sorted(rows.along("amount").items()))
 
 
 def over_windows(data: ReportData, metric: str) -> Score | None:
-    """A contrast of the loops over all windows."""
     return data.rows.one(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, task=ALL, amount=None)
 
 
@@ -101,23 +99,19 @@ MOST_MAPS = 8
 
 
 def trained(data: ReportData) -> str:
-    """The plan of the model as trained."""
     return str(Plan.identity(data.depth)) if data.depth else ""
 
 
 def ranked(rows: Rows, task: str | None) -> list[Score]:
-    """Every strategy at the window of half the depth on a task, from least to most harmful."""
     return sorted(rows.where(task=task, seed=None), key=lambda row: row.value)
 
 
 def ranking(data: ReportData) -> Iterator[Score]:
-    """Every strategy at the window of half the depth on every task."""
     for task in data.tasks:
         yield from ranked(at_half(data), task)
 
 
 def degradation(data: ReportData) -> Iterator[Score]:
-    """Return the curves of every family on `measure`, with the smallest detectable effects and the original model."""
     for metric in CURVED:
         rows = Rows(replace(row, measure=metric) for row in curves(data, metric))
         yield from rows
@@ -131,7 +125,6 @@ def degradation(data: ReportData) -> Iterator[Score]:
 
 
 def priced(data: ReportData) -> Iterator[Score]:
-    """The price and the effect of every plan, then of those that lose least at their price or below."""
     for task in data.tasks:
         effects = [
             replace(score, plan=plan, condition=record.strategy)
@@ -150,7 +143,6 @@ def priced(data: ReportData) -> Iterator[Score]:
 
 
 def benchmark_metrics(data: ReportData) -> dict[str, str]:
-    """The metric that each benchmark is judged by."""
     scaled = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED).by("task").items()
     return {task: main for task, own in scaled if task != vocab.ALL and (main := main_metric(own.axis("metric")))}
 
@@ -172,7 +164,6 @@ def benchmark_curves(data: ReportData) -> Iterator[Score]:
 
 
 def falls(data: ReportData) -> Iterator[Score]:
-    """Of every benchmark what guessing and the model as trained score, and how fast each strategy lets it fall."""
     rows = data.rows.where(measure=vocab.BENCHMARK)
     for task, metric in benchmark_metrics(data).items():
         whole = rows.where(plan=trained(data), task=task, metric=metric, condition=None)
@@ -187,13 +178,11 @@ def falls(data: ReportData) -> Iterator[Score]:
 
 
 def against(data: ReportData) -> Iterator[Score]:
-    """The best gain minus the best number of loops, window by window."""
     for size, row in by_window(data, "gain-loops").items():
         yield replace(row, condition=f"{size:g} layers")
 
 
 def alike(data: ReportData) -> Iterator[Score]:
-    """The similarities of all pairs of states in both orders, and what the sink token adds to the cosine."""
     measured = tuple(metric for metric in MAPS if matrix(data, metric))
     both = Rows(mirrored(data.rows.where(measure=vocab.SIMILARITY, metric=measured)))
     yield from both
@@ -205,12 +194,10 @@ def alike(data: ReportData) -> Iterator[Score]:
 
 
 def zoned(data: ReportData) -> list[PlanZones]:
-    """The plans whose states were compared."""
     return [each for each in plan_zones(data) if each.states]
 
 
 def states(data: ReportData) -> Iterator[Score]:
-    """The cosines and variances of the states under the first plans, each plan by its name, and their zones."""
     for each in zoned(data)[:MOST_MAPS]:
         own, record = data.rows.where(measure=vocab.STATES, plan=each.plan), data.records.get(each.plan)
         strategy = f"{called(data, each.plan)}, {record.family}".replace("_", " ") if record else ""
@@ -223,7 +210,6 @@ def states(data: ReportData) -> Iterator[Score]:
 
 
 def called(data: ReportData, plan: str) -> str:
-    """What a plan is called in a table: as trained, its strategy, or nothing where somebody wrote it."""
     record = data.records.get(plan)
     if record is None or record.strategy == "given":
         return ""
@@ -231,7 +217,6 @@ def called(data: ReportData, plan: str) -> str:
 
 
 def task_rows(data: ReportData) -> Iterator[Score]:
-    """Of every task how much was measured, what the model as trained scores, and every strategy at half the depth."""
     for task in data.tasks:
         scores = [score for plan in data.records if (score := data.effect(plan, task)) is not None]
         for counts in ("documents", "tokens"):
@@ -243,7 +228,6 @@ def task_rows(data: ReportData) -> Iterator[Score]:
 
 
 def orders(data: ReportData) -> Iterator[Score]:
-    """What absence and another order of the same layers cost, task by task."""
     strategy = order_strategy(data)
     for name in dict.fromkeys((ABSENCE, strategy, "reverse")) if strategy else ():
         yield from at_half(data).where(task=data.named_tasks, seed=None, condition=name)

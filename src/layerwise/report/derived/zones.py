@@ -72,22 +72,18 @@ class PlanZones:
         return max(self.ranges, key=lambda zone: (zone[1] - zone[0], -zone[0]))
 
     def part(self, zone: tuple[int, int]) -> str:
-        """Whether one of the zones is of the beginning, the middle or the ending."""
         return "beginning" if zone < self.longest else "middle" if zone == self.longest else "ending"
 
     @property
     def beginning(self) -> int:
-        """The layers before the middle."""
         return self.longest[0] - 1
 
     @property
     def middle(self) -> int:
-        """The layers of the middle."""
         return 1 + self.longest[1] - self.longest[0]
 
     @property
     def ending(self) -> int:
-        """The layers after the middle."""
         return self.ranges[-1][1] - self.longest[1]
 
     @property
@@ -102,7 +98,6 @@ class PlanZones:
 
 
 def plan_zones(data: ReportData) -> tuple[PlanZones, ...]:
-    """Every plan whose states were compared, in the order of the rows."""
     rows = data.rows.where(measure=(STATES, ZONES))
     return tuple(_of_plan(plan, own) for plan, own in rows.by("plan").items())
 
@@ -205,7 +200,6 @@ class Runs:
         return float(self.contrasts(first, np.array([last]))[0])
 
     def clearest(self) -> Zone | None:
-        """Return the run of at least three states with the greatest contrast that omits a non-embedding state."""
         best: Zone | None = None
         for first in range(1, self.size):
             lasts = np.arange(first + SMALLEST_ZONE - 1, min(self.size, first + self.size - 2))

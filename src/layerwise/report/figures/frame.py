@@ -37,7 +37,6 @@ class Figure:
     layout: Mapping[str, Any]
 
     def payload(self) -> dict[str, Any]:
-        """The figure as plotly.js takes it: dicts, sequences, texts and numbers, of which some may not be finite."""
         return {"data": self.traces, "layout": self.layout}
 
 
@@ -64,17 +63,14 @@ def _hover(properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def level_line(y: float, **properties: Any) -> Shape:
-    """A line at one height, from the left edge to the right."""
     return {"type": "line", "x0": 0, "x1": 1, "xref": "x domain", "y0": y, "y1": y, "yref": "y", **properties}
 
 
 def upright_line(x: float, **properties: Any) -> Shape:
-    """A line at one position, from the lower edge to the upper."""
     return {"type": "line", "x0": x, "x1": x, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain", **properties}
 
 
 def upright_band(low: float, high: float, colour: str) -> Shape:
-    """What lies between two positions, from the lower edge to the upper, coloured below all traces."""
     edges = {"x0": low, "x1": high, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
     return {"type": "rect", **edges, "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
 
@@ -149,12 +145,10 @@ def limits(values: Iterable[float | None]) -> tuple[float, float] | None:
 
 
 def common_span(scores: Iterable[Score], *more: float | None) -> tuple[float, float] | None:
-    """The range that holds scores with their intervals, and other values."""
     return limits([*more, *(bound for score in scores for bound in (score.value, score.low, score.high))])
 
 
 def row_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
-    """A vertical axis with a named row at each whole number, the first at the top."""
     return {
         "range": [len(names) - 0.5, -0.5],
         "tickmode": "array",
@@ -181,7 +175,6 @@ def whiskers(scores: Iterable[Score], colour: str, *, thickness: float = 2, widt
 
 
 def filled(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, **more: Any) -> Trace:
-    """The area between two lines."""
     edges = {"x": [*x, *reversed(x)], "y": [*high, *reversed(low)]}
     return scatter(**edges, fill="toself", fillcolor=colour, line={"width": 0}, mode="lines", **more)
 
@@ -192,11 +185,9 @@ def colour_scale(colours: Sequence[str]) -> list[list[float | str]]:
 
 
 def series_style(slot: int) -> tuple[str, str, str]:
-    """Line colour, band colour and marker of a series slot."""
     colour = SERIES[slot % len(SERIES)][0]
     return colour, faded(colour, 0.14), SYMBOLS[slot % len(SYMBOLS)]
 
 
 def interval(score: Score, *, signed: bool = False) -> str:
-    """The value and its interval as text."""
     return between(score.value, score.low, score.high, signed=signed)

@@ -82,7 +82,6 @@ def faded(colour: str, opacity: float) -> str:
 
 
 def swaps() -> dict[str, str]:
-    """Light colour to dark colour, for every colour that a figure uses."""
     return dict([*ROLES.values(), *SERIES, *DIVERGING])
 
 

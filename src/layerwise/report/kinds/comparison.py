@@ -38,7 +38,6 @@ ZONE, PARTS = "zone", {"beginning": 2, "middle": 0, "ending": 1}
 
 
 def answer(data: ReportData) -> str:
-    """In how many claims the models agree."""
     standing = claims(data).where(against=PRESENT)
     count = len(standing.where(against=EVERY)) - len(standing.where(against=EVERY, metric=TOO_FEW))
     if not count:
@@ -54,7 +53,6 @@ def answer(data: ReportData) -> str:
 
 
 def differences(data: ReportData) -> Iterator[str]:
-    """What the runs do not have in common besides their models."""
     manifests = [run.manifest for run in data.runs.values()]
     if len({each.get("corpus_hash") or each.get("corpus") for each in manifests}) > 1:
         yield WORDS["models/texts"]
@@ -67,7 +65,6 @@ def differences(data: ReportData) -> Iterator[str]:
 
 
 def missing(data: ReportData) -> Iterator[str]:
-    """The families of plans, or the parts of a diagnosis, that some run has measured and others have not."""
     measured = {
         name: (*(record.family for record in run.swept), *run.rows.where(measure=vocabulary.DIAGNOSED).axis("measure"))
         for name, run in data.runs.items()
@@ -86,7 +83,6 @@ def claims(data: ReportData) -> Rows:
 
 
 def verdicts(data: ReportData) -> Iterator[Score]:
-    """The same by the names of the papers, of the claims, and of what they are decided in."""
     titles = {paper.key: paper.title for paper in PAPERS}
     for row in claims(data):
         over = row.arm or f"in {row.against}?"
@@ -99,7 +95,6 @@ def _verdict(row: Score) -> str:
 
 
 def claim_sentence(rows: Rows) -> str:
-    """Where a claim holds after Holm's correction, and how many models that is said of."""
     (every,), (some,), runs = (rows.where(against=over) for over in (EVERY, ANY, None))
     of = (
         "one model"
@@ -133,14 +128,12 @@ def _numbers(data: ReportData) -> Table:
 
 
 def rules(data: ReportData) -> Iterator[str]:
-    """What was published of every claim, and the rule that decides it."""
     for key in claims(data).axis("condition"):
         prose = CLAIMS[key].prose
         yield f"{prose.name}. {prose.statement} ({prose.citation}) Rule: {prose.rule}"
 
 
 def unmeasured(data: ReportData) -> Iterator[str]:
-    """The claims of these papers that none of the runs has measured."""
     known = claims(data).axis("condition")
     rest = [CLAIMS[key].name for key in data.rows.where(measure=CLAIM).axis("condition") if key not in known]
     if rest:
@@ -157,7 +150,6 @@ def _absent(rows: Callable[[ReportData], Iterable[Score]], words: str) -> Says:
 
 
 def curves(data: ReportData) -> Iterator[Score]:
-    """The points of the curves by the names of their quantity and of their strategy."""
     return (replace(row, metric=quantity_name(row), condition=strategy_title(row)) for row in data.rows.where(**CURVES))
 
 
@@ -170,7 +162,6 @@ def coincidences(data: ReportData) -> Iterator[Score]:
 
 
 def curve_absences(data: ReportData) -> Iterator[str]:
-    """The families that are not drawn, and curves without a scale."""
     if rest := [label(family) for family, is_drawn in drawn_families(data.runs).items() if not is_drawn]:
         yield f"Left to the reports of the runs: {listed(rest)}."
     if not data.rows.where(measure=COINCIDENCE):
@@ -229,12 +220,10 @@ def _where_paired(text: Callable[[Score], str]) -> Callable[[Rows], str]:
 
 
 def layers(data: ReportData) -> Iterator[Score]:
-    """What changing each layer costs, by the words for what is done."""
     return (replace(row, part=CHANGES[str(row.part)]) for row in data.rows.where(measure=LAYER))
 
 
 def similarities(data: ReportData) -> Iterator[Score]:
-    """The similarity of every pair of hidden states in both orders, of each model, and its clearest zone."""
     for name, run in data.runs.items():
         for metric, words in MAPS.items():
             if values := matrix(run, metric):
@@ -294,13 +283,11 @@ def _similarity(data: ReportData) -> Iterator[Part]:
 
 
 def partitions(data: ReportData) -> dict[str, PlanZones]:
-    """The zones of every model as trained, of those that are deep enough and whose states were compared."""
     every = {name: trained_zones(run) for name, run in data.runs.items()}
     return {name: zones for name, zones in every.items() if zones is not None}
 
 
 def zones(data: ReportData) -> Iterator[Score]:
-    """How much of the depth each zone of each model is, in percent, with its first and its last layer."""
     for part in PARTS:
         for name, own in partitions(data).items():
             for first, last in own.ranges:

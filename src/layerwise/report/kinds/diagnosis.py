@@ -49,7 +49,6 @@ RACED = {
 
 
 def worth(data: ReportData) -> dict[int, Score]:
-    """What each layer is worth: its verdict where there is one, else that of the race, else the effect of skipping."""
     return dict(sorted((skipped(data.rows) | concluded(data.rows)).items()))
 
 
@@ -70,7 +69,6 @@ def in_words(row: Score, margin: float | None = None) -> str:
 
 
 def layers(data: ReportData) -> Iterator[Score]:
-    """The rows of the table of layers: `worth` with its verdict as condition, and what stands beside it by heading."""
     margin = _margin(data)
     for layer, row in worth(data).items():
         yield replace(row, measure=vocab.VERDICT, metric="worth", condition=in_words(row, margin))
@@ -85,7 +83,6 @@ def _margin(data: ReportData) -> float | None:
 
 
 def summary(data: ReportData) -> Iterator[str]:
-    """Which layers matter, which are harmful, which are without effect, and which is the most important."""
     known, rows = concluded(data.rows), worth(data)
     layers = {name: [str(layer) for layer, row in known.items() if row.metric == name] for name in vocab.DECISIONS}
     clauses = [
@@ -117,7 +114,6 @@ def _does(decision: str, layers: int) -> str:
 
 
 def margin_in_words(data: ReportData) -> Iterator[str]:
-    """What a verdict of no effect means in this run."""
     margin = _margin(data)
     counts = "the margin" if margin is None else f"±{margin:g} nats per token, the margin that was stated beforehand"
     if concluded(data.rows):
@@ -149,7 +145,6 @@ def silenced(data: ReportData) -> Iterator[Score]:
 
 
 def replaced(data: ReportData) -> Iterator[Score]:
-    """The effects of replacing layers, with the null of skipping."""
     rows = data.rows.where(measure=vocab.ABLATION, part=None)
     effects = rows.where(metric=tuple(REPLACED), against=None)
     yield from effects
@@ -158,7 +153,6 @@ def replaced(data: ReportData) -> Iterator[Score]:
 
 
 def every_intervention(data: ReportData) -> Iterator[Score]:
-    """What each intervention costs on the whole text, the halves of the layer last, under one name each."""
     rows = data.rows.where(measure=vocab.ABLATION, task=vocab.ALL, against=None, layer=PRESENT)
     for part in (None, "attn", "mlp"):
         for row in rows.where(part=part):
@@ -178,7 +172,6 @@ def _raced(data: ReportData) -> Iterator[str]:
 
 
 def agreements(data: ReportData) -> Iterator[Score]:
-    """Yield the correlation of every two scores in both directions, the random score last."""
     rows = data.rows.where(measure=vocab.AGREEMENT)
     for row in sorted(rows, key=lambda each: each.against == vocab.RANDOM_SCORE):
         yield row

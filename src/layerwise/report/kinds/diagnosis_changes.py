@@ -56,7 +56,6 @@ def treated(data: ReportData) -> Iterator[Score]:
 
 
 def beside_skipping(data: ReportData) -> Iterator[Score]:
-    """The area above the twin, and for each damage what skipping the layers costs."""
     rows = Rows(treated(data))
     yield from rows.where(metric="area", layer=PRESENT, against=None)
     for damage in rows.where(metric="area", layer=PRESENT).axis("condition"):
@@ -148,7 +147,6 @@ def _middle_nulls(rows: Rows) -> Iterator[Score]:
 
 
 def gated(data: ReportData) -> Iterator[Score]:
-    """The rows of gates with the half of the layer in words."""
     rows = data.rows.where(measure=vocab.MANIPULATION, condition=vocab.GATE)
     for part, words in GATES.items():
         yield from (replace(row, part=words) for row in rows.where(part=part))
@@ -162,7 +160,6 @@ class Fan(Mark):
     sizes: bool = False
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure:
-        """The fan of the rows, on the vertical range of all of them, the intervals as fine bars."""
         own, measured = rows.where(against=None), all_rows.where(against=None)
         null = {row.amount: row for row in _middle_nulls(rows)}
         traces = area(null, faded(light("muted"), 0.2), "no effect")
@@ -199,7 +196,6 @@ def _members(data: ReportData) -> Iterator[str]:
 
 
 def manipulations(data: ReportData) -> Iterator[Part]:
-    """The median layer, a fan for each strategy, the gates, and the set that was moved together."""
     strategies = tuple(
         name for name in data.rows.where(measure=vocab.MANIPULATION).axis("condition") if name != vocab.GATE
     )
@@ -276,7 +272,6 @@ def _price(data: ReportData) -> Iterator[str]:
 
 
 def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
-    """The gate gradient and the effect of skipping, of each layer whole and by halves."""
     gates = data.rows.where(measure=vocab.PROXIES, metric="gate_gradient", against=None)
     skips = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, against=None)
     for part, words in HALVES.items():

@@ -44,8 +44,6 @@ SETS = {"set": "spread evenly", "adjacent": "neighbours", "inner": "all but the 
 
 
 def of_types(measure: str, *metrics: str) -> Derive:
-    """The rows of some metrics with the type of weights in words, all types together first."""
-
     def rows(data: ReportData) -> Iterator[Score]:
         own = data.rows.where(measure=measure, metric=metrics)
         for part in (None, *sorted(own.axis("part"))):
@@ -127,7 +125,6 @@ def _share(rows: Rows) -> str:
 
 
 def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str] = str) -> Pivot:
-    """A table of layers that were changed together: what that costs, and what they cost one by one."""
     return Pivot(
         rows={what: "condition", size: "amount"},
         words=words,
@@ -144,18 +141,15 @@ def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str]
 
 
 def written(value: object) -> str:
-    """A set, or a number, in a table."""
     return f"{value:g}" if isinstance(value, float) else SETS.get(str(value), str(value).replace("_", " "))
 
 
 def measured(measure: str, metrics: Iterable[str]) -> Callable[[ReportData], bool]:
-    """Whether a run has any finite row of these metrics."""
     names = tuple(metrics)
     return lambda data: any(math.isfinite(row.value) for row in data.rows.where(measure=measure, metric=names))
 
 
 def by_type(name: str, metric: str, title: str, measure: str, **fields: object) -> Lines:
-    """A line by depth for a type of weights to choose, over its nulls."""
     return Lines(
         name=name,
         title=title,

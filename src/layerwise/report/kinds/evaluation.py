@@ -38,7 +38,6 @@ View = tuple[str, str, str | None]
 
 
 def pair_rows(data: ReportData) -> Iterator[Score]:
-    """The accuracies as they are drawn: over all paradigms, then of each phenomenon, or paradigm without phenomena."""
     for suite in suites(data):
         rows = by_arm(data.rows.where(measure=suite, metric="accuracy"))
         kind = PHENOMENON if rows.where(condition=PHENOMENON) else PARADIGM
@@ -49,7 +48,6 @@ def pair_rows(data: ReportData) -> Iterator[Score]:
 
 
 def suite_table(data: ReportData) -> Table:
-    """A line a suite: its pairs, how many of their words the models can know, at which temperature."""
     body = []
     for suite in suites(data):
         rows = data.rows.where(measure=suite, condition=None)
@@ -75,14 +73,12 @@ def _count_pairs(rows: Rows) -> str:
 
 
 def task_metrics(data: ReportData) -> list[tuple[str, str, str]]:
-    """Every fine-tuned suite with each of its tasks and their metrics, models as trained alone."""
     rows = data.rows.where(measure=FINE_TUNED, plan=None, condition=None, against=None)
     names = ((row.measure, row.task, row.metric) for row in rows)
     return sorted(dict.fromkeys(names), key=lambda name: FINE_TUNED.index(name[0]))
 
 
 def taught(data: ReportData) -> Iterator[Score]:
-    """The scores of models as trained, and what the commonest label scores, each under its task and metric."""
     for suite, task, metric in task_metrics(data):
         rows = data.rows.where(measure=suite, task=task, metric=metric, plan=None, condition=None)
         yield from by_arm(rows.where(against=None))
@@ -109,7 +105,6 @@ def families(data: ReportData) -> tuple[str, ...]:
 
 
 def strategies(data: ReportData, named: Sequence[str] = ()) -> tuple[str, ...]:
-    """The strategies in the order of the run, all or those of some families."""
     kept = (each for each in data.plans if each.family != "identity" and (not named or each.family in named))
     return tuple(dict.fromkeys(record.strategy for record in kept))
 
@@ -130,20 +125,17 @@ class Taught:
 
     @classmethod
     def every(cls, data: ReportData) -> Iterator[Taught]:
-        """Every suite and arm that has a row under a plan."""
         for suite, of in data.rows.where(measure=FINE_TUNED, plan=PRESENT).by("measure").items():
             for arm in of.axis("arm"):
                 rows = data.rows.where(measure=suite, arm=arm, seed=None, other=None)
                 yield cls(suite, arm, rows, data.plans, _trained(data))
 
     def has(self, view: View) -> bool:
-        """Whether the arm has this score under any plan but its own."""
         task, metric, condition = view
         return bool(self.rows.where(task=task, metric=metric, condition=condition, against=None, plan=PRESENT))
 
     @property
     def columns(self) -> tuple[View, ...]:
-        """The main metric of every task, with which the rows of every plan begin, then what is made of all of them."""
         planned = self.rows.where(plan=PRESENT, against=None)
         # Scores from chance stand before the others while an evaluation that was killed is resumed.
         mains = {row.task: row.metric for row in reversed(planned.where(condition=None))}
@@ -154,7 +146,6 @@ class Taught:
 
     @property
     def views(self) -> tuple[View, ...]:
-        """What is drawn: what is made of all tasks first, then every task as it is and on the scale from chance."""
         tasks = [view for view in self.columns if view[0] != ALL]
         scaled = [(task, metric, NORMALISED) for task, metric, _ in tasks]
         over = [view for view in self.columns if view[0] == ALL]
@@ -171,12 +162,10 @@ class Taught:
         return Score(self.suite, metric, 1.0, task=task, arm=self.arm) if self.has(view) else None
 
     def curves(self, view: View) -> Rows:
-        """The curves of every family, a strategy each."""
         records = (record for record in self.plans if record.family not in (GIVEN, "identity"))
         return Rows(averaged(records, lambda plan: self.score(plan, view)))
 
     def levels(self, view: View) -> tuple[float | None, float | None]:
-        """What the model as trained scores, and what chance does."""
         task, metric, condition = view
         if condition is not None:
             return 1.0, 0.0
@@ -196,7 +185,6 @@ def heading(view: View) -> str:
 
 
 def curves(data: ReportData, suite: str) -> Iterator[Score]:
-    """Return suite scores by number of affected layers, with those of the original model and of chance."""
     for own in Taught.every(data):
         for view in own.views if own.suite == suite else ():
             known = {"as trained": own.levels(view)[0], CHANCE: own.levels(view)[1]}
@@ -229,7 +217,6 @@ def _curve_mark(data: ReportData, suite: str) -> Lines:
 
 
 def plan_table(data: ReportData, suite: str, arm: str) -> Table:
-    """The model as trained, every plan that was given, and every strategy at each size, a line each."""
     own = next(each for each in Taught.every(data) if (each.suite, each.arm) == (suite, arm))
     shown = own.columns
     body = []
@@ -253,7 +240,6 @@ def _text(row: Score | None) -> str:
 
 
 def _ranked(own: Taught, family: str, depth: int) -> tuple[View, list[Score]] | None:
-    """Rank strategies at about half the layers by the scaled mean, else the plain mean, else the only task."""
     wanted: tuple[View, ...] = ((ALL, "mean", NORMALISED), (ALL, "mean", None), *own.columns)
     view = next((each for each in wanted if own.has(each)), None)
     rows = own.curves(view).where(part=family) if view is not None else Rows()
@@ -278,7 +264,6 @@ def _is_apart(ranked: list[Score]) -> bool | None:
 
 
 def plan_findings(data: ReportData) -> Iterator[Finding]:
-    """A finding for every suite, arm and family of several strategies: which leaves most."""
     for own, _, view, ranked in _at_half(data):
         first, last = (label(str(row.condition)) for row in (ranked[0], ranked[-1]))
         known, affected = _is_apart(ranked), f"{ranked[0].amount:g} of {data.depth} layers affected"

@@ -130,7 +130,6 @@ def _costs(data: ReportData) -> Iterator[Score]:
 
 
 def phase_table(data: ReportData) -> Table:
-    """Make a row a phase: its steps, what learns in it, and what its step takes, predicted and measured."""
     body = []
     for arm in growth.arms(data):
         predicted, measured = (growth.step_shares(data, arm, metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
@@ -175,7 +174,6 @@ def _readings(data: ReportData) -> Iterator[str]:
 
 
 def following(data: ReportData) -> Iterator[str]:
-    """Suggest what would tell more: a comparison, further rates, the controls."""
     arm = growth.planned(data)
     if arm is None:
         yield "Train uniform, the controls and other schedules beside it: layerwise train growth-study"

@@ -32,18 +32,15 @@ COSTS = {
 
 
 def arms(data: ReportData) -> tuple[str, ...]:
-    """The arms that were trained, without those of the windows: the healing that was asked for first."""
     trained = data.rows.where(measure=vocab.HEALING, metric="above_whole").axis("arm")
     return tuple(arm for arm in trained if not arm.startswith(vocab.SKIP))
 
 
 def healings(data: ReportData) -> list[str]:
-    """The arms without the controls."""
     return [arm for arm in arms(data) if arm not in (vocab.WHOLE, vocab.RANDOM)]
 
 
 def above_whole(data: ReportData) -> Iterator[Score]:
-    """Nats above the untouched model: of the pruned one, of every arm, and of each of its seeds."""
     run = data.rows.where(measure=vocab.HEALING, condition=None)
     yield from run.where(arm=vocab.PRUNED, metric="lost")
     shown = arms(data)
@@ -55,7 +52,6 @@ def above_whole(data: ReportData) -> Iterator[Score]:
 
 
 def models(data: ReportData, measure: str = vocab.HEALING) -> Rows:
-    """The rows of a table: of each model as it is, in reading order, without single seeds and windows."""
     run = data.rows.where(measure=measure, seed=None, condition=None)
     return Rows(row for arm in (vocab.UNTOUCHED, vocab.PRUNED, *arms(data)) for row in run.where(arm=arm))
 
@@ -79,7 +75,6 @@ def answers_by_window(data: ReportData) -> Iterator[Score]:
 
 
 def mean_costs(data: ReportData) -> Iterator[Score]:
-    """What the trainings of each arm took, on the mean over seeds."""
     costs = data.rows.where(measure=vocab.HEALING_COST)
     for arm in arms(data):
         for rows in costs.where(arm=arm, metric=tuple(COSTS)).by("metric").values():

@@ -63,7 +63,6 @@ def difference(row: Score) -> str:
 
 
 def study_findings(data: ReportData) -> Iterator[Finding]:
-    """Return a finding for each pair of variants and terms, the paper's variant first, then one for the cost."""
     rows = data.rows.where(measure=vocab.STUDY)
     pairs = dict.fromkeys((row.arm, row.against, row.condition) for row in rows.where(metric="difference"))
     for arm, other, terms in sorted(pairs, key=lambda pair: pair[:2] != (vocab.LAYER_WEIGHTS, vocab.BACKBONE)):
@@ -106,7 +105,6 @@ def _in_words(data: ReportData, row: Score) -> str:
 
 
 def compared(data: ReportData) -> Iterator[Score]:
-    """Return the rows of the study as drawn: the comparison as the task, a difference under the name of its variant."""
     for row in data.rows.where(measure=vocab.STUDY):
         kind = "ratio" if row.metric == "ratio" else "nats" if row.task == vocab.MASKED_LM else "points"
         task = " ".join(filter(None, (question_name(row.task), TERMS.get(row.condition or ""))))
@@ -137,7 +135,6 @@ def _compared_mark(kind: str, show: Show, data: ReportData) -> Dots:
 
 
 def differences(data: ReportData) -> Iterator[Score]:
-    """Every difference of two arms, the part saying on what, the condition on which terms."""
     for row in data.rows.where(measure=vocab.STUDY):
         terms = TERMS.get(row.condition or "", "")
         yield replace(row, arm=f"{row.arm} - {row.against}", part=question_name(row.task), condition=terms)
@@ -172,7 +169,6 @@ def _mean_text(rows: Sequence[Score]) -> str:
 
 
 def tuning_findings(data: ReportData) -> Iterator[Finding]:
-    """One finding: how many times the steps and the seconds of the backbone each of the other three arms needs."""
     run = data.rows.where(measure=vocab.TUNING_CONVERGENCE)
     targets = run.where(metric="score", arm=None)
     task = vocab.ALL if len(targets) > 1 else "".join(targets.axis("task"))
@@ -210,7 +206,6 @@ def _ratio_words(data: ReportData, ratio: Score, censored: Rows) -> tuple[str, b
 
 
 def tuning_table(data: ReportData, named: Iterable[str]) -> Table:
-    """Return a line per task and variant: test score, steps and seconds to the common selection score, and ratios."""
     run = data.rows.where(measure=vocab.TUNING_CONVERGENCE)
     named = tuple(named)
     body = []
@@ -243,7 +238,6 @@ def _costs(run: Rows, arm: str) -> Iterator[str]:
 
 
 def attribution_findings(data: ReportData) -> Iterator[Finding]:
-    """One finding for each task: what every arm prefers, with its null, and which arms differ from the backbone."""
     run = by_arm(data.rows.where(measure=vocab.ATTRIBUTION, metric="preference"))
     differences = data.rows.where(
         measure=vocab.STUDY, metric="difference", task="linguistic attribution", condition=vocab.TOKENS
@@ -264,14 +258,12 @@ def attribution_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def attribution_notes(data: ReportData) -> Iterator[str]:
-    """The most that is missing from completeness, over all models."""
     gaps = data.rows.where(measure=vocab.ATTRIBUTION, metric="gap")
     if gaps:
         yield f"At most {fixed(100 * max(row.value for row in gaps), 2)} % is missing from completeness."
 
 
 def bias_findings(data: ReportData) -> Iterator[Finding]:
-    """One finding for the grid of biases."""
     clauses, known = [], False
     for slope in data.rows.where(measure=vocab.INITIAL_BIAS, metric="slope"):
         differ = data.rows.one(measure=vocab.INITIAL_BIAS, metric="differ", task=slope.task)
@@ -285,7 +277,6 @@ def bias_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def share_findings(data: ReportData) -> Iterator[Finding]:
-    """One finding for the held-out loss, and one for minimal pairs: the difference on each share of the text."""
     for task, rows in data.rows.where(measure=vocab.DATA_SHARE, against=PRESENT).by("task").items():
         what, show = question_name(task), quantity(task)
         clauses = [
@@ -301,7 +292,6 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def convergence_findings(data: ReportData) -> Iterator[Finding]:
-    """One finding for steps, and one for seconds, to the loss that an arm and the backbone both reach."""
     run = data.rows.where(measure=vocab.CONVERGENCE)
     target = run.one(metric="loss", arm=None)
     reach = "" if target is None else f" (validation loss {fixed(target.value, 3)} or above)"
@@ -315,7 +305,6 @@ def convergence_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def dynamics_findings(data: ReportData) -> Iterator[Finding]:
-    """The grid of biases, the shares of the text, and each cost of a loss."""
     yield from bias_findings(data)
     yield from share_findings(data)
     yield from convergence_findings(data)

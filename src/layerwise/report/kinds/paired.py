@@ -23,7 +23,6 @@ MOST = 5  # differences that a sentence names
 
 
 def named(rows: Rows) -> str:
-    """The first few rows by metric, task and number, and how many there are beside them."""
     words = [f"{row.metric} of {TASK(row.task)} ({row.arm}, {CHANGE.text(row)})" for row in rows[:MOST]]
     return listed([*words, *([f"{len(rows) - MOST} more"] if len(rows) > MOST else [])])
 

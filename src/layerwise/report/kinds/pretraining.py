@@ -74,7 +74,6 @@ def _scores(rows: Iterable[Score], show: Show) -> str:
 
 
 def held_out_findings(data: ReportData) -> Iterator[Finding]:
-    """What pre-training gave: the arms by their held-out loss."""
     ranked = sorted(by_arm(data.rows.where(measure=vocab.MASKED_LM)), key=lambda row: row.value)
     if ranked:
         studied = data.rows.where(measure=vocab.STUDY)
@@ -85,7 +84,6 @@ def held_out_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def suite_findings(data: ReportData) -> Iterator[Finding]:
-    """Each suite of minimal pairs: which arms are distinguished from chance, and on which side."""
     for suite in suites(data):
         of = by_arm(data.rows.where(measure=suite, metric="accuracy", task=vocab.ALL))
         if not of:
@@ -101,7 +99,6 @@ def suite_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def outcome_findings(data: ReportData) -> Iterator[Finding]:
-    """The held-out loss, and what is known of every suite of minimal pairs."""
     yield from held_out_findings(data)
     yield from suite_findings(data)
 
@@ -115,7 +112,6 @@ def _first_suite(data: ReportData) -> Iterator[Score]:
 
 
 def outcomes(data: ReportData) -> Iterator[Score]:
-    """Of each arm how many seeds it has, its held-out loss, and its accuracy on every suite of minimal pairs."""
     of = {"metric": "accuracy", "task": vocab.ALL}
     losses = by_arm(data.rows.where(measure=vocab.MASKED_LM))
     rows = losses + (row for suite in suites(data) for row in by_arm(data.rows.where(measure=suite, **of)))
@@ -132,14 +128,12 @@ def _outcome_columns(data: ReportData) -> tuple[Column, ...]:
 
 
 def readers(rows: Iterable[Score]) -> Iterator[Score]:
-    """Rows that are of one reader, each with its name as the task: a layer, or the output."""
     for row in rows:
         if row.layer is not None or row.part is not None:
             yield replace(row, task="the output" if row.part == vocab.OUTPUT else f"layer {row.layer}")
 
 
 def weight_parts(data: ReportData) -> Iterator[Part]:
-    """A table for each arm that learned layer weights."""
     learned = in_reading_order(data.rows.where(measure=vocab.ALPHA).axis("arm"))
     for arm in learned:
         note = "weights" if arm == learned[-1] else ""
@@ -192,7 +186,6 @@ class AgreementLevels(Levels):
     """Every arm's agreement in each row, over the grey band of its null."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The levels of the rows that are against nothing, over those that are against shuffled ones."""
         measured = rows.where(against=None)
         marks = [Level(arm, _in_rows(own), slots.get(arm, 0)) for arm, own in measured.by("arm").items()]
         null = Level("shuffled", _in_rows(rows.where(against=vocab.SHUFFLED)), null=True)
@@ -204,7 +197,6 @@ def _in_rows(rows: Rows) -> dict[str, Score]:
 
 
 def agreement_findings(data: ReportData) -> Iterator[Finding]:
-    """Each question of agreement, answered for all arms at once."""
     for (metric, condition), (question, _) in LIKE.items():
         rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric=metric, condition=condition, against=None)
         known = [is_resolved(row, data.level) for row in rows]
@@ -218,14 +210,12 @@ def agreement_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def is_uniform(distance: Score) -> bool | None:
-    """Whether weights are uniform by the interval of their distance: within the margin, beyond it, or undecided."""
     if distance.low is None or distance.high is None:
         return None
     return True if distance.high < MARGIN else False if distance.low > MARGIN else None
 
 
 def stability_findings(data: ReportData) -> Iterator[Finding]:
-    """Are the weights uniform, and were the trainings stable?"""
     distances = data.rows.where(measure=vocab.UNIFORMITY, metric="distance", layer=None, part=None)
     if distances:
         answer = "; ".join(_uniform(data, row) for row in distances)
@@ -278,14 +268,12 @@ def _every_reader(data: ReportData) -> Iterator[Score]:
 
 
 def costs(data: ReportData) -> Iterator[Score]:
-    """What the training and the use of each arm took, the mean over seeds, and that as a multiple of the backbone."""
     rows = by_arm(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), amount=None))
     base = rows.where(arm=reference(data)).along("metric") if reference(data) else {}
     yield from with_ratios(rows, {metric: row for metric, row in base.items() if metric != "tokens"})
 
 
 def cost_notes(data: ReportData) -> Iterator[str]:
-    """What the multiples in brackets are of, and how memory at inference is counted, where there are such."""
     against = reference(data)
     if against:
         yield f"In brackets, as a multiple of {against}."

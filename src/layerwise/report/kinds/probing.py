@@ -34,7 +34,6 @@ def by_state(data: ReportData) -> Iterator[Score]:
 
 
 def mean(rows: Sequence[Score]) -> Score:
-    """Rows of several models as one, with the mean of their intervals, as if all erred alike."""
     if len(rows) == 1:
         return rows[0]
     value, low, high = (sum(getattr(row, name) or 0.0 for row in rows) / len(rows) for name in ("value", "low", "high"))

@@ -186,7 +186,6 @@ class Layout(Mark):
     """A dot for each output, near similar outputs; the axes have no unit or zero and are not drawn."""
 
     def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
-        """The points of one arm, violet where the position, or the layer, is the first and yellow where the last."""
         across, upwards = (
             {(int(row.amount or 0), row.layer or 0, row.other or 0): row.value for row in rows.where(metric=axis)}
             for axis in "xy"

@@ -77,7 +77,6 @@ def arms(data: ReportData) -> dict[str, str]:
 
 
 def front(data: ReportData, unit: str) -> tuple[str, ...]:
-    """The plans of the front of a unit, the cheapest first."""
     run = data.rows.where(measure=vocab.SEARCH, condition=unit)
     prices = run.where(metric=vocab.PRICE).along("plan")
     plans = (plan for plan in run.where(metric=vocab.FRONT).axis("plan") if plan in prices)
@@ -85,7 +84,6 @@ def front(data: ReportData, unit: str) -> tuple[str, ...]:
 
 
 def drawn(data: ReportData) -> Iterator[Score]:
-    """Price and loss of every searched plan, of the front, of the arms and of the chosen plan, unit by unit."""
     run, best = data.rows.where(measure=vocab.SEARCH), chosen(data)
     if best is None:
         return
@@ -104,7 +102,6 @@ def drawn(data: ReportData) -> Iterator[Score]:
 
 
 def on_front(data: ReportData) -> Rows:
-    """Every row of the plans on the front of the budget's unit."""
     best = chosen(data)
     unit = best.condition if best is not None and best.condition in _units(data) else "layers"
     run = data.rows.where(measure=vocab.SEARCH)
@@ -112,7 +109,6 @@ def on_front(data: ReportData) -> Rows:
 
 
 def beside(data: ReportData) -> Iterator[Score]:
-    """The losses of the chosen plan and of every arm, and what each loses above the chosen one."""
     run, best = data.rows.where(measure=vocab.SEARCH), chosen(data)
     if best is None:
         return
@@ -130,7 +126,6 @@ def beside(data: ReportData) -> Iterator[Score]:
 
 
 def allocated(data: ReportData) -> Rows:
-    """The bits of a weight in each layer (`amount`) less their mean over layers, of the chosen plan and each rule."""
     rows = data.rows.where(measure=vocab.SEARCH, metric=vocab.BITS)
     arms = {name: rows.where(arm=name) for name in (vocab.CHOSEN, *ARMS)}
     means = {name: mean(row.value for row in own) for name, own in arms.items() if own}
@@ -210,7 +205,6 @@ def _units(data: ReportData) -> tuple[str, ...]:
 
 
 def verdict(row: Score, level: float) -> str:
-    """Whether an arm can be distinguished from the chosen plan, in words."""
     effect = judged(row, level)
     if effect in ("better", "worse"):
         return effect

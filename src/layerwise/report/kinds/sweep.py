@@ -262,7 +262,6 @@ def _similarity(data: ReportData) -> Iterator[Part]:
 
 
 def zone_table(data: ReportData) -> Table:
-    """A row for each plan: its zones, what their borders are worth, and the p-value of more."""
     body = [
         (each.plan, swept.called(data, each.plan) or ABSENT, each.in_words, each.borders_in_words, each.shown_p)
         for each in plan_zones(data)
@@ -271,7 +270,6 @@ def zone_table(data: ReportData) -> Table:
 
 
 def plan_rows(data: ReportData) -> Table:
-    """A row a plan: what it is, what it costs, and what it does on the main task."""
     head = ("plan", "strategy", "affected", "evaluations", "stages", "Δ NLL (nats per token)", "adjusted p", "verdict")
     body = []
     for plan, record in data.records.items():
@@ -300,7 +298,6 @@ def _texts(data: ReportData) -> Iterator[Part]:
 
 
 def _answer(data: ReportData) -> str:
-    """Return the first resolved answer (otherwise the first) in one sentence, with the question if it is brief."""
     every = findings(data)
     answers = [finding for finding in every if finding.state == "resolved"] or every
     if not answers:

@@ -68,7 +68,6 @@ def _bounded(rows: Iterable[Score]) -> bool:
 
 
 def _own_plans(data: ReportData) -> Finding | None:
-    """Say what the plans that were asked for cost, the first few of them by name."""
     plans = [record.plan for record in data.records.values() if record.family == GIVEN]
     effects = [data.effect(plan, data.tasks[0], DELTA) for plan in plans] if data.tasks else []
     rows = [row for row in effects if row is not None and math.isfinite(row.value)]
@@ -107,7 +106,6 @@ def _named(rows: Iterable[Score]) -> str:
 
 
 def _silence(rows: Sequence[Score], level: float) -> str:
-    """Describe layers not distinguished from zero, by their own interval or only after the correction over layers."""
     silent = [row for row in rows if not is_resolved(row, level)]
     layers = counted(len(rows), "layer")
     if not silent:
@@ -128,7 +126,6 @@ def _silence(rows: Sequence[Score], level: float) -> str:
 
 
 def _compared(data: ReportData, metric: str, **columns: Any) -> Rows:
-    """The rows that compare strategies at the window of half the depth."""
     window = half_window(data.swept, data.depth)
     if window is None:
         return Rows()
@@ -206,12 +203,10 @@ def _spread(gaps: dict[str, Score], tasks: list[str]) -> str:
 
 
 def fragile(data: ReportData, strategy: str | None = None) -> dict[str, Fact]:
-    """By benchmark, the logarithm of its fall over the mean fall of the others, under a strategy or under all."""
     return {name: Fact(row, FASTER) for name, row in fragility(data, strategy).items()}
 
 
 def faster(facts: dict[str, Fact]) -> list[str]:
-    """The benchmarks that are shown to fall faster than the others do on average, and not by less than a quarter."""
     return [name for name, fact in facts.items() if fact.position == "above"]
 
 

@@ -14,7 +14,6 @@ from layerwise.results.selection import Rows
 
 
 def bits_parts(data: ReportData) -> Iterator[Part]:
-    """A strip of layers for each type, what each layer costs with its interval, and the table."""
     cost = Rows(bits.by_layer(data)).where(part=bits.QUANTITIES[vocab.DELTA])
     yield Heat(
         name="bits",

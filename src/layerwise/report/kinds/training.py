@@ -32,7 +32,6 @@ OTHERS = ("masked_lm", "seed_agreement", *GROWTH_MEASURES)
 
 
 def model_name(row: Score) -> str:
-    """A training as it is called on the page: its arm, for how many layers where that is its own, and its seed."""
     return f"{row.arm}, {row.condition}/{row.seed}" if row.condition else f"{row.arm}/{row.seed}"
 
 
@@ -55,13 +54,11 @@ class LossByStep(Mark):
 
 
 def losses(data: ReportData) -> Iterator[Score]:
-    """The losses that were noted, by arm in reading order: of validation first."""
     for metric in LOSSES:
         yield from by_arm(data.rows.where(measure=TRAINING, metric=metric, amount=PRESENT))
 
 
 def unfinished(data: ReportData) -> list[str]:
-    """The trainings that were begun and have no end."""
     run = data.rows.where(measure=TRAINING, seed=PRESENT)
     begun, ended = (
         {model_name(row) for row in run.where(metric=metrics)} for metrics in ((TRAIN_LOSS, VALIDATION_LOSS), "steps")
@@ -70,19 +67,16 @@ def unfinished(data: ReportData) -> list[str]:
 
 
 def training_stopped(data: ReportData) -> str | None:
-    """The banner that names them."""
     return incomplete((unfinished(data), "training"))
 
 
 def seeds_of(data: ReportData) -> dict[str, set[int]]:
-    """The arms in reading order, each with the seeds it was trained with."""
     rows = data.rows.where(measure=(*MEASURES, TRAINING))
     grouped = rows.by("arm")
     return {arm: set(grouped[arm].axis("seed")) for arm in in_reading_order(grouped)}
 
 
 def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
-    """How many arms the run has, and the most seeds that any of them was trained with."""
     return arm_tiles(arms := seeds_of(data), arms)
 
 
@@ -93,7 +87,6 @@ def _facts(data: ReportData) -> Rows:
 
 
 def arm_losses(data: ReportData) -> Table:
-    """A row an arm: its seeds, its last step, and the best validation loss of any seed."""
     rows = Rows(losses(data))
     body = []
     for arm, own in rows.by("arm").items():
@@ -112,7 +105,6 @@ def _answer(data: ReportData) -> str:
 
 
 def tuning_sentences(rows: Iterable[Score]) -> Iterator[str]:
-    """Which rate and batch validation chose for each arm, and where the best is at an end, so that it is not tuned."""
     run = Rows(rows)
     for row in run.where(metric=("chosen", "chosen_at_end")):
         tried = run.where(arm=row.arm, metric="validation_nll")
@@ -223,7 +215,6 @@ def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace
 
 
 def _mode(losses: Mapping[int, float]) -> str:
-    """A line of one point would not be seen."""
     return "lines" if len(losses) > 1 else "markers"
 
 

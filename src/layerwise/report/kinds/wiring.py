@@ -31,7 +31,6 @@ def _edge_phenomena(rows: Rows, level: float) -> str:
 
 
 def edge_findings(data: ReportData) -> Iterator[Finding]:
-    """For every model, suite and cut the change over all pairs, beside random edges, and the phenomena that change."""
     rows = data.rows.where(measure=EDGES)
     for change in rows.where(metric="margin", task=ALL, against=None):
         own = rows.where(arm=change.arm, seed=change.seed, part=change.part, condition=change.condition)
@@ -49,14 +48,12 @@ def edge_findings(data: ReportData) -> Iterator[Finding]:
 
 
 def changes(data: ReportData) -> Iterator[Score]:
-    """The change of the margin over all pairs and of every phenomenon, as it is drawn."""
     for row in edge_rows(data):
         if row.metric == "margin" and row.against is None:
             yield replace(row, task="all pairs" if row.task == ALL else label(row.task))
 
 
 def edge_rows(data: ReportData) -> Iterator[Score]:
-    """The rows of the table of edges, with the seed in the name of the model."""
     for row in data.rows.where(measure=EDGES, metric=("accuracy", "margin")):
         yield replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
 

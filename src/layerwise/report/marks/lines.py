@@ -164,7 +164,6 @@ def area(points: Points, colour: str, group: str) -> list[Trace]:
 
 
 def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
-    """An axis of sizes: logarithmic, its ticks at the sizes that were run, or at every other one where they crowd."""
     ticks = sorted(size for size in sizes if size > 0.0)
     kept = ticks[:: 1 + len(ticks) // (MOST_SIZES + 1)]
     return {"type": "log", "tickmode": "array", "tickvals": kept, "ticktext": [f"{tick:g}" for tick in kept]}

@@ -57,7 +57,6 @@ class Picture:
         return element("div", *shown, class_="controls") if shown and self.leader is None else Safe("")
 
     def html(self) -> Safe:
-        """The empty slot that the script draws into, and the line it shows for a variant that does not exist."""
         height = max(figure.layout["height"] for figure in self.variants.values())
         plot = element(
             "div",
@@ -70,7 +69,6 @@ class Picture:
         return element("figure", plot, element("p", class_="absent", hidden=True))
 
     def payload(self) -> dict[str, Any]:
-        """What the script needs, every variant as plotly.js takes it."""
         return {
             "choices": len(self.choices),
             "leader": self.leader or self.name,
@@ -210,5 +208,4 @@ class Mark(ABC):
 
 
 def followed(pictures: Sequence[Picture]) -> list[Picture]:
-    """Pictures side by side, of which the first has the controls and the others follow it."""
     return [replace(each, leader=pictures[0].name) if at else each for at, each in enumerate(pictures)]

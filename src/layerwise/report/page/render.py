@@ -191,7 +191,6 @@ def _words(about: str) -> tuple[str, ...]:
 
 
 def provenance(data: ReportData) -> Chapter:
-    """Everything needed to run it again, and to read it right."""
     manifest = dict(_flattened(data.manifest))
     shown = (
         element("dl", *_pairs(manifest.items()), class_="manifest") if manifest else Missing("The run has no manifest.")

@@ -62,7 +62,6 @@ def measured(text: str) -> Safe:
 
 
 def embedded_json(name: str, value: object) -> Safe:
-    """Return a JSON block that a script reads by `id`, with `<` escaped and non-finite values as `null`."""
     try:
         text = _strict(value)
     except ValueError:  # a number that is not finite; most pages have none, and need no copy without them
@@ -110,5 +109,4 @@ def escaped(text: str) -> str:
 
 
 def bullets(sentences: Iterable[str]) -> str:
-    """Sentences as a list."""
     return "\n".join(f"- {escaped(sentence)}" for sentence in sentences)

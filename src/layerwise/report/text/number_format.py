@@ -123,12 +123,10 @@ def in_perplexity(nats: float) -> str:
 
 
 def excludes_zero(score: Score) -> bool:
-    """Whether an effect has an interval, and zero is outside of it."""
     return score.low is not None and score.high is not None and (score.low > 0.0 or score.high < 0.0)
 
 
 def is_resolved(score: Score, level: float) -> bool:
-    """Whether an effect is distinguished from zero, by its interval and its p (the corrected one) if it has both."""
     p = score.p_adjusted if score.p_adjusted is not None else score.p
     if p is None:
         return excludes_zero(score)

@@ -79,11 +79,9 @@ class Table:
         return "\n".join(f"| {' | '.join(line)} |" for line in (head, ["---"] * len(head), *body))
 
     def section(self, title: str) -> str:
-        """The table as Markdown under a heading, or nothing when it has no rows."""
         return f"## {escaped(title)}\n\n{self.markdown()}" if self.body else ""
 
     def first(self, columns: int) -> Table:
-        """The first columns alone."""
         return replace(self, head=self.head[:columns], body=tuple(row[:columns] for row in self.body))
 
     def lines(self) -> tuple[str, ...]:

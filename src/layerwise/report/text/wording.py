@@ -75,7 +75,6 @@ STOPPED = "the run was interrupted, or is still going. Resume it and write the r
 
 
 def arm_tiles(arms: Collection[str], seeds: Mapping[str, Collection[int]]) -> tuple[tuple[str, str], ...]:
-    """How many arms a run has, and the most seeds that any of them was trained with."""
     most = max((len(seeds.get(arm, ())) for arm in arms), default=0)
     return ((f"{len(arms):,}", "arms"), *(((f"{most:,}", "seeds"),) if most else ()))
 

@@ -24,37 +24,30 @@ class Chapter:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says no more than that its rows are missing."""
         return all(isinstance(piece, Missing) for piece in self.body)
 
     def missing(self, text: str) -> Chapter:
-        """The chapter that says no more than that its rows are missing."""
         return replace(self, body=(Missing(text),))
 
     def noted(self, notes: Iterable[Note]) -> Chapter:
-        """The chapter with what its measure had to leave out, in words, at its end."""
         own = [note(sentence(each.text)) for each in notes if each.measure == self.anchor]
         return replace(self, body=(*self.body, *own)) if own else self
 
     def html(self, number: int) -> Safe:
-        """The section, numbered."""
         heading = element("h2", element("span", str(number), class_="number-mark"), f" {self.title}")
         return element("section", heading, *self.body, id=self.anchor)
 
 
 def lead(text: str) -> Safe:
-    """The sentence under a chapter's title: how to read what follows."""
     return element("p", text, class_="lead")
 
 
 def card(title: str | None, *children: Safe, wide: bool = False) -> Safe:
-    """A figure, or whatever belongs together, on a card of its own."""
     heading = (element("h4", title),) if title else ()
     return element("div", *heading, *children, class_="card wide" if wide else "card")
 
 
 def note(*children: str) -> Safe:
-    """Small print under a figure."""
     return element("p", *children, class_="note")
 
 
@@ -71,12 +64,10 @@ class Missing(Safe):
 
 
 def folded(summary: str, *children: Safe) -> Safe:
-    """What is opened by pressing its summary."""
     return element("details", element("summary", summary), *children)
 
 
 def legend(slots: dict[str, int], figures: tuple[str, ...], *, noun: str = "Strategies") -> Safe:
-    """Return buttons that hide or show each strategy (or other `noun`) in all `figures`, with its color."""
     chips = [
         element(
             "button",
@@ -92,7 +83,6 @@ def legend(slots: dict[str, int], figures: tuple[str, ...], *, noun: str = "Stra
 
 
 def depth_key(depth: int, *more: Safe) -> Safe:
-    """The colours of the layers from the first to the last, and what else a picture's colours mean."""
     swatches = [element("i", style=f"background:{depth_colour(layer, depth)}") for layer in range(depth)]
     return element(
         "p",

@@ -61,7 +61,6 @@ def _paper_chapter(each: Judged) -> Safe:
 
 
 def badge(verdict: Verdict) -> Safe:
-    """A verdict as it is shown."""
     return element("span", verdict, class_=f"badge {BADGES[verdict]}")
 
 

@@ -20,7 +20,6 @@ BADGES = {"resolved": "resolved", "unresolved": "inconclusive", "described": "no
 
 
 def answer(finding: Finding) -> Safe:
-    """One finding: its question with how firm the answer is as a badge, and the answer under it, its numbers apart."""
     badge = element("span", BADGES[finding.state], class_=f"badge {finding.state}")
     pieces = (measured(piece) if at % 2 else piece for at, piece in enumerate(INTERVAL.split(finding.text)))
     return element("li", element("h3", finding.question, " ", badge), element("p", *pieces))
@@ -33,7 +32,6 @@ def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
 
 
 def chapter(kind: Kind, section: Section, data: ReportData) -> Chapter:
-    """One section."""
     section = section.of(kind)
     named = Chapter(section.anchor, section.title, section.short)
     if not section.present(data):

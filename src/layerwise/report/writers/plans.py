@@ -25,7 +25,6 @@ FAINTEST = 0.3  # a weight near zero still has to be seen
 
 
 def examples(data: ReportData) -> Iterator[Safe]:
-    """One wiring for each strategy at half the depth, from least to most harmful."""
     rows = sorted(at_half(data).where(task=data.tasks[:1], seed=None), key=lambda row: row.value)
     plans = {row.condition: at_half(data).where(condition=row.condition).axis("plan")[0] for row in rows}
     shown = [

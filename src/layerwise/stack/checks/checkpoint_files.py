@@ -61,7 +61,6 @@ def open_config(location: str, revision: str | None = None) -> Any:
 
 
 def check_counts(folder: Path, settings: Mapping[str, Any], tensors: int = 0) -> None:
-    """Raise `CheckpointError` for more layers or experts than saved `tensors`, and than `MOST_PARTS`."""
     for key, count in _counts(settings):
         if count > max(tensors, MOST_PARTS):
             limit = f"{tensors} tensors were saved" if tensors else f"at most {MOST_PARTS:,} are built without weights"
@@ -80,7 +79,6 @@ def _counts(settings: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
 
 
 def check_size(location: str, saved: Tensors, draw: Callable[[], nn.Module]) -> None:
-    """Raise `CheckpointError` if the model that `draw` makes on `meta` has far more numbers than were saved."""
     there = sum(prod(tensor.shape) for tensor in saved.values())
     numbers = 0
     with suppress(Exception), torch.device("meta"), no_init_weights():
@@ -96,7 +94,6 @@ def check_size(location: str, saved: Tensors, draw: Callable[[], nn.Module]) -> 
 
 
 def numbers_of(model: nn.Module) -> int:
-    """How many numbers the parameters of a model are, those that are shared once."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -65,7 +65,6 @@ def _advice(location: str, of_folder: str) -> str:
 
 
 def check_types(location: str, model: nn.Module, saved: Tensors) -> None:
-    """Raise `CheckpointError` for weights that were saved as whole numbers or truths: they are not what was trained."""
     names = {name for name, _ in model.named_parameters()}
     wrong = [name for name in saved if name in names and not saved[name].dtype.startswith(("F", "BF"))]
     if wrong:

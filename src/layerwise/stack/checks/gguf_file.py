@@ -49,7 +49,6 @@ def _refuse_numbers(file: GGUFFile) -> None:
 
 
 def stored_in(file: GGUFFile) -> Tensors:
-    """The tensors of a file, as those of safetensors are described."""
     return {
         name: StoredTensor(each.type.name, tuple(reversed(each.shape)), file.path, each.begin, each.end)
         for name, each in file.tensors.items()
@@ -69,19 +68,16 @@ def _is_readable(number: int) -> bool:
 
 
 def dense_loading() -> dict[str, Any]:
-    """What transformers is to do where it could leave the weights of a file in their blocks: dequantise them."""
     kind = class_named("GgufConfig")  # as of transformers 5.2x
     return {} if kind is None else {"quantization_config": kind(dequantize=True)}
 
 
 def forget_quantisation(model: Any) -> None:
-    """Take off what transformers notes of the file's blocks: all weights of `model` are plain numbers."""
     vars(model.config).pop("quantization_config", None)
     vars(model).pop("hf_quantizer", None)
 
 
 def refusal(path: str, reason: str) -> CheckpointError:
-    """Why transformers did not make a model of a GGUF file."""
     return CheckpointError(
         f"{named(path)} could not be loaded: {reason.rstrip('.')}; give the folder of the model from which it was "
         "converted"

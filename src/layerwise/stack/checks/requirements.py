@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def prove_repeatable(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None:
-    """Raise `UnsupportedModel` unless the model gives its `own` output on `inputs` again."""
     if not same(main_tensor(stack.model(**inputs)), own):
         raise UnsupportedModel(
             f"{type(stack.model).__name__} gives different outputs for the same input in evaluation mode, "
@@ -29,7 +28,6 @@ def prove_repeatable(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> No
 
 
 def prove_identity(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None:
-    """Raise `UnsupportedModel` unless the identity plan gives the model's `own` output to the bit."""
     ours = stack.logits(Plan.identity(stack.depth), **inputs)
     if not same(ours, own):
         raise UnsupportedModel(
@@ -40,7 +38,6 @@ def prove_identity(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> None
 
 
 def runs_in_place(stack: Stack, inputs: Mapping[str, Any]) -> bool:
-    """Return whether the identity plan in place gives the model's own output to the bit."""
     with evaluating(stack.model), torch.no_grad():
         own = main_tensor(stack.model(**inputs))
         with stack.under(Plan.identity(stack.depth)):
@@ -66,7 +63,6 @@ def prove_free_of_position(stack: Stack, inputs: Mapping[str, Any]) -> None:
 
 
 def numbering(blocks: Iterable[nn.Module]) -> str:
-    """Return a hint that ends a refusal if blocks keep other positions than theirs in the list, otherwise nothing."""
     numbers = [min(indices(block), default=position) for position, block in enumerate(blocks)]
     if numbers == [*range(len(numbers))] or len(set(numbers)) == 1:
         return ""
@@ -77,7 +73,6 @@ def numbering(blocks: Iterable[nn.Module]) -> str:
 
 
 def both_ways(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> tuple[Capture, Agreement]:
-    """How far the model under `plan`, in place, is from the plan step by step, and what was captured of the inputs."""
     captured = stack.capture(**inputs)
     stepwise = main_tensor(stack.finish(stack.run(plan, captured), captured.inputs))
     with stack.under(plan):
@@ -86,7 +81,6 @@ def both_ways(stack: Stack, plan: Plan, inputs: Mapping[str, Any]) -> tuple[Capt
 
 
 def head_acts_by_token(stack: Stack, inputs: Mapping[str, Any], own: Tensor) -> bool:
-    """Whether norm and head give a part of the tokens what they give it among all tokens."""
     ids = inputs.get("input_ids")
     if ids is None or own.shape[:2] != ids.shape or own.ndim != 3 or ids.shape[1] < 3:
         return False

@@ -62,7 +62,6 @@ class Probe(nn.Module):
 
 
 def capture(model: nn.Module, blocks: BlockList, trace: BlockTrace, inputs: Mapping[str, Any]) -> Capture:
-    """Run `model(**inputs)` up to its last block, without the head, and record the calls of its blocks."""
     states: list[Tensor] = []
     calls: list[Call] = []
     own = own_blocks(blocks)

@@ -103,12 +103,10 @@ def clone(
 
 
 def indices(module: nn.Module) -> list[int]:
-    """Return the positions that a module and its submodules say they have."""
     return [index for each in module.modules() for index in own_indices(each)]
 
 
 def own_indices(module: nn.Module) -> list[int]:
-    """Return the positions that a module itself says it has."""
     values = (vars(module).get(name) for name in INDEX_NAMES)
     return [index for index in values if type(index) is int]
 
@@ -190,8 +188,6 @@ def _kind(kind: Any) -> Any:
 
 
 def subclass(kind: Any, namespace: Mapping[str, Any]) -> Any:
-    """Make a subclass of `kind` that passes for it. Called, it makes instances of `kind`: `type(model)(config)`."""
-
     def __new__(cls: Any, *args: Any, **kwargs: Any) -> Any:
         return kind(*args, **kwargs) if cls is made else kind.__new__(cls)
 

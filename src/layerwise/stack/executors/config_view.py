@@ -99,7 +99,6 @@ def visit_order(
 
 
 def configuration_in_order(model: Any, path: str, order: Sequence[int], depth: int) -> Any:
-    """A copy of the model's configuration in visit order, as a model of its own would have it."""
     with visit_order(model, path, order, depth), _copied_as_read():
         config = copy.deepcopy(model.config)
     text = config.get_text_config()
@@ -147,7 +146,6 @@ def _restore(slots: Sequence[_Slot], planned: _Order) -> None:
 
 
 def _viewed(value: Any, orders: _Orders, made: _Made, nesting: int = _MAX_NESTING) -> Any:
-    """Return `value` as it reads in `orders` too: a view, or itself if they change nothing in it."""
     known = _view_of(value)
     original, orders = known.original, (*known.orders, *orders)
     key = id(original), orders
@@ -249,7 +247,6 @@ def _copied(value: Any, *, computed: bool = False) -> Any:
 
 
 def _is_in_forward(modules: Sequence[nn.Module]) -> bool:
-    """Return whether this thread is in a forward of one of `modules`."""
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "forward" and any(frame.f_locals.get("self") is each for each in modules):
@@ -272,12 +269,10 @@ def _constant(value: Any) -> property:
 
 
 def _instance_dict(kind: type) -> Any:
-    """Return the descriptor that holds the attributes of instances of `kind`."""
     return next(vars(each)["__dict__"] for each in kind.__mro__ if "__dict__" in vars(each))
 
 
 def _can_be_shared(kind: type) -> bool:
-    """Return whether an instance of a subclass can have the attributes of one of `kind`: not of a `SimpleNamespace`."""
     return bool(kind.__flags__ & _HEAP_TYPE) and kind.__dictoffset__ != 0 and not issubclass(kind, dict)
 
 
@@ -329,7 +324,6 @@ def _computed(holder: Any) -> dict[str, Any]:
 def _by_number(
     model: nn.Module, path: str, settings: Mapping[str, Any], order: Sequence[int], depth: int
 ) -> tuple[Sequence[int], int]:
-    """Return the layers of the visits by the numbers that blocks keep, if their list was cut and its count was not."""
     numbers = [min(indices(block), default=-1) for block in own_blocks(block_list(model, path))]
     count = settings.get("num_hidden_layers")
     if any(is_count(*each, path, depth) for each in settings.items()) or len(set(numbers)) < depth:

@@ -68,7 +68,6 @@ def entries(
 
 
 def own_blocks(blocks: BlockList) -> Entries:
-    """The blocks themselves, whatever the list answers with at the moment."""
     return tuple(blocks._modules.values())
 
 

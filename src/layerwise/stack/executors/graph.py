@@ -46,7 +46,6 @@ class Changed:
         return self.key
 
     def steps(self) -> tuple[Step, ...]:
-        """Those of the plan."""
         return self.plan.steps()
 
 
@@ -89,23 +88,19 @@ class Graph:
 
     @property
     def evaluations(self) -> int:
-        """The number of distinct layer evaluations, the minimum for any executor, without interventions."""
         return sum(isinstance(node, Apply) and node.variant.change is None for node in self.nodes)
 
     @property
     def heads(self) -> int:
-        """The number of distinct final states: each is sent through the model's head once."""
         return len(set(self.ends.values()))
 
     def names(self) -> dict[int, tuple[str, ...]]:
-        """What the losses of the state of each node are called at which some plan ends."""
         names: dict[int, tuple[str, ...]] = {}
         for plan, node in self.ends.items():
             names[node] = (*names.get(node, ()), str(plan))
         return names
 
     def untouched(self) -> frozenset[int]:
-        """The nodes that no intervention led to."""
         clean: set[int] = set()
         for index, node in enumerate(self.nodes):
             changed = isinstance(node, Apply) and node.variant.change is not None
@@ -134,7 +129,6 @@ class Lowering:
 
     @property
     def heads(self) -> int:
-        """The number of distinct final states."""
         return len(self._final)
 
     def add(self, plan: Plan | Changed) -> None:
@@ -166,7 +160,6 @@ class Lowering:
 
 
 def inputs(node: Node) -> tuple[int, ...]:
-    """The nodes whose states `node` reads, in the order in which it reads them, with repetition."""
     match node:
         case Apply(state=state):
             return (state,)
@@ -290,7 +283,6 @@ class GraphExecutor:
             self.most_live = max(self.most_live, self.live)
 
     def leave_out(self, order: Iterable[int]) -> None:
-        """Let go of what these nodes would read: they are not computed, nor is any that reads them."""
         for index in order:
             self._mergers.pop(index, None)
             for read in inputs(self.graph.nodes[index]):

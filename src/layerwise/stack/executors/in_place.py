@@ -91,7 +91,6 @@ def _move_inputs(device: torch.device, module: nn.Module, args: Any, kwargs: Any
 
 @contextmanager
 def in_passes(runner: nn.Module, passes: Passes, single_pass: bool) -> Iterator[None]:
-    """Within the context every call of `runner`, whose forward walks the blocks, is one of the `passes`."""
     kind = type(runner)
     vars(runner)[_PASSES] = passes, single_pass
     runner.__class__ = _running(cast(Hashable, kind))
@@ -121,7 +120,6 @@ def _running(kind: Any) -> Any:
 
 @contextmanager
 def outside_passes(module: nn.Module) -> Iterator[None]:
-    """Within the context calls of `module` are no passes of a plan in place: its caller answers for its blocks."""
     counted = vars(module).pop(_PASSES, None)
     try:
         yield
@@ -139,7 +137,6 @@ def _refuse_cache(kwargs: Mapping[str, Any]) -> None:
 
 
 def runner_of(model: nn.Module, path: str) -> nn.Module:
-    """The innermost module around the blocks that has a forward, which therefore is the one that walks them."""
     name = path
     while "." in name:
         name = name.rpartition(".")[0]
@@ -150,7 +147,6 @@ def runner_of(model: nn.Module, path: str) -> nn.Module:
 
 
 def visit_entry(stack: Stack, step: Step, slot: int, shift: int, passes: Passes, pairs: Sequence[Pair]) -> nn.Module:
-    """The entry at `slot`, which runs a block for one visit, `shift` cache slots away from its own."""
     then: dict[str, Then] = {"": partial(passes.handed_on, slot, step)}
     if step.sublayer is not None:
         then[pairs[step.layer][other_sublayer(step.sublayer)]] = _silence
@@ -200,7 +196,6 @@ class Slots:
 
 
 def slots_per_block(blocks: Sequence[nn.Module]) -> int:
-    """Return how many cache slots a block owns: one, except where a block holds several attentions that number on."""
     numbers = [own for block in blocks if (own := indices(block))]
     if len({min(own) for own in numbers}) < 2:
         return 1

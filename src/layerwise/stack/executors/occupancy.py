@@ -34,14 +34,12 @@ _CHANGED = threading.Condition()
 
 
 def running(blocks: BlockList) -> Plan | None:
-    """The plan that the list of blocks runs in place at this moment, in whatever thread it was entered."""
     with _CHANGED:
         plans = _USES[id(blocks)].plans if id(blocks) in _USES else []
         return plans[-1][1] if plans else None
 
 
 def refuse_while_running(blocks: BlockList, name: str, wish: str) -> None:
-    """Raise `ModelError` if the model called `name` runs a plan over `blocks` in place."""
     plan = running(blocks)
     if plan is not None:
         raise ModelError(

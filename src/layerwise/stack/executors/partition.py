@@ -23,7 +23,6 @@ class Partition:
 
     @property
     def duplicates(self) -> float:
-        """The share of the work that is computed again, because parts begin alike."""
         return sum(self.parts) / self.whole - 1
 
     def bound(self, workers: int) -> float:

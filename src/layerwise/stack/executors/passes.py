@@ -68,11 +68,9 @@ class Passes:
             )
 
     def trace(self) -> None:
-        """Begin a pass that torch's compiler traces."""
         self._traced = _Pass()
 
     def offer(self, count: int) -> None:
-        """Record that the model has asked for entries of its list of blocks, the first `count` among them."""
         now = self._now()
         if now is not None:
             now.offered = max(now.offered, count)
@@ -120,7 +118,6 @@ class Passes:
         return with_returned_state(output, state)
 
     def wait(self) -> None:
-        """Return when no other thread is in a pass: what it runs may be taken away only then."""
         with self._changed:
             mine = 0 if self._now() is None else 1
             self._changed.wait_for(lambda: self._in_flight <= mine)

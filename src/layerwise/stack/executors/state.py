@@ -13,7 +13,6 @@ from layerwise.stack.history.shared_key_values import carry
 
 
 def state_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | str:
-    """Where the hidden state stands in a block's call: a position, or the name of a keyword."""
     if args and isinstance(args[0], Tensor):
         return 0
     if isinstance(kwargs.get("hidden_states"), Tensor):
@@ -25,7 +24,6 @@ def state_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> int | str:
 
 
 def read_state(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
-    """The hidden state of a block's call."""
     key = state_key(args, kwargs)
     return args[key] if isinstance(key, int) else kwargs[key]
 
@@ -33,7 +31,6 @@ def read_state(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Tensor:
 def with_state(
     args: tuple[Any, ...], kwargs: Mapping[str, Any], state: Tensor
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The same call with another hidden state."""
     key = state_key(args, kwargs)
     if isinstance(key, int):
         return (*args[:key], state, *args[key + 1 :]), dict(kwargs)
@@ -41,12 +38,10 @@ def with_state(
 
 
 def returned_state(output: Any) -> Tensor:
-    """The hidden state in what a block returned: the output itself, or the head of a tuple."""
     return output[0] if isinstance(output, tuple | list) else output
 
 
 def with_returned_state(output: Any, state: Tensor) -> Any:
-    """What a block returned, in the same container, with another hidden state."""
     return type(output)((state, *output[1:])) if isinstance(output, tuple | list) else state
 
 
@@ -56,7 +51,6 @@ def tokens_first(state: Tensor) -> Tensor:
 
 
 def streams_first(state: Tensor) -> Tensor:
-    """The inverse of `tokens_first`."""
     return state.movedim(2, 0)
 
 
@@ -75,7 +69,6 @@ class Merger:
         self._total: Tensor | None = None
 
     def add(self, output: Tensor) -> None:
-        """Fold in the output of the next branch."""
         wide = torch.promote_types(output.dtype, torch.float32)
         # Layers of a model that is spread return states on their own devices.
         delta = output.to(self.base.device, wide) - self.base.to(wide)
@@ -83,7 +76,6 @@ class Merger:
         self._count += 1
 
     def result(self, merge: Reduction) -> Tensor:
-        """The merged state, in the dtype of the base."""
         if self._total is None:
             raise ValueError("a group was merged before any of its branches ran")
         scale = merge.weight(self._count)

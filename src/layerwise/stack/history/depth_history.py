@@ -41,7 +41,6 @@ class DepthHistory:
 
     @classmethod
     def of(cls, embedding: Tensor) -> DepthHistory:
-        """The record before the first layer."""
         return cls((0,), (shared(embedding),))
 
     def then(self, layer: int, state: Tensor) -> DepthHistory:
@@ -55,7 +54,6 @@ class DepthHistory:
         )
 
     def select(self, sources: Collection[int]) -> DepthHistory:
-        """The record of those of its states whose source is one of `sources`."""
         kept = [pair for pair in zip(self.sources, self.states, strict=True) if pair[0] in sources]
         return DepthHistory(tuple(source for source, _ in kept), tuple(state for _, state in kept))
 

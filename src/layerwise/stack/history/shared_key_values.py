@@ -109,7 +109,6 @@ class KeyValueTracker:
         return change(state)
 
     def refuse(self, plan: Plan) -> None:
-        """Raise `UnsupportedModel` for a plan that the constraint does not allow."""
         self.sharing.refuse(plan, self._model)
 
 

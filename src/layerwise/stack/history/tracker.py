@@ -18,7 +18,6 @@ KEYWORD = "record"
 
 
 def reads_history(kwargs: Mapping[str, Any]) -> bool:
-    """Whether a block that is called with these keywords reads states from before the last one."""
     return isinstance(kwargs.get(KEYWORD), DepthHistory)
 
 
@@ -30,7 +29,6 @@ class HistoryStep:
     layer: int
 
     def to(self, state: Tensor) -> DepthHistory:
-        """The record that ends with `state`."""
         return DepthHistory.of(state) if self.before is None else self.before.then(self.layer, state)
 
 
@@ -42,7 +40,6 @@ class HistoryTracker:
         self._ways: Any = WeakTensorKeyDictionary()
 
     def begin(self, embedding: Tensor) -> None:
-        """Note the state before the first layer."""
         self._ways[embedding] = HistoryStep(None, layer=-1)
 
     def note(self, layer: int, before: Tensor, after: Tensor) -> Tensor:
@@ -53,7 +50,6 @@ class HistoryTracker:
         return after
 
     def changed(self, state: Tensor, change: Callable[[Tensor], Tensor]) -> Tensor:
-        """`change(state)`, with everything in its record changed alike: some of the rows, say."""
         way = self.way(state)
         after = change(state)
         if after is not state:
@@ -73,15 +69,12 @@ class HistoryTracker:
         return way
 
     def of(self, state: Tensor) -> DepthHistory:
-        """The record that led to `state`, and ends with it."""
         return self.way(state).to(state)
 
     def keywords(self, layer: int, state: Tensor, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """The record that a layer is called with on `state`."""
         return {KEYWORD: self.of(state)}
 
     def refuse(self, plan: Plan) -> None:
-        """Raise `UnsupportedModel` for a plan with parallel branches: their merge would be no layer's output."""
         if any(step.opens for step in plan.steps()):
             raise UnsupportedModel(
                 f"the layers of {self._model} read what earlier layers left behind, each under a weight for that "

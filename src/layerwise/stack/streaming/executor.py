@@ -53,7 +53,6 @@ class StreamedExecutor:
 
 
 def in_turn(resident: ResidentLayers, schedule: ReadingSchedule) -> Iterator[Reading]:
-    """Every reading of a schedule, once its layer is in memory and the next one is on its way."""
     resident.release_all()
     for number, reading in enumerate(schedule.readings):
         if reading.released is not None:
@@ -87,7 +86,6 @@ class StreamingEstimate:
 
 
 def streaming_estimate(resident: ResidentLayers, work: Sequence[tuple[int, Graph]]) -> StreamingEstimate:
-    """Estimate the cost for batches, each the bytes of one hidden state and the graph of its plans."""
     schedules = {id(graph): reading_schedule([graph], resident.most) for _, graph in work}
     needs = [size * schedules[id(graph)].live[0] for size, graph in work]
     allowed = sum(sorted(resident.sizes)[-resident.most :])

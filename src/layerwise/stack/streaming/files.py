@@ -36,7 +36,6 @@ class SafetensorsWeight:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Its shape, from the header of its file."""
         if self.converted is not None:
             return tuple(self.converted["shape"])
         with safe_open(self.file, framework="pt", device="cpu") as tensors:
@@ -124,7 +123,6 @@ class LayerFiles:
 
 
 def offloaded(whole: str, entry: Mapping[str, Any], folder: Path) -> SafetensorsWeight:
-    """The parameter with the name `whole` by its entry in an offload index of accelerate."""
     file = entry.get("safetensors_file")
     if file is None:
         return SafetensorsWeight(folder / f"{whole}.dat", whole, entry)

@@ -59,7 +59,6 @@ class GGUFWeight:
         return values.clone() if values.data_ptr() % ALIGNMENT else values
 
     def made_of(self, arrays: Iterable[Any]) -> Tensor:
-        """The parameter that these contents of its tensors would be."""
         made: dict[str, Tensor] = {}
         for tensor, array in zip(self.tensors, arrays, strict=True):
             result = self.processor.process(
@@ -88,7 +87,6 @@ def _dequantised(path: Path, tensor: GGUFTensor) -> Tensor:
 
 
 def gguf_config(file: GGUFFile) -> Any:
-    """transformers' configuration of the model in a file, with the class for its head, which no file names."""
     config = config_for(_settings(file)) if is_read_by_tensor(file) else from_pretrained("AutoConfig", file.path)
     config.name_or_path = str(file.path.absolute().parent)
     classes = dict(model_classes())

@@ -46,7 +46,6 @@ def stored_parameter(model: nn.Module, name: str) -> Tensor:
 
 
 def refuse_on_disk(model: nn.Module, wish: str) -> None:
-    """Raise `UnsupportedModel` for a `wish` that needs all weights, where some are on the disk or with accelerate."""
     if any(_READER in vars(module) for module in model.modules()) or any(each.is_meta for each in model.parameters()):
         raise UnsupportedModel(
             f"cannot {wish}: layers of this {type(model).__name__} are read when they are called, and that needs "
@@ -98,7 +97,6 @@ class ResidentLayers:
 
     @property
     def bytes(self) -> int:
-        """The bytes of the layers in memory, those that are being read among them."""
         return sum(self.sizes[layer] for layer in (*self._resident, *self._ahead))
 
     def __deepcopy__(self, memo: Any) -> Any:
@@ -107,12 +105,10 @@ class ResidentLayers:
         )
 
     def release_all(self) -> None:
-        """Let go of every layer."""
         for layer in tuple(self._resident):
             self.release(layer)
 
     def count(self) -> ReadingCost:
-        """Let go of every layer, and begin to count anew: what is returned is counted into."""
         with self._changed:
             self.release_all()
             self.cost = ReadingCost()
@@ -135,7 +131,6 @@ class ResidentLayers:
             self._resident[layer] = self._resident.pop(layer)
 
     def read_ahead(self, layer: int) -> None:
-        """Begin to read a layer that is needed next, if there is room for it."""
         with self._changed:
             there = len(self._resident) + len(self._ahead)
             if layer not in self._resident and layer not in self._ahead and there < self.most:
@@ -150,7 +145,6 @@ class ResidentLayers:
                 self._changed.notify_all()
 
     def stored(self, layer: int, name: str, rows: slice | None = None) -> Tensor:
-        """One parameter of a layer, or some of its `rows`, read by itself and not kept, in the memory of the CPU."""
         return self._files.layers[layer][name].read(self._away[layer][name], torch.device("cpu"), rows)
 
     def _begin(self, layer: int) -> None:
@@ -188,7 +182,6 @@ class ResidentLayers:
 
 
 def put_parameters(block: nn.Module, parameters: Mapping[str, nn.Parameter]) -> None:
-    """Put other parameters in the place of those of a block, past what registers names anew."""
     for path, parameter in parameters.items():
         module, _, name = path.rpartition(".")
         block.get_submodule(module)._parameters[name] = parameter

@@ -100,7 +100,6 @@ class Connection:
             raise
 
     def close(self) -> None:
-        """End the connection. Closing twice does nothing."""
         if self._own:
             self._own = False
             self.ray.shutdown()
@@ -111,7 +110,6 @@ class Connection:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _close_to_others(self) -> None:
-        """Set a random token unless the environment has one, also if Ray, which reads it, is imported already."""
         if AUTHENTICATION in os.environ:
             return
         self._set(AUTHENTICATION, "token")
@@ -154,7 +152,6 @@ class Connection:
 
 
 def work_in(folder: str, paths: Sequence[str]) -> None:
-    """Let this process work in `folder`, where it is there, and import from `paths` too, as the one that started it."""
     if Path(folder).is_dir():
         os.chdir(folder)
     sys.path += [path for path in paths if path not in sys.path]
@@ -178,7 +175,6 @@ def is_connected() -> bool:
 
 
 def require_ray() -> None:
-    """Raise `SwarmError` where Ray is not installed, without importing it."""
     if sys.modules.get("ray", ...) is None or ("ray" not in sys.modules and find_spec("ray") is None):
         raise SwarmError(NOT_INSTALLED)
 

@@ -35,11 +35,9 @@ class NodeActor:
         self._node = Node(name, where)
 
     def handle(self, packed: bytes) -> bytes:
-        """The answers to messages, all of them packed."""
         return pack(self._node.handle_all(unpack(packed)))
 
     def process(self) -> tuple[str, int]:
-        """The host and the process that the node runs in."""
         return socket.gethostname(), os.getpid()
 
 
@@ -71,11 +69,9 @@ class RayTransport:
 
     @property
     def is_over(self) -> bool:
-        """Whether Ray starts none of the nodes again: their cluster has ended, or this process' part of it."""
         return self._dead >= self._actors.keys()
 
     async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
-        """What the node answers to each of the messages, or how the call failed."""
         answers = await self._answers(node, self._actors[node].handle.remote(pack(messages)))
         return [answers] * len(messages) if isinstance(answers, Gone | Refused) else answers
 
@@ -96,7 +92,6 @@ class RayTransport:
         return responses
 
     async def close(self) -> None:
-        """Stop every node, and the cluster if it was started here."""
         self._stop()
 
     def _placed(self, count: int) -> Any:

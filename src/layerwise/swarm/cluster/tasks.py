@@ -44,7 +44,6 @@ class RayTasks:
         self._works = 0
 
     def close(self) -> None:
-        """Leave the cluster, and end one that was started here. Closing twice does nothing."""
         self._connection.close()
 
     def map(self, opens: str, shared: Mapping[str, Any], pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
@@ -89,7 +88,6 @@ class RayTasks:
 def carry_out(
     folder: str, paths: tuple[str, ...], key: str, opens: str, shared: Sequence[Any], piece: Any
 ) -> tuple[Any, ...]:
-    """Run one task in a worker process, in `folder` if it exists and with `paths` on the import path."""
     import ray
     import torch
 
@@ -131,7 +129,6 @@ def ending(error: BaseException) -> tuple[str, ...]:
 
 
 def available_processors() -> int:
-    """The processors that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 

@@ -63,12 +63,10 @@ class CachedDecoding:
     is_first: bool = True
 
     def capture(self, ids: Tensor) -> Capture:
-        """What the layers are called with in the next pass, whose last token is that of `ids`."""
         length = None if self.is_first or find_cache(self.ready.inputs) is None else 1
         return self._captured(ids, self.ready.inputs, next_sequence_length=length, is_first_iteration=self.is_first)
 
     def passed(self, outputs: Any, state: Tensor) -> None:
-        """Go on behind a pass whose layers arrived at `state`, and whose model returned `outputs`."""
         model: Any = self.stack.model
         self.ready.inputs = model._update_model_kwargs_for_generation(
             outputs, self.ready.inputs, is_encoder_decoder=False
@@ -80,7 +78,6 @@ class CachedDecoding:
         self.is_first = False
 
     def recapture(self, ids: Tensor, inputs: Mapping[str, Any]) -> Capture:
-        """What the layers are called with in one pass of all tokens so far, with an empty cache."""
         fresh = dict(inputs)
         for name, value in inputs.items():
             if isinstance(value, Cache):
@@ -99,7 +96,6 @@ class CachedDecoding:
 
 
 def find_cache(inputs: Any) -> Cache | None:
-    """The cache among the inputs of a model's forward, if there is one."""
     return next((value for value in inputs.values() if isinstance(value, Cache)), None)
 
 

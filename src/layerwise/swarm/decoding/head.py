@@ -41,7 +41,6 @@ class BatchedHead:
         self._agrees: bool | None = None
 
     async def outputs(self, state: Tensor, inputs: Mapping[str, Any]) -> Any:
-        """What the model returns when its layers have arrived at `state`."""
         ids, cache = inputs.get("input_ids"), inputs.get("past_key_values")
         is_one_token = state.shape[:-1] == (1, 1) and ids is not None and ids.shape == (1, 1)
         if self._agrees is False or not is_one_token or not isinstance(cache, Cache):

@@ -44,7 +44,6 @@ class Servable:
 
 
 def writes(stack: Stack) -> bool:
-    """Whether the model generates text."""
     can_generate = getattr(stack.model, "can_generate", None)
     return can_generate is not None and bool(can_generate())
 

@@ -31,7 +31,6 @@ class TextStream:
         self.stopped = False
 
     def add(self, token: int) -> str:
-        """The text that is certain now that `token` is known: often one token's, sometimes none."""
         self._tokens.append(token)
         text = self._text()
         if text.endswith(REPLACEMENT) or len(text) <= len(self._before):
@@ -39,7 +38,6 @@ class TextStream:
         return self._released(self._settle(text))
 
     def finish(self) -> str:
-        """The rest, when no token follows. A character that the last token leaves incomplete is left out."""
         released = self._released(self._settle(self._text().rstrip(REPLACEMENT)))
         rest = "" if self.stopped else self._held
         self._held = ""

@@ -35,7 +35,6 @@ def batches(messages: Sequence[Message]) -> list[list[int]]:
 
 
 def is_one_token(hop: Hop) -> bool:
-    """Whether a hop takes one text one token further."""
     return not hop.fresh and hop.given.state.shape[:-1] == (1, 1)
 
 
@@ -56,7 +55,6 @@ class BatchedCalls(Calls):
     def of_batch(
         self, layer: int, caches: Sequence[Callable[[str], Any]]
     ) -> tuple[list[Any], dict[str, Any], int | str]:
-        """As `of`, with a cache for every request."""
         if len(caches) == 1:
             return self.of(layer, caches[0])
         made: list[CacheBatch] = []
@@ -100,7 +98,6 @@ class CacheBatch:
         self._caches = caches
 
     def update(self, keys: Tensor, values: Tensor, layer: int, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Add a token to each of the caches. Returns the keys and values of all, padded on the left."""
         several = [
             cache.update(keys[row : row + 1], values[row : row + 1], layer, *args, **kwargs)
             for row, cache in enumerate(self._caches)

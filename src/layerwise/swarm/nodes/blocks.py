@@ -57,7 +57,6 @@ def load_message(stack: Stack, layers: Iterable[int], source: str = "", *, halve
 
 
 def byte_count(block: nn.Module) -> int:
-    """The bytes of a block's parameters and buffers."""
     return sum(tensor.numel() * tensor.element_size() for tensor in (*block.parameters(), *block.buffers()))
 
 

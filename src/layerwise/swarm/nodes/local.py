@@ -79,11 +79,9 @@ class LocalTransport:
 
     @property
     def is_over(self) -> bool:
-        """Never: nodes of this process return."""
         return False
 
     async def call(self, node: str, messages: Sequence[Message]) -> Sequence[Response]:
-        """Return the node's answers after the scheduled time. A node runs one call at a time, to its end."""
         self.calls[node] += 1
         loop = asyncio.get_running_loop()
         chance = random.Random(f"{self.schedule.seed}/{node}/{self.calls[node]}")

@@ -135,7 +135,6 @@ class Node:
 
     @property
     def layers(self) -> tuple[RemoteLayer, ...]:
-        """The layers that the node holds, in order."""
         return tuple(sorted(self._held))
 
     def keep(self, layer: RemoteLayer, held: HeldLayer) -> None:
@@ -143,13 +142,11 @@ class Node:
         self._held[layer] = held
 
     def restart(self) -> None:
-        """Forget every request, as a process does that dies and is started again."""
         self._requests.clear()
         self.bytes = 0
         self.process = secrets.token_hex(4)
 
     def handle(self, message: Message) -> Response:
-        """The answer to a message. What goes wrong is an answer, too: `Refused`, with the reason."""
         try:
             with torch.inference_mode():
                 match message:
@@ -164,7 +161,6 @@ class Node:
         return Done(self.name)
 
     def handle_all(self, messages: Sequence[Message]) -> Sequence[Response]:
-        """The answers to messages of one call. Hops that can be are run as one batch."""
         if len(messages) == 1:
             return [self.handle(messages[0])]
         answers: dict[int, Response] = {}
@@ -209,7 +205,6 @@ class Node:
         return [next(answers) if isinstance(each, _Request) else each for each in begun]
 
     def _arrive_alike(self, ready: Sequence[_Ready]) -> bool:
-        """Check on copies of the shortest and longest caches that batching changes states only by rounding."""
         if len(ready) < 2:
             return False
         visits = ready[0][0].visits
@@ -264,7 +259,6 @@ class Node:
     def _pass(
         self, requests: Sequence[_Request], visits: Sequence[RemoteVisit], passes: Sequence[Pass]
     ) -> tuple[Sequence[Tensor], float]:
-        """The states after one pass of each request through the visits, and the seconds of the blocks."""
         calls = BatchedCalls(passes, self.device)
         prepared = []
         for visit in visits:
@@ -309,7 +303,6 @@ class Node:
 
 
 def memory_of(device: torch.device) -> int:
-    """The bytes of memory of a device, or of this machine."""
     if device.type == "cuda":
         return int(torch.cuda.get_device_properties(device).total_memory)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -35,7 +35,6 @@ class RequestDeadline:
             self._waiting = None
 
     def shorten(self, seconds: float, refusal: Refusal) -> None:
-        """Bring the moment nearer, to `seconds` from now, and say another reason."""
         at = asyncio.get_running_loop().time() + seconds
         if at < self.at:
             self.at, self.refusal = at, refusal
@@ -95,7 +94,6 @@ class Admission:
             self._mean += _WEIGHT * (time.monotonic() - began - self._mean)
 
     def end(self, seconds: float) -> None:
-        """Let requests under way go on for so many seconds and no longer."""
         self.stopping.set()
         for deadline in self._deadlines:
             deadline.shorten(seconds, _shutting_down())

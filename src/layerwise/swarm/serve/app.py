@@ -19,7 +19,6 @@ from layerwise.swarm.serve.state import ServerState, Service
 
 
 def create_app(service: Service, settings: ServeSettings) -> FastAPI:
-    """Create the application (`app.state.server`: `ServerState`), or raise `SwarmError` if open without a token."""
     check_exposure(settings.host, settings.tokens)
     state = ServerState(service, settings)
     # The pages that FastAPI makes of the routes load their scripts from a CDN; the description itself is kept.

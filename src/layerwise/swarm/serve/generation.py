@@ -21,7 +21,6 @@ from layerwise.swarm.serve.state import ServerState
 
 
 def generation_routes(state: ServerState) -> APIRouter:
-    """The routes that make text."""
     router = APIRouter()
 
     @router.post("/v1/completions")
@@ -106,7 +105,6 @@ def _scored(state: ServerState, prompt: Prompt, request: Request) -> Response:
 async def pieces(
     state: ServerState, prompt: Prompt, request: str, began: float, deadline: RequestDeadline
 ) -> AsyncGenerator[TextPiece, None]:
-    """Yield the text of an answer up to a stop text, then the `Answer`. Closing the iterator cancels the request."""
     text = TextStream(state.service.tokenizer, prompt.ids, prompt.decoding.stop)
     async with (
         state.admission.admitted(deadline),

@@ -32,7 +32,6 @@ class RequestGuard:
         self._app, self._settings = app, settings
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse what may not pass, read the body whole within its bounds, and log how the request ended."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

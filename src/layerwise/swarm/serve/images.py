@@ -29,7 +29,6 @@ _DATA_URL = re.compile(r"data:image/[a-z+.-]+;base64,")
 
 
 def image_routes(state: ServerState) -> APIRouter:
-    """The route that classifies."""
     router = APIRouter()
 
     @router.post("/v1/classify")

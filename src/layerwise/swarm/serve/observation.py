@@ -23,7 +23,6 @@ HEARTBEAT = 10
 
 
 def observation_routes(state: ServerState) -> APIRouter:
-    """The routes that say how the swarm is, and make nothing."""
     router = APIRouter()
     viewers = 0
 
@@ -95,13 +94,11 @@ async def _send_changes(state: ServerState, write: Write) -> None:
 
 
 def overview_fields(state: ServerState) -> dict[str, Any]:
-    """The swarm at this moment as JSON has it, and the requests that wait at its edge."""
     return {**asdict(state.service.overview()), "queued": state.admission.queued}
 
 
 @cache
 def live_page() -> tuple[str, str]:
-    """The live page in one file, and the policy that lets a browser run its own script and no other."""
     folder = files("layerwise.swarm.serve") / "page"
     style, script = ((folder / name).read_text("utf-8") for name in ("page.css", "page.js"))
     html = (folder / "page.html").read_text("utf-8").replace("/*style*/", style).replace("/*script*/", script)

@@ -58,7 +58,6 @@ async def completion_prompt(service: Service, settings: ServeSettings, body: Com
 
 
 async def chat_prompt(service: Service, settings: ServeSettings, body: ChatBody) -> Prompt:
-    """The prompt of a chat: by the model's own chat template, or in plain form where it has none."""
     tokenizer = service.tokenizer
     if not getattr(tokenizer, "chat_template", None):
         ids = await encoded(tokenizer, plain_chat(body.messages), "messages", service.max_length)

@@ -32,7 +32,6 @@ class Refusal(Exception):
         super().__init__(message)
 
     def content(self) -> dict[str, Any]:
-        """The body: `{"error": {"message", "type", "param", "code"}}`."""
         kind = _TYPES.get(self.status, "invalid_request_error" if self.status < 500 else "server_error")
         message, param = _written(self.message), self.param and _written(self.param)
         return {"error": {"message": message, "type": kind, "param": param, "code": self.code}}
@@ -63,12 +62,10 @@ def refusal_of(error: Exception) -> Refusal | None:
 
 
 def defect(request: str) -> Refusal:
-    """What a client learns of an error that nobody has foreseen: where the log speaks of it."""
     return Refusal(500, "internal_error", f"the server has a defect; its log speaks of it under request {request}")
 
 
 def outcome_of(refusal: Refusal) -> str:
-    """The word under which a refusal is counted."""
     outcomes = {429: "overloaded", 500: "failed", 503: "refused", 504: "late"}
     if refusal.code == "shutting_down":
         return "stopped"
@@ -122,7 +119,6 @@ class WatchedResponse(Response):
         self._work, self._ended, self._request = work, ended, request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, as ASGI wants it."""
         outcome: Refusal | str | None = "disconnected"
         work = asyncio.ensure_future(self._run(scope, receive, send))
         gone = asyncio.ensure_future(_disconnected(receive))

@@ -44,7 +44,6 @@ Send = Callable[[Report], None]
 
 
 def answer_server(gather: Callable[[], Awaitable[Swarm]], channel: int) -> int:
-    """Answer the server at the other end of the socket `channel`. Returns the exit status of the process."""
     own = socket.socket(fileno=channel)
     own.set_inheritable(False)
     return asyncio.run(until_closed(gather, own))

@@ -127,7 +127,6 @@ def frame(message: Order | Report) -> bytes:
 
 
 async def frames(reader: StreamReader, decoder: msgspec.msgpack.Decoder[M]) -> AsyncIterator[M]:
-    """The messages (`ORDERS` or `REPORTS`) as they come, until the other process closes its end, or has ended."""
     try:
         while True:
             size = int.from_bytes(await reader.readexactly(4), "big")

@@ -150,11 +150,9 @@ class RunningRouter:
         return f"exit status {status}" if status >= 0 else signal.Signals(-status).name
 
     async def ended(self) -> int:
-        """The exit status, once the process has ended."""
         return 0 if self.process is None else await self.process.wait()
 
     def kill(self) -> None:
-        """End the process at once, and all that it has started."""
         if self.process is not None:
             if self.process.returncode is None:
                 self.process.kill()
@@ -198,7 +196,6 @@ class RouterProcess:
     async def stream(
         self, ids: Sequence[int], decoding: Decoding, *, request: str
     ) -> AsyncGenerator[int | Answer, None]:
-        """The new tokens as they are made, and the `Answer` last, whichever routers it takes."""
         if decoding.samples and decoding.seed is None:
             decoding = replace(decoding, seed=secrets.randbits(63))
         made: list[int] = []
@@ -238,16 +235,13 @@ class RouterProcess:
         raise SwarmError(f"{deaths} routers ended while they answered request {request}; send another one")
 
     async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
-        """How likely the tokens of a prompt are."""
         report = await self._answered(ScorePrompt(request, tuple(ids)), Scored)
         return report.scores, report.answer
 
     def pixels(self, image: Image.Image) -> Image.Image:
-        """The image itself: the router knows the model's preprocessing."""
         return image
 
     async def classify(self, image: Image.Image, *, request: str) -> tuple[Sequence[float], Answer]:
-        """The probabilities of a vision model's classes for one image."""
         report = await self._answered(Classify(request, image.size, image.tobytes()), Answered)
         return report.probabilities, report.answer
 
@@ -259,13 +253,11 @@ class RouterProcess:
         return report.ready, report.reason
 
     def overview(self) -> Overview:
-        """The swarm as the router last saw it, and what has happened to the routers before."""
         seen = self._overview
         events = [replace(event, seconds=event.seconds + self._began) for event in seen.events]
         return replace(seen, seconds=seen.seconds + self._began, events=(*self._earlier, *events)[-MOST_EVENTS:])
 
     async def close(self) -> None:
-        """End the router, its nodes, and what was started for them."""
         self._closing = True
         if self._router is not None:
             await self._router.end(self._close_seconds)

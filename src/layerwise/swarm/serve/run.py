@@ -45,7 +45,6 @@ def run(gather: Callable[[], Awaitable[Service]], settings: ServeSettings, annou
 
 
 def check_libraries() -> None:
-    """Raise `SwarmError` where what the server is made of is not installed."""
     try:
         import fastapi  # noqa: F401
         import prometheus_client  # noqa: F401
@@ -108,7 +107,6 @@ async def serve(
     stop: asyncio.Event,
     hurry: asyncio.Event,
 ) -> int:
-    """Serve until `stop` is set, drain (until `hurry` is set), close the service, and return the exit status."""
     from layerwise.swarm.serve.app import create_app
 
     cut = False

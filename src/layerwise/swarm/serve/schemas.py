@@ -79,21 +79,17 @@ class GenerationBody(BaseModel):
 
     @property
     def stops(self) -> tuple[str, ...]:
-        """The stop texts, however they are written."""
         return (self.stop,) if isinstance(self.stop, str) else tuple(self.stop or ())
 
     @property
     def most_tokens(self) -> int | None:
-        """The most new tokens that are wanted, if the request says so."""
         return self.max_tokens
 
     @property
     def includes_usage(self) -> bool:
-        """Whether a stream ends with a chunk that counts the tokens."""
         return self.stream_options is not None and self.stream_options.include_usage
 
     def check_others(self) -> None:
-        """Raise `Refusal` for a field that is not understood, and for one that is and cannot be carried out."""
         for name, value in (self.model_extra or {}).items():
             if name in WITHOUT_EFFECT or (name in NEUTRAL and _changes_nothing(value, NEUTRAL[name])):
                 continue
@@ -108,7 +104,6 @@ class GenerationBody(BaseModel):
             raise Refusal(400, "unknown_parameter", f"there is no field {name[:60]!r} here; leave it out", param=name)
 
     def decoding(self, most: int, temperature: float, stops: tuple[str, ...] = ()) -> Decoding:
-        """How to decode: at most `most` new tokens, and the server's `temperature` where the request has none."""
         least = self.min_tokens or 0
         if least > most:
             raise Refusal(
@@ -139,7 +134,6 @@ class CompletionBody(GenerationBody):
     logprobs: Annotated[int, Field(ge=0, le=1)] | Literal[False] | None = None
 
     def check_others(self) -> None:
-        """Raise `Refusal` also for log-probabilities of anything but a prompt."""
         super().check_others()
         has_logprobs = self.logprobs is not None and self.logprobs is not False
         if has_logprobs and not self.echo:
@@ -169,7 +163,6 @@ class ChatMessage(BaseModel):
 
     @property
     def text(self) -> str:
-        """The message as one text."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
@@ -181,7 +174,6 @@ class ChatBody(GenerationBody):
 
     @property
     def most_tokens(self) -> int | None:
-        """The newer of the two names counts where both are given."""
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
 
@@ -221,7 +213,6 @@ def swarm_fields(answer: Answer) -> dict[str, Any]:
 
 
 def logprob_fields(tokenizer: Any, ids: Sequence[int], scores: PromptScores) -> dict[str, Any]:
-    """The field `logprobs` of a prompt that is scored: of every token, and last of the likeliest one behind it."""
     tokens = [str(tokenizer.decode([each])) for each in (*ids, scores.best[-1])]
     logprobs = (*scores.logprobs, scores.best_logprobs[-1])
     best = [str(tokenizer.decode([each])) for each in scores.best]
@@ -250,12 +241,10 @@ class AnswerFormat:
     created: int = field(init=False)
 
     def __post_init__(self) -> None:
-        """Give the answer an id, under which the swarm works on it, too. No client can choose it."""
         object.__setattr__(self, "id", f"{'chatcmpl' if self.chat else 'cmpl'}-{uuid.uuid4().hex}")
         object.__setattr__(self, "created", int(time.time()))
 
     def whole(self, text: str, answer: Answer, logprobs: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The answer in one piece."""
         content = {"message": {"role": "assistant", "content": text, "refusal": None}} if self.chat else {"text": text}
         choice = {"index": 0, **content, "logprobs": logprobs, "finish_reason": answer.finish}
         return {
@@ -266,15 +255,12 @@ class AnswerFormat:
         }
 
     def opening(self) -> dict[str, Any] | None:
-        """The chunk before the first text: a chat's says who speaks."""
         return self._chunk({"delta": {"role": "assistant", "content": ""}}) if self.chat else None
 
     def piece(self, text: str) -> dict[str, Any]:
-        """A chunk with some text."""
         return self._chunk({"delta": {"content": text}} if self.chat else {"text": text})
 
     def closing(self, answer: Answer) -> list[dict[str, Any]]:
-        """The chunk that says why the answer ends and what the swarm says of it, and the count of tokens if wanted."""
         last = self._chunk({"delta": {}} if self.chat else {"text": ""}, answer.finish)
         chunks = [{**last, "layerwise": swarm_fields(answer)}]
         if self.usage:
@@ -283,7 +269,6 @@ class AnswerFormat:
         return chunks
 
     def usage_counts(self, answer: Answer) -> dict[str, int]:
-        """Tokens of the prompt, of the answer, and of both."""
         made = len(answer.tokens)
         return {
             "prompt_tokens": self.prompt_tokens,

@@ -61,7 +61,6 @@ class ServeSettings:
     page_seconds: float = 0.5
 
     def __post_init__(self) -> None:
-        """Raise `SwarmError` for a value that no server can have."""
         if not 0 <= self.port < 2**16:
             raise SwarmError(f"port {self.port} does not exist; write a number from 0 (any free port) to 65535")
         if not 0 <= self.temperature <= 2:
@@ -116,7 +115,6 @@ def read_tokens(path: Path | None, environment: Mapping[str, str]) -> tuple[str,
 
 
 def check_exposure(host: str, tokens: Sequence[str]) -> None:
-    """Raise `SwarmError` where other machines could reach the server and nobody has to show a token."""
     if not tokens and not is_loopback(host):
         raise SwarmError(
             f"other machines can reach host {host!r}, and no token for access is set: give a file with one token a "

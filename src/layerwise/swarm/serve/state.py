@@ -30,9 +30,7 @@ class Service(Protocol):
     """What the routes ask: a `Swarm` of this process, or the process of its router (`RouterProcess`)."""
 
     @property
-    def name(self) -> str:
-        """The name of the model, as clients write it."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def tokenizer(self) -> Any:
@@ -40,42 +38,26 @@ class Service(Protocol):
         ...
 
     @property
-    def max_length(self) -> int | None:
-        """The most tokens that a prompt and its answer have together, if the model has a bound."""
-        ...
+    def max_length(self) -> int | None: ...
 
     @property
-    def labels(self) -> Sequence[str]:
-        """The names of the classes of a model that classifies."""
-        ...
+    def labels(self) -> Sequence[str]: ...
 
-    def stream(self, ids: Sequence[int], decoding: Decoding, *, request: str) -> AsyncGenerator[int | Answer, None]:
-        """The new tokens as they are made, and the `Answer` last."""
-        ...
+    def stream(self, ids: Sequence[int], decoding: Decoding, *, request: str) -> AsyncGenerator[int | Answer, None]: ...
 
-    async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]:
-        """How likely the tokens of a prompt are."""
-        ...
+    async def score(self, ids: Sequence[int], *, request: str) -> tuple[PromptScores, Answer]: ...
 
-    def pixels(self, image: Image) -> Any:
-        """What `classify` takes of an image."""
-        ...
+    def pixels(self, image: Image) -> Any: ...
 
-    async def classify(self, pixels: Any, /, *, request: str) -> tuple[Sequence[float], Answer]:
-        """The probabilities of a vision model's classes for one image."""
-        ...
+    async def classify(self, pixels: Any, /, *, request: str) -> tuple[Sequence[float], Answer]: ...
 
     async def ready(self) -> tuple[bool, str]:
         """Whether a token can be made; else why not."""
         ...
 
-    def overview(self) -> Overview:
-        """The swarm at this moment."""
-        ...
+    def overview(self) -> Overview: ...
 
-    async def close(self) -> None:
-        """Stop every node."""
-        ...
+    async def close(self) -> None: ...
 
 
 class ServerMetrics:
@@ -120,7 +102,6 @@ class SwarmCollector(Collector):
         self._overview = overview
 
     def collect(self) -> Iterator[Metric]:
-        """Nodes by state, layers, hops, failures and times of hops by node, and requests by how they ended."""
         seen = self._overview()
         nodes = GaugeMetricFamily("layerwise_swarm_nodes", "Nodes by state.", labels=("state",))
         states = Tally(node.state for node in seen.nodes)
@@ -162,7 +143,6 @@ class Readiness:
         self._last: tuple[float, tuple[bool, str]] | None = None
 
     async def check(self) -> tuple[bool, str]:
-        """Whether a token was made within the last second or is made now, and the reason if not."""
         async with self._checking:
             clock = asyncio.get_running_loop().time
             if self._last is not None and clock() - self._last[0] < _KEPT_SECONDS:
@@ -197,7 +177,6 @@ class ServerState:
     def count(
         self, endpoint: str, request: Request, ended: Refusal | str | None, answers: Sequence[Answer] = ()
     ) -> None:
-        """Count a request that has ended, and add what came of it to its line in the log."""
         if isinstance(ended, Refusal):
             outcome = outcome_of(ended)
         else:

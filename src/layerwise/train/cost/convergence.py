@@ -45,7 +45,6 @@ class ValidationCurve:
 
     @property
     def lowest(self) -> float:
-        """The lowest loss that is reached, of the losses made monotone."""
         return descending(self.losses)[-1]
 
     def reached(self, target: float) -> Reached:
@@ -64,7 +63,6 @@ Curves = Mapping[str, Mapping[int, ValidationCurve]]
 
 
 def common_target(*arms: Mapping[int, ValidationCurve]) -> float:
-    """The lowest loss that every training of the arms reaches."""
     return max(curve.lowest for arm in arms for curve in arm.values())
 
 
@@ -115,7 +113,6 @@ def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) ->
 
 
 def arm_rows(arm: str, cost: str, spent: Spent) -> list[Score]:
-    """The mean over seeds, and the share that is censored."""
     values, never = [each.cost for each in spent.values()], [each.censored == "never" for each in spent.values()]
     low, high = over_seeds(values) if _are_exact(spent) else (None, None)
     rows = [Score(CONVERGENCE, "cost", float(np.mean(values)), low, high, arm=arm, condition=cost)]
@@ -129,7 +126,6 @@ def _are_exact(spent: Spent) -> bool:
 
 
 def ratio_rows(spent: Mapping[str, tuple[Spent, Spent]], reference: str, cost: str) -> list[Score]:
-    """The ratios of arms to the reference, from what each and the reference spent, with p corrected over arms."""
     logs: dict[str, SeedDifference] = {}
     for arm, pair in spent.items():
         shared = set(pair[0]) & set(pair[1])

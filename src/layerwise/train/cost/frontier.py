@@ -79,7 +79,6 @@ class Frontier:
         return cls(tuple(ordered), tuple(known[at] for at in ordered))
 
     def reaches(self, cost: float) -> bool:
-        """Whether the loss at `cost` can be read off."""
         return self.costs[0] * (1 - SLACK) <= cost <= self.costs[-1] * (1 + SLACK)
 
     def at(self, cost: float) -> float:
@@ -127,7 +126,6 @@ def frontier_rows(
 
 
 def equal_rows(arms: Mapping[str, Points], reference: Points, name: str) -> list[Score]:
-    """Compare arms (`frontier_rows`) with a reference of one length, at costs equal (`EQUAL`) for every seed."""
     rows: list[Score] = []
     for cost in COSTS:
         equal = {arm: points for arm, points in arms.items() if _are_equal(points, reference, cost)}
@@ -288,6 +286,5 @@ def log_ratio(values: Mapping[int, float], others: Mapping[int, float]) -> SeedD
 
 
 def ratio_row(measure: str, metric: str, logs: SeedDifference, **columns: Any) -> Score:
-    """exp of a mean of logarithms (`log_ratio`) and of its interval, as a row without a test."""
     low, high = (None if bound is None else exp(bound) for bound in (logs.low, logs.high))
     return Score(measure, metric, exp(logs.value), low, high, **columns)

@@ -52,12 +52,10 @@ class Learning:
         self._first = {name: weight.detach().clone() for name, weight in self.weights().items()} if copies else {}
 
     def weights(self) -> dict[str, nn.Parameter]:
-        """The tensors that learn, by their names in the model."""
         named = self.stack.model.named_parameters()
         return {name: parameter for name, parameter in named if parameter.requires_grad}
 
     def tensors(self) -> dict[str, Tensor]:
-        """What learned, by name, to be written."""
         return {name: weight.detach().cpu().contiguous() for name, weight in self.weights().items()}
 
     def write(self, folder: Path) -> None:
@@ -142,7 +140,6 @@ def peft() -> Any:
 
 
 def linear_maps(stack: Stack, layers: Iterable[int]) -> dict[str, nn.Linear | Conv1D]:
-    """The linear maps of some layers, by their names in the model: what an adapter is put on."""
     return {
         f"{stack.path}.{layer}.{name}": module
         for layer in sorted(set(layers))

@@ -59,5 +59,4 @@ class HealingOptions(Variant):
 
 
 def healing_recipe(arm: str, settings: Settings, plan: Plan, options: HealingOptions) -> Recipe:
-    """The recipe of a healing under `plan`, validated by the loss of the labels under it."""
     return Recipe(arm, settings, Fixed(plan), Fixed(plan), replace(options, plan=str(plan)))

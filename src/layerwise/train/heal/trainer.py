@@ -65,7 +65,6 @@ class HealingTrainer(PlanTrainer):
         self._teacher: HealingPass | None = None
 
     def training_step(self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None) -> Tensor:
-        """The teacher's pass, where there is one, then the student's forward and backward."""
         if self.options.teacher == "self":
             inputs = self._prepare_inputs(inputs)
             with torch.no_grad(), evaluating(self.stack.model), self.learning.before():
@@ -78,7 +77,6 @@ class HealingTrainer(PlanTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
     ) -> Any:
-        """The loss of the labels, or in training the divergence from the teacher."""
         teacher = self._teacher
         if teacher is None:
             return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
@@ -152,7 +150,6 @@ class HealingTrainer(PlanTrainer):
         return in_chunks(own, loss_of, max(1, CHUNK // int(self.stack.text_config.vocab_size)), weights)
 
     def figures(self) -> dict[str, float]:
-        """Tokens (those that are no padding), weights that learn, seconds a step, memory."""
         learning = sum(weight.numel() for weight in self.learning.weights().values())
         tokens = {"tokens": float(self.state.num_input_tokens_seen)} if self.learns_text else {}
         return {"learning_weights": float(learning), **tokens, **super().figures()}

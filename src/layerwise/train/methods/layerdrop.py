@@ -33,5 +33,4 @@ def layershuffle_layerdrop(options: Options, depth: int) -> Recipe:
 
 
 def failout(options: Options, depth: int) -> Recipe:
-    """The layers on four nodes (fewer in a shallow model), each of which fails with probability `drop_rate`."""
     return Recipe("failout", options.settings, Failout(node_layout(depth, min(4, depth)), options.drop_rate))

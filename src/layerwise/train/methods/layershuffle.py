@@ -51,18 +51,15 @@ class PredictionOptions(Variant):
 
 
 def layershuffle(options: Options, depth: int) -> Recipe:
-    """A random permutation of all layers for every batch, in training and in validation."""
     shuffle = Shuffle(options.max_shift)
     return Recipe("layershuffle", options.settings, shuffle, shuffle)
 
 
 def layershuffle_position(options: Options, depth: int) -> Recipe:
-    """LayerShuffle whose layers are given their current position."""
     variant = options.variant(PositionOptions)
     return replace(layershuffle(options, depth), arm="layershuffle-position", variant=variant)
 
 
 def layershuffle_predict(options: Options, depth: int) -> Recipe:
-    """LayerShuffle whose layers predict their current position from their own output."""
     variant = options.variant(PredictionOptions)
     return replace(layershuffle(options, depth), arm="layershuffle-predict", variant=variant)

@@ -59,7 +59,6 @@ class Method:
 
 
 def baseline(options: Options, depth: int) -> Recipe:
-    """In order, for one epoch: the model as it was, refined as little as the LayerShuffle paper refines it."""
     settings = options.settings
     return Recipe("baseline", replace(settings, epochs=min(1.0, settings.epochs), evals=1))
 

@@ -67,7 +67,6 @@ TABLE_WINDOWS = 50_000
 
 
 def schedule_rows(arm: str, schedule: GrowthSchedule, steps: int) -> list[Score]:
-    """What every part of the model costs in every phase, as a share of its full cost."""
     rows = []
     for phase, (_, end) in zip(schedule.phases, schedule.bounds(steps), strict=True):
         own: dict[str, Any] = {"arm": arm, "condition": phase.name, "amount": float(end)}
@@ -174,7 +173,6 @@ def arm_rows(rows: Iterable[Score]) -> list[Score]:
 
 
 def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], setting: str = LEARNING_RATE) -> list[Score]:
-    """Return the validation loss of an arm by the swept `setting` (learning rate or warm-up), and which was chosen."""
     own: dict[str, Any] = {"arm": arm, "condition": setting}
     rows = []
     for rate, tried in sorted(losses.items()):
@@ -184,7 +182,6 @@ def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], setting: str = 
 
 
 def means(losses: Mapping[float, Sequence[float]]) -> dict[float, float]:
-    """Rate to its mean loss over the seeds that tried it."""
     return {rate: float(np.mean(tried)) for rate, tried in losses.items()}
 
 
@@ -202,7 +199,6 @@ def last_validation(record: TrainingRecord) -> float:
 
 
 def phase_paces(records: Sequence[TrainingRecord], schedule: GrowthSchedule) -> dict[str, float]:
-    """Seconds a step of every phase: the median over the trainings of an arm, of those phases that were timed."""
     seconds: dict[str, float] = {}
     for phase in schedule.phases:
         key = f"step_seconds {phase.name}"
@@ -228,7 +224,6 @@ def seconds_of_steps(schedule: GrowthSchedule, steps: int, paces: Mapping[str, f
 
 
 def point(record: TrainingRecord, loss: float, seconds: float) -> CostPoint:
-    """Where a training ended, with what its steps took."""
     costs = {"tokens": record.figures["tokens"], "flops": record.figures["flops"], "seconds": seconds}
     return CostPoint(loss, costs)
 
@@ -270,7 +265,6 @@ def _by_step(schedule: GrowthSchedule, steps: int, each: Sequence[float], step: 
 def saving_rows(
     arm: str, trainings: Mapping[int, Sequence[CostPoint]], reference: Points, name: str, read_off: int
 ) -> list[Score]:
-    """What `arm` saves of each cost of the reference called `name`, whose loss it is to reach."""
     rows: list[Score] = []
     for cost in COSTS:
         estimate = saving(trainings, reference, cost)
@@ -299,7 +293,6 @@ def loss_ratio_row(
 
 
 def time_saved_row(arm: str, seconds: Mapping[int, float], reference: Mapping[int, float], name: str) -> Score:
-    """The share of the reference's time that the arm does not take for as many steps."""
     taken = ratio_row(GROWTH, TIME_SAVED, log_ratio(seconds, reference), arm=arm, against=name, condition=TOKENS)
     low, high = (None if bound is None else 1 - bound for bound in (taken.high, taken.low))
     return replace(taken, value=1 - taken.value, low=low, high=high)

@@ -48,7 +48,6 @@ class EmbeddingsAndHead:
 
 
 def find_embeddings_and_head(stack: Stack, inputs: Mapping[str, Any]) -> EmbeddingsAndHead:
-    """What stands around the layers of `stack`, found on a batch of the model's arguments."""
     inside = {id(parameter) for parameter in block_list(stack.model, stack.path).parameters()}
     named = [(name, each) for name, each in stack.model.named_parameters() if id(each) not in inside]
     names, outside = [name for name, _ in named], [each for _, each in named]
@@ -99,28 +98,23 @@ class GrowthRunner(TrainerCallback):
 
     @property
     def before(self) -> Weights:
-        """The weights before the layers that can learn."""
         return self._weights(self._before)
 
     @property
     def behind(self) -> Weights:
-        """Those behind the layers."""
         return self._weights(self._behind)
 
     @property
     def layers(self) -> list[Weights]:
-        """Those of each layer."""
         return [self._weights(names) for names in self._layers]
 
     # -- what the Trainer calls ----------------------------------------------------------------------------------
 
     def at(self, step: int, number_of_pass: int = 0) -> Plan:
-        """Return the plan of a training pass."""
         self.running = self.step_schedule.resolve(step, number_of_pass)
         return Plan.of(self.running.running(self.stack.depth))
 
     def flops(self, inputs: Mapping[str, Any]) -> float:
-        """What the pass in flight costs on a batch, of which every position is computed, padding included."""
         first = next(iter(inputs.values()))
         units = inputs["input_ids"].numel() if "input_ids" in inputs else len(first)
         return flops_per_token(self.running, self.cost) * units
@@ -128,7 +122,6 @@ class GrowthRunner(TrainerCallback):
     # -- what happens when --------------------------------------------------------------------------------------
 
     def on_step_begin(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
-        """Begin the phase if this is its first step, and let learn what learns at this step."""
         reshard(self.stack.model)
         step = state.global_step
         phase = self.step_schedule.phase(step)
@@ -141,20 +134,17 @@ class GrowthRunner(TrainerCallback):
         _let_learn(self.behind, phase.head)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> Any:
-        """Let the log take a note where a phase ends, so that no entry covers two phases."""
         if self.step_schedule.ends(state.global_step - 1):
             control.should_log = True
         return control
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note the phase, and the operations so far, beside what was logged."""
         if state.global_step:
             entry = state.log_history[-1]
             entry["phase"] = self.step_schedule.phase(state.global_step - 1).name
             entry["flops"] = float(state.total_flos)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Leave the model as it came: with weights that can all learn."""
         reshard(self.stack.model)
         for weights in (self.before, self.behind, *self.layers):
             _let_learn(weights, True)
@@ -213,7 +203,6 @@ def growth_runner(stack: Stack, growth: GrowthVariant, splits: Splits, seed: int
 
 
 def seed_of(seed: int, phase: Phase) -> int:
-    """The seed of the new weights of a phase."""
     return random.Random(f"{seed}/{phase.name}/weights").getrandbits(32)
 
 

@@ -37,27 +37,21 @@ class StepSchedule:
 
     @cached_property
     def bounds(self) -> tuple[tuple[int, int], ...]:
-        """The first step of every phase, and the step that it ends before."""
         return self.schedule.bounds(self.steps)
 
     def number(self, step: int) -> int:
-        """The number of the phase that `step` lies in."""
         return next(number for number, (first, end) in enumerate(self.bounds) if first <= step < end)
 
     def phase(self, step: int) -> Phase:
-        """The phase that `step` lies in."""
         return self.schedule.phases[self.number(step)]
 
     def begins(self, step: int) -> bool:
-        """Whether `step` is the first of its phase."""
         return any(step == first for first, _ in self.bounds)
 
     def ends(self, step: int) -> bool:
-        """Whether `step` is the last of its phase."""
         return any(step == end - 1 for _, end in self.bounds)
 
     def learning(self, step: int) -> tuple[int, ...]:
-        """The layers that learn at `step`: all that its phase trains, or those that are drawn of them."""
         phase = self.phase(step)
         if phase.sample is None:
             return phase.trains
@@ -91,7 +85,6 @@ class StepSchedule:
         )
 
     def whole(self, step: int) -> Plan:
-        """The plan that the model is validated under at `step`: all layers that its phase has, none left out."""
         return Plan.of(self.phase(step).running(self.schedule.depth))
 
     def factor(self, step: int, curve: Curve) -> float:

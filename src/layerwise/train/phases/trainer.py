@@ -35,7 +35,6 @@ class GrowthTrainer(PlanTrainer):
         self.add_callback(runner)
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
-        """The rate of every step: the parent's curve, as the phases follow it or have one of their own."""
         if self.lr_scheduler is None:
             own = super().create_scheduler(num_training_steps, optimizer)
             if not isinstance(own, LambdaLR):
@@ -62,7 +61,6 @@ class GrowthTrainer(PlanTrainer):
         return round(self.runner.flops(inputs))
 
     def figures(self) -> dict[str, float]:
-        """Tokens (those that are no padding), operations, seconds a step, of every phase too, memory and weights."""
         state, step_schedule = self.state, self.runner.step_schedule
         figures = {
             "flops": float(state.total_flos),

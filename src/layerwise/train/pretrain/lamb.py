@@ -106,7 +106,6 @@ def _check(group: dict[str, Any]) -> None:
 
 
 def parameter_groups(named: Iterable[tuple[str, nn.Parameter]], weight_decay: float) -> list[dict[str, Any]]:
-    """The parameters that are learned, in two groups: those with decay and trust ratio, and those with neither."""
     learned = [(name, parameter) for name, parameter in named if parameter.requires_grad]
     return [
         {
@@ -139,6 +138,5 @@ def lamb(
     epsilon: float,
     weight_decay: float,
 ) -> Lamb:
-    """LAMB over `parameter_groups`: with decay and trust ratio for matrices, plain Adam for everything else."""
     groups = [group for group in parameter_groups(named, weight_decay) if group["params"]]
     return Lamb(groups, lr=learning_rate, betas=betas, eps=epsilon)

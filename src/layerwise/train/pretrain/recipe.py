@@ -104,7 +104,6 @@ class PretrainingRecipe:
 
     @property
     def examples(self) -> int:
-        """Segments that the whole training reads."""
         return self.switch * self.batch_size + (self.steps - self.switch) * (self.batch_size // 4)
 
 
@@ -165,7 +164,6 @@ def pretraining_recipe(
 
 
 def new_model(recipe: PretrainingRecipe, tokenizer: PreTrainedTokenizerBase) -> ElcForMaskedLM:
-    """The model of a recipe with random weights, for a tokenizer: its ids of padding, start and end are the model's."""
     config = ElcConfig.of_size(
         recipe.size,
         variant=recipe.variant,

@@ -48,7 +48,6 @@ _TIMED = 4
 def training_config(
     tokenizer: PreTrainedTokenizerBase, text: PretrainingText, recipe: PretrainingRecipe, seed: int
 ) -> dict[str, Any]:
-    """What a pretraining is, as its folder records it: a folder that records another one is refused."""
     return {"base": _origin(recipe, tokenizer), "data": text.digest, "recipe": recipe.to_json(), "seed": seed}
 
 
@@ -141,15 +140,12 @@ class PretrainingTrainer(DividedValidation):
         self.batches = batches
 
     def epochs(self) -> float:
-        """How often the text was read, by its tokens."""
         return float(self.state.num_input_tokens_seen / self.text.train.tokens)
 
     def examples(self) -> int:
-        """The segments of both lengths."""
         return self.recipe.examples
 
     def figures(self) -> dict[str, float]:
-        """Tokens (those that are no padding), weights, pace, and the norms of gradients."""
         return {
             "tokens": float(self.state.num_input_tokens_seen),
             "parameters": float(self.accelerator.unwrap_model(self.model).num_parameters()),
@@ -169,7 +165,6 @@ class PretrainingTrainer(DividedValidation):
         )
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
-        """LAMB in its two groups."""
         if self.optimizer is None:
             self.optimizer = lamb(
                 (self.model if model is None else model).named_parameters(),
@@ -182,7 +177,6 @@ class PretrainingTrainer(DividedValidation):
         return optimizer
 
     def create_scheduler(self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None) -> LRScheduler:
-        """The rate of every step, see `layerwise.train.pretrain.curriculum.rate_at`."""
         if self.lr_scheduler is None:
             warmup = round(self.recipe.warmup * num_training_steps)
             floor = self.recipe.floor
