@@ -1,7 +1,5 @@
 """Run functions and commands in forked processes that share the imports and can kill themselves at a counted write."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

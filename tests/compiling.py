@@ -1,7 +1,5 @@
 """Count compiled graphs and run them eagerly, so that no C++ compiler is needed."""
 
-from __future__ import annotations
-
 import pytest
 
 import other_kernel

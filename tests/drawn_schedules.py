@@ -1,7 +1,5 @@
 """Growth schedules drawn by Hypothesis, with every field that a phase can have."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """What several test processes need, made by one of them: the others wait for it and read it."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

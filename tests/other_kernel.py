@@ -1,7 +1,5 @@
 """Kernels that round by shape, alignment and threads (LAYERWISE_TEST_KERNEL=other): equal bits are never luck."""
 
-from __future__ import annotations
-
 import os
 import zlib
 from collections.abc import Mapping

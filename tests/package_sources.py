@@ -1,7 +1,5 @@
 """The package's sources, read and parsed once."""
 
-from __future__ import annotations
-
 import ast
 from functools import cache
 from pathlib import Path

@@ -7,8 +7,6 @@ torch, MKL and oneDNN choose their kernels by the processor, and each can be tol
 or four threads sum in another order than one. No setting adds instructions that this processor does not have.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

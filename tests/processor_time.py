@@ -3,8 +3,6 @@
 `LAYERWISE_TEST_DURATIONS=tests/durations.json` updates the stored seconds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

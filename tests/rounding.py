@@ -1,7 +1,5 @@
 """Equal bits need the same kernel, shapes, alignment, threads and gradient setting of the weights."""
 
-from __future__ import annotations
-
 from typing import TypeVar
 
 import torch

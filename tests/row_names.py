@@ -1,7 +1,5 @@
 """The names of rows in tests: what a row is about, in one text that is easily compared."""
 
-from __future__ import annotations
-
 from layerwise.results.rows import Score
 
 

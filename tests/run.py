@@ -3,8 +3,6 @@
 Tests that then pass are named as unsteady; after more than `MOST` failures nothing is rerun.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

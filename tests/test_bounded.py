@@ -1,7 +1,5 @@
 """User input is read within limits, and errors are described."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import random

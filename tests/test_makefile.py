@@ -1,7 +1,5 @@
 """What the two commands of the README install: the demo what it needs, the tests the rest, and never in silence."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from pathlib import Path

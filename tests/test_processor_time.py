@@ -1,7 +1,5 @@
 """The tests of the longest files come first, and what was measured is kept."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from types import SimpleNamespace

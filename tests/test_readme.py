@@ -3,8 +3,6 @@
 Commands that name the reader's own things (`MODEL`, `org/name`, a file) are only parsed.
 """
 
-from __future__ import annotations
-
 import io
 import re
 import shlex

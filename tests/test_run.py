@@ -1,7 +1,5 @@
 """Failed tests are rerun alone up to twice, so that a busy machine fails no change."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Number of torch threads in tests (LAYERWISE_TEST_THREADS, default 1); sums depend on it."""
 
-from __future__ import annotations
-
 import os
 
 import torch

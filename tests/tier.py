@@ -1,7 +1,5 @@
 """Test effort by LAYERWISE_TEST_TIER: `fast` (default) or `nightly`, which draws more simulations and examples."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """Tokenizers small enough to be read whole, made without a download: one per behaviour under test."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tokenizers

@@ -1,7 +1,5 @@
 """Imports that the process from which `apart` forks makes once."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import io

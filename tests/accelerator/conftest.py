@@ -3,8 +3,6 @@
 LAYERWISE_TEST_DEVICE names another device: `cpu`, or `stand_in`, which test_stand_in.py uses where there is no CUDA.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

@@ -3,8 +3,6 @@
 A process that has called `register` keeps them until it ends, and `auto` then means `stand_in`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The engine on an accelerator agrees with the CPU, and a sweep agrees with single plans."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

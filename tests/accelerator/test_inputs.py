@@ -1,7 +1,5 @@
 """Inputs, copies, generators and clocks follow the device of the model."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

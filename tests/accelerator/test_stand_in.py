@@ -1,7 +1,5 @@
 """Without an accelerator the tests of this folder, and the examples, run on a stand-in for one."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 Backward kernels may add in any order, so the two are not compared to the bit.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from collections.abc import Callable

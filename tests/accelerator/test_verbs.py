@@ -1,7 +1,5 @@
 """Every verb and every documented cell runs on an accelerator, wherever the inputs are."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from functools import partial

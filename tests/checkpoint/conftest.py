@@ -1,7 +1,5 @@
 """Shared read-only models on disk."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

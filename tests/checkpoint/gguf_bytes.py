@@ -1,7 +1,5 @@
 """GGUF files built byte by byte without layerwise and the package gguf; `bad(seed)` draws an invalid one."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Callable

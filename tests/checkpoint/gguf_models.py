@@ -1,7 +1,5 @@
 """Small models with random weights as GGUF files, written with the package gguf."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The model card of a checkpoint states only what the folder or a row contains."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Compact checkpoints (each layer once, and a plan) run with layerwise, and with transformers alone."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -1,7 +1,5 @@
 """Folders are written atomically, with the user's default file modes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """The converter of llama.cpp reads folders written by layerwise (names, metadata; no architecture-specific steps)."""
 
-from __future__ import annotations
-
 import json
 from itertools import cycle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Layers of folders in a GGUF file compute what the folders compute and get the file's types."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Valid GGUF headers are read, and invalid ones are refused with a message."""
 
-from __future__ import annotations
-
 import json
 import random
 import re

@@ -1,7 +1,5 @@
 """A plan as a GGUF file: the bytes of its tensors, what its metadata says, and what is refused."""
 
-from __future__ import annotations
-
 import os
 import re
 import struct

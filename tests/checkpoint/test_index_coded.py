@@ -1,7 +1,5 @@
 """Configurations that derive a layer's type from its index are solved for a plan, or refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Find the layer index and the stack in a parameter name."""
 
-from __future__ import annotations
-
 import pytest
 
 from layerwise.checkpoint.layer_names import LayerNames, UnresolvedNames, layer_groups, stack_prefix, unlike_layers

@@ -1,7 +1,5 @@
 """Names and patterns of layers in the settings of quantizers select the same layers under a plan."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Modules after the layers are found by running the model, and can come from another model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

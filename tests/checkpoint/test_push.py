@@ -1,7 +1,5 @@
 """Push to the hub with a fake client: requests and error messages."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any

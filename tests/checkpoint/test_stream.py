@@ -1,7 +1,5 @@
 """Streaming from file to file writes the same bytes as saving from memory, or is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping

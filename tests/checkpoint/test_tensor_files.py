@@ -1,7 +1,5 @@
 """Safetensors files equal those of the library to the byte, and damaged files are refused."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

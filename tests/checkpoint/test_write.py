@@ -1,7 +1,5 @@
 """Checkpoints of plans give the plan's logits in plain transformers, or nothing is written."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

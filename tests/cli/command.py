@@ -1,7 +1,5 @@
 """Run the command in this process (`apart` runs it in another) and return its output and exit code."""
 
-from __future__ import annotations
-
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout

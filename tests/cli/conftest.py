@@ -1,7 +1,5 @@
 """Inputs of the command line: a tiny random Llama with its tokenizer, and a folder of texts."""
 
-from __future__ import annotations
-
 import json
 import random
 import textwrap

@@ -1,7 +1,5 @@
 """Image models and image folders that train in a second."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import torch

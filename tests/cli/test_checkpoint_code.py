@@ -1,7 +1,5 @@
 """No command or function runs the code of a checkpoint or asks about it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The verbs of the command, its help, its errors, and its start-up cost."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib import metadata

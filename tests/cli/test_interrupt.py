@@ -1,7 +1,5 @@
 """Ctrl-C ends a sweep with code 130, one sentence and every row it had, wherever it hits, also while saving."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

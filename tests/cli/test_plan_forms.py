@@ -1,7 +1,5 @@
 """`layerwise plan --from` and `--to`: plans from other tools and for them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

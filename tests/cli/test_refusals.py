@@ -1,7 +1,5 @@
 """Bad input gets one clear message and exit code 2: no traceback, no run folder."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sqlite3

@@ -1,7 +1,5 @@
 """Arguments that cannot be read: the message suggests a fix that never discards results."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

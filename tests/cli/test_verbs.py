@@ -1,7 +1,5 @@
 """Every verb on a real model and text files: output, files written and exit code."""
 
-from __future__ import annotations
-
 import csv
 import sqlite3
 from pathlib import Path

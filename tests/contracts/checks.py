@@ -1,7 +1,5 @@
 """The guarantees for a supported model, as functions that raise `AssertionError` when one is broken."""
 
-from __future__ import annotations
-
 import copy
 import zlib
 from collections.abc import Mapping

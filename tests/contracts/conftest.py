@@ -1,7 +1,5 @@
 """Silence warnings about optional kernels."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

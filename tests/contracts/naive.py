@@ -3,8 +3,6 @@
 A sketch is nested tuples: a layer, `("block", times, *items)`, or `("group", rule, gain, *branches)`.
 """
 
-from __future__ import annotations
-
 import copy
 import inspect
 import random

@@ -3,8 +3,6 @@
 Weights have standard deviation 0.2: at the usual 0.02, a wrong plan would pass.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass

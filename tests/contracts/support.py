@@ -1,7 +1,5 @@
 """Write the support table from the contract tests: `PYTHONPATH=tests python -m contracts.support` (6 minutes)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every architecture of the zoo passes `contracts.checks`, or is refused with a reason."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Gate gradients equal four-point finite differences to 1e-6 of the largest (float64, step 1e-5)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Half precision decides as float32 does on the same weights; wrong models are off by 1% of a layer's update."""
 
-from __future__ import annotations
-
 import re
 import tempfile
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Healing of every model type: only the plan's layers learn, adapters merge exactly, and the result loads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

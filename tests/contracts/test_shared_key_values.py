@@ -1,7 +1,5 @@
 """Layers that share keys and values, in sweeps, interventions and with foreign states."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

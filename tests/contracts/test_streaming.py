@@ -1,7 +1,5 @@
 """Streaming layers from disk computes the same bits for every model type."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

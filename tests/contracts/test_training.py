@@ -1,7 +1,5 @@
 """Samplers train twelve model types: layers that ran get gradients, and skipped ones get none."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

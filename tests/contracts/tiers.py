@@ -1,7 +1,5 @@
 """Which types of the zoo CI asks for a promise, fast or slow; all others are asked at night."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Supported and refused model types, from `zoo.yaml`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Text in BabyLM's layouts, one file per corpus, without repeated sentences."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Callable
 from pathlib import Path

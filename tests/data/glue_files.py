@@ -1,7 +1,5 @@
 """Files of GLUE and SuperGLUE tasks as BabyLM and the Hub distribute them."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Sequence

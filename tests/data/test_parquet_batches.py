@@ -1,7 +1,5 @@
 """Parquet is read within bounds: repeated or well-packed values are counted before they are unpacked."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

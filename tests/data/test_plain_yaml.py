@@ -1,7 +1,5 @@
 """YAML is read as plain values, and anything else is refused."""
 
-from __future__ import annotations
-
 import doctest
 
 import pytest

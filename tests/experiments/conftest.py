@@ -1,7 +1,5 @@
 """What experiments are tried on: the tiny model and the texts of the command line's tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """One small run of each kind of experiment on planted times, in this process or (`apart`) in one that may be killed."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

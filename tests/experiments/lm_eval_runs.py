@@ -1,7 +1,5 @@
 """A tiny model under plans: what lm-eval itself writes of it, and what a sweep says of the same tasks."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tasks as a cluster has them, in this process: the sweep is opened anew, and only plain values reach it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

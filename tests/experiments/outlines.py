@@ -1,7 +1,5 @@
 """Outlines of experiments, which say what they are before anything is computed; and a training that takes a moment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

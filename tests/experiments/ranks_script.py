@@ -1,7 +1,5 @@
 """Experiments as `torchrun` starts them: every process performs all of them, into the folder that is given."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The model that trainings begin from is opened anew for each of them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """What a command takes for a plan: its text, or the run of a search that chose one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

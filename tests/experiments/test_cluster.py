@@ -1,7 +1,5 @@
 """A sweep on Ray gives the rows of one process, whatever the pieces, and refuses processes that differ."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from dataclasses import replace

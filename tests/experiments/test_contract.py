@@ -1,7 +1,5 @@
 """A configuration is one, whether it is written as a command, as a file or in Python: every verb, every example."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A dry run says what a run would cost, computes nothing, and makes no folder: every verb that computes."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

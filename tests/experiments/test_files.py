@@ -1,7 +1,5 @@
 """Files of experiments: the recipes say what the documents say, in stages, and what is given beside a file stands."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Fine-tuned benchmarks: planted tasks are learned and coins are not, rows say what they should, nothing runs twice."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

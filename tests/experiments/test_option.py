@@ -1,7 +1,5 @@
 """An option has one home: its default, its type and its bounds hold for Python, YAML and the command line alike."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields

@@ -1,7 +1,5 @@
 """What a measurement is of: what decides its bits, and the task files that it asks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

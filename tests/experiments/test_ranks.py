@@ -1,7 +1,5 @@
 """What torchrun starts trains together, and the first process measures: the rows are those of one process."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

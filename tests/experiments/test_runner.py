@@ -1,7 +1,5 @@
 """One runner for every experiment: it starts, resumes, stops and reports, whatever the experiment is."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

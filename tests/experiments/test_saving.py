@@ -1,7 +1,5 @@
 """`layerwise save`: what is written and how it is told, and what no checkpoint can hold."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`layerwise save --from`, and the card and the push that it may end with."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

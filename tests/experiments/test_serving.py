@@ -1,7 +1,5 @@
 """`layerwise serve` on Ray: a router that is killed under a stream changes no token, and nothing is left at the end."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """From a model to a smaller one: what a search chose is healed and written, and plain transformers opens both."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The data of a training: the model's own, a text or images that options name, and an opened corpus."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a terminal shows: sentences as they are, and a bar that tells the time honestly."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

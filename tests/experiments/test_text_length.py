@@ -1,7 +1,5 @@
 """Text within `minutes`: never more than fits, nearly as much, by a planted clock, and the same in a second run."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace

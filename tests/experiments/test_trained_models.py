@@ -1,7 +1,5 @@
 """Trained models on the hub: refused before the training, pushed with their cards after it, each of them once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A run of trained models is measured on the examples that it was trained with, without naming them again."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

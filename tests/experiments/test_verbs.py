@@ -1,7 +1,5 @@
 """The verbs in Python are those of the command line: the same options, the same run, the same rows."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import pydoc

@@ -5,8 +5,6 @@
 Generated questions only: the standard library's text differs between versions of Python, the questions do not.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The demo model's losses under seven plans equal the committed ones."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The text, figures and pages of the stored runs equal the frozen ones."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """A case of bad input: files, a command line, and how the command must end."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable, Mapping

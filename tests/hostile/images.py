@@ -1,7 +1,5 @@
 """Bad images, folders and datasets: damaged, too large, able to start a program, or losing bit depth."""
 
-from __future__ import annotations
-
 import io
 import json
 import random

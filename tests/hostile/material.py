@@ -1,7 +1,5 @@
 """Common inputs: a tiny model, a text, images, and what may replace any file."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Bad model folders: configurations, safetensors, indices, and tensors that do not fit together."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """Bad options: values out of range, empty values, and options that nothing reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hostile import runs

@@ -1,7 +1,5 @@
 """Bad plans and growth schedules: texts that need too much memory, and malicious YAML."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hostile.case import Case, Says, words

@@ -1,7 +1,5 @@
 """Bad run folders: manifests, tables, reports and exports."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Run many cases per process and each failure alone; by hand: `python -m hostile.runner [PART_OF_NAME ...]`."""
 
-from __future__ import annotations
-
 import os
 import resource
 import shutil

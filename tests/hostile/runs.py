@@ -1,7 +1,5 @@
 """A sweep's run folder made without a model, and ways to damage it."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Bad tables of evaluation suites: minimal pairs, GLUE, MSGS, archives, and metadata of trained models."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

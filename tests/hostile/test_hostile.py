@@ -1,7 +1,5 @@
 """Bad input ends with code 2 and one or two sentences, loses nothing, and needs little memory and time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

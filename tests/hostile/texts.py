@@ -1,7 +1,5 @@
 """Bad arguments of `--text`, and bad tokenizers."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Every file of the package, parsed once per process."""
 
-from __future__ import annotations
-
 import pytest
 
 from package_sources import trees

@@ -1,7 +1,5 @@
 """Random plans: every kind of stage, nested, sublayers, repeats, ranges, merge rules, several models."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from layerwise.plan import SUBLAYERS, Block, Group, Plan, Reduction, Sublayer, Visit

@@ -1,7 +1,5 @@
 """Run plans on symbols, over the tree and over the steps: equal computations get equal numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from layerwise.plan import Block, Group, Plan, Reduction, Step, Visit

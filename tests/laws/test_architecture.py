@@ -1,7 +1,5 @@
 """Packages import downwards only, including imports inside functions, and the light packages stay light."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

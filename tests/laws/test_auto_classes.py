@@ -1,7 +1,5 @@
 """Only `layerwise.data.auto_classes` calls transformers' automatic classes: without its flag they ask to run code."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterable

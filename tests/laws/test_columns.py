@@ -1,7 +1,5 @@
 """No reader parses the text of a row's column."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable, Iterator
 

@@ -1,7 +1,5 @@
 """Tensors are created on a named device, for users may set a default device; modules follow it, as torch's own do."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterable
 

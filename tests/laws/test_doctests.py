@@ -1,7 +1,5 @@
 """Every doctest of the package passes."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import io

@@ -1,7 +1,5 @@
 """Names use the terms of the field, and functions have few parameters."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """The pages of the founding papers list every item of the documents once."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A million random strings, half of them mutated plans: each is a plan that survives its text, or a `PlanError`."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

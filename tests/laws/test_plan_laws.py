@@ -1,7 +1,5 @@
 """The text, steps, cost, wiring and edits of random plans agree with independent definitions."""
 
-from __future__ import annotations
-
 import random
 import re
 

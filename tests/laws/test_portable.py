@@ -1,7 +1,5 @@
 """The quick part of `make test-portable`: results do not depend on the processor."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

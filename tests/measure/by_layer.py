@@ -1,7 +1,5 @@
 """Index the rows of a diagnosis by layer."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

@@ -3,8 +3,6 @@
 Moves to the CPU that widen, `.numpy()`, and arithmetic with CPU tensors that have axes raise too, as on the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Stacks whose weights have a planted structure over depth; their blocks hold matrices and never run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """Image classifiers with planted layers: idle ones, and one that does everything."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -3,8 +3,6 @@
 On its own text a model predicts best, so every layer that changes predictions is useful, and added noise is harmful.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Simulated models: losses of skipping each layer by document, with known effects and heavy-tailed noise."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 
 import numpy as np

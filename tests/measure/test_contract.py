@@ -1,7 +1,5 @@
 """Every measure gives the same rows again, leaves the model unchanged, and explains refusals."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

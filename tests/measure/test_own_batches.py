@@ -1,7 +1,5 @@
 """A caller's own batches and metric: every number equals an own loop, in every verb that takes them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

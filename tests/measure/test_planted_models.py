@@ -1,7 +1,5 @@
 """The planted truths hold under plain plans."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -3,8 +3,6 @@
 Nothing is shared with the package, least of all the distance buckets.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

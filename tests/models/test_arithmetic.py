@@ -1,7 +1,5 @@
 """Every variant compared with a second implementation: values and gradients, with padding, short and long."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor

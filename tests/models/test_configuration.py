@@ -1,7 +1,5 @@
 """Sizes, initialization, and invalid settings."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Published checkpoints compute the same function under our names, and wrong files get clear errors."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args, get_type_hints

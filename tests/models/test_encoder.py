@@ -1,7 +1,5 @@
 """The encoder in transformers: lengths, masks, recorded states, checkpointing, compiling, freed states."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every head: its loss, saving and loading, and use by transformers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Plans on layers that read each other: a skipped layer loses its column, in place and step by step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

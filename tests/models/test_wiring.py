@@ -1,7 +1,5 @@
 """The layer weights of an ELC-BERT as one wiring: read, replaced, cut, and unchanged by saving."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The named edits of the literature and their errors; the laws test the algebra."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

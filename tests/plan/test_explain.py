@@ -1,7 +1,5 @@
 """A plan in words."""
 
-from __future__ import annotations
-
 import pytest
 
 from layerwise.errors import PlanError

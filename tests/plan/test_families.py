@@ -1,7 +1,5 @@
 """The plans of each family, their cost, and what a sweep shares, counted independently by `laws.symbolic`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from math import comb

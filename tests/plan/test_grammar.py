@@ -1,7 +1,5 @@
 """The plan language: meanings, errors, and where errors point."""
 
-from __future__ import annotations
-
 import pytest
 
 from layerwise.errors import PlanError

@@ -1,7 +1,5 @@
 """A frozen wiring: droppable states, cuts that keep row sums, and cuts as text."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

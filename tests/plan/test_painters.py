@@ -1,7 +1,5 @@
 """The Painters' grid as published: T layers, N kept, M = T - 2N - 1 affected."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

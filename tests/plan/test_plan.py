@@ -1,7 +1,5 @@
 """Plans as values: validation and what a model gets."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Draws of samplers, their frequencies, dependence on the index alone, and the layers of subsets and nodes."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The wiring matrices of the systems in DESIGN, written by hand, and their text form."""
 
-from __future__ import annotations
-
 import pytest
 
 from layerwise.errors import PlanError

@@ -6,8 +6,6 @@ Pre-training: `elc` beats the backbone at equal tokens, not at equal seconds.
 Growth: `importance` beats uniform at equal FLOPs, its permuted control does as well, its reversed one worse.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from layerwise.report import ReportData

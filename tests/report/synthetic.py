@@ -1,8 +1,6 @@
 """A simulated run with planted truths: order matters most to "arithmetic", layer 0 is the most important,
 layer 7 of twelve does nothing, and the sink token makes the cosine zones."""
 
-from __future__ import annotations
-
 import math
 import random
 from functools import cache

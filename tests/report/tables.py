@@ -1,7 +1,5 @@
 """The tables of a kind of run, as the page has them."""
 
-from __future__ import annotations
-
 from layerwise.report import ReportData
 from layerwise.report.kind import Kind, Pivot, Tabled
 

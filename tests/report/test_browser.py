@@ -1,7 +1,5 @@
 """The page in a real browser: figures, interaction, dark mode, narrow screens, and no console messages."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

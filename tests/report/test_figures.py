@@ -1,7 +1,5 @@
 """Plotly, and the part of plotly.js in the page, know every figure of every kind."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Names of models, tasks, arms, plans and notes reach every page as text: no tag, script or link."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator, Mapping

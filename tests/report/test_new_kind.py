@@ -1,7 +1,5 @@
 """The guide to a new kind of run in CONTRIBUTING.md works in every output."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

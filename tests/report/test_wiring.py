@@ -1,7 +1,5 @@
 """A plan drawn: position, color and weight of every cell of the matrix."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from xml.etree import ElementTree

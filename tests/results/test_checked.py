@@ -1,7 +1,5 @@
 """Manifests and training records read back as written; other JSON is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

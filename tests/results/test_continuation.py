@@ -1,7 +1,5 @@
 """Continuations are stored as notes and read back; other notes are ignored."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Reading lm-eval results, and every reason why two cannot be compared."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

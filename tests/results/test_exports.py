@@ -1,7 +1,5 @@
 """Exports hold exactly the rows, and Parquet their provenance."""
 
-from __future__ import annotations
-
 import csv
 import math
 from dataclasses import asdict, replace

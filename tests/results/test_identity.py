@@ -1,7 +1,5 @@
 """Two manifests are one run if measure and method agree; versions and hardware may differ."""
 
-from __future__ import annotations
-
 from dataclasses import fields, replace
 
 import pytest

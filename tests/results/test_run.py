@@ -1,7 +1,5 @@
 """The run folder: one writer, resumed after `kill -9`, never mixed with another run."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Filters, axes, single rows, and unknown columns."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

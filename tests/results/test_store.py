@@ -1,7 +1,5 @@
 """The store returns what was written, in order and once, and explains every failure."""
 
-from __future__ import annotations
-
 import math
 import os
 import sqlite3

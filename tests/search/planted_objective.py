@@ -1,7 +1,5 @@
 """An evaluator with a planted objective: a loss increase per skipped layer, per skipped pair, and per document."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """A stack with idle and harmful layers, and text sampled from it without the harmful ones."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 
 from conftest import tiny_llama

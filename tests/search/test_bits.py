@@ -1,7 +1,5 @@
 """Quantization within a byte budget: allocations fit, and are optimal where loss increases add up."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

@@ -1,7 +1,5 @@
 """Plans evaluated in rounds give the sweep's numbers bit for bit, at the predicted cost."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

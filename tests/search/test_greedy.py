@@ -1,7 +1,5 @@
 """Searches find planted idle or harmful layers, and the best set of coupled ones."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from random import Random

@@ -1,7 +1,5 @@
 """Edits yield plans that a model can run, and change what they promise."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

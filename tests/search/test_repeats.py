@@ -1,7 +1,5 @@
 """A repeat counts only if held-out text confirms it, and a helpful one is named."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from zlib import crc32
 

@@ -1,7 +1,5 @@
 """Costs, latency, one-shot sets and confirmation on a stack with a known truth."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace

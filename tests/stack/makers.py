@@ -1,7 +1,5 @@
 """Small models in which every layer matters, and cached Stacks over them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """A small model whose layers read weighted sums of all earlier states, with and without one more for its output."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

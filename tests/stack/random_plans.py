@@ -1,7 +1,5 @@
 """Random plans, as a Hypothesis strategy: layers and halves of several models, nested groups, blocks, repeats."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Finding the list of blocks, and refusing to guess."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

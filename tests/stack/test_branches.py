@@ -1,7 +1,5 @@
 """Branches are found by what they do: silent, linear, one mixing tokens and one not."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """A list of blocks that is changed after `load`: the next plan runs what it holds, or says why it cannot."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

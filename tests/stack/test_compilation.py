@@ -1,7 +1,5 @@
 """Compiled blocks: one graph for each kind of block, whatever runs in whatever order; the numbers are the model's."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """All executors agree: step by step, in place, single pass and graph, on plans over three models of each kind."""
 
-from __future__ import annotations
-
 import copy
 from importlib.util import find_spec
 

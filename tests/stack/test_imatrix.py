@@ -1,7 +1,5 @@
 """The importance matrix of llama.cpp: read as its package writes it, refused where it is of something else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Batches that layerwise makes up: for every head of transformers, and for towers that text does not reach."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Inputs that `load` accepts, and those it refuses with a reason."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

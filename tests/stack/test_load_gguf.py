@@ -1,7 +1,5 @@
 """A GGUF file as a model: what transformers reads of it, with its tokenizer, under plans and by the verbs."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

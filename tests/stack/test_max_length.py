@@ -1,7 +1,5 @@
 """The longest text: rows that no token can have are not counted, and what is longer is refused before it runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

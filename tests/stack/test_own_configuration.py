@@ -1,7 +1,5 @@
 """Modules whose configuration is not transformers': everything that plans need is found by behavior."""
 
-from __future__ import annotations
-
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping

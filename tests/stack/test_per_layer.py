@@ -1,7 +1,5 @@
 """Tensors around the blocks with an entry for every layer follow the plan, in place and in saved checkpoints."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

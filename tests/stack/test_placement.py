@@ -1,7 +1,5 @@
 """Device and precision of a module, whose weights may be buffers or absent."""
 
-from __future__ import annotations
-
 import os
 import platform
 from pathlib import Path

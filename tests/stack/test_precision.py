@@ -1,7 +1,5 @@
 """A half-precision model computes in float32 for a while, block by block, and is the same objects afterwards."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Quantized layers have the weights of a GGUF file of that type; the model is unchanged."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

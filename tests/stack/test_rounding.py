@@ -1,7 +1,5 @@
 """What counts as rounding: as much as two orders of additions differ by, and less than a percent of one layer."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Blocks in an `nn.Sequential`, as in all of timm, run plans in every executor and train."""
 
-from __future__ import annotations
-
 import copy
 from collections import OrderedDict
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Passes that skip layers on purpose under a plan: layer drop, early exits, self-speculation."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A single pass in place: blocks are entered as themselves; what they compute is a matter of `test_equivalence`."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

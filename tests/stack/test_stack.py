@@ -1,7 +1,5 @@
 """The reference executor and the plan in place: the same function, and a model that is left as it was found."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """A model that is saved, moved, trained, extended or copied under a plan works as usual, or refuses."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Every function that takes a plan also takes its text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

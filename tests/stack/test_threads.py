@@ -1,7 +1,5 @@
 """Several threads on one model: every pass is right, or is refused, and the model is left as it was found."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Callable, Iterator

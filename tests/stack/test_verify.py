@@ -1,7 +1,5 @@
 """`verify` says yes where the laws hold, n/a where they do not apply, and no where they are broken."""
 
-from __future__ import annotations
-
 import copy
 import types
 from contextlib import nullcontext

@@ -1,7 +1,5 @@
 """Weights of single layers: replaced for one call, moved to the disk and back; twins drawn by seed."""
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import suppress
 from pathlib import Path

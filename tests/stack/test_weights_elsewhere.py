@@ -1,7 +1,5 @@
 """Offloaded and quantized weights give the same results; what needs the weights themselves is refused."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable
 from functools import partial

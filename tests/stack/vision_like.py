@@ -1,7 +1,5 @@
 """Models as timm, torchvision and torch write them: blocks in an `nn.Sequential`, called as a whole or iterated."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any

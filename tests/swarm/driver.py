@@ -1,7 +1,5 @@
 """What tests of the swarm share: prompts, decoding of whole batches, and swarms whose weights went through bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from itertools import count

@@ -1,7 +1,5 @@
 """Many requests at once on one swarm, how each ended, and the longest that a token may take."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Token spans of an answer that a second swarm resumed."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

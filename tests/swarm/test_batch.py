@@ -1,7 +1,5 @@
 """Hops that a node runs together, and passes that a router finishes together, arrive where each arrives alone."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace

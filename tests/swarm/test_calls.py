@@ -1,7 +1,5 @@
 """Slow nodes are awaited or replaced by a replica; only a node that stops computing is missing."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import random

@@ -1,7 +1,5 @@
 """A thousand drawn schedules of faults: no request is lost, and answers name what the whole model would not write."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

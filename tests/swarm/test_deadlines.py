@@ -1,7 +1,5 @@
 """Deadlines: quantiles of the last hops by their work."""
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every decoder of the zoo writes on a swarm what it writes in one process, also when nodes die."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 

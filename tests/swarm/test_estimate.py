@@ -1,7 +1,5 @@
 """Estimated cost of missing layers: known for measured sets only."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

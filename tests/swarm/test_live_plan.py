@@ -1,7 +1,5 @@
 """What is left of a plan keeps its slots."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """A node answers every message with a value, and counts what each request has run."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Placements: every layer on as many nodes as it has replicas, in runs of equal length; and copies that are missing."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

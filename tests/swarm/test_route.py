@@ -1,7 +1,5 @@
 """Routes: equal to brute force, and the laws that any fastest route keeps."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Mapping, Sequence

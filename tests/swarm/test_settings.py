@@ -1,7 +1,5 @@
 """Values of a swarm: how they are written, what they decide, and the sentence where one cannot be."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A swarm computes what its plan says in one process, whatever the plan and the losses."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Sequence

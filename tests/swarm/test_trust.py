@@ -1,7 +1,5 @@
 """Trust: a node that returns something else than its layers' output is found, named and left; an honest one never."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 

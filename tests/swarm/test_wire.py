@@ -1,7 +1,5 @@
 """Tensors and block calls survive serialization, and nothing else can be sent."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import msgspec

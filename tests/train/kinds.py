@@ -1,7 +1,5 @@
 """Every kind of training, tiny: observed (`watched`), stopped before a step (`stop`), in one process or in several."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping

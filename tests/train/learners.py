@@ -1,7 +1,5 @@
 """What the tests of fine-tuning teach: a BERT of a few thousand weights in a folder, and tasks whose truth is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 from typing import Any

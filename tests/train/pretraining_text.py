@@ -1,7 +1,5 @@
 """What the tests of pretraining read: a few sentences, their tokenizer, and a recipe of six steps in two phases."""
 
-from __future__ import annotations
-
 from layerwise.data.text.documents import Document
 from layerwise.data.text.segments import pretraining_text
 from layerwise.data.text.vocabulary import train_wordpiece

@@ -1,7 +1,5 @@
 """One of two processes that shard a model (`fully_shard`): losses, gradients and LAMB steps must match a whole copy."""
 
-from __future__ import annotations
-
 import copy
 import sys
 import warnings

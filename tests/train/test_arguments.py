@@ -1,7 +1,5 @@
 """Training arguments: what transformers has and takes, or a sentence; how examples are read by them; trackers."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 from pathlib import Path

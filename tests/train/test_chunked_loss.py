@@ -1,7 +1,5 @@
 """The loss of validation in chunks: the model's own to rounding, of few logits, or not used."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Trainings whose blocks are compiled: few graphs, whatever is drawn, and the model that is trained without them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What every training into a folder keeps: stopped, killed, torn, finished, another's; by one process, or by two."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

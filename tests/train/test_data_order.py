@@ -1,7 +1,5 @@
 """Augmented examples that are the same whoever reads them, after whatever."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.utils.data import DataLoader

@@ -1,7 +1,5 @@
 """What is learned of predictions: divergences and distances, against the same written by hand."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given

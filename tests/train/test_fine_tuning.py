@@ -1,7 +1,5 @@
 """Fine-tuning under a plan: pruned is skipped, groups and loops learn, a head learns alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

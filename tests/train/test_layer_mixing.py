@@ -1,7 +1,5 @@
 """Layer weights on models that have none: the formula, exact where it must be, learned, saved, and sparse."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import e
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What layers know and say about their position: the formulas of the paper in every order, and nothing else changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

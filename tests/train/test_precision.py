@@ -1,7 +1,5 @@
 """The precision of a training: what was asked for, else what its run began in, else what suits the device."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Fine-tuning settings of published models, compared with their model cards."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Recipes: the methods as published, complete, and refused by name where they cannot be."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, dataclass, replace

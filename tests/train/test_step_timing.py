@@ -1,7 +1,5 @@
 """Steps of a training are timed in the order that is asked for, on the side."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

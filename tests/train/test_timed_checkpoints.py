@@ -1,7 +1,5 @@
 """Checkpoints by the clock: written when it is time, resumed from wherever they lie, and nothing is changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The Trainer with a plan for every pass: its gradients are those of a loop written by hand, and it can be stopped."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

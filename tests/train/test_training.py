@@ -1,7 +1,5 @@
 """One training from beginning to end: stopped, killed, resumed, finished, opened again; and refused what is not its."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the log notes: steps timed on a clock that the test holds, neither validations nor checkpoints; trackers."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

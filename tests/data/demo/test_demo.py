@@ -1,7 +1,5 @@
 """The demo's texts: answers are right by an independent rule, splits are disjoint, and shipped files are frozen."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable

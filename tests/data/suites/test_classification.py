@@ -1,7 +1,5 @@
 """Tasks in three disjoint, hashed sets, stratified by label."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Generated mixed signals: labels follow the definitions, nothing else predicts them, and texts are frozen."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from hashlib import sha256

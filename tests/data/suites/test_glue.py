@@ -1,7 +1,5 @@
 """GLUE from local files: every layout gives the same task, splits are disjoint, and errors name the row."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

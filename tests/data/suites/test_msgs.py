@@ -1,7 +1,5 @@
 """MSGS as published: training rows, test rows, labels, and refusals."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Texts as documents from files, folders, rows and datasets, packed or not; nothing is skipped silently."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Held-out documents: as many as requested, without duplicates or whole files."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Documents, excerpts and chunks: no text is lost, and chunks end where it allows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from random import Random
 

@@ -1,7 +1,5 @@
 """Documents as ids, and segments that cover every document, never cross two, and begin whole sentences."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Documents as windows for language-model training and evaluation."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows are full, hold every token once, and compute packed texts as if each were alone."""
 
-from __future__ import annotations
-
 from random import Random
 
 import pytest

@@ -1,7 +1,5 @@
 """Span masking: the share, the spans, the replacements, and that the index decides all of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A text is read, its tokenizer learned and its documents encoded once; changes invalidate the cache."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """The llama2.c reader compared with a slow encoder written from the format's definition."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

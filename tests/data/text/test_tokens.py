@@ -1,7 +1,5 @@
 """Documents as windows of tokens and passages as lines: context, and scored tokens."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

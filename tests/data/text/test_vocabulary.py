@@ -1,7 +1,5 @@
 """Learned tokenizers: what they split, what they keep apart, and their size."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Test images: six layouts of a set, none of which tests on training images."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from io import BytesIO

@@ -1,7 +1,5 @@
 """Later runs reread only images that changed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from pathlib import Path

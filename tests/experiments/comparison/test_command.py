@@ -1,7 +1,5 @@
 """`layerwise compare` on run folders: the page, the tables, the refusals, and the same in Python."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`layerwise compare` on evaluations of lm-eval: the tables, the page, the exit code, and what is left out or said."""
 
-from __future__ import annotations
-
 import math
 import subprocess
 import sys

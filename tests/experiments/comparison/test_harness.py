@@ -1,7 +1,5 @@
 """Evaluations as lm-eval itself writes them, and as a sweep keeps them, of one model under the same plans."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import datetime

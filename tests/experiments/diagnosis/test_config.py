@@ -1,7 +1,5 @@
 """The configuration of a diagnosis is checked when it is made, and says what its rows mean."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

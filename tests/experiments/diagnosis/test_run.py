@@ -1,7 +1,5 @@
 """A diagnosis carries every part out or says why not, computes nothing twice, and its seed fixes every row."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

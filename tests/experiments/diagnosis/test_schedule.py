@@ -1,7 +1,5 @@
 """`layerwise train schedule`: a schedule from a finished diagnosis, and what no schedule is made from."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What is left is counted, one piece of it is timed for a dry run, and nothing is timed for a run."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Every experiment goes on after any kill to the rows of a run that nothing disturbed."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """BabyLM's aggregate as it is printed: with the files and the examples of each part."""
 
-from __future__ import annotations
-
 import re
 from types import SimpleNamespace
 from typing import Any

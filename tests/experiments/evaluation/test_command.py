@@ -1,7 +1,5 @@
 """`layerwise evaluate`: a model and the models of a run on pairs and tasks; what cannot be is refused at once."""
 
-from __future__ import annotations
-
 import json
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`layerwise evaluate --without-edges`: a run and a single model, resumed and with other settings; refusals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

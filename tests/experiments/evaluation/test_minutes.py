@@ -1,7 +1,5 @@
 """Pairs within `minutes`: as many of each paradigm as fit, by a planted clock, and the same in a second run."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from itertools import islice

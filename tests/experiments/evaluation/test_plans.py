@@ -1,7 +1,5 @@
 """Models under plans: which rows there are, that nothing runs twice, and where a killed evaluation goes on."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What trainings in phases are tried on, made once: texts, a configuration without weights, and a checkpoint."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

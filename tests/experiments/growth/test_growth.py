@@ -1,7 +1,5 @@
 """`layerwise train growth` as a user meets it: what it leaves, that it resumes, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import get_args, get_type_hints
 

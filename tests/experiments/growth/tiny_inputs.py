@@ -1,7 +1,5 @@
 """What trainings in phases are tried on: forty short documents, and a Llama of four layers with and without weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from transformers import AutoModelForCausalLM, LlamaConfig

@@ -1,7 +1,5 @@
 """The study of growth: its arms and controls, budgets that are kept, lengths that reach, and what is refused."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

@@ -1,7 +1,5 @@
 """`layerwise train growth-study` as a user meets it: what it answers, that it resumes, and what it refuses."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Benchmarks of a healing from planted answers: shares, paired differences, the control of each seed, guessing."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

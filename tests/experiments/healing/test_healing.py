@@ -1,7 +1,5 @@
 """`layerwise heal` as a user meets it: what it leaves, that it resumes, which models it heals, what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

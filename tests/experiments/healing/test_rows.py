@@ -1,7 +1,5 @@
 """Crossings of curves that are planted, and shares of planted losses."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A card says of a plan what a run measured, and nothing else; a saved folder is pushed with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The study of layer weights: its arms differ in one thing each, and shares of a text hold one another."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from itertools import pairwise
 from random import Random

@@ -1,7 +1,5 @@
 """Rows of attribution: what a model's shares are worth, shuffled labels, and no second fine-tuning."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

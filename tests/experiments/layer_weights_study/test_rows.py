@@ -1,7 +1,5 @@
 """What a study of layer weights answers: its rows say what was planted and no more."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

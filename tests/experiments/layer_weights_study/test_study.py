@@ -1,7 +1,5 @@
 """`layerwise train elc-study` from beginning to end, on few words: every question has its rows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Members, merged models and ensembles: each number against its definition, on small models."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """`layerwise robustness merge`: which models are merged, what they are compared with, and what is refused."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

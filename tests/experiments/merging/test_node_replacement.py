@@ -1,7 +1,5 @@
 """A lost node left out, or replaced by that of another model: the plans, and what planted models make of them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

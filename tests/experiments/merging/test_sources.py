@@ -1,7 +1,5 @@
 """The models that layers are taken from: models and runs, their names, and whether they are of one base."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Vision transformers with random weights, with training records as if they had been trained."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from cli.picture_models import DEPTH, tiny_vit

@@ -1,7 +1,5 @@
 """`layerwise train elc` as a user meets it: what it leaves, that it goes on where it was, and what it refuses."""
 
-from __future__ import annotations
-
 from itertools import islice
 from pathlib import Path
 from typing import get_args, get_type_hints

@@ -1,7 +1,5 @@
 """Assessments: every model surveyed once, whatever stops it, and the rows that come of it."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The configurations of robust training and robustness refuse what cannot be before anything is loaded."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`layerwise robustness` as a user meets it: of a run, of one model, of the demo; and what it refuses."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`layerwise train robust` as a user meets it: what it leaves, that it goes on where it was, and what it refuses."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

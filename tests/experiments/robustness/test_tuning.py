@@ -1,7 +1,5 @@
 """The tuning of robust trainings on planted losses: what is chosen, how far it looks, and on which examples."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any

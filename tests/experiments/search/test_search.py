@@ -1,7 +1,5 @@
 """A search from end to end: texts that share no document, a run that resumes to the same front, honest refusals."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """Tokens of a sweep that run together: what the memory holds, and for a run that goes on what it was begun with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A sweep is checked when it is made, before anything that takes time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

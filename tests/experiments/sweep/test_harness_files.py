@@ -1,7 +1,5 @@
 """Files of lm-eval: those that lm-eval itself writes of the same model under the same plan, and reads."""
 
-from __future__ import annotations
-
 import json
 import math
 from datetime import datetime

@@ -1,7 +1,5 @@
 """A sweep resumes every part where it was left, and computes nothing again that is complete."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter

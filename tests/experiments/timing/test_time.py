@@ -1,7 +1,5 @@
 """`layerwise time`: what it stores, what it prints, how it goes on, and what it refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

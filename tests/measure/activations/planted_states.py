@@ -1,7 +1,5 @@
 """Hidden states in which zones are planted, or which have none: (tokens, states, width)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

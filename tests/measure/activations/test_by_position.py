@@ -1,7 +1,5 @@
 """What layers write, attend to and predict at each position, compared with sums by hand."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 

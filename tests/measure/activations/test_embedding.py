@@ -1,7 +1,5 @@
 """Layer outputs at all positions: the model's own states, what their neighbors share, and UMAP."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

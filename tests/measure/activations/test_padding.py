@@ -1,7 +1,5 @@
 """Token positions and means over them ignore padding."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

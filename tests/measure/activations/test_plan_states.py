@@ -1,7 +1,5 @@
 """Hidden states under plans: cosines and variances compared with a plain loop, zones, and the claim."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

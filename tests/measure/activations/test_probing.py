@@ -1,7 +1,5 @@
 """Probes find what is planted in states and nothing else, and do not memorize words."""
 
-from __future__ import annotations
-
 from random import Random
 
 import numpy as np

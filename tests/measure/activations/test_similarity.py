@@ -1,7 +1,5 @@
 """Similarity and CKA compared with plain loops, and on states of planted similarity."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 

@@ -1,7 +1,5 @@
 """Shared spaces of middle layers, on states and cosines with planted zones."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

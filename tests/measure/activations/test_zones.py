@@ -1,7 +1,5 @@
 """Planted zones are found exactly, and drifting states are one zone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import combinations, pairwise

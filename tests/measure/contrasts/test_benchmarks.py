@@ -1,7 +1,5 @@
 """Normalized scores and benchmark contrasts compared with plain loops."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from statistics import fmean, median

@@ -1,7 +1,5 @@
 """Quantization contrasts are the differences they name, and layers that need more bits are named."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

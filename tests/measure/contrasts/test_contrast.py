@@ -1,7 +1,5 @@
 """Contrasts: intervals at corrected levels, and of means over few draws, miss no more often than they say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

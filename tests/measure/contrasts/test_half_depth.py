@@ -1,7 +1,5 @@
 """Strategies at half the depth: differences of plain loops, with orders and documents as sources of variation."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import permutations
 

@@ -1,7 +1,5 @@
 """The best number of loops is chosen on one half of the documents and compared on the other."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

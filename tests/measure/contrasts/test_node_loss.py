@@ -1,7 +1,5 @@
 """Node failures: the survey, and the loss in models where one known layer matters."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

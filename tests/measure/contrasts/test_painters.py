@@ -1,7 +1,5 @@
 """The contrasts of the Painters claims compared with plain loops."""
 
-from __future__ import annotations
-
 import random
 from itertools import combinations
 from statistics import fmean

@@ -1,7 +1,5 @@
 """Estimates over several trainings on one test set: simulated intervals, and rows compared with numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """FLOPs of layers compared with counts by hand, for every kind of kernel."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Memory at inference: known counts, the states each variant keeps, and measured peaks."""
 
-from __future__ import annotations
-
 from mmap import PAGESIZE, mmap
 
 import pytest

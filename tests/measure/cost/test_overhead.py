@@ -1,7 +1,5 @@
 """Seconds and bytes of a model."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import Tensor, nn

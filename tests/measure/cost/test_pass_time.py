@@ -1,7 +1,5 @@
 """Times of forward passes with intervals, what cannot be timed, and replayed CUDA graphs."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext

@@ -1,7 +1,5 @@
 """Attribution is complete, exact where the answer is known, and highlights the deciding words."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

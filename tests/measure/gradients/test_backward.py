@@ -1,7 +1,5 @@
 """One backward pass gives every gate's derivative, equal to finite differences, and leaves nothing behind."""
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 
 import pytest

@@ -1,7 +1,5 @@
 """Importance proxies compared with plain loops, and on planted models."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """Ablation finds planted layers: idle, harmful, and copied."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

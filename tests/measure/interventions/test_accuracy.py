@@ -1,7 +1,5 @@
 """Hits and losses per example compared with numpy and with the model's own forward."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A planted edge and its phenomenon are found, and nothing where there is no effect."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Importance from rows: which are used, what they must contain, and none for an idle layer."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any, get_args

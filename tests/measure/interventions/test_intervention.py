@@ -1,7 +1,5 @@
 """Interventions equal the same thing done by hand, share the prefix, and compute nothing twice."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Randomly merged models and mean logits: shares, seeds, and refusals."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

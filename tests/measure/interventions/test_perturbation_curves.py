@@ -1,7 +1,5 @@
 """Perturbation curves: gates exact at both ends, changes of the stated size, and invalid points."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

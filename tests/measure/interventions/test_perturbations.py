@@ -1,7 +1,5 @@
 """Perturbations move the weights by exactly the requested size along one line."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import weakref

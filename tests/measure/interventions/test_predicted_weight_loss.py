@@ -1,7 +1,5 @@
 """The loss of predicted weights compared with a random error of the same norm."""
 
-from __future__ import annotations
-
 import copy
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """Beginnings: the first tokens of one window per document, with the losses of the whole window."""
 
-from __future__ import annotations
-
 import pytest
 
 from layerwise.data.demo.corpus import demo_corpus

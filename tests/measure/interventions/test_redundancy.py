@@ -1,7 +1,5 @@
 """Sets skipped together: random sets are distinct, known losses are kept, and one set may fail alone."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

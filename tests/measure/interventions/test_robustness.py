@@ -1,7 +1,5 @@
 """Rows of a robustness run: means over seeds, paired differences and contributions, compared with numpy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

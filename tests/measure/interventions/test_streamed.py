@@ -1,7 +1,5 @@
 """Sweeps and interventions with layers on disk give bitwise the rows of the model in memory."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Surveys: the questions, their orders, and planted models with known answers."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from pathlib import Path

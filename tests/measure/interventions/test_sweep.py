@@ -1,7 +1,5 @@
 """A sweep gives the rows of one plan at a time with the fewest layer evaluations."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Pieces of a sweep give bitwise the rows of the whole, however it is cut."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

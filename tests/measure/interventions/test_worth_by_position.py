@@ -1,7 +1,5 @@
 """What layers of planted models add, and their importance, at each position."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Five small benchmarks in local files, one for each lm-eval request type."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Sequence

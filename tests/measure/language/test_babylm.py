@@ -1,7 +1,5 @@
 """BabyLM aggregates: the winners' follow from their parts, and parts are means over the right files."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Benchmarks of all plans at once equal lm-eval's own `evaluate` plan by plan, for the least work."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Mapping

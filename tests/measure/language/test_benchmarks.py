@@ -1,7 +1,5 @@
 """Benchmarks from local files: a plan in place scores what a model rebuilt in that order scores."""
 
-from __future__ import annotations
-
 import copy
 import json
 import os

@@ -1,7 +1,5 @@
 """The bigram baseline learns planted pairs, not noise, and its probabilities sum to one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

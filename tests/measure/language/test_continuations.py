@@ -1,7 +1,5 @@
 """Continuations under plans equal recomputing without a cache."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import example, given, settings

@@ -1,7 +1,5 @@
 """Evaluation data within a budget: enough documents for an interval, and no window that uses all of it."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -1,7 +1,5 @@
 """A separate head gives the model's logits, or there is none."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

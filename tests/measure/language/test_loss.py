@@ -1,7 +1,5 @@
 """The chunked loss equals the loss of all logits at once, for any chunk size and padding."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch.nn import functional

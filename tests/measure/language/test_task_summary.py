@@ -1,7 +1,5 @@
 """Several tasks as one number: by hand, and the coverage of its intervals."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Loss curves: when a gap closes for good, the area under it, and rows back to runs."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Recovery: noise of the published size, equal starting points, and no recovery where nothing was damaged."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

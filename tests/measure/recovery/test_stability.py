@@ -1,7 +1,5 @@
 """Planted spikes are counted, noise is not, and spreads are compared with the backbone's."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

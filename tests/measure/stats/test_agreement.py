@@ -1,7 +1,5 @@
 """Rank correlations compared with scipy, and the random score."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable
 from typing import Any

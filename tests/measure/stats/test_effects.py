@@ -1,7 +1,5 @@
 """Effects: the rows give what was planted in the losses, in closed form where there is one."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

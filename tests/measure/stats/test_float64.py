@@ -1,7 +1,5 @@
 """Measurements on a device without float64, such as Apple's GPUs, give the CPU's results."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Arranging losses: the same arrays from any order of rows, and refusals of unpaired ones."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Paired differences of two models: exact tests, coverage, and decisions at their thresholds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

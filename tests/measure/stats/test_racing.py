@@ -1,7 +1,5 @@
 """The race gives the verdicts of the full sweep for a fraction of its layer evaluations."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any

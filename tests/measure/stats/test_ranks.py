@@ -1,7 +1,5 @@
 """Rank correlations: signs, ties, partial correlation, and how little a few layers show."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ridge regression: the closed form in either dimension, and penalties chosen on training rows."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

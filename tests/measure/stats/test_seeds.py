@@ -1,7 +1,5 @@
 """Differences over paired seeds: Student's t, with whatever all variants of a seed share canceled."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

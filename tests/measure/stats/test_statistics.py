@@ -1,7 +1,5 @@
 """Statistics: closed forms, and simulated studies with bounds of about three standard errors."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

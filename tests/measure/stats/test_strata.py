@@ -1,7 +1,5 @@
 """Stratified effects keep the mix of tasks, and have the textbook's interval."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Task metrics compared with scikit-learn and scipy, intervals at the edges, and chance by hand."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

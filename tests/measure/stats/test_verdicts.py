@@ -1,7 +1,5 @@
 """Verdicts on simulated models: no false harm, and true harm is found."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

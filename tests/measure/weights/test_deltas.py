@@ -1,7 +1,5 @@
 """Delta correlations on stacks of known lag structure, and laws that hold for any stack."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

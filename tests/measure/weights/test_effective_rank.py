@@ -1,7 +1,5 @@
 """Norms and effective ranks of known matrices, and of models compared with randomly initialized ones."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

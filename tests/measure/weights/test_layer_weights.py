@@ -1,7 +1,5 @@
 """Layer weights: planted agreement is found, chance and shared initialization are not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy.typing import NDArray

@@ -1,7 +1,5 @@
 """Predictability on planted stacks: none from noise, the theoretical value from related rows, never from itself."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Weights are read one type at a time: which types count, Gram matrices, and memory."""
 
-from __future__ import annotations
-
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Random plans that mergekit's YAML can express: sequences of whole layers."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """Reading and writing mergekit's YAML, and the lines that errors name."""
 
-from __future__ import annotations
-
 import pytest
 
 from layerwise.errors import PlanError

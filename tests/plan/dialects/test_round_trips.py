@@ -1,7 +1,5 @@
 """`read(write(plan)) == plan` in mergekit's YAML."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

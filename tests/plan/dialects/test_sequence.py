@@ -1,7 +1,5 @@
 """Which plans are sequences of layers, and which stage is not."""
 
-from __future__ import annotations
-
 import pytest
 
 from layerwise.errors import PlanError

@@ -1,7 +1,5 @@
 """The file of types, read as llama-quantize does, gives each tensor of a layer exactly its type."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

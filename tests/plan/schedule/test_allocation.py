@@ -1,7 +1,5 @@
 """Allocate training to layers by importance, whatever the effects."""
 
-from __future__ import annotations
-
 import random
 import re
 

@@ -1,7 +1,5 @@
 """Layer costs against hand-made schedules, what a budget buys, and who learns when."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import combinations, product
 from math import prod

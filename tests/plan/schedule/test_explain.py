@@ -1,7 +1,5 @@
 """The text and chart of a schedule; the chart has one cell per layer and time."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import pytest

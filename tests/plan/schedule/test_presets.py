@@ -1,7 +1,5 @@
 """The presets fit every depth and agree with their sources."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

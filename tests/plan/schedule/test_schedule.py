@@ -1,7 +1,5 @@
 """Schedules divide their steps exactly, controls are permutations, and errors name the field."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace

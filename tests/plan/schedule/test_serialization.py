@@ -1,7 +1,5 @@
 """Schedules survive plain values and files, and errors name the bad value."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,7 +1,5 @@
 """Intervals a little to either side of every threshold (`NEAR`): the verdict of each is exact."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

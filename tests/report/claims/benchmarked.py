@@ -1,7 +1,5 @@
 """Simulated benchmark answers drawn from planted scores, put through the real measure."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import numpy as np

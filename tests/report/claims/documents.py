@@ -1,8 +1,6 @@
 """Simulated documents with planted effects: log-normal difficulty (mean 1) times the effect,
 plus Student's t noise (4 degrees of freedom) per arm."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

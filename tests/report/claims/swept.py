@@ -1,8 +1,6 @@
 """Simulated sweeps: planted costs of real plans, put through the real measure, on documents
 with log-normal lengths, a gamma factor of the cost that all plans share, and noise per plan."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Properties of every claim; tests/golden freezes their verdicts and figures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 import pytest

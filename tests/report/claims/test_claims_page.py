@@ -1,7 +1,5 @@
 """The page of claims over several runs; tests/golden/comparison freezes its texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

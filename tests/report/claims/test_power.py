@@ -1,7 +1,5 @@
 """The printed detectable size and required text, in closed form."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Few runs of a truth find a rule that errs too often."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,8 +1,6 @@
 """Simulated trainings with planted accuracies: an image is right if its difficulty, partly shared by models,
 is below a threshold. `spread` is over seeds and `swing` over orders: more images reduce neither."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

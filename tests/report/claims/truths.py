@@ -1,7 +1,5 @@
 """Verdicts of a rule over many simulated runs of a known truth: true, false, null, or underpowered."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial

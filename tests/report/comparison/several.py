@@ -1,7 +1,5 @@
 """Simulated runs of different models for comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Whether planted curves of models of several depths coincide."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Curves, layers and zones of several runs over the depth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate

@@ -1,7 +1,5 @@
 """Claims over models: exact rows at each threshold, and rarely wrong without an effect."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

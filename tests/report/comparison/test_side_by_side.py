@@ -1,7 +1,5 @@
 """Runs side by side: which can be compared, names of models, errors, and the page."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The text needed to show an effect: four times as much for half the effect."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """A diagnosis: answers and recommendations; tests/golden/diagnosis-planted freezes its texts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Evaluated models: minimal pairs, fine-tuned tasks, and scores under a plan."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 from pathlib import Path

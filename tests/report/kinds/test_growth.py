@@ -1,7 +1,5 @@
 """Growth verdicts follow the numbers; tests/golden/growth-planted and growth-study freeze the texts."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Healing texts claim no more than intervals show; tests/golden/healing-planted freezes them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any

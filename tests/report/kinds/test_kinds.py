@@ -1,7 +1,5 @@
 """Properties of every kind of run, in HTML, Markdown and terminal."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

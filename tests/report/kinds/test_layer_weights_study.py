@@ -1,7 +1,5 @@
 """Layer weights: verdicts, costs and bounds; tests/golden freezes the texts."""
 
-from __future__ import annotations
-
 import pytest
 
 from layerwise.report import ReportData

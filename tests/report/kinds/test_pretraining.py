@@ -1,7 +1,5 @@
 """Pre-trained models: arms, means, failures and costs."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Probing subtracts the untrained model; tests/golden/probing-planted freezes the texts."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Robustness verdicts follow intervals; golden/robustness-planted and robustness-language-planted freeze the texts."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """A search: verdicts follow the rows, and every plan can be copied."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Pairs of layers without edges: the effect of a change compared with its null."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The page is complete, escaped and valid, and makes no requests."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

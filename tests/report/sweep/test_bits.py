@@ -1,7 +1,5 @@
 """Findings on bits: the planted layer is named, and none where noise explains it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Single layers, neighbors and windows, recognized from the plan alone."""
 
-from __future__ import annotations
-
 import pytest
 
 from layerwise.plan import Plan

@@ -1,7 +1,5 @@
 """Curves: means over draws, and the headline's point."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The findings state what was planted and measured, and nothing else."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from layerwise.report import ReportData, findings

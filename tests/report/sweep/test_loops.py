@@ -1,7 +1,5 @@
 """Loops and gains: the best per window, the fitted line, and the finding."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

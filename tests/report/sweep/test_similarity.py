@@ -1,7 +1,5 @@
 """Similarity matrices, and the clearest run of similar hidden states."""
 
-from __future__ import annotations
-
 from random import Random
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """Zones of the depth: ranges, figures, the finding, and the claims."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

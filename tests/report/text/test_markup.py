@@ -1,7 +1,5 @@
 """HTML that escapes itself."""
 
-from __future__ import annotations
-
 import json
 from html import unescape
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """How numbers and verdicts are written."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

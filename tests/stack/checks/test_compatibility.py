@@ -1,7 +1,5 @@
 """Plans over several models agree in all executors; incompatible models are refused."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 

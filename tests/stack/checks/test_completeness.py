@@ -1,7 +1,5 @@
 """Names decide which tensors a checkpoint may lack or have in addition."""
 
-from __future__ import annotations
-
 import doctest
 
 import pytest

@@ -1,7 +1,5 @@
 """Blocks that modify their inputs are refused, since other layers start from the same tensors."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 
 import pytest

@@ -1,7 +1,5 @@
 """A hybrid keeps one layer of each type that its cache needs; layers without a cache can all be skipped."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from itertools import chain, combinations
 from types import SimpleNamespace

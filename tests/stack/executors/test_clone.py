@@ -1,7 +1,5 @@
 """Attributes that a clone's class must not inherit from its module's class."""
 
-from __future__ import annotations
-
 from abc import ABC
 
 import pytest

@@ -1,7 +1,5 @@
 """Temporary entries of the block list, per thread, and what the list keeps."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import threading

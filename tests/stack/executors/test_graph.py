@@ -1,7 +1,5 @@
 """The graph of many plans computes each node once, with few live states and the bits of single plans."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

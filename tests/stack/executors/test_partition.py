@@ -1,7 +1,5 @@
 """A partition has every plan once, costs the sum of its graphs, and is the best cut of its order."""
 
-from __future__ import annotations
-
 from itertools import combinations, pairwise
 
 import pytest

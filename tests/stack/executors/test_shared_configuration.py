@@ -1,7 +1,5 @@
 """Models that share a configuration object run plans as if alone; copies of it are those of the model or the plan."""
 
-from __future__ import annotations
-
 import copy
 import gc
 import pickle

@@ -1,7 +1,5 @@
 """Depth histories: recorded states, reads, and missing sources."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Models whose layers read all earlier states: all executors agree on every plan."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from functools import cache

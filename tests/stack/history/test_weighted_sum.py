@@ -1,7 +1,5 @@
 """The weighted sum and its gradients equal those of the loop it replaces."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

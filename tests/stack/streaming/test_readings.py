@@ -1,7 +1,5 @@
 """Every node is computed once its layer is there, and layers are read as few times as the plans allow."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

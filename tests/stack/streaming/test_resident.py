@@ -1,7 +1,5 @@
 """Layers on the disk: the bits of the model in memory, and no more layers in memory than was said."""
 
-from __future__ import annotations
-
 import copy
 import threading
 from concurrent.futures import wait

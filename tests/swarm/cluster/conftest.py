@@ -1,7 +1,5 @@
 """One Ray cluster per test process, since it takes six seconds to start."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Which processes run, below one or at all."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Collection
 from pathlib import Path

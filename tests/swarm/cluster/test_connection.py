@@ -1,7 +1,5 @@
 """The way to Ray: a cluster whose processes were not ready in time is started once more."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Nodes in Ray processes write the tokens of one process, also when processes are killed or stopped."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

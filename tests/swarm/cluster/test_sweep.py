@@ -1,7 +1,5 @@
 """A sweep on Ray has the rows of one process, and leaves no process behind, however it ends."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Ray tasks finish every task when workers fail, and re-raise a task's exception."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from pathlib import Path

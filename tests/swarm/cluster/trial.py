@@ -1,7 +1,5 @@
 """Tasks that carry out the functions of this module, some of which end their process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Headless Chromium over its debugging pipe, since `--dump-dom` shows a live page only once."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

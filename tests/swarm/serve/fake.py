@@ -1,7 +1,5 @@
 """A fake swarm without layers, with scripted tokens, delays and failures."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Sequence

@@ -1,7 +1,5 @@
 """Run uvicorn on a free loopback port in a thread."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import socket

@@ -1,7 +1,5 @@
 """Tokens and settings: where they come from, what they open, and that the guide says what the code does."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The API of OpenAI without a network: answers, refusals, and bodies that no client sends."""
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import AsyncGenerator, Iterator, Sequence

@@ -1,7 +1,5 @@
 """The official client of OpenAI, unchanged, against a real server."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import re

@@ -1,7 +1,5 @@
 """Connections that send nothing, or a header without end, keep nobody else waiting; no end of a body is said twice."""
 
-from __future__ import annotations
-
 import socket
 from contextlib import ExitStack
 

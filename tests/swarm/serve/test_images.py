@@ -1,7 +1,5 @@
 """Images: decoded within bounds, classified, and refused when they are something else."""
 
-from __future__ import annotations
-
 import base64
 import io
 import struct

@@ -1,7 +1,5 @@
 """Readiness, metrics, events of the live page, and the page's security headers."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

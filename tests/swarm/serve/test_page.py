@@ -1,7 +1,5 @@
 """The live page in a real browser: a loss appears as it happens, and the page is whole in either colour and width."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections.abc import Iterator

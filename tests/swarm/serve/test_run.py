@@ -1,7 +1,5 @@
 """Start and stop of a server: port, signals, in-flight requests and cleanup."""
 
-from __future__ import annotations
-
 import asyncio
 import builtins
 import math

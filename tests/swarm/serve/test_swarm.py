@@ -1,7 +1,5 @@
 """The server on a real swarm: the model's own tokens, nodes that die while a client reads, and refusals in time."""
 
-from __future__ import annotations
-
 import base64
 import io
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Text in pieces: the same text as in one piece, no half characters, and nothing of a stop text."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import cache
 from typing import Any

@@ -1,7 +1,5 @@
 """The share of a run, the rate that follows it, and the log that a resumed run reads."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace

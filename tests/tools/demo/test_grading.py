@@ -1,7 +1,5 @@
 """The grading rules, on models whose every arg-max is planted."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, field
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The demo's training, end to end in seconds on a tiny recipe; and the model that ships, held to its own card."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The benchmark tasks that ship are those that the script makes, and every question has one right answer."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The vision transformer that ships: what its card says of it is so."""
 
-from __future__ import annotations
-
 import re
 from importlib.resources import files
 from pathlib import Path

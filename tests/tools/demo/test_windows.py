@@ -1,7 +1,5 @@
 """The demo's tokenizer and its training windows."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import pytest

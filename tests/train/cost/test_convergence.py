@@ -1,7 +1,5 @@
 """Steps to a loss or a score: planted ratios over seeds and tasks, and trainings that never reach it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import sem, t, ttest_1samp

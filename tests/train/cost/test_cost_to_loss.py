@@ -1,7 +1,5 @@
 """What a loss costs: exact where it was trained, monotone, censored where it is not reached; planted savings found."""
 
-from __future__ import annotations
-
 from math import exp, log
 
 import numpy as np

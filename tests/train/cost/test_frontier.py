@@ -1,7 +1,5 @@
 """The frontier: exact where it was trained, a line between, silent beyond; and planted effects, found as planted."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from math import exp, log
 

@@ -1,7 +1,5 @@
 """What the tests of healing train: the tiny models of the tests of training, in a Trainer that can be looked into."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A healing from beginning to end: killed and resumed, accumulated, in half precision, merged, opened by others."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

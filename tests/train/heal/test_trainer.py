@@ -1,7 +1,5 @@
 """What a step of healing computes, against the same written down with two models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What stands around the layers is found by behaviour, and a weight that stands on both sides is said to be tied."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The rows of a run of growth: the null is asked what models are asked, and phases, steps and rates are told."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 A letter follows from the two before it nine times in ten; the middle one of three blocks always adds zero.
 """
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from functools import cache, partial

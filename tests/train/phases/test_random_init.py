@@ -1,7 +1,5 @@
 """Random weights that the seed decides, a digest of all there is, and configurations it cannot be of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Growth training from beginning to end: what learns learns, what rests is untouched, and a stop changes nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The timetable: a pass is settled by its index alone, and its rates are those of the curves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """The steps of phases are timed against those of uniform training, and nothing is changed by that."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

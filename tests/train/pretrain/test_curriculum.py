@@ -1,7 +1,5 @@
 """The batches of both phases: exact lengths and numbers, every segment once a round, the same however divided."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import pairwise
 

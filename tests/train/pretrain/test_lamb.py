@@ -1,7 +1,5 @@
 """LAMB's two groups, and its steps against the published algorithm written out in numpy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

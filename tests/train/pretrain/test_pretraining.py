@@ -1,7 +1,5 @@
 """Pretraining from beginning to end: recipes, the switch, stops and kills, what is left, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

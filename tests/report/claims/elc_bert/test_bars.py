@@ -1,7 +1,5 @@
 """Rows a little to either side of every threshold of the ELC-BERT claims."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 

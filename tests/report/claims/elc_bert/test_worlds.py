@@ -1,7 +1,5 @@
 """The ELC-BERT claims over many simulated studies of every truth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from statistics import fmean
 

@@ -1,7 +1,5 @@
 """Frontiers with a planted saving: one way of training costs 1 - `saved` of another at every loss."""
 
-from __future__ import annotations
-
 import random
 
 from layerwise.train.cost.frontier import CostPoint

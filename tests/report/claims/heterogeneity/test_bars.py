@@ -1,7 +1,5 @@
 """Rows a little to either side of every threshold of the heterogeneity claims."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from math import sqrt
 from typing import Any

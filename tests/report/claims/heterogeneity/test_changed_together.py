@@ -1,7 +1,5 @@
 """The claims on jointly changed layers and dissimilarity, in simulated worlds with known answers."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The growth claims (54 % cheaper, 4.7 times lower, 13 % faster) on studies with known answers."""
 
-from __future__ import annotations
-
 import random
 from math import log
 

@@ -1,7 +1,5 @@
 """The claims on core layers and anti-layers over many simulated models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """The claims that five metrics agree and that recovery follows importance, in simulated worlds."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from typing import Any

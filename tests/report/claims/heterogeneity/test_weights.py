@@ -1,7 +1,5 @@
 """The claims that weights oscillate and are predictable, on simulated stacks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 

@@ -1,7 +1,5 @@
 """The claim that layers know their position, over many simulated runs of every truth."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from statistics import fmean
 

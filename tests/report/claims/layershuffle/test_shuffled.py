@@ -1,7 +1,5 @@
 """The claims on random order over many simulated runs of every truth."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from statistics import fmean
 

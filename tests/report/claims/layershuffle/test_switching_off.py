@@ -1,7 +1,5 @@
 """The claim that layers switch off, on planted relations over many runs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal

@@ -1,7 +1,5 @@
 """Rows a little to either side of every threshold of the Painters' claims."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial

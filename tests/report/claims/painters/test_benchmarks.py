@@ -1,7 +1,5 @@
 """The Painters' benchmark claims on planted scores."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 

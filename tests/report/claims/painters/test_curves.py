@@ -1,7 +1,5 @@
 """The claims of graceful degradation and a shared space, on planted curves and cosines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

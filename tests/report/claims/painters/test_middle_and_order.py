@@ -1,7 +1,5 @@
 """The claims on similar middle layers and on order in reasoning, over many simulated models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from math import exp

@@ -1,7 +1,5 @@
 """The Painters' claims on planted sweeps, and the printed power."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 import pytest
