@@ -2,13 +2,21 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch._dynamo.testing import CompileCounterWithBackend
-from transformers import BertConfig, BertForMaskedLM, Gemma3ForCausalLM, Gemma3TextConfig, PreTrainedModel
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    CompileConfig,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    PreTrainedModel,
+)
 
 from compiling import COMPILES
 from layerwise.errors import ModelError
@@ -150,15 +158,30 @@ def test_a_model_is_copied_with_its_own_blocks(graphs: CompileCounterWithBackend
         assert other.vit.layers[0].forward.__self__ is other.vit.layers[0]
 
 
-@pytest.mark.parametrize("plan", ["0-3", "0 (1|2) 1.mlp 3*2"])
-def test_a_whole_model_is_compiled_under_a_plan(plan: str) -> None:
-    model = tiny_llama(DEPTH).eval()
-    batch = {"input_ids": batch_for(model)["input_ids"], "use_cache": False}
+def test_a_compiled_model_follows_every_plan() -> None:
+    model = tiny_llama(2).eval()
+    stack, batch = load(model), {"input_ids": batch_for(model)["input_ids"], "use_cache": False}
     torch._dynamo.reset()
-    with torch.no_grad(), load(model).under(plan):
-        expected = model(**batch).logits
-        compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
-        assert torch.equal(compiled(**batch).logits, expected)
+    compiled: Any = torch.compile(model, fullgraph=True, backend="eager")
+    with torch.no_grad():
+        for plan in (None, "1 (0|1.mlp) 0", None):
+            with nullcontext() if plan is None else stack.under(plan):
+                expected = model(**batch).logits
+                assert torch.equal(compiled(**batch).logits, expected)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("plan", ["0 1", "1 0*2"])
+def test_generation_with_a_static_cache_is_compiled_under_a_plan(plan: str) -> None:
+    model: Any = tiny_llama(2).eval()
+    asked = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+    options = CompileConfig(fullgraph=True, backend="eager", mode=None)
+    options._compile_all_devices = True
+    torch._dynamo.reset()
+    with load(model).under(plan):
+        text = model.generate(batch_for(model)["input_ids"], **asked)
+        static = {"cache_implementation": "static", "compile_config": options}
+        assert torch.equal(model.generate(batch_for(model)["input_ids"], **static, **asked), text)
 
 
 def test_a_forward_that_was_replaced_is_refused() -> None:

@@ -389,9 +389,10 @@ class Stack:
 
         Parameters are shared, cached decoding has one slot per visit, and the model is restored even if an exception is
         raised. `state_dict`, `save_pretrained`, `to`, `train`, new hooks and adapters act on the model itself;
-        iterating its blocks and reading its configuration follow the plan. Hooks and recorded hidden states see each
-        layer's own input and output at each visit, before a group merges them. Copying and pickling the model raises
-        `ModelError`.
+        iterating its blocks and reading `model.config` follow the plan. Other models that share the configuration keep
+        it, and copies of it are the model's, except in a forward pass. A cache of earlier tokens serves only the plan
+        that has written it. Hooks and recorded hidden states see each layer's own input and output at each visit,
+        before a group merges them. Copying and pickling the model raises `ModelError`.
 
         Threads that call the model inside the context run the plan, each pass by itself. Another thread that enters a
         plan or captures a batch meanwhile gets a `ModelError`; a plan waits for captures before it enters and for

@@ -24,6 +24,7 @@ from layerwise.plan.sublayer import other_sublayer
 from layerwise.stack.blocks import block_list
 from layerwise.stack.branches import Pair
 from layerwise.stack.executors import occupancy
+from layerwise.stack.executors.caches import PlanCaches
 from layerwise.stack.executors.clone import Then, clone, indices, own_indices, subclass
 from layerwise.stack.executors.config_view import visit_order
 from layerwise.stack.executors.entries import REFUSED_COPIES, entries, own_blocks
@@ -56,7 +57,7 @@ def in_place(
         refuse_quantised_layers(plan, "train (call model.eval() if nothing is to be trained)")
     blocks = block_list(model, path)
     steps = plan.steps()
-    passes = Passes(steps, len(own_blocks(blocks)))
+    passes = Passes(steps, len(own_blocks(blocks)), PlanCaches(plan, len(own_blocks(blocks))))
     with ExitStack() as entered:
         entered.enter_context(occupancy.in_place(model, path, stack.source.name, plan))
         own = own_blocks(blocks)
@@ -81,6 +82,7 @@ def in_place(
             entered.callback(hook.remove)
         entered.enter_context(in_passes(runner_of(model, path), passes, single_pass))
         entered.enter_context(entries(blocks, listed, everyone=True, on_walk=passes.offer))
+        entered.callback(passes.caches.close)
         entered.callback(passes.wait)
         yield
 
@@ -112,8 +114,11 @@ def _running(kind: Any) -> Any:
         if is_compiling():
             passes.trace()
             return kind.__call__(self, *args, **kwargs)
-        with passes.one(self):
-            return kind.__call__(self, *args, **kwargs)
+        with passes.one(self), passes.caches.checked((*args, *kwargs.values())):
+            output = kind.__call__(self, *args, **kwargs)
+        outputs = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple) else ()
+        passes.caches.note((*args, *kwargs.values(), *outputs))
+        return output
 
     return subclass(kind, {**REFUSED_COPIES, "__call__": __call__})
 

@@ -14,6 +14,7 @@ from torch.compiler import is_compiling
 from layerwise.errors import ModelError
 from layerwise.plan import Step
 from layerwise.plan.config_order import COUNTS
+from layerwise.stack.executors.caches import PlanCaches
 from layerwise.stack.executors.state import Merger, follow, read_state, returned_state, with_returned_state
 
 
@@ -32,9 +33,10 @@ class Passes:
     Torch's compiler traces a pass in one thread, without locks; it is not checked.
     """
 
-    def __init__(self, steps: Sequence[Step], depth: int) -> None:
+    def __init__(self, steps: Sequence[Step], depth: int, caches: PlanCaches) -> None:
         self.steps = steps
         self.depth = depth
+        self.caches = caches
         self._local = threading.local()
         self._changed = threading.Condition()
         self._in_flight = 0
