@@ -13,7 +13,7 @@ from typing import Any
 
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.data.model_location import location_of
-from layerwise.data.stored_files import CONFIG, Tensors, read_config, read_settings, stored_tensors
+from layerwise.data.stored_files import ADAPTER, CONFIG, Tensors, read_config, read_settings, stored_tensors
 from layerwise.plan.config_order import generation_in_order
 
 # What belongs to a model beside its weights: how texts and images become tensors, how it generates, its own code.
@@ -22,7 +22,6 @@ BESIDE = re.compile(
     r"|(sentencepiece|spiece|source|target)[^/]*\.model|chat_template\.json|generation_config\.json"
     r"|(video_)?preprocessor_config\.json|processor_config\.json"
 )
-ADAPTER = "adapter_config.json"
 GENERATION = "generation_config.json"
 _WANTED = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.py", "*.tiktoken", "*.spm")
 

@@ -31,6 +31,7 @@ from layerwise.plan import Plan
 from layerwise.plan.config_order import generation_in_order
 from layerwise.plan.dialects.sequence import Gains, join_sublayers
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.adapters import refuse_adapters
 from layerwise.stack.blocks import block_list
 from layerwise.stack.checks.completeness import BUFFERS
 from layerwise.stack.per_layer import per_layer_tensors
@@ -60,6 +61,7 @@ def save_stack(stack: Stack, plan: Plan, writing: Writing, note: str = "", names
     stored = written_layers(plan, compact)
     refuse_inexpressible(stored)
     model = stack.model
+    refuse_adapters(model)
     if not isinstance(model, PreTrainedModel):
         raise UnsupportedModel(
             f"{type(model).__name__} is not a transformers model, so there is no checkpoint that could hold it"

@@ -16,6 +16,7 @@ from typing import Any
 from layerwise.bounded import Unreadable, check_file, named, read_json, shortened, shown
 from layerwise.errors import CheckpointError
 
+ADAPTER = "adapter_config.json"
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = f"{WEIGHTS}.index.json"

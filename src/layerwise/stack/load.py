@@ -30,6 +30,7 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.errors import CheckpointError, DataError, ModelError, UnsupportedModel, near_matches
 from layerwise.gguf import GGUFFile
 from layerwise.plan import Plan
+from layerwise.stack.adapters import base_of, merge_adapter
 from layerwise.stack.blocks import find_blocks
 from layerwise.stack.checks.checkpoint_files import check_folder, check_size
 from layerwise.stack.checks.completeness import check_complete, check_types
@@ -93,6 +94,8 @@ def load(
     `device_map` spreads the model over devices, CPU and disk, as in transformers: accelerate moves weights and states.
     Its dtype is then the checkpoint's unless it is named. A module that is spread already is used as it is.
 
+    The folder of an adapter (peft) opens its base model with the adapter merged; it needs `layerwise[heal]`.
+
     A compact checkpoint (`layerwise save --compact`) opens running its plan: `stack.plan`, until `stack.leave()`.
 
     Raises `CheckpointError` for files that cannot be read, `UnsupportedModel` (with the reason) for a model whose
@@ -113,8 +116,9 @@ def load(
     else:
         name = str(model)
         location = location_of(name)
+        base = base_of(location)
         opening = _Opening(
-            location,
+            location if base is None else location_of(base),
             str(device),
             str(dtype).removeprefix("torch."),
             revision,
@@ -126,7 +130,10 @@ def load(
         )
         with without_retries(location):
             module, resident = opening.open()
-            tokenizer = tokenizer or _tokenizer(module, location, revision, trust_remote_code)
+            if base is not None:
+                module = merge_adapter(module, location)
+            for place in dict.fromkeys((location, opening.location)):
+                tokenizer = tokenizer or _tokenizer(module, place, revision, trust_remote_code)
         source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision, trust_remote_code)
     _refuse_by_name(module)
     blocks = find_blocks(module, layers)
