@@ -47,16 +47,16 @@ def judged(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
 
 
 def describe_loss_change(row: Score) -> str:
-    """Say what a plan does to the loss; only an interval that excludes zero shows that it loses or gains.
+    """Say what a plan does to the loss; only an interval that excludes zero shows that it costs or gains.
 
     >>> rows = (Score("search", "delta_nll", value, value - 0.1, value + 0.1) for value in (0.2, -0.2, 0.0))
     >>> list(map(describe_loss_change, rows))
-    ['loses 0.200 [0.100, 0.300]', 'gains 0.200 [0.100, 0.300]', 'changes the loss by 0.000 [−0.100, +0.100]']
+    ['costs +0.200 [+0.100, +0.300]', 'gains 0.200 [0.100, 0.300]', 'changes the loss by 0.000 [−0.100, +0.100]']
     """
-    if excludes_zero(row):
-        low, high = sorted((abs(row.low or 0.0), abs(row.high or 0.0)))
-        return f"{'loses' if row.value > 0.0 else 'gains'} {between(abs(row.value), low, high)}"
-    return f"changes the loss by {between(row.value, row.low, row.high, signed=True)}"
+    if excludes_zero(row) and row.value < 0.0:
+        return f"gains {between(-row.value, -(row.high or 0.0), -(row.low or 0.0))}"
+    does = "costs" if excludes_zero(row) else "changes the loss by"
+    return f"{does} {between(row.value, row.low, row.high, signed=True)}"
 
 
 def is_equal(row: Score) -> bool:

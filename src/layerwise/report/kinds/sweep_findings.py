@@ -22,7 +22,7 @@ from layerwise.report.derived.curves import at_half, order_strategy, single
 from layerwise.report.derived.power import WANTED, needed_in_words
 from layerwise.report.derived.swept import ABSENCE, by_window, over_windows, ranked
 from layerwise.report.derived.zones import Runs, matrix, trained_zones
-from layerwise.report.finding import Finding, State, settled
+from layerwise.report.finding import Finding, State, describe_loss_change, settled
 from layerwise.report.show import SIGNED
 from layerwise.report.text.number_format import between, excludes_zero, in_perplexity, is_resolved, percent, tidy
 from layerwise.report.text.wording import counted, label, listed
@@ -74,8 +74,7 @@ def _own_plans(data: ReportData) -> Finding | None:
     if not rows:
         return None
     clauses = [
-        f"plan {row.plan} {'gains' if row.value < 0 else 'costs'} {SIGNED.text(row)} nats/token "
-        f"(perplexity {in_perplexity(row.value)})"
+        f"plan {row.plan} {describe_loss_change(row)} nats/token (perplexity {in_perplexity(row.value)})"
         for row in rows[:MAX_NAMED]
     ]
     more = f"; {counted(len(rows) - MAX_NAMED, 'more plan')} in the table" if len(rows) > MAX_NAMED else ""
