@@ -23,7 +23,9 @@ from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.language.evaluation_data import tokenize
 from layerwise.plan import Plan
 from layerwise.plan.families import INTEGER_TYPES
+from layerwise.report.kinds.search import on_front
 from layerwise.results import Run
+from layerwise.results.rows import read_continuations
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.search.budget import Budget
 from layerwise.search.prices import PlanPrices, PriceTable
@@ -74,6 +76,10 @@ def test_the_package_is_a_verb_and_a_package(whole: Path) -> None:
     assert [point.price for point in result.front] == sorted(point.price for point in result.front)
     assert set(result.confirmed.metric) >= {"delta_nll", "again", "gap", "above_chosen", "better"}
     assert chosen_plan(str(whole)) == result.best
+    samples = read_continuations(result.data.notes)
+    assert [each.plan for each in samples] == ["0-4", str(result.best)]
+    assert all(each.text for each in samples)
+    assert next(iter(dict.fromkeys(row.plan for row in on_front(result.data)))) == str(result.best)
 
 
 def test_texts_share_no_document_and_every_part_is_read_by_its_own_purpose(whole: Path) -> None:

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus, read_corpus
-from layerwise.errors import OptionError
+from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments.engines.call import CallUnit, ExpectedWork
 from layerwise.experiments.engines.losses import LossesUnit
 from layerwise.experiments.engines.price import remaining_passes
@@ -41,11 +42,13 @@ from layerwise.experiments.text_length import ChosenText, TimedText, chosen_text
 from layerwise.measure.contrasts.bits import bits_contrasts
 from layerwise.measure.cost.pass_time import Setting
 from layerwise.measure.interventions.sweep import plan_records
+from layerwise.measure.language.continuations import continuations
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, families
 from layerwise.plan.sublayer import SUBLAYERS
 from layerwise.results import Rows, Run, Score
 from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import CONTINUATION
 from layerwise.results.selection import PRESENT
 from layerwise.search.bits import FEWEST_BITS, allocate, random_allocations, uniform
 from layerwise.search.budget import UNITS, Budget, Unit, front, thinned
@@ -66,6 +69,9 @@ from layerwise.search.one_shot import (
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
 from layerwise.search.rungs import FEWEST, SHARES, Evaluator, Round, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
+
+PROMPT, NEW_TOKENS = 16, 32
+"""Tokens of a sample's prompt, and of its continuation."""
 
 Fronts = Mapping[Unit, Sequence[Plan]]
 
@@ -186,8 +192,20 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
     )
     # The rows of the search come last, because they say which plan was chosen.
     return Completed(
-        [*round_rows(finalists.steps), *([*table, *times] if times else []), size_row(stack), *costs, *rows]
+        [*round_rows(finalists.steps), *([*table, *times] if times else []), size_row(stack), *costs, *rows],
+        {CONTINUATION: _samples(stack, parts["report"], chosen)},
     )
+
+
+def _samples(stack: Stack, data: EvalData, chosen: Plan) -> list[str]:
+    """Return the beginning of a document as the original model and the chosen plan continue it, as notes."""
+    if stack.tokenizer is None or data.objective != "next_token":
+        return []
+    prompt = stack.tokenizer.decode(data.windows[0].ids[:PROMPT], skip_special_tokens=True)
+    plans = list(dict.fromkeys([Plan.identity(stack.depth), chosen]))
+    with suppress(LayerwiseError):  # a model that cannot generate has no sample
+        return [each.note().text for each in continuations(stack, plans, [prompt], NEW_TOKENS)]
+    return []
 
 
 def _chosen(

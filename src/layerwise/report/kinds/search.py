@@ -12,14 +12,15 @@ from layerwise.plan.quantised import quantised_layers
 from layerwise.report.data import ReportData
 from layerwise.report.derived.power import needed_in_words
 from layerwise.report.finding import Effect, describe_loss_change, is_equal, judged
-from layerwise.report.kind import Column, Kind, Pivot, Says, Section, opening
+from layerwise.report.kind import Column, Kind, Pivot, Says, Section, Tabled, opening
 from layerwise.report.kinds.sweep_layers import bits_parts
 from layerwise.report.marks import Heat, Scatter, Style
 from layerwise.report.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show, adjusted_p, named
-from layerwise.report.text.number_format import tidy
+from layerwise.report.text.number_format import in_perplexity, tidy
+from layerwise.report.text.table import Table
 from layerwise.report.text.wording import STOPPED
 from layerwise.results import vocabulary as vocab
-from layerwise.results.rows import Score
+from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import PRESENT, Rows
 
 TEXTS: Mapping[str, str] = {vocab.REPORT: "fresh text", vocab.SECOND: "second corpus"}
@@ -105,7 +106,8 @@ def on_front(data: ReportData) -> Rows:
     best = chosen(data)
     unit = best.condition if best is not None and best.condition in _units(data) else "layers"
     run = data.rows.where(measure=vocab.SEARCH)
-    return Rows(row for plan in front(data, str(unit)) for row in run.where(plan=plan))
+    plans = dict.fromkeys([*([] if best is None else [str(best.plan)]), *front(data, str(unit))])
+    return Rows(row for plan in plans for row in run.where(plan=plan))
 
 
 def beside(data: ReportData) -> Iterator[Score]:
@@ -148,7 +150,8 @@ def findings(data: ReportData) -> Iterator[str]:
         fresh, again = (own.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
         if fresh is not None:
             again_in = "" if again is None else f"; 95 % prediction interval: {DIFFERENCE.interval(again)}"
-            yield f"On the {name} it {describe_loss_change(fresh)} nats per token{again_in}."
+            perplexity = f" (perplexity {in_perplexity(fresh.value)})"
+            yield f"On the {name} it {describe_loss_change(fresh)} nats per token{perplexity}{again_in}."
     searched, gap = own.one(metric=vocab.DELTA, task=vocab.SEARCH), own.one(metric=vocab.GAP)
     if searched is not None and gap is not None:
         curse = "the search flattered it" if (gap.low or 0.0) > 0 else "no sign of overfitting to the search text"
@@ -163,6 +166,12 @@ def findings(data: ReportData) -> Iterator[str]:
         off = f"{100 * (measured.value / predicted.value - 1):+.1f} %"
         both = f"{predicted.value:.2f} predicted, {measured.value:.2f} measured ({off})"
         yield f"Milliseconds ({measured.condition}): {both}."
+
+
+def _samples(data: ReportData) -> Table:
+    written = read_continuations(data.notes)
+    body = tuple((each.plan, each.prompt.strip("\n"), each.text.strip("\n")) for each in written)
+    return Table(("plan", "prompt", "text"), body, numeric_from=3, code=(0, 1, 2))
 
 
 def _is_trained(data: ReportData) -> bool:
@@ -258,6 +267,8 @@ def _following(data: ReportData) -> Iterator[str]:
                 return
         elif not others:
             yield f'Heal it: layerwise heal {models} --plan "{best.plan}"'
+        if not others:
+            yield f'Benchmark it: layerwise sweep {models} --text FILE --plan "{best.plan}" --tasks NAMES'
         target = "NAME.gguf" if is_file else "FOLDER"
         yield f'Save it: layerwise save {models} --plan "{best.plan}" --output {target}'
 
@@ -308,6 +319,11 @@ SEARCH_KIND = Kind(
                     ),
                 ),
             ),
+        ),
+        Section(
+            anchor="search_samples",
+            needs=lambda data: bool(read_continuations(data.notes)),
+            parts=(Tabled(name="samples", table=_samples, terminal=False),),
         ),
         Section(
             anchor="search_confirmed",
