@@ -108,9 +108,12 @@ def test_the_skewness_of_a_mean_is_that_of_its_units_by_their_root_and_enlarged_
     residuals = values[0, :8] / tokens - values[0, :8].sum() / tokens.sum()
     apart = stats.skew(residuals) * (tokens**3).sum() / np.square(tokens).sum() ** 1.5
     left = (residuals * tokens) / (1 - tokens / tokens.sum())
-    larger = max(apart, (left**3).sum() / np.square(left).sum() ** 1.5, key=abs)
-    assert skewed_interval(values[0, :8], tokens).skewness[0] == pytest.approx(1.75 * larger)
-    assert skewed_interval(values[0, :8], tokens[::-1]).skewness[0] != pytest.approx(1.75 * larger)
+    both = sorted([apart, (left**3).sum() / np.square(left).sum() ** 1.5])
+    assert both[1] > 1.1 * both[0] > 0
+    assert skewed_interval(values[0, :8], tokens).skewness[0] == pytest.approx(1.75 * both[0])
+    assert skewed_interval(-values[0, :8], tokens).skewness[0] == pytest.approx(1.75 * -both[0])
+    below_zero = values[0, :8] - 10 * tokens
+    assert skewed_interval(below_zero, tokens).skewness[0] == pytest.approx(1.75 * both[1])
     two = skewed_interval(values, np.ones(48), strata=np.arange(48) % 2)
     apart = [skewed_interval(values[:, side::2], np.ones(24)) for side in (0, 1)]
     assert two.error == pytest.approx(np.sqrt(sum(np.square(each.error) for each in apart)) / 2)

@@ -94,9 +94,9 @@ def skewed_interval(
 ) -> Estimate[Numbers]:
     """Return ratios like `student_interval`, corrected for skewness: for decisions at small levels.
 
-    The error is the jackknife's, over residuals r_u / (1 - d_u / sum d). The skewness is the larger one of
-    sum r_u^3 / (sum r_u^2)^1.5 and of that for residuals per token that do not depend on a unit's length (which few
-    units of very different lengths understate less), times `skewness_factor`.
+    The error is the jackknife's, over residuals r_u / (1 - d_u / sum d). The skewness is sum r_u^3 / (sum r_u^2)^1.5,
+    or that for residuals per token that do not depend on a unit's length (which few units of very different lengths
+    understate less): the one that brings the value closer to zero, times `skewness_factor`.
     """
     above, below = _checked(numerators, denominators)
     third, second, apart_third, apart_second = np.zeros((4, len(above)))
@@ -116,9 +116,9 @@ def skewed_interval(
         np.divide(up, down**1.5, out=np.zeros(len(above)), where=down > 0)
         for up, down in ((third, second), (apart_third, apart_second))
     )
-    skewness = np.where(np.abs(apart) > np.abs(direct), apart, direct) * skewness_factor(freedom)
-    error = np.sqrt(np.sum(variances, axis=0)) / below.sum()
-    return Estimate.student(ratio(above, below), error, freedom, level, skewness)
+    value, error = ratio(above, below), np.sqrt(np.sum(variances, axis=0)) / below.sum()
+    skewness = np.where(value > 0, np.minimum(direct, apart), np.maximum(direct, apart)) * skewness_factor(freedom)
+    return Estimate.student(value, error, freedom, level, skewness)
 
 
 def mean_of(
