@@ -1,7 +1,5 @@
 """Adapters of peft: a folder that holds one is a model, and models with adapters run plans and are not written."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A cache of earlier tokens that another order of layers has written is refused, and works again under its plan."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

@@ -163,7 +163,6 @@ def _base_table(bases: Sequence[BaseModelInfo], weights: Mapping[str, str]) -> s
 
 
 def file_table(model: Path) -> str:
-    """The files of weights of a checkpoint, each with its size and its hash."""
     files = [model] if is_gguf(model) else sorted(model.glob("*.safetensors"))
     return markdown_table(
         ("file", "bytes", "SHA-256"), [(each.name, f"{each.stat().st_size:,}", _code(_hash(each))) for each in files]
@@ -185,7 +184,6 @@ def _code(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """A name from anywhere, which is no markup: letters, digits and a few signs are left as they are."""
     return "".join(sign if sign.isalnum() or sign in " ._-/" else f"&#{ord(sign)};" for sign in text)
 
 
@@ -209,7 +207,6 @@ class BaseModelInfo:
 
     @property
     def link(self) -> str:
-        """Its name in Markdown, with the address of its repository, or of those that it was made of."""
         if self.hub_ids == (self.location,):
             return f"[{self.location}]({_HUB}{self.location})"
         local = escaped(Path(self.location).name or self.location)

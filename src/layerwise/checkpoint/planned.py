@@ -94,7 +94,6 @@ def twin(block: nn.Module) -> nn.Module:
 
 
 def silence(module: nn.Module, args: Any, output: Any) -> Any:
-    """What the branch that does not run returns: zeros."""
     if isinstance(output, tuple):
         return (torch.zeros_like(output[0]), *output[1:])
     return torch.zeros_like(output)

@@ -110,7 +110,6 @@ def remade(config: Any, kind: Any, order: Sequence[int], depth: int) -> Any:
 
 
 def config_text(config: Any) -> str:
-    """What `save_pretrained` writes of a configuration."""
     config = copy.deepcopy(config)
     vars(config).pop("transformers_weights", None)
     if hasattr(config, "validate"):

@@ -55,7 +55,6 @@ class StoredModel:
 
     @cached_property
     def size(self) -> int:
-        """The bytes of its tensors."""
         return sum(each.size for each in self.tensors.values())
 
     @property

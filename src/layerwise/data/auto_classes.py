@@ -29,7 +29,6 @@ from layerwise.errors import ModelError
 
 @contextmanager
 def without_retries(location: str | Path | None) -> Iterator[None]:
-    """Within the context, do not retry requests to a hub that does not answer (six tries take half a minute)."""
     before = constants.HF_HUB_OFFLINE
     if not before and location is not None and not Path(location).exists():
         try:
@@ -120,7 +119,6 @@ def model_classes() -> Iterator[tuple[str, Any]]:
 
 
 def register(config: Any, **models: Any) -> None:
-    """Make a class of configurations known to transformers, and its model for each automatic class, by name."""
     transformers.AutoConfig.register(config.model_type, config, exist_ok=True)
     for name, model in models.items():
         getattr(transformers, name).register(config, model, exist_ok=True)

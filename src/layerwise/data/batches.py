@@ -36,7 +36,6 @@ class Batch:
 
     @property
     def inputs(self) -> dict[str, Tensor]:
-        """The keyword arguments of the model's forward."""
         return {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
 
     @property
@@ -46,7 +45,6 @@ class Batch:
 
     @property
     def size(self) -> int:
-        """The tokens that run through the model, padding included."""
         return self.input_ids.numel()
 
 
@@ -71,7 +69,6 @@ class LabelledBatch:
 
     @property
     def size(self) -> int:
-        """The items that run through the model."""
         return len(self.windows)
 
 

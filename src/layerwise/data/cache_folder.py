@@ -75,7 +75,6 @@ def stamp(path: Path) -> Stamp:
 
 
 def settled(known: Iterable[Stamp]) -> bool:
-    """Whether any later change of the files will be seen: none was changed within the last moments."""
     now = time.time_ns()
     return all(max(changed, entered) < now - SETTLED for *_, changed, entered in known)
 

@@ -63,7 +63,6 @@ class Splits:
 
     @property
     def chance(self) -> float:
-        """The share of the commonest label among the images that are reported: what a constant answer gets."""
         labels = getattr(self.test, "labels", None)
         if labels is None:
             labels = [self.test[index]["labels"] for index in range(len(self.test))]

@@ -65,7 +65,6 @@ class StoredTensor:
 
     @property
     def size(self) -> int:
-        """Its bytes."""
         return self.end - self.begin
 
 

@@ -35,7 +35,6 @@ class Verification(ModelOptions, Action):
     plan: str | None = option(None, "Plan that runs; by default the model as trained.", metavar="PLAN", empty=True)
 
     def check(self) -> None:
-        """Raise `PlanError` for a plan that cannot be read."""
         if self.plan is not None:
             given_plan(self.plan)
 
@@ -78,7 +77,6 @@ class Comparison(Action):
     output: Path = option(COMPARISON_PAGE, metavar="FILE")
 
     def check(self) -> None:
-        """Raise `RunError` for a run that is named twice."""
         resolved = [Path(folder).resolve() for folder in self.runs]
         for number, folder in enumerate(resolved):
             if folder in resolved[:number]:

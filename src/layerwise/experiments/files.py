@@ -46,7 +46,6 @@ class FileStage:
     runs: Path = Path("runs")
 
     def waits_for(self) -> tuple[str, ...]:
-        """The stages whose run this one reads, and that have none yet."""
         return tuple(name for name in self.after if not is_run(self.runs / name))
 
 
@@ -185,7 +184,6 @@ class ExperimentFile:
         return results
 
     def _same_setting(self, named: Mapping[str, str]) -> dict[str, str]:
-        """Return the stages of an option, without those that set it otherwise than the first stage that sets it."""
         written = {name: self._content(name) for name in named}
         values = {name: written[name][key] for name, key in named.items() if key in written[name]}
         values = {name: value for name, value in values.items() if not self._reads(value)}

@@ -53,7 +53,6 @@ class FineTunedModel:
 
     @property
     def label(self) -> str:
-        """What progress and the files of its answers call it."""
         return f"{self.arm}/{self.seed}"
 
     @property

@@ -58,7 +58,6 @@ def merge_adapter(base: nn.Module, folder: str) -> Any:
 
 
 def refuse_adapters(model: nn.Module) -> None:
-    """Raise `UnsupportedModel` if adapters of peft are attached to `model`."""
     if any(type(module).__module__.startswith("peft.") for module in model.modules()):
         raise UnsupportedModel(
             f"{type(model).__name__} has adapters of peft, which a checkpoint of a plan does not hold. Merge them "

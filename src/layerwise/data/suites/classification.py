@@ -35,7 +35,6 @@ class Labelled(NamedTuple):
 
     @property
     def content(self) -> tuple[str, str | None]:
-        """What a model sees of it."""
         return self.text, self.pair
 
 
@@ -81,7 +80,6 @@ class Task:
 
     @property
     def is_regression(self) -> bool:
-        """Whether a number is asked for, and not one of a few labels."""
         return not self.labels
 
     @property
@@ -103,7 +101,6 @@ class Task:
 
     @property
     def commonest(self) -> int:
-        """The label that most training examples have, the smaller number of two that tie: what a blind guess says."""
         counts = Counter(int(example.label) for example in self.train)
         return min(counts, key=lambda label: (-counts[label], label))
 

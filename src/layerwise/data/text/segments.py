@@ -64,7 +64,6 @@ class PretrainingText:
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """The documents in which there was nothing to read."""
         return (*self.train.skipped, *self.validation.skipped, *self.test.skipped)
 
 

@@ -38,7 +38,6 @@ class ImageDivision:
 
     @property
     def parts(self) -> dict[str, Sources]:
-        """The images by the name of their split."""
         return dict(zip(SPLITS, (self.train, self.validation, self.test), strict=True))
 
     def limited(self, limit: int | None, seed: int) -> ImageDivision:

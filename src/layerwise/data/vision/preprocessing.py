@@ -55,12 +55,10 @@ class Preprocessing:
 
     @property
     def bytes(self) -> int:
-        """What one image takes in memory before it is scaled."""
         return self.channels * self.height * self.width
 
     @property
     def scaling(self) -> Scaling:
-        """From the bytes of `pixels` to what the model takes."""
         return Scaling(self.mean, self.std, _TOP)
 
     def pixels(self, image: Image.Image) -> Tensor:

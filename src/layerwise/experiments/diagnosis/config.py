@@ -115,7 +115,6 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, Experiment):
     )
 
     def check(self) -> None:
-        """Raise `MeasureError` for an unknown part or unmet needs, and `RunError` for a run in place of a model."""
         if is_run(self.model):
             raise RunError(
                 f"{self.model} is the folder of a run, not a model; for what it measured write layerwise report "

@@ -48,12 +48,10 @@ class PartContext:
 
     @property
     def rule(self) -> VerdictCriterion:
-        """What counts as an effect."""
         return VerdictCriterion(margin=self.config.min_effect)
 
     @property
     def baseline(self) -> str:
-        """The plan of the model as trained."""
         return str(Plan.identity(self.stack.depth))
 
     @cached_property
@@ -61,7 +59,6 @@ class PartContext:
         return sample(self.text, self.config.curve_tokens, self.seed)
 
     def scores(self, *measures: str) -> list[Score]:
-        """The rows of some measures."""
         return [score for measure in measures for score in self.run.store.scores(measure)]
 
     def losses(self) -> list[Loss]:

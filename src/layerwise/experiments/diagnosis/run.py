@@ -120,7 +120,6 @@ def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int,
 
 
 def fine_tunings(config: Diagnosis, depth: int) -> int:
-    """How many models the recovery trains for a few steps: damaged ones, and an undamaged twin for each of a kind."""
     layers = depth if config.all_layers else len(set(config.recovery_layers)) or min(depth, DEFAULT_LAYERS)
     treatments = TREATMENTS if config.all_layers else DEFAULT_TREATMENTS
     scopes = {treatment.partition("/")[2] for treatment in treatments}
@@ -135,7 +134,6 @@ QUESTION = (
 
 
 def diagnosis(config: Diagnosis, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Carry every part out that is not complete, on a model and a text that the options name."""
     began = time.monotonic()
     if inputs.batches is not None:
         stack = inputs.stack or open_named(config, reporter)

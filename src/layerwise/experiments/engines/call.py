@@ -31,7 +31,6 @@ class CallUnit(Unit[list[Score]]):
     own: Callable[[Score], bool] = _every
 
     def carry_out(self, session: UnitSession) -> list[Score]:
-        """Read the rows, or compute and store them."""
         stored = session.store.scores(self.measure)
         kept = [row for row in stored if self.own(row)]
         if not kept:
@@ -59,7 +58,6 @@ class ExpectedWork(Unit[None]):
     left: Callable[[Path, Run | None], Remaining | None]
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count what is left."""
         return self.left(folder, run)
 
     def carry_out(self, session: UnitSession) -> None:
@@ -86,7 +84,6 @@ class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
     time_one: Callable[[], float] | None = None
 
     def carry_out(self, session: UnitSession) -> dict[Key, list[Score]]:
-        """Measure what is missing, piece after piece."""
         kept = self._kept(session.run)
         missing = [piece for piece in self.pieces if piece not in kept]
         once = self.begin() if missing else None
@@ -98,7 +95,6 @@ class RoundsUnit(Unit[dict[Key, list[Score]]], Generic[Key]):
         return kept
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        """Count the parts of the pieces that are left, and of one more that warms up."""
         left = len(set(self.pieces) - self._kept(run).keys())
         return Remaining((left + 1) * self.parts, "measurements", self.time_one) if left else None
 

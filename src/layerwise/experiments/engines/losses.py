@@ -54,5 +54,4 @@ class LossesUnit(Unit[KeptLosses]):
     """The losses of a run, to be asked for."""
 
     def carry_out(self, session: UnitSession) -> KeptLosses:
-        """Read what is stored."""
         return KeptLosses(session)

@@ -55,7 +55,6 @@ class UnitSession:
 
     @property
     def store(self) -> Store:
-        """The rows of the run."""
         return self.run.store
 
 
@@ -68,7 +67,6 @@ class Unit(ABC, Generic[T]):
     collective: ClassVar[bool] = False
 
     def __iter__(self) -> Generator[Unit[Any], Any, T]:
-        """Ask whoever carries the experiment out for the result."""
         result: T = yield self
         return result
 
@@ -129,7 +127,6 @@ class Completed:
     refusal: MeasureError | None = None
 
     def store(self, store: Store) -> None:
-        """Put them into the run."""
         for name, texts in self.notes.items():
             store.replace_notes(name, texts)
         for measure in dict.fromkeys(score.measure for score in self.scores):

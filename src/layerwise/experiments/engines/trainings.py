@@ -144,12 +144,10 @@ class TrainingsUnit(FolderTrainings[Recipe]):
         return trainer_of(self.base, self.splits, recipe, 0, folder, arguments={**self.arguments, **quiet})
 
     def length(self, recipe: Recipe) -> int:
-        """As many as read the training examples so often."""
         return recipe.steps(len(self.splits.train))
 
     @staticmethod
     def outcome(record: TrainingRecord) -> str:
-        """The loss of what is kept: of a training in phases the last weights."""
         losses = [entry.loss for entry in record.history if entry.kind == "validation"]
         if not losses:
             return ""
@@ -174,7 +172,6 @@ class EvaluationsUnit(Unit[dict[str, Survey]]):
     evaluations: Sequence[KeptEvaluation]
 
     def carry_out(self, session: UnitSession) -> dict[str, Survey]:
-        """Read what is there and make the rest, one model after the other."""
         made = {}
         for number, each in enumerate(self.evaluations):
             path = session.folder / each.path
@@ -248,7 +245,6 @@ def tried_rows(measure: str, arm: str, losses: Mapping[float, float], batch: int
 
 
 def chosen_row(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Score:
-    """Which rate is the best, and whether it is at an end of those that were tried."""
     best = best_rate(losses)
     at_end = best in (min(losses), max(losses))
     return Score(measure, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, amount=best, other=batch)

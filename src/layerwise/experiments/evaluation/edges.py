@@ -48,7 +48,6 @@ def find_wiring(model: nn.Module) -> Wired | None:
 
 
 def check_phenomena(suites: Sequence[PairSet]) -> None:
-    """Raise `DataError` for a phenomenon with fewer pairs than an interval needs."""
     for each in suites:
         name, count = Counter(pair.phenomenon for pair in each.pairs).most_common()[-1]
         if count < FEWEST_UNITS:

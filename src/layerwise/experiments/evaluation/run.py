@@ -67,7 +67,6 @@ FAMILY = "evaluation"
 
 
 def evaluation(config: Evaluation, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Score the pairs with every model, then fine-tune every model on the tasks."""
     unit = EvaluationUnit(config, reporter, inputs.stack)
     yield Outline(
         unit.manifest,
@@ -185,7 +184,6 @@ class EvaluationUnit(Unit[None]):
         )
 
     def says(self) -> Iterator[str]:
-        """The models, the suites, and how many sentences are scored and models fine-tuned."""
         count = len(self.models)
         yield f"{count} model{'s' * (count != 1)}: {', '.join(self.models)}"
         for each in self.pairs:
@@ -210,12 +208,10 @@ class EvaluationUnit(Unit[None]):
         yield f"cost: {scored:,} sentences to score{most}, {tunings:,} fine-tunings"
 
     def discard(self, folder: Path) -> None:
-        """Remove the stored answers of models that were fine-tuned on these tasks."""
         for suite in {task.measure for task in self.tasks}:
             shutil.rmtree(folder / PREDICTIONS / suite, ignore_errors=True)
 
     def carry_out(self, session: UnitSession) -> None:
-        """Measure what is missing."""
         config, run, reporter = self.config, session.run, session.reporter
         if config.overwrite:
             discard(self.pairs, run)
@@ -286,7 +282,6 @@ class EvaluationUnit(Unit[None]):
             store_summary(self.planned, glue, run, seeds=self.config.seeds)
 
     def results(self, run: Run) -> Sequence[str]:
-        """A table for each suite."""
         return [
             *(pairs_table(run, each) for each in self.pairs),
             *(edges_table(run, each.suite) for each in self.pairs if self.cuts),

@@ -54,7 +54,6 @@ def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
 
 
 def digest_of_suites(pairs: Sequence[PairSet], tasks: Sequence[Task]) -> str:
-    """A hash over everything that models are evaluated on."""
     parts = [suite.digest for suite in pairs] + [task.digest for task in tasks]
     return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 

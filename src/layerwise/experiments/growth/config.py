@@ -129,7 +129,6 @@ class ImportanceSchedule(Action):
     min_effect: float | None = option(None, metavar="NATS", above=0)
 
     def check(self) -> None:
-        """Raise `PlanError` for a file that is there, a folder that is not, and terms that no allocation can have."""
         if self.output.exists():
             raise PlanError(f"{self.output} is there already; name another file with --output, or remove that one")
         if not self.output.absolute().parent.is_dir():
@@ -231,7 +230,6 @@ class GrowthExperiment(LoadingOptions, CorpusOptions, OptimizationOptions, Exper
     epochs: float | None = option(None, metavar="X", above=0)
 
     def check(self) -> None:
-        """Raise `TrainError` for `--set` of another form than NAME=VALUE."""
         self.trainer_arguments(self.device)
 
 
@@ -267,7 +265,6 @@ class GrowthTraining(TrainingOptions, PublishingOptions, GrowthExperiment):
     baseline: bool = option(True, rare=True, needs="!schedule=uniform")
 
     def check(self) -> None:
-        """Raise `PlanError` for a schedule that there is not, and `RunError` for importance without a run."""
         super().check()
         self.check_repository()
         self.source()

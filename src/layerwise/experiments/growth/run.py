@@ -82,7 +82,6 @@ class FinishedArm:
 
     @property
     def paces(self) -> dict[str, float]:
-        """The seconds of a step by phase."""
         return phase_paces(list(self.records.values()), self.schedule)
 
 

@@ -137,11 +137,9 @@ class GrowthTask:
         )
 
     def shared_recipe(self, **options: object) -> dict[str, object]:
-        """What all trainings of a run have in common: the settings, and these `options`."""
         return shared_recipe({"settings": asdict(self.settings), **options}, self.arguments)
 
     def says(self) -> Iterator[str]:
-        """The model, the weights that it begins from, and the text."""
         stack, splits = self.stack, self.splits
         weights = "its own weights" if self.pretrained else "random weights"
         yield f"{model_name(stack.source.name)}: {stack.depth} layers, {stack.device}, from {weights}"

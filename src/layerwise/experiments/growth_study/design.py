@@ -73,7 +73,6 @@ class StudyDesign:
         return range(self.config.seeds)
 
     def check(self) -> None:
-        """Raise `PlanError` or `TrainError` for trainings that the model or the text does not allow."""
         task, budget, most = self.task, self.budget, self.config.max_epochs
         arms = [self.arm(arm, schedule, task.settings) for arm, schedule in self.schedules.items()]
         check_arms(task, [*arms, *self.shortened(self.schedules, lambda _: task.settings)], most, None)
@@ -106,7 +105,6 @@ class StudyDesign:
         return tuple(self.at_share(UNIFORM, uniform, each, settings_of(at_length(each))) for each in lengths)
 
     def says(self) -> Iterator[str]:
-        """The model, the text, the arms, and how many trainings they take."""
         task, seeds = self.task, self.config.seeds
         yield from task.says()
         count, length = self._trainings()

@@ -78,7 +78,6 @@ def growth_study(config: GrowthStudy, reporter: Reporter, inputs: Inputs) -> Ste
 
 
 def discard_study(folder: Path) -> None:
-    """Remove every training, those of the sweep too, and the schedule by importance."""
     discard_trainings(folder)
     shutil.rmtree(folder / PILOT, ignore_errors=True)
     (folder / SCHEDULE).unlink(missing_ok=True)

@@ -34,7 +34,6 @@ class HealingArm:
 
     @property
     def is_swept(self) -> bool:
-        """Whether its learning rate is its own."""
         return self.rate_of == self.name
 
     def plan(self, plan: Plan, depth: int, seed: int) -> Plan:
@@ -48,7 +47,6 @@ class HealingArm:
 
 
 def arms_of(config: Healing, depth: int) -> tuple[HealingArm, ...]:
-    """Return the healings under the plan, the controls (none if no layer is skipped), and the windows."""
     options = HealingOptions(method=config.method, teacher=config.teacher, hidden=config.hidden, rank=config.rank)
     main = HealingArm(config.main, options, config.main)
     others = [name for name in dict.fromkeys(config.compare) if name != config.main]

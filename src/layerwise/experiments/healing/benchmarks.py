@@ -77,12 +77,10 @@ class HealingBenchmarks:
 
     @property
     def chance(self) -> Mapping[str, float]:
-        """What guessing scores on each."""
         of_requests = {} if self.requests is None else dict(self.requests.chance)
         return of_requests | {each.suite: CHANCE for each in self.suites}
 
     def describe(self) -> str:
-        """What is asked, in a sentence."""
         counts = []
         if self.requests is not None:
             documents: dict[str, set[int]] = {}
@@ -186,7 +184,6 @@ class Outcomes:
         return tuple(self._grids)
 
     def loss(self, name: str, task: str) -> LinearEstimate:
-        """Nats for each scored token (or image), with the pulls of the documents."""
         grid = self._grids[task]
         return self._mean(task, grid.nll[grid.plans.index(name)], grid.tokens)
 

@@ -88,7 +88,6 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
     seeds: int = seeds_option(3)
 
     def check(self) -> None:
-        """Raise `PlanError` for a plan that cannot be read, `TrainError` for settings that no training can have."""
         refuse_quantised_layers(self.parsed_plan, "heal a model")
         if self.parsed_plan.sources():
             raise PlanError(
@@ -107,12 +106,10 @@ class Healing(LoadingOptions, DataOptions, OptimizationOptions, PublishingOption
         return chosen_plan(self.plan)
 
     def fine_tunes(self, depth: int) -> bool:
-        """Whether the plan leaves nothing out of a model of so many layers, and no windows of it are skipped."""
         return self.parsed_plan == Plan.identity(depth) and self.windows is None
 
     @property
     def trains_adapters(self) -> bool:
-        """Whether any arm does."""
         return any(name.startswith("lora") for name in (self.method, *self.compare))
 
     @property

@@ -56,17 +56,14 @@ class Trainings:
 
     @property
     def bases(self) -> tuple[str, ...]:
-        """What the base is called as it is and, where the plan leaves something out, under it."""
         whole = self.plan == Plan.identity(self.depth)
         return (vocab.UNTOUCHED,) if whole else (vocab.UNTOUCHED, vocab.PRUNED)
 
     def best(self) -> int:
-        """The seed of the healing that is asked for whose validation loss is the least."""
         return min(range(self.seeds), key=lambda seed: _least(self.records[self.arms[0].name, seed]))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arms by name."""
         return tuple(arm.name for arm in self.arms)
 
 
@@ -113,7 +110,6 @@ def _models(trainings: Trainings, outcomes: Outcomes) -> Iterator[Score]:
 
 
 def regained(trainings: Trainings, outcomes: Outcomes, task: str) -> Iterator[Score]:
-    """What was lost, what came back, and the share of it that the control does not gain."""
     value, low, high = outcomes.difference(vocab.PRUNED, vocab.UNTOUCHED, task)
     if vocab.PRUNED in trainings.bases:
         yield Score(

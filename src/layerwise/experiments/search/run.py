@@ -198,7 +198,6 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
 
 
 def _samples(stack: Stack, data: EvalData, chosen: Plan) -> list[str]:
-    """Return the beginning of a document as the original model and the chosen plan continue it, as notes."""
     if stack.tokenizer is None or data.objective != "next_token":
         return []
     prompt = stack.tokenizer.decode(data.windows[0].ids[:PROMPT], skip_special_tokens=True)

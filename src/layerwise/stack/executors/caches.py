@@ -31,7 +31,6 @@ class PlanCaches:
 
     @contextmanager
     def checked(self, arguments: Iterable[Any]) -> Iterator[None]:
-        """Raise `ModelError` within the context if a cache is among the arguments of a pass that cannot serve it."""
         caches = list(_find_caches(arguments))
         for cache in caches:
             self._admit(cache)
@@ -47,13 +46,11 @@ class PlanCaches:
             ) from error
 
     def note(self, values: Iterable[Any]) -> None:
-        """Record the caches among the arguments or outputs of a pass."""
         for cache in () if self._is_identity else _find_caches(values):
             vars(cache)[_WRITTEN_BY] = self._plan
             self._written.add(cache)
 
     def close(self) -> None:
-        """Make the caches that are still alive refuse more tokens."""
         for cache in self._written:
             vars(cache).update({name: MethodType(_refusing(name), cache) for name in _methods_of_layers(cache)})
 
