@@ -22,7 +22,6 @@ TEXT_SIZE = 2**30
 """Bytes of the largest file of text that is read, unpacked: it is held in memory whole."""
 
 SETTINGS_SIZE = 2**25
-"""Bytes of the largest JSON file of settings."""
 
 RATIO = 100
 """Text packs to a tenth or a twentieth of its size, and a bomb to a thousandth: what unpacks to more is refused."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 CARD = "README.md"
 TEMPLATE = Path(__file__).with_name("saved_card.md")
 SIZE = 2**20
-"""Bytes of the longest card that is read."""
 
 _HUB = "https://huggingface.co/"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")

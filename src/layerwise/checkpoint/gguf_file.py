@@ -31,7 +31,6 @@ TO_GGUF = (
     "name the file of which a folder was made first, as a, and take the layers of the folder: b:0-27; or convert the "
     "folder with convert_hf_to_gguf.py of llama.cpp"
 )
-"""What to do where a model is no GGUF file."""
 
 _MATRIX = re.compile(r"blk\.(\d+)\..*weight")
 _LINEAR = re.compile(r"\.(attn|ffn)_\w+\.weight$")

@@ -29,7 +29,6 @@ LENGTHS = ("steps", "epochs")
 """The options that say how long a training is, for those who look for `--tokens`."""
 
 PLANS = ("--plan",)
-"""The options whose value is a plan."""
 
 _NAMED = 4  # verbs in a refusal
 
@@ -48,7 +47,6 @@ GROUPS = {
     name: Group(name, sort_key=rank)
     for rank, name in enumerate(("Plans", "Measuring", "Changing", "Training", "Serving", "Results"))
 }
-"""The headings of the list of verbs."""
 
 TRAIN = "Train a model: for other orders, from scratch, or in phases."
 """The help of the one verb that is nothing without a kind."""

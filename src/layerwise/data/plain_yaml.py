@@ -17,7 +17,6 @@ SIZE = 2**18
 """Bytes of the largest YAML file: the parser is slow, and keeps a kilobyte for every word."""
 
 DEPTH = 50
-"""Levels of lists and mappings in a YAML file."""
 
 
 def parse_yaml(text: str) -> Any:

@@ -26,7 +26,6 @@ from layerwise.results import Run
 from layerwise.results.run import is_run
 
 VERB = "experiment"
-"""The key of the verb."""
 
 STAGES, TAKES = "stages", "takes"
 

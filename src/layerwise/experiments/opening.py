@@ -155,7 +155,6 @@ def _copy(stack: Stack) -> Stack:
 _OF_TASKS = (".yaml", ".yml", ".py", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
 
 UNITS = {"B": 10**9, "M": 10**6, "k": 10**3}
-"""Of numbers of parameters."""
 
 _OF_CACHE = "dataset_info.json"
 

@@ -210,7 +210,6 @@ class Serving(ResidentOptions, ModelOptions, Action):
 
 
 PATIENCE = 10.0
-"""Seconds that the server has to answer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,6 @@ ROUNDS = 5
 """How often the amount of text is corrected: what is computed need not grow with it in proportion."""
 
 SMALL_TEXT = 4_000_000
-"""Characters that are tokenized in a moment."""
 
 CHOSEN = ("tokens", "max_length", "parts", "families", "method", "width")
 """The options that are chosen where they are not given."""

@@ -35,7 +35,6 @@ from layerwise.stack.max_length import keeps_texts_apart, longest_input
 
 DIGITS = "digits"
 PILOT = "pilot"
-"""The folder of the trials in that of the run."""
 TEXT_LENGTH = 256
 """Tokens in a window of training text, unless `--max-length` says otherwise."""
 

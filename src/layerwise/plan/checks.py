@@ -25,7 +25,6 @@ SOURCE = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 """The names of sources, as a plan's text has them before the colon."""
 
 LONGEST_SOURCE = 40
-"""The most characters of a source's name."""
 
 
 def check_depth(depth: int, least: int = 1) -> None:

@@ -10,7 +10,6 @@ from typing import Protocol
 from layerwise.plan.painters import GIVEN, WINDOW
 
 PUBLISHED = "painters"
-"""The family of the published strategies."""
 
 NUMBERED = frozenset({"looped", "gain_sweep"})
 """Families whose strategies are numbers of loops, or gains."""

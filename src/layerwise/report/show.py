@@ -10,7 +10,6 @@ from layerwise.report.text.number_format import between, fixed, probability, tid
 from layerwise.results.rows import Score
 
 ABSENT = "–"
-"""What stands where nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

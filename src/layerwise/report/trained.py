@@ -19,7 +19,6 @@ from layerwise.results.selection import PRESENT, Rows
 SUITES = {vocab.PAIRS: "Minimal pairs of our own", "blimp": "BLiMP", "supplement": "BLiMP supplement", "ewok": "EWoK"}
 """Suites of minimal pairs: the better of two sentences must be the likelier. Others are files of a user."""
 TASKS = {vocab.GLUE: "GLUE", vocab.MSGS: "MSGS", vocab.OUR_MSGS: "Mixed signals of our own"}
-"""Suites that models are fine-tuned on."""
 RATIO = "ratio"
 """What a ratio stands against in a table of costs."""
 LOSS = Show(axis="nats per masked token", decimals=3)

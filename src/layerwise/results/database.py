@@ -52,7 +52,6 @@ CREATE TABLE IF NOT EXISTS notes (
 """
 
 STRICT_SINCE = (3, 37, 0)
-"""The first SQLite that knows strict tables."""
 
 _ANOTHER = "Check that it is a layerwise run, or choose another folder."
 

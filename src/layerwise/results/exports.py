@@ -37,7 +37,6 @@ DIFFERENCES = frozenset(
 """The measures and metrics that are differences of losses, in nats per token."""
 
 MAX_EXPONENT = 700.0
-"""e^x overflows a double a little above this."""
 
 _FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n", "'", "＝", "＋", "－", "＠")
 

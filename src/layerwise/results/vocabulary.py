@@ -25,7 +25,6 @@ def resampling_unit(documents: int) -> Literal["document", "window"]:
 # Every kind of run. Rows of measure `run` are of a `part` of it: its model, or the verb's own work.
 
 ALL = "all"
-"""The task that is the whole text."""
 EQUAL_NATS = 0.005
 """Margin in nats/token within which two losses are equal: half a percent of perplexity."""
 

@@ -31,7 +31,6 @@ FIRST_AND_LAST = "first_and_last"
 IMATRIX = "imatrix"
 
 FEWEST_BITS = INTEGER_TYPES[0]
-"""The type with the fewest bits."""
 
 EXCHANGES = 48
 """Exchanges of bits that are measured around a plan: those that promise most."""

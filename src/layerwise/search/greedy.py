@@ -19,7 +19,6 @@ from layerwise.search.rungs import Evaluator, Round, RungSettings, contest
 Price = Callable[[Plan], float]
 
 WIDTH = 3
-"""Plans that go on from every step."""
 
 ROUNDS = 8
 """Rounds of exchanges, at most."""

@@ -31,7 +31,6 @@ from layerwise.stack.inputs import evaluating
 RANDOM = "random"
 DEEPEST = "deepest_keep_last"
 RANDOM_SETS = 20
-"""Random sets that stand beside a plan."""
 
 _MISSES = 100
 

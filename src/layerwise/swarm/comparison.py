@@ -16,7 +16,6 @@ from layerwise.swarm.trust import ROUTER, Judgement, is_compared, judge, relativ
 from layerwise.swarm.wire import to_tensor
 
 MOST_REPLICAS = 2
-"""Replicas that are asked about one hop."""
 
 
 class ReplicaComparison:

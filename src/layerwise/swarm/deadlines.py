@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from math import ceil
 
 WINDOW = 200
-"""Hops of a class that are remembered."""
 
 ENOUGH = 20
-"""Hops of a class that its quantiles need."""
 
 UNKNOWN = 4.0
 """How many times longer than the others a node is waited for that has answered few hops."""

@@ -11,7 +11,6 @@ from layerwise.swarm.messages import Gone, Hop, Message, Response
 from layerwise.swarm.nodes.batch import is_one_token
 
 MOST_TOGETHER = 64
-"""Hops that are sent in one call."""
 
 Call = Callable[[str, Sequence[Message]], Awaitable[Sequence[Response]]]
 

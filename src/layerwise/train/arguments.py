@@ -27,7 +27,6 @@ WORKERS = 4
 """Processes that read examples for each accelerator, where there are as many cores."""
 
 PREFETCHED = 4
-"""Batches that each of them makes ahead."""
 
 _OURS = ("output_dir",)
 

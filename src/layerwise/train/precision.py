@@ -19,7 +19,6 @@ ARGUMENTS: Mapping[Precision, Mapping[str, bool]] = {
     "bfloat16": {"bf16": True},
     "float16": {"fp16": True},
 }
-"""The `TrainingArguments` of each."""
 
 
 def default_precision(device: str) -> Precision:

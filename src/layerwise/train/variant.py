@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from layerwise.stack import Stack
 
 VARIANTS: dict[str, type[Variant]] = {}
-"""Every variant by its name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,6 @@ NAMES = (
     *(f"control {feature}" for feature in (*LINGUISTIC, *SURFACE)),
     *(f"ambiguous {linguistic}_{surface}" for linguistic in LINGUISTIC for surface in SURFACE),
 )
-"""Every task there is."""
 
 
 def features_of(task: str) -> tuple[str | None, str | None]:

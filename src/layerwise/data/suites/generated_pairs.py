@@ -14,7 +14,6 @@ from layerwise.data.suites.packaged import read_packaged
 
 SUITE = "pairs"
 PAIRS = 300
-"""Pairs of each paradigm."""
 
 PARADIGMS: Mapping[str, tuple[MinimalPair, ...]] = MappingProxyType(
     {
@@ -25,7 +24,6 @@ PARADIGMS: Mapping[str, tuple[MinimalPair, ...]] = MappingProxyType(
         for row in read_packaged("pairs.jsonl.gz")
     }
 )
-"""The pairs of every paradigm by its UID."""
 
 
 def generated_pairs(count: int = PAIRS) -> PairSet:

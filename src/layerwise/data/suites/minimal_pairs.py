@@ -29,7 +29,6 @@ score only when the pairs say that they are BLiMP's, by these names.
 
 PARADIGMS = frozenset(uid for uids in PHENOMENA.values() for uid in uids)
 PAIRS = 1000
-"""How many pairs BLiMP has in each paradigm."""
 
 SUPPLEMENT = frozenset(
     {"hypernym", "qa_congruence_easy", "qa_congruence_tricky", "subject_aux_inversion", "turn_taking"}

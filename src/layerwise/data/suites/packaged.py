@@ -10,7 +10,6 @@ from importlib.resources import files
 from typing import Any
 
 TABLES: Mapping[str, Any] = tomllib.loads(files(__package__).joinpath("suites.toml").read_text(encoding="utf-8"))
-"""The tables of `suites.toml` by their names."""
 
 
 def read_packaged(name: str) -> list[dict[str, Any]]:

@@ -25,7 +25,6 @@ WORDS: Mapping[str, Sequence[str]] = TABLES["words"]["pairs"]
 """The words by their part of speech, the forms of one side by side (`file/files`)."""
 
 PAIRS = 60
-"""Pairs of each paradigm."""
 
 MOST = 300
 """Units of each label, at most."""

@@ -28,7 +28,6 @@ BATCH = 2**20
 _SENTENCES = 2**12
 
 Sentences = list[list[int]]
-"""The token ids of the sentences of a document."""
 
 _EMPTY_LINES = re.compile(r"\n(?:[^\S\n]*\n)+")
 _SPACES = re.compile(r"[^\S\t]+")

@@ -33,7 +33,6 @@ ALGORITHM = "spans of SpanBERT, drawn by Philox"
 """The name of the masking in the record of a training: another one shows other masks for the same seed."""
 
 LONGEST = 10
-"""Tokens in the longest span."""
 
 _SHOWN_AS_MASK, _SHOWN_AS_RANDOM = 0.8, 0.9
 """Where the coin of a span must fall: below the first, between the two, above the second (left as it is)."""

@@ -29,7 +29,6 @@ UNKNOWN, START, END, PADDING, MASK, PARAGRAPH, TAB = SPECIALS = (
 """The tokens that stand for no text, by their ids from 0 on. `[PAR]` ends a paragraph, `[TAB]` is a tab."""
 
 END_OF_TEXT, FILLING = PAIR_SPECIALS = ("<|endoftext|>", "<|pad|>")
-"""Those of a tokenizer of byte pairs."""
 
 NEEDED: Mapping[str, str] = {"cls_token": START, "sep_token": END, "pad_token": PADDING, "mask_token": MASK}
 """What pretraining needs of a tokenizer, by transformers' name for it, and how the token is usually written."""

@@ -21,7 +21,6 @@ DARKEST = 16
 
 # With mean and deviation 0.5, (x / 16 - mean) / std is x / 8 - 1.
 PREPROCESSING = Preprocessing(SIDE, SIDE, channels=1, mean=(0.5,), std=(0.5,))
-"""The digits as they are."""
 
 _SHARES = (0.6, 0.2, 0.2)
 _SEED = 0

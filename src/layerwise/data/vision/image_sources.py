@@ -25,7 +25,6 @@ MOST_PIXELS = 2**26
 """Pixels of the largest image, 8,192 x 8,192: decoded it takes 200 MB, and every thread of a reader decodes one."""
 
 MOST_BYTES = 2**28
-"""Bytes of the largest file of an image."""
 
 _DEEP = re.compile(r"^(?!BGR).*;(12|16|32)")
 

@@ -130,7 +130,6 @@ QUESTION = (
     "question: which of its layers matter, and what explains it? Every score has an interval, and a null: what would "
     "be measured if there were nothing to find. Losses are in nats per token: 0.69 more is half as likely"
 )
-"""What a diagnosis is about."""
 
 
 def diagnosis(config: Diagnosis, reporter: Reporter, inputs: Inputs) -> Steps:

@@ -29,7 +29,6 @@ from layerwise.stack.executors.graph import build, most_live
 from layerwise.stack.inputs import evaluating
 
 SLOW_OPERATIONS = 5e9
-"""Operations per second of a slow processor."""
 
 TIMED_TOKENS, LONG = 1024, 0.5
 """Tokens of a batch that is timed, and the seconds from which it is not too short to time."""

@@ -58,7 +58,6 @@ class FolderTraining(Generic[R]):
 
 
 RecipeTraining: TypeAlias = FolderTraining[Recipe]
-"""A training of a base model."""
 
 
 class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):

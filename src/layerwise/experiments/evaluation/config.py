@@ -26,7 +26,6 @@ GENERATED = ("pairs", "msgs-ours")
 """The suites that layerwise makes itself; the others are files."""
 
 FILE = "file"
-"""What a file of pairs counts as."""
 
 
 def _of(*suites: str) -> Any:

@@ -30,7 +30,6 @@ ORIGIN = (
     "train some into a model with `layerwise train robust wiring-identity --model MODEL`, or use an ELC-BERT of a "
     "variant other than ltg"
 )
-"""How a model gets layer weights."""
 
 
 def has_layer_weights(folder: Path) -> bool:

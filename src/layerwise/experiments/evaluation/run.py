@@ -308,7 +308,6 @@ def _task_tables(run: Run) -> Iterator[str]:
 
 ONE = Show(decimals=1)
 AGGREGATED = ("blimp", "supplement", "glue", "msgs")
-"""The suites that the aggregate is made of."""
 
 
 def store_aggregate(run: Run) -> None:

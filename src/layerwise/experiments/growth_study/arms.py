@@ -22,7 +22,6 @@ PERMUTED, REVERSED, RANDOM = "permuted", "reversed", "random"
 STACKING, RAMP = "stacking", "ramp"
 
 ARMS = (UNIFORM, PUBLISHED, IMPORTANCE, PERMUTED, REVERSED, RANDOM, STACKING, RAMP)
-"""In the order in which they are reported."""
 
 CONTROLS = (PERMUTED, REVERSED, RANDOM)
 """Made from the schedule of `importance`; without it there are none."""

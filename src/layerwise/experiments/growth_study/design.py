@@ -170,7 +170,6 @@ def _arms_for(config: GrowthStudy, pretrained: bool) -> tuple[tuple[str, ...], t
 
 
 PILOT = "pilot"
-"""The folder of the sweep in that of the run."""
 
 Losses = dict[str, dict[float, tuple[float, ...]]]
 """By arm and by what was tried, seed by seed."""

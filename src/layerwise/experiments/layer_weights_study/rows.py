@@ -41,7 +41,6 @@ ON_SHARES = {vocab.MASKED_LM: "nll", vocab.PAIRS: "accuracy"}
 
 Key = TypeVar("Key", bound=Hashable)
 Values = Mapping[str, Mapping[int, float]]
-"""By arm and seed."""
 
 
 def cost_rows(overheads: Mapping[str, Overhead]) -> list[Score]:

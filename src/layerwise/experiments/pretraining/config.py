@@ -13,7 +13,6 @@ from layerwise.experiments.options.common import CorpusOptions, DeviceOptions, P
 from layerwise.experiments.options.training import GlueOptions, TrainingOptions, seeds_option, steps_option
 
 BACKBONE = "ltg"
-"""The variant without layer weights."""
 
 VARIANTS = (BACKBONE, "elc")
 """What is pretrained unless `--variants` says otherwise: the backbone, and the paper's layer weights."""

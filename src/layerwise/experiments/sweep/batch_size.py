@@ -18,7 +18,6 @@ from layerwise.stack import Stack
 from layerwise.stack.placement import batch_size_within, free_memory
 
 ACCELERATED = 65_536
-"""Tokens that keep an accelerator busy."""
 
 _IN_A_LAYER = 16
 

@@ -183,7 +183,6 @@ class SweptBenchmarks:
 
 
 FOLDER = "lm_eval"
-"""Where the files lie in the folder of a run."""
 
 _LONGEST = 60
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from layerwise.experiments.sweep.run import SweepUnit
 
 OPENS = "layerwise.experiments.sweep.run:open_piece_function"
-"""What the process of a task calls."""
 
 _OPTIONS = ("ray", "workers", "run", "overwrite")
 

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from layerwise.measure.stats.statistics import Numbers, Seed
 
 LEVEL = 0.01
-"""The level of the test of one zone more."""
 
 WALKS = 1_000
 """Walks without a further border that a partition is held against."""
@@ -35,7 +34,6 @@ FEWEST_STATES = 10
 """Below this there are too few steps to know how much steps differ by chance."""
 
 ROUNDS = 12
-"""Reweightings of a trend."""
 
 LEAST_COSINE = 0.02
 """Below this two states have nothing in common, whichever way they point."""

@@ -24,7 +24,6 @@ from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import BITS, DELTA, EXCESS, SAME_NORM_RANDOM, STANDS_OUT
 
 FAMILIES = frozenset({"bits", "bits_noise"})
-"""The families whose losses are compared."""
 
 
 def bits_contrasts(losses: Sequence[Loss], records: Iterable[PlanRecord], depth: int, *, seed: Seed = 0) -> list[Score]:

@@ -31,7 +31,6 @@ CONTRASTED = frozenset({"painters", "looped"})
 """The families that decide claims; `gain_sweep` is a null beside them."""
 
 NARROW = 4
-"""A few layers are up to one in so many."""
 
 SHARE_OF_DEPTH = 0.1
 """The smallest step, as a share of the depth: many small steps would hide an abrupt one."""
@@ -76,7 +75,6 @@ COMPARED: Mapping[str, tuple[str, ...]] = {
     "shallowest": PAINTERS_RANKING,
     "graceful": (*ORDERS, "skip"),
 }
-"""The strategies that a claim compares."""
 
 
 def painters_contrasts(

@@ -54,7 +54,6 @@ DECIDES = {(SHUFFLED, "random"): "", **{(null, "own-depth"): f"@{null}" for null
 
 Arms = Mapping[str, Mapping[int, Survey]]
 ArmTask = tuple[str, str]
-"""An arm and a condition."""
 
 _FREE = (SHUFFLED, RANDOM_ORDER)
 COMPARED: tuple[tuple[str, str, str, tuple[ArmTask, ...]], ...] = (

@@ -27,7 +27,6 @@ MOST_LISTED = 3
 """Layers of which a few draws are most of the orders there are."""
 
 Curve = tuple[str, str]
-"""A family and one of its strategies."""
 
 Costs = Callable[[Curve, Sequence[int]], Numbers]
 """From a curve and some sizes of window to what it costs there, nats per token, of shape (..., windows)."""

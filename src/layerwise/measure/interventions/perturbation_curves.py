@@ -46,7 +46,6 @@ SMALL = 0.1
 ALPHAS = (0.0, 0.25, 0.5, 0.75, 0.9, 1.1)
 
 LARGEST_BATCH = 1024
-"""Tokens that run together."""
 
 
 @dataclass(frozen=True, slots=True)

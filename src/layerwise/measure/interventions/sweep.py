@@ -42,7 +42,6 @@ Sink = Callable[[Sequence[Loss]], None]
 Finished = Callable[[str, str, int], frozenset[str]]
 
 TEXT = "text"
-"""What workers call the text of a sweep."""
 
 
 @dataclass(frozen=True, slots=True)

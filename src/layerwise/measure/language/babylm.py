@@ -47,7 +47,6 @@ MSGS_TASKS = {
 """The tasks of MSGS by the names that files give them, with the name that each counts under."""
 
 Model = tuple[str, int]
-"""An arm and its seed."""
 
 
 def aggregate(parts: Mapping[str, float]) -> float:

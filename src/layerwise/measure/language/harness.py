@@ -148,7 +148,6 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 SOURCE = "hf"
-"""What lm-eval calls models of transformers."""
 
 
 def harness_results(

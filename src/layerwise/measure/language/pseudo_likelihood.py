@@ -35,7 +35,6 @@ Numbers = NDArray[np.float64]
 TooLong = Literal["refuse", "skip"]
 
 BATCH_TOKENS = 8192
-"""Tokens that run together."""
 
 ENTRIES = 1 << 25
 """Logits that are held together: 128 MiB as float32."""

@@ -32,7 +32,6 @@ Scope = Literal["layer", "model"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 LARGEST_BATCH = 1024
-"""Tokens that are evaluated together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,6 @@ class RecoveryRecipe:
     every: int = 4
     """Steps between evaluations; the last step is always evaluated."""
     layer_rate: float = 5e-4
-    """The learning rate where one layer is trained."""
     model_rate: float = 5e-5
     """The learning rate where everything is: small enough not to harm a twin that has nothing to recover from."""
     betas: tuple[float, float] = (0.9, 0.95)

@@ -49,7 +49,6 @@ Treatment = tuple[str, str]
 """A damage, and what is trained after it: the condition and the arm of the rows."""
 
 DEFAULT_TREATMENTS = ("noise_50/layer", "equal_damage/layer")
-"""The published damage and its control."""
 
 DEFAULT_LAYERS = 12
 """Layers by default, evenly spaced; a rank correlation over 6 is known to +-0.88, over 12 to +-0.57, 30 to +-0.38."""

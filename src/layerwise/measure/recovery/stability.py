@@ -23,7 +23,6 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import MASKED_LM, STABILITY, TRAINING
 
 BEFORE = 5
-"""Notes whose median a note is compared with."""
 
 FEWEST = 8
 """Notes that have so many before them, at least, for a scale of their own."""

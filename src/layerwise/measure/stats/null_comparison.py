@@ -21,7 +21,6 @@ from layerwise.measure.stats.statistics import Numbers, mean_of
 from layerwise.results.rows import Score
 
 ALL = "all"
-"""What stands for all tensor types together."""
 
 
 def type_of(name: str) -> str | None:

@@ -28,7 +28,6 @@ NEARLY_ONE = 0.99
 """A perfect order among few layers is no proof of a perfect order: its interval starts from here."""
 
 ROUNDING = 1e-9
-"""Ranks that differ by less are equal."""
 
 
 def centred_ranks(values: ArrayLike) -> Numbers:

@@ -36,7 +36,6 @@ _COLUMNS = 256
 _SAMPLES = 8_192
 
 ALPHA = 0.05
-"""The error rate of what is corrected together."""
 
 FLIPS_PER_PLAN = 40
 """Sign flips a plan: the smallest p is then small enough to survive Holm's correction."""

@@ -35,7 +35,6 @@ FEWEST = 3
 """Sources a row must have: two can only agree or not."""
 
 DRAWS = 2_000
-"""Permutations that a null is made of."""
 
 UNMOVED = 1e-6
 """Deviations below this are rounding of single-precision weights, which all seeds share."""

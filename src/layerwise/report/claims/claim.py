@@ -31,7 +31,6 @@ BADGES: dict[Verdict, str] = {
     "inconclusive": "unresolved",
     "not measured": "described",
 }
-"""The look of each verdict on a page."""
 
 Position = Literal["above", "below", "within", "open"]
 

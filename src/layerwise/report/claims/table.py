@@ -169,4 +169,3 @@ HETEROGENEITY = paper(
 PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)
 """The founding papers, in the order in which they were published."""
 CLAIMS = {claim.key: claim for paper_ in PAPERS for claim in paper_.claims}
-"""Every claim by its key."""

@@ -46,7 +46,6 @@ RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": 
 """Which layers are kept when some are left out, and how it is said."""
 
 EVERY_LAYER: Mapping[str, Any] = {"part": None, "amount": None, "layer": None, "other": None}
-"""The columns of a row in which all layers ran."""
 
 OWN_ORDER, ANY_ORDER = "its own order", "random order"
 SURVIVES, FADES = 0.75, 0.25

@@ -95,7 +95,6 @@ MAPS = {
 """The similarities of hidden states, as they are called."""
 SINK = "Difference: what the sink adds"
 MOST_MAPS = 8
-"""The plans whose states are drawn."""
 
 
 def trained(data: ReportData) -> str:

@@ -20,7 +20,6 @@ CLEAR = "rgba(0,0,0,0)"
 REFERENCE = {"line": {"color": light("ink"), "dash": "dot", "width": 1.5}, "opacity": 0.6}
 """How a line that values are compared with is drawn."""
 LEGEND = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}}
-"""Names in one line above the figure."""
 
 
 Trace = Mapping[str, Any]

@@ -37,7 +37,6 @@ KINDS: tuple[Kind, ...] = (
     COMPARISON,
     PAIRED_KIND,
 )
-"""In the order of the page."""
 
 
 def present_kinds(data: ReportData) -> tuple[Kind, ...]:

@@ -37,7 +37,6 @@ RECOVERED = {
 """What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
 RANKED = ("block_influence", "angular", "gate_sensitivity", "gate_gradient")
-"""The proxies by the names of their rankings."""
 SKIPPED = DIFFERENCE.but(axis="Δ NLL of skipping", reference=None)
 
 

@@ -23,7 +23,6 @@ from layerwise.results.selection import PRESENT, Rows
 WAYS = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED)
 SOURCES = (vocab.BRANCHES, vocab.ATTENTION, vocab.CONTRIBUTION, vocab.WORTH, vocab.OUTPUT_LAYOUT)
 MANY_DOTS = 1_000
-"""From so many dots on they are smaller."""
 CORRELATION = Show(decimals=2)
 EXACT = Show(scale=100.0, decimals=2, unit=" %", bounds=False)
 """Near-perfect accuracies are distinguished by their decimals."""

@@ -32,7 +32,6 @@ CURVED: Mapping[str, tuple[str, Show]] = {
     vocab.EXACT: ("exact match", Show(axis="exact match (share of answers)")),
     "token_accuracy": ("token accuracy", Show(axis="token accuracy (share of tokens)")),
 }
-"""What curves show: its name and its quantity."""
 SIZES = {
     "repeat_blocks": "layers repeated",
     "damped_repeats": "layers repeated",
@@ -60,7 +59,6 @@ SIZED: dict[str, Any] = {
 }
 """How curves over the number of affected layers are drawn."""
 EFFECT: dict[str, Any] = {"diverging": True, "root": True, "show": DIFFERENCE, "choices": TASK}
-"""How effects are drawn on a grid."""
 
 
 def _slots(data: ReportData, **more: int) -> Slots:

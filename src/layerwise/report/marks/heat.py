@@ -18,7 +18,6 @@ from layerwise.results.selection import Rows
 ORANGE_IS_MORE = tuple(colour for colour, _ in DIVERGING)
 CELL, HEAD = 22, 90
 MOST_ROWS = 40
-"""From so many rows on the cells shrink."""
 TICKS = {"color": light("muted"), "size": 11}
 SIGNS = 5
 """Values that the key of a diverging scale names."""

@@ -18,7 +18,6 @@ from layerwise.results.selection import Rows
 
 MOST_TICKS = 24
 CROWDED = 1_000
-"""From so many points on they are smaller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

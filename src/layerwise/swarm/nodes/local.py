@@ -25,7 +25,6 @@ Wrongness: TypeAlias = Literal["noise", "zeros", "flip"]
 
 
 Kind: TypeAlias = Literal["die", "pause", "slow", "twice", "lost", "wrong"]
-"""What can happen to a node; see `Fault`."""
 
 
 @dataclass(frozen=True, slots=True)

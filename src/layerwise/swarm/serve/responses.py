@@ -90,7 +90,6 @@ LAST_SECONDS = 10.0
 
 
 DONE = b"data: [DONE]\n\n"
-"""The end of a stream that has come to its end."""
 
 
 def event(content: Any) -> bytes:

@@ -25,7 +25,6 @@ CUT_OFF = 1
 """The exit status where requests had to be cut off, or nodes could not be stopped in time."""
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""The signals that end a server in order."""
 
 _BACKSTOP = 15  # seconds behind the drain, for connections that take nothing more
 

@@ -29,7 +29,6 @@ StopText: TypeAlias = Annotated[str, Field(min_length=1, max_length=MOST_STOP_CH
 WITHOUT_EFFECT = frozenset(
     ("user", "metadata", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier")
 )
-"""Fields that say nothing about the answer."""
 
 NEUTRAL: dict[str, tuple[Any, ...]] = {
     "n": (1,),

@@ -80,7 +80,6 @@ LEAST_CHARACTERS = 16
 """Characters of the shortest token: a shorter one can be guessed."""
 
 MOST_TOKEN_BYTES = 2**16
-"""Bytes of the largest file of tokens."""
 
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/=-]+")
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 SECONDS = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
-"""The upper ends of the histograms' buckets."""
 
 
 class Service(Protocol):

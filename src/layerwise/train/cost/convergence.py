@@ -97,7 +97,6 @@ def _goals(curves: Curves, reference: str, target: float | None) -> dict[str, fl
 
 
 Spent = Mapping[int, Reached]
-"""By seed what was spent to the target."""
 
 
 def spent_to(curves: Mapping[int, ValidationCurve], cost: str, target: float) -> Spent:

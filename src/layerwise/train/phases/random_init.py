@@ -34,10 +34,8 @@ from layerwise.stack.load import resolve_device
 from layerwise.train.training import Base
 
 TINY = "tiny-granite"
-"""What the model of `tiny` is called."""
 
 PUBLISHED = "published-llama"
-"""What the model of `published` is called."""
 
 _CONFIG = "config.json"
 _WEIGHTS = (SAFE_WEIGHTS_NAME, SAFE_WEIGHTS_INDEX_NAME, "pytorch_model.bin", "pytorch_model.bin.index.json")

@@ -18,7 +18,6 @@ from layerwise.plan import Plan
 from layerwise.plan.schedule import GrowthSchedule, Phase
 
 Curve = Callable[[int], float]
-"""The factor of the learning rate at a step."""
 
 
 @dataclass(frozen=True)
