@@ -177,6 +177,7 @@ def _kind(kind: Any) -> Any:
         "__call__": __call__,
         "__getattr__": __getattr__,
         "__reduce_ex__": __reduce_ex__,
+        "__repr__": lambda self: repr(self._own.module),
     }
     made = subclass(kind, namespace)
     # A value of the class must not hide that of the module. Set afterwards, past what `kind` does to new subclasses.
