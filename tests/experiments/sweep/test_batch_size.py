@@ -28,7 +28,9 @@ def stack() -> Stack:
     return load(tiny_llama(4, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
 
 
-CORPUS = Corpus("texts", tuple(Document(f"{number}", "sphinx of black quartz " * 2) for number in range(9)))
+CORPUS = Corpus(
+    "texts", tuple(Document(f"{number}", "sphinx of black quartz " * 2 + chr(97 + number)) for number in range(9))
+)
 
 
 def free(monkeypatch: pytest.MonkeyPatch, stack: Stack, tokens: float) -> None:

@@ -71,7 +71,7 @@ def _by_metric(output: Any, batch: LabelledBatch, device: torch.device) -> tuple
         raise MeasureError(
             f"metric must return one number per row, shape ({len(batch.windows)},), got {tuple(values.shape)}."
         )
-    return tuple(WindowLoss(value, 1, 0) for value in values.double().tolist())
+    return tuple(WindowLoss(value, 1, 0) for value in exact_on_cpu(values).tolist())
 
 
 def token_losses(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:

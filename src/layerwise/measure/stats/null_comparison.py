@@ -54,7 +54,7 @@ def pooled(parts: Mapping[str, Parts]) -> dict[str, Pooled]:
     """Compute the ratio of every tensor type, and last that of `all`, over positions with a nonzero denominator.
 
     >>> pooled({"q": Parts(np.array([1.0, 2.0]), np.array([2.0, 4.0]))})["q"]
-    Pooled(value=0.5, low=0.5, high=0.5)
+    Pooled(value=0.5, low=None, high=None)
     """
     known: dict[str, Parts] = {}
     for name, part in parts.items():

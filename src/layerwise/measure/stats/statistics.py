@@ -93,12 +93,11 @@ def skewed_interval(
 ) -> Estimate[Numbers]:
     """Return ratios like `student_interval`, corrected for skewness: for decisions at small levels.
 
-    The error is the jackknife's, over residuals r_u / (1 - d_u / sum d). The skewness is sum r_u^3 / (sum r_u^2)^1.5,
-    or that for residuals per token that do not depend on a unit's length (which few units of very different lengths
-    understate less): the one that brings the value closer to zero, times `skewness_factor`.
+    The error is the jackknife's, over residuals r_u / (1 - d_u / sum d). The skewness is sum r_u^3 / (sum r_u^2)^1.5
+    times `skewness_factor`. Few units of very different lengths understate it.
     """
     above, below = _checked(numerators, denominators)
-    third, second, apart_third, apart_second = np.zeros((4, len(above)))
+    third, second = np.zeros((2, len(above)))
     variances, counts = [], []
     for own in _members(strata, below.size):
         part, length = above[:, own], below[own]
@@ -107,16 +106,9 @@ def skewed_interval(
         counts.append(length.size)
         variances.append(np.square(residuals).sum(axis=1) * (length.size - 1) / length.size)
         second, third = second + np.square(residuals).sum(axis=1), third + (residuals**3).sum(axis=1)
-        per_token = plain / length - (plain / length).mean(axis=1, keepdims=True)
-        apart_second += np.square(per_token).mean(axis=1) * np.square(length).sum()
-        apart_third += (per_token**3).mean(axis=1) * (length**3).sum()
     freedom, _ = freedom_of(np.array(variances), counts)
-    direct, apart = (
-        np.divide(up, down**1.5, out=np.zeros(len(above)), where=down > 0)
-        for up, down in ((third, second), (apart_third, apart_second))
-    )
     value, error = ratio(above, below), np.sqrt(np.sum(variances, axis=0)) / below.sum()
-    skewness = np.where(value > 0, np.minimum(direct, apart), np.maximum(direct, apart)) * skewness_factor(freedom)
+    skewness = np.divide(third, second**1.5, out=np.zeros(len(above)), where=second > 0) * skewness_factor(freedom)
     return Estimate.student(value, error, freedom, level, skewness)
 
 
