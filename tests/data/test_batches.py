@@ -92,7 +92,7 @@ def test_nothing_to_batch_is_refused() -> None:
         batches([], 10, PAD)
     with pytest.raises(DataError, match="use 1 or more"):
         batches([window(1, 4)], 0, PAD)
-    with pytest.raises(DataError, match="mask_id"):
+    with pytest.raises(DataError, match="needs a mask token"):
         batches([tokens.masked(window(1, 4), 0)], 10, PAD)
 
 

@@ -55,11 +55,12 @@ def test_a_sweep_of_own_plans_says_what_they_cost_first_and_has_no_empty_section
 ) -> None:
     plans = ["0 1 3", "0 3"]
     result = layerwise.sweep(model, texts, families=(), plan=plans, run=tmp_path / "run", reporter=Silent())
-    effects = {row.plan: row.value for row in result.table().itertuples()}
+    effects = {row.plan: row for row in result.table().itertuples()}
     first = result.findings[0]
     for number, plan in enumerate(plans):
-        words = f"{'plan' if number else 'Plan'} {plan} {'gains' if effects[plan] < 0 else 'costs'} "
-        assert words in first
+        low, high = effects[plan].low, effects[plan].high
+        verb = "gains" if high < 0 else "costs" if low > 0 else "changes the loss by"
+        assert f"{'plan' if number else 'Plan'} {plan} {verb} " in first
     assert first.count("nats/token (perplexity ") == 2
     page = result.report(tmp_path / "page.html").read_text()
     sections = re.findall(r"<section.*?</section>", page, flags=re.DOTALL)

@@ -46,7 +46,7 @@ def own_batches(stack: Stack, batches: Iterable[Mapping[str, Any]], metric: Metr
         for name, value in sorted(tensors.items()):
             digest.update(f"{name} {value.dtype} {tuple(value.shape)}".encode())
             digest.update(value.cpu().contiguous().view(torch.uint8).numpy().tobytes())
-        targets = torch.zeros(count, dtype=torch.int64) if metric is not None else tensors[LABELS]
+        targets = torch.zeros(count, dtype=torch.int64, device="cpu") if metric is not None else tensors[LABELS]
         names = tuple(item(str(row)) for row in range(rows, rows + count))
         made.append(LabelledBatch(inputs, targets, names, metric, tensors))
         rows += count

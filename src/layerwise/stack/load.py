@@ -132,8 +132,8 @@ def load(
             module, resident = opening.open()
             if base is not None:
                 module = merge_adapter(module, location)
-            for place in dict.fromkeys((location, opening.location)):
-                tokenizer = tokenizer or _tokenizer(module, place, revision, trust_remote_code)
+            for folder in dict.fromkeys((location, opening.location)):
+                tokenizer = tokenizer or _tokenizer(module, folder, revision, trust_remote_code)
         source = ModelOrigin(name, getattr(module.config, "_commit_hash", None) or revision, trust_remote_code)
     _refuse_by_name(module)
     blocks = find_blocks(module, layers)

@@ -136,7 +136,7 @@ def test_a_file_that_is_there_is_kept(run: Path, file: Path) -> None:
     [
         (("--output", "no-such-folder/growth.yaml"), "there is no folder no-such-folder"),
         (("--output", "growth.yaml", "--phases", "0"), "--phases takes a number from 1"),
-        ((), "--output requires an argument"),
+        ((), "needs --output FILE"),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_run_is_read(arguments: tuple[str, ...], message: str) -> None:

@@ -96,7 +96,7 @@ def test_a_masked_language_model_is_told_by_the_tokens_that_it_is_scored_on() ->
         max_position_embeddings=64,
     )
     stack = load(BertForMaskedLM(config), tokenizer=tokenizer)
-    corpus = Corpus("words", tuple(Document(f"d{n}", "b c " * 100, task="text") for n in range(10)))
+    corpus = Corpus("words", tuple(Document(f"d{n}", "b c " * 100 + "b " * n, task="text") for n in range(10)))
     for asked in (None, 60):
         found = tokenize(stack, corpus, tokens=asked)
         losses = [row for row in sweep(stack, [], found) if row.plan == "0-3"]

@@ -66,7 +66,8 @@ def _by_label(stack: Stack, state: Tensor, batch: LabelledBatch) -> tuple[Window
 
 def _by_metric(output: Any, batch: LabelledBatch, device: torch.device) -> tuple[WindowLoss, ...]:
     assert batch.metric is not None
-    values = torch.as_tensor(batch.metric(output, {name: value.to(device) for name, value in batch.given.items()}))
+    given = {name: value.to(device) for name, value in batch.given.items()}
+    values = torch.as_tensor(batch.metric(output, given), device=device)
     if values.shape != (len(batch.windows),):
         raise MeasureError(
             f"metric must return one number per row, shape ({len(batch.windows)},), got {tuple(values.shape)}."
