@@ -324,6 +324,7 @@ def test_contrasts_of_claims_are_stored(corpus: Corpus, tmp_path: Path) -> None:
     with Run.open(tmp_path / "run") as run:
         rows = run.store.scores("contrast")
     claims = {"same_space", "all_needed", "same_function", "any_order", "parallel", "looping", "ranking", "shallowest"}
+    claims |= {"graceful", "strategies"}
     assert {score.claim for score in rows} == claims
 
 

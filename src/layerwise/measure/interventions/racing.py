@@ -14,13 +14,15 @@ from layerwise.data.batches import regrouped
 from layerwise.data.text.tokens import Window
 from layerwise.measure.interventions.ablation import refuse_shallow, skip_keys, skips
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
-from layerwise.measure.language.evaluation_data import CONTEXT, EvalData, pieces, portion, shortened
+from layerwise.measure.language.evaluation_data import EvalData, pieces, portion, shortened
 from layerwise.measure.stats.grid import WHOLE, Piece
 from layerwise.measure.stats.racing import race, rows
 from layerwise.measure.stats.strata import FEWEST_DOCUMENTS
 from layerwise.measure.stats.verdicts import VerdictCriterion
 from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack
+
+BEGINNING = 16
 
 
 def racing(
@@ -54,7 +56,7 @@ def raced_text(data: EvalData, seed: int) -> tuple[EvalData, Mapping[Piece, int]
     return (data, pieces(data)) if data.documents < FEWEST_DOCUMENTS else beginnings(data, seed=seed)
 
 
-def beginnings(data: EvalData, tokens: int = CONTEXT, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
+def beginnings(data: EvalData, tokens: int = BEGINNING, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
     cut = shortened(data, tokens)
     documents: dict[tuple[str, str], list[Window]] = {}
     for window in data.windows:
