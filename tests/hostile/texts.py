@@ -16,6 +16,7 @@ from hostile.material import Content, device, empty_folder, loop, model, nothing
 
 SWEEP = ("sweep", "model", "--run", "run", "--families", "leave_one_out", "--no-similarity")
 SCORED = "A text that is long enough to be scored, one character after the other. "
+SCORED += "".join(f"Its sentence {number} says that {number * number} is a square. " for number in range(12))
 ENOUGH = "\n<|endoftext|>\n".join([SCORED] * 8)
 """With fewer documents a sweep has no interval and is refused."""
 
