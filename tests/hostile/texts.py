@@ -16,8 +16,7 @@ from hostile.material import Content, device, empty_folder, loop, model, nothing
 
 SWEEP = ("sweep", "model", "--run", "run", "--families", "leave_one_out", "--no-similarity")
 SCORED = "A text that is long enough to be scored, one character after the other. "
-SCORED += "".join(f"Its sentence {number} says that {number * number} is a square. " for number in range(12))
-ENOUGH = "\n<|endoftext|>\n".join([SCORED] * 8)
+ENOUGH = "\n<|endoftext|>\n".join(f"{number} {SCORED}" for number in range(8))
 """With fewer documents a sweep has no interval and is refused."""
 
 _NOISE = random.Random(0).randbytes(9999)
@@ -120,7 +119,7 @@ _TEXTS = (
     _lines(_json(text=3), ("line 1", '"text"')),
     _lines(_json(content="a"), "the keys content"),
     _lines(_json(text=SCORED, id=["a"]), ("line 1", "id is ['a']")),
-    _lines(b"".join(_json(text=SCORED, id=n) for n in range(8)), None),
+    _lines(b"".join(_json(text=f"{n} {SCORED}", id=n) for n in range(8)), None),
     _lines(_json(text=SCORED, id=7), ("1 window of", "needs at least 8", "--max-length")),
     _lines(_json(text=SCORED, id=7) * 2, "stand for more than one document"),
     _lines(_json(text="abc", answer_start=99), "answer"),
