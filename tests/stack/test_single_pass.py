@@ -11,7 +11,7 @@ from layerwise.plan import Plan
 from layerwise.plan.samplers import Drop, Shuffle
 from layerwise.stack import Stack, load
 from layerwise.stack.blocks import block_list
-from stack.makers import DEPTH, MAKERS
+from stack.makers import DEPTH, MAKERS, merged_stack
 from stack.test_blocks import Residual
 
 KINDS = pytest.mark.parametrize("kind", ["llama", "vit", "bert"])
@@ -141,3 +141,11 @@ def test_silenced_layers_give_the_output_and_the_gradients_of_skipped_ones_and_z
             else:
                 torch.testing.assert_close(gradients[1][name], gradients[0][name], rtol=1e-4, atol=1e-5)
                 assert gradients[0][name].any() or name.endswith("key.bias")
+
+
+@pytest.mark.parametrize("plan", ["a:0 0", "0 0 (0|a:1) 1"])
+def test_a_layer_counts_once_that_is_also_a_source(plan: str) -> None:
+    stack, inputs = merged_stack("llama"), MAKERS["llama"][1]
+    with torch.inference_mode():
+        expected = stack.logits(plan, **inputs)
+    torch.testing.assert_close(inside(stack, Plan.parse(plan), inputs, single_pass=True), expected)

@@ -70,7 +70,7 @@ def in_place(
             for slot, step in enumerate(steps)
         ]
         for slot in once:
-            counted = listed[slot].register_forward_hook(partial(lambda slot, *_: passes.visited(slot), slot))
+            counted = listed[slot].register_forward_hook(partial(_count_visit, passes, slot, listed[slot]))
             entered.callback(counted.remove)
         # Blocks entered as themselves share slots with the clones of others, and one that stands before its own
         # position would write behind the last slot: a model that was not told otherwise makes no cache.
@@ -89,6 +89,11 @@ def in_place(
 
 def _move_inputs(device: torch.device, module: nn.Module, args: Any, kwargs: Any) -> Any:
     return on_device((args, kwargs), device)
+
+
+def _count_visit(passes: Passes, slot: int, block: nn.Module, called: nn.Module, *_: Any) -> None:
+    if called is block:  # a clone of the block shares its hooks, and counts its own visit
+        passes.visited(slot)
 
 
 @contextmanager
