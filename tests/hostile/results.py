@@ -114,7 +114,7 @@ RESUMED: tuple[Case, ...] = (
     Case(("robustness", "run"), "holds no finished model", runs.trained(seed="seed-x")),
     Case(SWEEP, ("Cannot write", "Free some space"), _before("run/run.lock", _full)),
     Case(SWEEP, ("Cannot write", "run.lock"), _before("run/run.lock", pipe)),
-    Case(SWEEP, "Cannot make the run folder", _before("run", "a letter")),
+    Case(SWEEP, "run is not a folder", _before("run", "a letter")),
     Case((*SWEEP[:-1], "/proc/run"), "Cannot make the run folder", model_and_texts),
     Case(("train", "schedule", "run", "--output", "s.yaml"), "is a run of another kind", runs.run),
     Case(("diagnose", "run", "--seed", "1"), "is the folder of a run, not a model", runs.run),

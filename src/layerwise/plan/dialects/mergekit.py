@@ -98,7 +98,7 @@ def read_mergekit(text: str) -> MergeRecipe:
     stages = [
         stage
         for each in slices
-        for layer, gains in zip(range(each.start, each.stop), each.gains, strict=True)
+        for layer, gains in zip(range(each.start, each.stop), _gains(each.scales, each.stop - each.start), strict=True)
         for stage in _stages(layer, names[each.location], gains)
     ]
     _check_donors(top, list(names))
@@ -127,7 +127,7 @@ class _Slice:
     anchor: str | None
     start: int
     stop: int
-    gains: tuple[Gains, ...]
+    scales: list[YamlValue]
 
 
 def _stages(layer: int, source: str | None, gains: Gains) -> Iterator[Stage]:
@@ -156,8 +156,7 @@ def _slice(value: YamlValue, parameters: YamlValue | None) -> _Slice:
     scales = [each.mapping("parameters").get("scale") for each in given if not each.is_null]
     start, stop = _range(source["layer_range"])
     location = _location(source["model"])
-    gains = tuple(_gains([each for each in scales if each is not None], stop - start))
-    return _Slice(location, source["model"].anchor, start, stop, gains)
+    return _Slice(location, source["model"].anchor, start, stop, [each for each in scales if each is not None])
 
 
 def _range(value: YamlValue) -> tuple[int, int]:
