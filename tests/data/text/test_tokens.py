@@ -149,13 +149,13 @@ def test_a_limit_is_drawn_from_its_seed_from_anywhere_in_a_document() -> None:
         windows(MANY, WITH_START, 9, 7)
 
 
-def test_a_limit_reads_an_excerpt_of_a_long_text_from_a_line_start() -> None:
-    lines = [f"line {number} of the long text" for number in range(4000)]
-    chosen = windows(corpus("\n".join(lines)), WITH_START, 40, 200, seed=5)
-    assert 160 < sum(window.scored for window in chosen) <= 200
-    text = "\n".join(lines)
-    for window in chosen:
-        assert "".join(WITH_START.convert_ids_to_tokens(list(scored(window)))) in text
+def test_a_limit_reads_whole_windows_of_excerpts_of_long_texts_from_a_line_start() -> None:
+    texts = ["\n".join(f"line {number} of the long text {name}" for number in range(400)) for name in "abcdefghijkl"]
+    for seed in range(4):
+        chosen = windows(corpus(*texts), WITH_START, 40, 12 * 39, seed=seed)
+        assert [window.scored for window in chosen] == [39] * 12
+        for window, text in zip(chosen, texts, strict=True):
+            assert "".join(WITH_START.convert_ids_to_tokens(list(scored(window)))) in text
 
 
 def test_a_masked_model_reads_what_the_tokenizer_wraps_and_scores_the_rest() -> None:

@@ -247,7 +247,10 @@ def _in_rounds(corpus: Corpus, cutter: _Cutter, limit: int, draw: random.Random)
     share = CHARACTERS_PER_TOKEN * max(cutter.length, read // len(corpus.documents) + 1)
     waiting: list[list[Window]] = []
     for document in draw.sample(corpus.documents, len(corpus.documents)):
-        cut = cutter.cut(excerpt(document, share, draw))
+        text = excerpt(document, share, draw)
+        cut = cutter.cut(text)
+        if len(cut) > 1 and len(text.text) < len(document.text):
+            cut.pop()  # an excerpt ends anywhere, so its last window has less context than the others
         draw.shuffle(cut)
         if cut:
             yield cut.pop()
