@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import torch
 
 import layerwise
 from experiments.growth.tiny_inputs import save_config
@@ -20,9 +21,10 @@ from layerwise.experiments.engines.steps import Completed, Outline, Remaining, S
 from layerwise.experiments.experiment import Experiment, Inputs
 from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.option import configured
-from layerwise.experiments.reporter import Reporter
+from layerwise.experiments.reporter import Reporter, size
 from layerwise.experiments.runner import describe, perform
 from layerwise.experiments.sweep.config import Sweep
+from layerwise.measure.cost.memory import peak_bytes
 from layerwise.measure.interventions.sweep import CostEstimate, cost_estimate
 from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData
@@ -70,6 +72,13 @@ def test_memory_beyond_that_of_one_piece_is_added(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(price, "peak_bytes", lambda: 2_000_000_000)
     said = describe_remaining([Remaining(2, "batches", lambda: 1.0, memory_bytes=1_000_000_000)], timed=True)
     assert said.endswith("at most 3 GB of memory")
+
+
+def test_memory_that_loading_took_is_part_of_what_is_needed() -> None:
+    torch.ones(50_000_000, dtype=torch.float32, device="cpu")
+    peak = peak_bytes()
+    said = describe_remaining([Remaining(2, "batches", lambda: 1.0)], timed=True)
+    assert said.endswith(f"at most {size(peak)} of memory")
 
 
 def test_a_warm_batch_of_median_size_is_timed(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import torch
 from layerwise.data.batches import AnyBatch
 from layerwise.experiments.engines.steps import Remaining
 from layerwise.experiments.reporter import duration, size
-from layerwise.measure.cost.memory import forget_peak, peak_bytes
+from layerwise.measure.cost.memory import peak_bytes
 from layerwise.measure.interventions.sweep import CostEstimate
 from layerwise.measure.interventions.sweep_pieces import head_in_layers
 from layerwise.measure.language.evaluation_data import EvalData, minibatches
@@ -39,7 +39,6 @@ SLOW_CALL = 0.01
 
 def describe_remaining(remaining: Sequence[Remaining], *, timed: bool) -> str:
     """Say how much is left; if `timed`, also how long it takes, from one piece of a kind, and the memory it needs."""
-    forget_peak()
     clauses, seconds = [], 0.0
     for piece, group in groupby(sorted(remaining, key=lambda each: each.piece), key=lambda each: each.piece):
         alike = list(group)
