@@ -2,7 +2,7 @@
 
 Rows of measure `search`, in nats per token, of a plan on a text (`search`, `select`, `report`, `second`): `delta_nll`,
 the difference to the original model; `again`, the same value with the 95 % interval for another text of as many
-documents (wider by the root of 2); `gap` (of `report`), delta_nll minus that on the search text: the winner's curse.
+documents (each side times the root of 2); `gap` (of `report`), delta_nll minus that on the search text.
 Rows of an arm on `report` and `second`: `above_chosen`, its loss minus the chosen plan's, paired by document (`random`:
 the mean of the sets); `better` (of `random`), the share of random sets that lose less than the chosen plan.
 """
@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from layerwise.measure.stats.effects import ArmLosses, differences
 from layerwise.measure.stats.grid import FEWEST_UNITS, arrange
-from layerwise.measure.stats.statistics import student_interval
 from layerwise.measure.stats.strata import Strata, combined, stratum_parts, unit_pieces
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
@@ -38,34 +37,13 @@ def losses_above(losses: Iterable[Loss], whole: Plan, task: str, *, seed: int) -
         for score in differences(SEARCH, rows, str(whole), arms, seed=seed, by_task=False)
         if score.against is None
     ]
-    return [*scores, *_again(rows, str(whole), plans, task)]
+    again = [_again(row, row.low, row.high) for row in scores if row.low is not None and row.high is not None]
+    return [*scores, *again]
 
 
-def _again(rows: Sequence[Loss], whole: str, plans: Sequence[str], task: str) -> list[Score]:
-    grid = arrange(rows)
-    tokens = grid.by_unit(grid.tokens)
-    if tokens.size < FEWEST_UNITS:
-        return []
-    deltas = grid.by_unit(grid.nll - grid.nll[grid.plans.index(whole)])
-    chosen = deltas[[grid.plans.index(plan) for plan in plans]]
-    estimate = student_interval(chosen, tokens, level=LEVEL, strata=Strata.labels(grid))
-    scores = []
-    for plan, value, low in zip(plans, estimate.value, estimate.low, strict=True):
-        reach = math.sqrt(2) * (value - low)
-        scores.append(
-            Score(
-                SEARCH,
-                AGAIN,
-                float(value),
-                float(value - reach),
-                float(value + reach),
-                documents=grid.documents(),
-                tokens=int(tokens.sum()),
-                task=task,
-                plan=plan,
-            )
-        )
-    return scores
+def _again(score: Score, low: float, high: float) -> Score:
+    low, high = (score.value + math.sqrt(2) * (bound - score.value) for bound in (low, high))
+    return replace(score, metric=AGAIN, low=low, high=high, p=None, p_adjusted=None, mde=None)
 
 
 def winners_curse(search: Iterable[Loss], report: Iterable[Loss], whole: Plan, plan: Plan) -> list[Score]:

@@ -29,7 +29,8 @@ def test_what_is_known_already_takes_no_more_text() -> None:
 
 
 def data(experiment: dict[str, object], *scores: Score) -> ReportData:
-    return ReportData({"tokens": 1_000, "experiment": experiment}, (), scores)
+    counts = {"documents": 12, "tokens": 1_000, "window": 256}
+    return ReportData({**counts, "experiment": experiment}, (), scores)
 
 
 EFFECTS = [
@@ -37,19 +38,19 @@ EFFECTS = [
 ]
 
 
-def test_the_text_that_minutes_chose_is_said_with_what_reads_it_again() -> None:
-    lines = list(amount_of_text(data({"minutes": 3.0, "tokens": 1_010, "max_length": 40})))
-    assert lines == [
-        "1,000 tokens of text were read, what 3 minutes allow; --tokens 1010 --max-length 40 reads the same again."
-    ]
-    assert list(amount_of_text(data({"tokens": 1_010}))) == []
+def test_the_text_is_said_with_its_windows_and_what_reads_it_again_where_minutes_chose_it() -> None:
+    first, again, _ = amount_of_text(data({"minutes": 3.0, "tokens": 1_010, "max_length": 256}, EFFECTS[0]))
+    assert first == "Text: 12 documents, 1,000 scored tokens in windows of at most 256 tokens."
+    assert again == "This is what 3 minutes allow; --tokens 1010 --max-length 256 reads the same text again."
+    assert list(amount_of_text(data({"tokens": 1_010}, EFFECTS[0]))) == [first]
+    assert list(amount_of_text(data({"tokens": 1_010}))) == [], "its rows are not of the text"
 
 
 def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_run() -> None:
     chosen: dict[str, object] = {"minutes": 5.0, "tokens": 1_010}
 
     def resolution(*more: Score) -> str:
-        _, line = amount_of_text(data(chosen, *EFFECTS, *more))
+        *_, line = amount_of_text(data(chosen, *EFFECTS, *more))
         return line
 
     assert resolution() == (
@@ -64,5 +65,5 @@ def test_a_finer_resolution_is_said_in_tokens_and_in_minutes_at_the_pace_of_the_
     skips = [Score("ablation", "skip", 0.1, mde=mde, tokens=1_000, layer=layer) for layer, mde in enumerate((3, 4, 5))]
     of_skips = resolution(*skips, replace(skips[0], part="mlp", mde=0.01))
     assert of_skips.startswith("Half of the effects would be seen from 4 nats on;")
-    assert list(amount_of_text(data({}, *EFFECTS))) == []
-    assert len(list(amount_of_text(data({**chosen, "tokens": "all"}, *EFFECTS)))) == 1, "all there is was read"
+    assert len(list(amount_of_text(data({}, *EFFECTS)))) == 1
+    assert len(list(amount_of_text(data({**chosen, "tokens": "all"}, *EFFECTS)))) == 2, "all there is was read"

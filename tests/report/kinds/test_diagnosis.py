@@ -1,6 +1,7 @@
 """A diagnosis: answers and recommendations; tests/golden/diagnosis-planted freezes its texts."""
 
 import json
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -8,12 +9,15 @@ import pytest
 
 from layerwise.report import ReportData, render
 from layerwise.report.data import concluded
-from layerwise.report.kinds.diagnosis import DIAGNOSIS, in_words
+from layerwise.report.kinds.diagnosis import DIAGNOSIS, in_words, worth
 from layerwise.report.kinds.diagnosis_changes import recommendation
+from layerwise.report.show import SIGNED
 from layerwise.results.rows import Score
 from report import planted, synthetic
 from report.page.test_render import read
 from report.planted import row
+from tools.golden.comparable import visible_text
+from tools.golden.outputs import stored
 
 
 def figures(data: ReportData) -> dict[str, Any]:
@@ -41,6 +45,12 @@ def test_no_answer_denies_its_own_interval(rows: list[Score], answer: str) -> No
     given = DIAGNOSIS.answer(ReportData({}, (), tuple(rows)))
     assert given.startswith(answer)
     assert bool(given) == bool(answer)
+
+
+def test_what_skipping_a_layer_costs_has_one_interval_on_the_whole_page() -> None:
+    data = stored("diagnosis")
+    number = re.escape(SIGNED.number(worth(data)[0].value))
+    assert len(set(re.findall(rf"{number} (\[[^]]*\])", visible_text(render(data))))) == 1
 
 
 def test_what_follows_is_a_plan_to_be_measured_or_more_text() -> None:

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from layerwise.report import render, terminal_lines
-from layerwise.report.kinds.search import SEARCH_KIND, findings
+from layerwise.report.kinds.search import SEARCH_KIND, chosen, findings, front
+from layerwise.report.marks import Scatter
 from tools.golden.outputs import stored
 
 RUN = stored("search-planted")
@@ -60,6 +61,24 @@ def test_an_arm_is_equal_only_where_its_interval_lies_within_the_margin(half: fl
 def test_plans_are_selected_by_a_click_and_the_chosen_one_stands_in_a_command() -> None:
     assert 'user-select: all">0-2 5</code>' in render(RUN)
     assert 'Heal it: layerwise heal tiny --plan "0-2 5"' in terminal_lines(SEARCH_KIND, RUN)
+
+
+def test_the_axis_shows_the_front_and_the_chosen_plan_however_much_a_rule_loses() -> None:
+    shown = {str(chosen(RUN).plan), *front(RUN, "layers"), *front(RUN, "bytes")}
+    far = (
+        replace(row, value=100.0) if row.metric == "delta_nll" and row.plan not in shown else row for row in RUN.scores
+    )
+    (mark,) = (part for part in SEARCH_KIND.sections[0].parts if isinstance(part, Scatter))
+    axes = [
+        figure.layout["yaxis"]["range"]
+        for data in (RUN, replace(RUN, scores=tuple(far)))
+        for figure in next(iter(mark.pictures(data))).variants.values()
+    ]
+    assert all(axis == axes[0] for axis in axes)
+    bounds = [
+        row.high for row in RUN.scores if row.metric == "delta_nll" and row.plan in shown and row.high is not None
+    ]
+    assert max(bounds) < axes[0][1] < 1.5 * max(bounds)
 
 
 def test_a_search_that_was_stopped_says_so() -> None:

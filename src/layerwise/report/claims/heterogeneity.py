@@ -203,7 +203,8 @@ def _range(row: Score) -> str:
 
 
 def _least_and_most(data: ReportData, core: Score) -> str:
-    skip = {layer: bounds for layer, row in skipped(data.rows).items() if (bounds := span(row))}
+    rows = skipped(data.rows) | concluded(data.rows)  # as in the table of layers: one interval for one number
+    skip = {layer: bounds for layer, row in rows.items() if (bounds := span(row))}
     layers = range(core.layer or 0, 1 + (core.other or 0))
     inside = sorted(bounds.value for layer, bounds in skip.items() if layer in layers)
     outside = {layer: bounds for layer, bounds in skip.items() if layer not in layers}

@@ -8,6 +8,7 @@ from statistics import median
 
 from layerwise.report.data import ReportData
 from layerwise.report.text.number_format import tidy
+from layerwise.report.text.wording import counted
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 
@@ -16,6 +17,9 @@ WANTED = 0.01
 
 BEYOND_REASON = 1_000
 """From how many times the present text on the amount needed is no useful answer."""
+
+ON_TEXT = (vocab.EFFECT, vocab.SEARCH, *vocab.DIAGNOSED)
+"""The measures of the text that the manifest counts."""
 
 MOST = 100
 """How many times the present text is proposed at most."""
@@ -52,14 +56,21 @@ def needed_in_words(rows: Iterable[Score], wanted: float | None = None) -> str:
 
 
 def amount_of_text(data: ReportData) -> Iterator[str]:
-    kept = data.manifest.get("experiment")
+    """Say how much text was read; if minutes chose it, also what reads it again and what more text would show."""
+    manifest = data.manifest
+    documents, read, window = (manifest.get(key) for key in ("documents", "tokens", "window"))
+    if not isinstance(read, int) or not isinstance(documents, int) or not data.rows.where(measure=ON_TEXT):
+        return
+    windows = f" in windows of at most {window} tokens" if isinstance(window, int) and window > 1 else ""
+    yield f"Text: {counted(documents, 'document')}, {read:,} scored tokens{windows}."
+    kept = manifest.get("experiment")
     options = kept if isinstance(kept, Mapping) else {}
     if "minutes" not in options or "tokens" not in options:
         return
     chosen = {name: options[name] for name in ("tokens", "max_length") if name in options}
     flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in chosen.items())
-    read, minutes = data.manifest.get("tokens"), float(options["minutes"])
-    yield f"{read:,} tokens of text were read, what {minutes:g} minutes allow; {flags} reads the same again."
+    minutes = float(options["minutes"])
+    yield f"This is what {minutes:g} minutes allow; {flags} reads the same text again."
     skipped = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None)
     measured = skipped or (*data.rows.where(measure=vocab.EFFECT), *data.rows.where(measure=vocab.VERDICT))
     rows = [row for row in measured if row.mde is not None and row.tokens == read]

@@ -155,7 +155,8 @@ def replaced(data: ReportData) -> Iterator[Score]:
 def every_intervention(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=vocab.ABLATION, task=vocab.ALL, against=None, layer=PRESENT)
     for part in (None, "attn", "mlp"):
-        for row in rows.where(part=part):
+        # What skipping a whole layer costs is in the first table, with the interval that decides.
+        for row in (row for row in rows.where(part=part) if part or row.metric != vocab.SKIPPING):
             words = label(row.metric) if part is None else f"{label(row.metric)}, {part}"
             yield replace(row, part=None, condition=words)
 
@@ -209,7 +210,7 @@ DIAGNOSIS = Kind(
     answer=opening(summary, None),
     tiles=_tiles,
     unfinished=_unfinished,
-    counts=("documents", "tokens"),
+    counts=("documents", "tokens", "window"),
     following=next_steps,
     claims=True,
     sections=(

@@ -328,7 +328,7 @@ SWEEP = Kind(
     answer=_answer,
     tiles=_tiles,
     unfinished=_unfinished,
-    counts=("documents", "tokens"),
+    counts=("documents", "tokens", "window"),
     claims=True,
     sections=(
         Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),

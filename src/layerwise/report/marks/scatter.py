@@ -37,8 +37,8 @@ class Scatter(Mark):
     """A point for each value of the column `point` that has a row `across` and a row `upwards`, each a filter.
 
     `show_across` and `show` are the quantities. Colors follow the series, or depth if `point` is a layer (`numbered`).
-    `equal` draws the diagonal, `styles` maps series to styles, `named` labels series above the figure. There is no
-    picture if all points share one position across.
+    `equal` draws the diagonal, `styles` maps series to styles, `named` labels series above the figure, and the vertical
+    axis shows the series `focus` (default: all). There is no picture if all points share one position across.
     """
 
     point: str = "layer"
@@ -49,6 +49,7 @@ class Scatter(Mark):
     numbered: bool = False
     styles: Mapping[Any, Style] = field(default_factory=dict)
     named: bool = False
+    focus: tuple[str, ...] = ()
     at: str = "layer {}"
     hollow: Callable[[Score], bool] = lambda row: False
 
@@ -57,6 +58,7 @@ class Scatter(Mark):
         left, up = rows.where(**self.across), rows.where(**self.upwards)
         groups = up.axis(self.series) if self.series else (None,)
         traces, spread, bounds = [], set(), []
+        focused = [row for row in up if self.series_of(row) in self.focus]
         for group in groups:
             own = {self.series: group} if self.series else {}
             xs, ys = left.where(**own).along(self.point), up.where(**own).along(self.point)
@@ -78,7 +80,7 @@ class Scatter(Mark):
             self.height or 380,
             [*([_equal(*ends)] if self.equal else []), *traces],
             x=x,
-            y={"title": self.show.axis, "range": self.show.span},
+            y={"title": self.show.axis, "range": frame.common_span(focused) or self.show.span},
             shapes=[frame.upright_line(reference, **frame.REFERENCE)] if reference else [],
             margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40},
             showlegend=self.named,

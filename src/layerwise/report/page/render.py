@@ -39,6 +39,9 @@ POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:; font-src data:"
 )
 
+COUNTED = {"window": "tokens per window, at most"}
+"""The heading of a number of the manifest, if it is not its name."""
+
 EMBLEM = "The model as trained: row by row what each step reads, coloured by the layer that wrote it"
 PLOTLY = "plotlyjs/plotly-cartesian.min.js"
 """The part of plotly.js that the figures need, as its makers publish it; beside it, which version, and its licence."""
@@ -112,7 +115,11 @@ def _masthead(data: ReportData) -> Safe:
     tiles = {
         **({"layers": f"{data.depth}"} if data.depth else {}),
         **{name: value for kind in kinds for value, name in kind.tiles(data)},
-        **{key: f"{value:,}" for key in counts if isinstance(value := manifest.get(key), int)},
+        **{
+            COUNTED.get(key, key): f"{value:,}"
+            for key in counts
+            if isinstance(value := manifest.get(key), int) and (key, value) != ("window", 1)
+        },
     }
     banners = (sentence for kind in kinds if (sentence := kind.unfinished(data)))
     facts = (element("div", element("dd", value), element("dt", name)) for name, value in tiles.items())
