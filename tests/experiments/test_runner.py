@@ -116,16 +116,11 @@ def test_ctrl_c_works_again_in_a_process_that_lives_on(tmp_path: Path) -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_refusal_after_rows_is_raised_once_the_report_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("steps", [3, 1])
+def test_a_refusal_is_raised_once_the_report_of_any_rows_is_written(tmp_path: Path, steps: int) -> None:
     with pytest.raises(MeasureError, match="not finite"):
-        perform(Counting(run=tmp_path / "run", refused=True))
-    assert (tmp_path / "run" / "report.html").is_file()
-
-
-def test_a_refusal_before_any_row_leaves_no_report(tmp_path: Path) -> None:
-    with pytest.raises(MeasureError, match="not finite"):
-        perform(Counting(run=tmp_path / "run", steps=1, refused=True))
-    assert not (tmp_path / "run" / "report.html").exists()
+        perform(Counting(run=tmp_path / "run", steps=steps, refused=True))
+    assert (tmp_path / "run" / "report.html").is_file() == (steps > 1)
 
 
 def test_overwrite_discards_rows_and_what_the_experiment_says(tmp_path: Path) -> None:
@@ -136,20 +131,15 @@ def test_overwrite_discards_rows_and_what_the_experiment_says(tmp_path: Path) ->
     assert not (tmp_path / "run" / "model").exists()
 
 
-def test_a_run_that_was_begun_with_overwrite_is_resumed_without_it(tmp_path: Path) -> None:
-    perform(Counting(run=tmp_path / "run", steps=2, overwrite=True))
-    content = json.loads((tmp_path / "run" / "manifest.json").read_text())
-    assert "overwrite" not in content["experiment"]
-
-
 def test_another_experiment_is_not_mixed_in(tmp_path: Path) -> None:
     perform(Counting(run=tmp_path / "run"))
     with pytest.raises(RunError, match="seed"):
         perform(Counting(run=tmp_path / "run", seed=1))
 
 
-def test_the_manifest_stores_the_options_that_were_given(tmp_path: Path) -> None:
-    perform(Counting(run=tmp_path / "run", steps=2))
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_the_manifest_stores_the_options_that_were_given_but_not_overwrite(tmp_path: Path, overwrite: bool) -> None:
+    perform(Counting(run=tmp_path / "run", steps=2, overwrite=overwrite))
     content = json.loads((tmp_path / "run" / "manifest.json").read_text())
     assert content["experiment"] == {"experiment": "counting", "run": str(tmp_path / "run"), "steps": 2}
 

@@ -6,14 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from torch import nn
 
 from conftest import tiny_llama
 from experiments.test_runner import Recorder
 from layerwise.errors import MeasureError
 from layerwise.experiments.diagnosis import parts as module
-from layerwise.experiments.diagnosis.config import NEEDS, PARTS, Diagnosis
+from layerwise.experiments.diagnosis.config import Diagnosis
 from layerwise.experiments.diagnosis.context import TIMES
 from layerwise.experiments.diagnosis.run import diagnosis_of
 from layerwise.experiments.engines.steps import Outline, Steps, UnitSession, carry_out
@@ -155,31 +154,6 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
 
 
 @pytest.mark.slow
-def test_a_stopped_diagnosis_carries_out_no_part_twice(
-    stack: Stack, reading: EvalData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Stopped as its last part begins."""
-    asked = diagnosis(parts=("proxies", "structure", "ablation"))
-    kept = []
-    real = dict(module.PARTS)
-
-    def stopped(context: object, note: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setitem(module.PARTS, "ablation", stopped)
-        with pytest.raises(KeyboardInterrupt):
-            carried_out(tmp_path / "run", stack, reading, asked)
-    for name in PARTS:
-        monkeypatch.setitem(
-            module.PARTS, name, lambda context, note, name=name: (kept.append(name), real[name](context, note))
-        )
-    found, _ = carried_out(tmp_path / "run", stack, reading, asked)
-    assert kept == ["ablation"]
-    assert {"proxies", "structure", "ablation"} <= {score.measure for score in found}
-
-
-@pytest.mark.slow
 def test_a_part_that_cannot_be_had_says_why_and_the_others_go_on(
     stack: Stack, reading: EvalData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,14 +185,6 @@ def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: P
     assert any("unlike shapes" in text for text in notes["ablation"])
 
 
-@pytest.mark.slow
-def test_half_precision_weights_are_measured(tmp_path: Path) -> None:
-    stack = load(tiny_llama(depth=4).to(torch.bfloat16))
-    reading = own_text(load(tiny_llama(depth=4)), windows=16, length=12)
-    scores, _ = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=("deltas", "structure", "ablation")))
-    assert {"deltas", "structure", "ablation"} <= {score.measure for score in scores}
-
-
 def test_a_shallow_model_is_refused(tmp_path: Path) -> None:
     stack = load(tiny_llama(depth=3))
     with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
@@ -236,11 +202,6 @@ def test_without_an_ablation_the_race_gives_the_verdicts(stack: Stack, reading: 
     race = {row.layer: row.metric for row in scores if row.measure == "racing" and row.layer is not None}
     told = {score.layer: score.metric for score in scores if score.measure == "verdict"}
     assert told == race | {None: "margin"}
-
-
-def test_every_part_has_what_carries_it_out() -> None:
-    assert list(module.PARTS) == list(PARTS)
-    assert all(set(needed) <= set(PARTS) for needed in NEEDS.values())
 
 
 def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: EvalData) -> None:

@@ -1,13 +1,11 @@
 """`layerwise train schedule`: a schedule from a finished diagnosis, and what no schedule is made from."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from cli.command import layerwise, refused
+from cli.command import heavy_imports, layerwise, refused
 from layerwise.experiments.growth.schedule_file import read_schedule
 from layerwise.measure.stats.verdicts import Decision
 from layerwise.plan.schedule.allocation import Importance, allocation
@@ -71,19 +69,7 @@ def test_its_terms_can_be_chosen(run: Path, file: Path) -> None:
 
 
 def test_a_run_is_read_without_torch(run: Path, file: Path) -> None:
-    script = f"""
-import sys
-from layerwise.cli.app import main
-sys.argv = ["layerwise", "train", "schedule", {str(run)!r}, "--output", {str(file)!r}]
-try:
-    main()
-except SystemExit as end:
-    assert not end.code, end.code
-heavy = {{"torch", "transformers", "plotly", "scipy"}} & set(sys.modules)
-assert not heavy, heavy
-"""
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
+    assert heavy_imports("train", "schedule", run, "--output", file) == []
     assert file.exists()
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import layerwise
-from experiments.growth.tiny_inputs import save_config
 from experiments.outlines import outline_of
 from experiments.test_runner import Recorder
 from layerwise.data.batches import batches
@@ -19,7 +18,6 @@ from layerwise.experiments.engines import price
 from layerwise.experiments.engines.price import count_tokens, describe_remaining, is_within, time_passes
 from layerwise.experiments.engines.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
 from layerwise.experiments.experiment import Experiment, Inputs
-from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.option import configured
 from layerwise.experiments.reporter import Reporter, size
 from layerwise.experiments.runner import describe, perform
@@ -170,22 +168,3 @@ def test_nothing_is_left_of_a_sweep_that_is_stored(own_model: Path, texts: Path,
     layerwise.sweep(own_model, texts, run=tmp_path / "run", reporter=Recorder(), **options)
     with Run.open(tmp_path / "run") as run:
         assert unit.remaining(run.folder, run) is None
-
-
-@pytest.mark.slow
-def test_a_dry_run_of_trainings_times_a_step_and_leaves_nothing(texts: Path, tmp_path: Path) -> None:
-    config = GrowthTraining(
-        model=str(save_config(tmp_path / "config")),
-        text=texts,
-        schedule="stacking",
-        max_length=16,
-        batch_size=4,
-        steps=6,
-        evals=1,
-        max_epochs=100.0,
-        device="cpu",
-        run=tmp_path / "run",
-    )
-    (said,) = said_of_cost(config)
-    assert "training steps of " in said
-    assert not (tmp_path / "run").exists()

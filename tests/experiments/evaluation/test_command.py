@@ -63,39 +63,12 @@ def test_a_single_model_gets_a_run_of_its_own(model: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    manifest = Manifest(
-        model="m",
-        revision=None,
-        weight_hash="w",
-        dtype="float32",
-        device="cpu",
-        corpus="c",
-        corpus_hash="h",
-        documents=1,
-        tokens=1,
-        window=1,
-        families=("robustness",),
-        tasks=(),
-        seed=0,
-    )
+    manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 1, 1, 1, ("robustness",), (), 0)
     with Run.create(run, manifest):
         pass
     for arm in ("elc", "ltg"):
         path = save_llama(run / arm / "seed-0" / "model", depth=2)
-        pedigree = TrainingRecord(
-            arm=arm,
-            seed=0,
-            base="b",
-            data="d",
-            data_name="n",
-            recipe={"variant": "plain"},
-            steps=1,
-            epochs=1.0,
-            examples=1,
-            seconds=1.0,
-            best_step=1,
-        )
-        pedigree.write(path)
+        TrainingRecord(arm, 0, "b", "d", "n", {"variant": "plain"}, 1, 1.0, 1, 1.0, 1).write(path)
     ended = layerwise("evaluate", run, "--limit", "2", "--quiet")
     assert ended.code == 0, ended.err
     with Run.open(run) as opened:
@@ -187,20 +160,8 @@ def test_options_that_no_suite_reads_are_refused(options: dict[str, Any], messag
 
 @pytest.mark.slow
 def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model: Path, tmp_path: Path) -> None:
-    ended = layerwise(
-        "evaluate",
-        model,
-        "--suite",
-        "msgs-ours",
-        "--tasks",
-        "Control Length",
-        "--limit",
-        "8",
-        "--seeds",
-        "1",
-        "--run",
-        tmp_path / "run",
-    )
+    command = ("evaluate", model, "--suite", "msgs-ours", "--run", tmp_path / "run", "--tasks", "Control Length")
+    ended = layerwise(*command, "--limit", "8", "--seeds", "1")
     assert ended.code == 0, ended.err
     printed = ended.out[ended.out.index("Mixed signals of our own, fine-tuned:") :].splitlines()
     assert printed[1].split() == ["task", "metric", "chance", "tiny"]
@@ -214,31 +175,14 @@ def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model:
 def test_defaults_in_the_help_are_those_of_the_code() -> None:
     usual = FineTuningConfig()
     options = options_of(Evaluation)
-    for name, value in (
-        ("learning_rate", "5e-5"),
-        ("batch_size", usual.batch_size),
-        ("epochs", usual.epochs),
-        ("patience", usual.patience),
-        ("max_length", usual.length),
-    ):
-        assert (
-            str(value) in options[name][1].help.partition("fine-tuning")[2]
-            or f"{value} by default" in options[name][1].help
-        )
+    defaults = {"batch_size": usual.batch_size, "epochs": usual.epochs, "patience": usual.patience}
+    for name, value in {**defaults, "learning_rate": "5e-5", "max_length": usual.length}.items():
+        text = options[name][1].help
+        assert str(value) in text.partition("fine-tuning")[2] or f"{value} by default" in text
     assert usual.learning_rates == (5e-5,)
-    given = Evaluation(
-        model="m",
-        suite=("msgs-ours",),
-        train="head",
-        learning_rate=3e-2,
-        batch_size=16,
-        epochs=3,
-        patience=4,
-        max_length=64,
-    )
-    assert FineTuningConfig(**given.changes()) == FineTuningConfig(
-        learning_rates=(3e-2,), batch_size=16, epochs=3, patience=4, length=64, train="head"
-    )
+    changes: dict[str, Any] = {"batch_size": 16, "epochs": 3, "patience": 4, "train": "head"}
+    given = Evaluation(model="m", suite=("msgs-ours",), learning_rate=3e-2, max_length=64, **changes)
+    assert FineTuningConfig(**given.changes()) == FineTuningConfig(learning_rates=(3e-2,), length=64, **changes)
     assert Evaluation(model="m").changes() == {}
 
 
@@ -263,26 +207,9 @@ def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_tr
 ) -> None:
     for name in ("rte", "cola"):
         write(tmp_path / "glue", name)
-    arguments = (
-        "evaluate",
-        model,
-        "--suite",
-        "glue",
-        "--tasks",
-        "cola,rte",
-        "--data",
-        tmp_path,
-        "--families",
-        "leave_one_out",
-        "--plan",
-        "0 (1|2)*2 3",
-        "--seeds",
-        "1",
-        "--train",
-        "head",
-        "--epochs",
-        "3",
-    )
+    suite = ("--suite", "glue", "--tasks", "cola,rte", "--data", tmp_path)
+    plans = ("--families", "leave_one_out", "--plan", "0 (1|2)*2 3")
+    arguments = ("evaluate", model, *suite, *plans, "--seeds", "1", "--train", "head", "--epochs", "3")
     dry = layerwise(*arguments, "--dry-run")
     assert "plans: 5, each active in fine-tuning and in the test, beside the model as trained" in dry.out
     assert f"{(1 + 5) * 2} fine-tunings" in dry.out

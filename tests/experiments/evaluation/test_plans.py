@@ -87,13 +87,6 @@ def test_rows_carry_their_plan_and_the_plans_their_strategy(tmp_path: Path, run:
     assert records == {(each.family, each.strategy, each.affected, str(each.plan)) for each in PLANS}
 
 
-def test_the_model_as_trained_is_fine_tuned_once(tmp_path: Path, run: Run, taught: list[Any]) -> None:
-    _evaluate(_models(tmp_path), [EASY], run)
-    plans = [plan for _, _, plan, _ in taught]
-    assert len(plans) == len(set(plans)) == len({member.plan for member in PLANS})
-    assert "0-3" not in plans
-
-
 def test_a_killed_evaluation_goes_on_with_the_next_fine_tuning(
     tmp_path: Path, run: Run, taught: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,6 @@ from layerwise.experiments.healing.config import Healing
 from layerwise.experiments.healing.run import DEFAULT_STEPS, _settings
 from layerwise.experiments.reporter import Silent
 from layerwise.plan import Plan
-from layerwise.results import Run
 from layerwise.stack import load
 from train.learners import tiny_bert
 
@@ -42,22 +41,6 @@ def healed(inputs: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) 
     folder = tmp_path_factory.mktemp("runs") / "run"
     ended = heal(model, "0 2-3", folder, "--text", texts, *SHORT, "--compare", "tail-labels", "--windows", "1")
     return folder, ended
-
-
-@pytest.mark.slow
-def test_the_rows_are_differences_of_the_losses(healed: tuple[Path, Ended]) -> None:
-    with Run.open(healed[0]) as run:
-        scores = [row for row in run.store.scores("healing") if row.task == "all"]
-    named = {row: row.arm if row.seed is None else f"{row.arm}/{row.seed}" for row in scores}
-    rows = {(name, row.metric): row.value for row, name in named.items()}
-    loss = {name: rows[name, "nll"] for name in ("untouched", "pruned", "lora-teacher/0", "lora-teacher/1", "whole")}
-    assert rows["pruned", "lost"] == pytest.approx(loss["pruned"] - loss["untouched"])
-    mean = (loss["lora-teacher/0"] + loss["lora-teacher/1"]) / 2
-    assert rows["lora-teacher", "regained"] == pytest.approx(loss["pruned"] - mean)
-    if ("lora-teacher", "net_share") in rows:
-        gained = loss["untouched"] - loss["whole"]
-        net = (loss["pruned"] - mean - gained) / rows["pruned", "lost"]
-        assert rows["lora-teacher", "net_share"] == pytest.approx(net)
 
 
 @pytest.mark.slow

@@ -14,8 +14,6 @@ from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.experiments.layer_weights_study import arms
 from layerwise.experiments.layer_weights_study.tunings import REWIRED
 from layerwise.experiments.pretraining.config import LayerWeightsStudy
-from layerwise.experiments.reporter import Silent
-from layerwise.experiments.verbs import train_elc_study
 from layerwise.results import Run
 from row_names import named
 
@@ -110,23 +108,6 @@ def test_every_question_has_its_rows(texts: Path, tmp_path: Path, few_examples: 
     assert {("elc - ltg", "masked_lm seconds"), ("elc - ltg", "pairs seconds")} <= answered
     assert {named(row) for row in agreement} == {"elc", "zero", "elc-identity", "denseformer", "elc-bias-2"}
     assert "elc against ltg" in ended.out or "elc worth it against ltg" in ended.out
-
-    result = train_elc_study(
-        texts,
-        steps=2,
-        batch_size=8,
-        seeds=2,
-        bias=(0, 1, 2),
-        shares=("1/2", "1"),
-        device="cpu",
-        run=folder,
-        glue=folder.parent / "glue",
-        glue_epochs=1,
-        tuning_evals=2,
-        reporter=Silent(),
-    )
-    assert len(result.table("study")) == len(rows)
-    assert result.summary == "\n".join(ended.out.splitlines()[:-1])
 
 
 def test_overwrite_discards_the_models_that_were_made_from_others(texts: Path, tmp_path: Path) -> None:

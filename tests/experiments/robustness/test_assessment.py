@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -144,26 +145,21 @@ def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: 
     assert scores(run, "robustness").where(arm="baseline", seed=1, condition="sequential", metric="accuracy")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "other", [EvaluationGrid(orders=4, draws=3), EvaluationGrid(orders=3, draws=3, seed=1)], ids=str
-)
-def test_other_questions_are_asked(ask: Ask, other: EvaluationGrid) -> None:
-    ask("baseline/0")
-    assert ask("baseline/0", grid=other)
-
-
-@pytest.mark.slow
-def test_other_data_are_asked_about(ask: Ask) -> None:
-    ask("baseline/0")
-    assert ask("baseline/0", splits=digits(limit=20))
-
-
-@pytest.mark.slow
-def test_what_is_discarded_is_asked_anew(ask: Ask, tmp_path: Path) -> None:
-    ask("baseline/0")
+def test_a_survey_answers_for_its_questions_data_and_numerics_alone(ask: Ask, tmp_path: Path) -> None:
+    plain = EvaluationGrid(orders=3, draws=3, layers=False)
+    how = "float32 on cpu, 1 thread"
+    for other in (
+        {},
+        {"grid": replace(plain, orders=4)},
+        {"grid": replace(plain, seed=1)},
+        {"splits": digits(limit=20)},
+        {"how": "bfloat16 on cpu, 1 thread"},
+    ):
+        asked: dict[str, Any] = {"grid": plain, "how": how, **other}
+        assert ask("baseline/0", **asked)
+        assert not ask("baseline/0", **asked)
     discard_surveys(trained_models(tmp_path, "baseline/0"))
-    assert ask("baseline/0")
+    assert ask("baseline/0", grid=plain, how=how)
 
 
 def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,11 +316,3 @@ def test_rows_of_a_training() -> None:
         ("validation_loss", 10): 1.7,
     }
     assert {(row.arm, row.seed, row.condition) for row in rows if row not in own} == {("retrained", 0, "6 layers")}
-
-
-@pytest.mark.slow
-def test_a_survey_that_was_computed_otherwise_is_not_taken_for_this_one(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
-    assert ask("llama/0", how="float32 on cpu, 1 thread")
-    assert not ask("llama/0", how="float32 on cpu, 1 thread")
-    assert ask("llama/0", how="bfloat16 on cpu, 1 thread")
-    assert not ask("llama/0", how="float32 on cpu, 1 thread")

@@ -12,7 +12,6 @@ from layerwise.experiments.reporter import Silent
 from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.robustness.run import SettingsGrid, splits_of_trials
 from layerwise.results.rows import Score
-from layerwise.results.training_record import TrainingRecord
 from layerwise.train.recipe import Recipe, Settings
 
 Losses = Callable[[str, float, int], float]
@@ -134,7 +133,3 @@ def test_options_that_say_the_same_are_refused() -> None:
     for options in ({"learning_rate": 1e-3, "learning_rates": (1e-3,)}, {"batch_size": 8, "batch_sizes": (8, 16)}):
         with pytest.raises(LayerwiseError, match="give one of them"):
             training(**options)
-
-
-def test_a_record_of_a_training_is_what_is_read() -> None:
-    assert "history" in TrainingRecord.__dataclass_fields__

@@ -10,10 +10,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from torch import Tensor
 
-from layerwise.data.demo.corpus import demo_text_splits
 from layerwise.errors import CheckpointError
-from layerwise.measure.interventions.accuracy import evaluate
-from layerwise.plan import Plan
 from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.stack import load
 from layerwise.train.heal.learning import load_healed
@@ -85,19 +82,3 @@ def test_in_half_precision_weights_stay_float32(tmp_path: Path) -> None:
     assert all(weight.dtype == torch.float32 for weight in learned(tmp_path).values())
     first, *_, last = [entry.loss for entry in record.history if entry.kind == "train"]
     assert last < first
-
-
-@pytest.mark.slow
-def test_a_block_that_does_nothing_is_healed_in_no_step_and_one_that_is_needed_is_not() -> None:
-    stack = load("demo")
-    for module in (stack.block(5).self_attn.o_proj, stack.block(5).mlp.down_proj):  # type: ignore[union-attr]
-        torch.nn.init.zeros_(module.weight)  # type: ignore[arg-type]
-    splits = demo_text_splits(stack.tokenizer, texts=6, questions=3)
-    few = [splits.test[number] for number in range(0, len(splits.test), 16)]
-
-    def loss(plan: str) -> float:
-        return evaluate(stack, Plan.parse(plan), few, splits.collate).mean_nll
-
-    whole = loss("0-11")
-    assert abs(loss("0-4 6-11") - whole) <= 0.001
-    assert loss("0-9 11") - whole > 0.001
