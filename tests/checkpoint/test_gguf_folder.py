@@ -15,7 +15,6 @@ from layerwise.errors import CheckpointError, LayerwiseError, UnsupportedModel
 from layerwise.gguf import GGUFFile
 from layerwise.stack import Stack, load
 
-pytestmark = pytest.mark.numbers
 pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
 
 TOKENS = torch.arange(40, 64)[None]

@@ -23,7 +23,6 @@ from layerwise.stack import Stack, load
 from llama_cpp import LlamaCpp
 from tier import by_tier
 
-pytestmark = pytest.mark.numbers
 pytest.importorskip("xllamacpp", reason="needs llama.cpp: pip install xllamacpp")
 pytest.importorskip("gguf", reason="needs the package gguf: pip install gguf")
 

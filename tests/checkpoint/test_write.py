@@ -1,4 +1,4 @@
-"""Checkpoints of plans give the plan's logits in plain transformers, or nothing is written."""
+"""Checkpoints of plans give the plan's logits in plain transformers, with settings and heads, or nothing is written."""
 
 import json
 import shutil
@@ -16,8 +16,11 @@ from contracts.specimen import Specimen, build, inputs
 from contracts.tiers import every_type
 from contracts.zoo import SUPPORTED
 from layerwise.checkpoint import Origin, proof, save, write
+from layerwise.checkpoint import parts_behind as module
 from layerwise.checkpoint.folder import FILE
-from layerwise.errors import CheckpointError, ModelError, UnsupportedModel
+from layerwise.checkpoint.parts_behind import parts_behind, with_head
+from layerwise.data.auto_classes import on_meta
+from layerwise.errors import CheckpointError, ModelError, OptionError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.inputs import main_tensor
@@ -160,10 +163,10 @@ def test_attention_scaled_by_position_is_refused_in_every_precision(tmp_path: Pa
 
 def test_weights_of_several_dtypes_are_compared_as_they_are_held(tmp_path: Path) -> None:
     model = build(next(one for one in SUPPORTED if one.model_type == "gpt2")).bfloat16()
-    for module in model.modules():
-        if isinstance(module, nn.LayerNorm):
-            module.float()
-            module.weight.data.add_(1e-3)
+    for each in model.modules():
+        if isinstance(each, nn.LayerNorm):
+            each.float()
+            each.weight.data.add_(1e-3)
     assert save(load(model), Plan.parse("0 2 4"), tmp_path / "m").gap < 3e-6
 
 
@@ -179,3 +182,117 @@ def test_what_the_written_model_cannot_do_is_refused_in_a_sentence(kind: str, re
     with pytest.raises(UnsupportedModel, match=f"{reason}.*in place with stack.under"):
         save(load(model), Plan.parse("0 2 4"), tmp_path / "m")
     assert list(tmp_path.iterdir()) == []
+
+
+SOLVED = [
+    ("deepseek_v3", "1-4", {"first_k_dense_replace": 0}),
+    ("deepseek_v3", "0*3 2 4", {"first_k_dense_replace": 3}),
+    ("bamba", "4 0*2 3 1", {"attn_layer_indices": [3, 4]}),
+    ("qwen3_moe", "1 3 1", {"decoder_sparse_step": 1, "mlp_only_layers": []}),
+    ("qwen3_moe", "1 0 3", {"mlp_only_layers": [1]}),
+    ("qwen3_moe", "4 0*2 3 1", {"decoder_sparse_step": 1, "mlp_only_layers": [0, 1, 2]}),
+    ("glm4_moe", "1-4", {"first_k_dense_replace": 0}),
+]
+
+
+@pytest.mark.parametrize("case", first_fast(SOLVED, 1), ids=lambda case: " ".join(case[:2]))
+def test_the_settings_of_the_plan(case: tuple[str, str, dict[str, object]], tmp_path: Path) -> None:
+    kind, text, settings = case
+    one = next(one for one in SUPPORTED if one.model_type == kind)
+    model = build(one)
+    model.save_pretrained(tmp_path / "home")
+    for number, source in enumerate((load(model), tmp_path / "home")):
+        origin = save(source, text, tmp_path / f"m{number}", inputs=inputs(one, model))
+        assert (origin.gap, origin.note) == (0.0, "")
+    written = [type(model).from_pretrained(tmp_path / name) for name in ("m0", "m1")]
+    for each in written:
+        assert {name: getattr(each.config, name) for name in settings} == settings
+    first, second = (each.state_dict() for each in written)
+    assert all(torch.equal(first[name], second[name]) for name in first | second)
+
+
+def test_no_values_fit(tmp_path: Path) -> None:
+    build(next(one for one in SUPPORTED if one.model_type == "deepseek_v3")).save_pretrained(tmp_path / "home")
+    with pytest.raises(
+        UnsupportedModel, match=r"in slot 1, mlp would be DeepseekV3MLP instead of DeepseekV3MoE|no values"
+    ):
+        save(tmp_path / "home", "1 0 2", tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+# Of those with a head of its own: an embedding that is the head, too, is that of the first model.
+WITH_HEADS = ("bloom", "gemma2", "gpt2", "gpt_neox", "llama", "mamba", "opt", "phi", "qwen3", "vit")
+UNTIED = ("gpt_neox", "llama", "mixtral", "phi", "qwen3", "vit")
+
+
+def specimens(kinds: tuple[str, ...]) -> list[Specimen]:
+    return [one for one in SUPPORTED if one.model_type in kinds]
+
+
+def test_those_of_a_llama_are_its_norm_and_its_head() -> None:
+    model = tiny_llama()
+    assert parts_behind(model, "model.layers") == {"model.norm.weight", "lm_head.weight"}
+    model.config.tie_word_embeddings = True
+    model.tie_weights()
+    assert parts_behind(model, "model.layers") == {"model.norm.weight"}
+
+
+@every_type(fast=("llama",), slow=("bloom", "gpt2", "mamba", "vit"), of=specimens(WITH_HEADS))
+def test_they_are_seen_without_the_weights(one: Specimen) -> None:
+    model = build(one)
+    path = load(model).path
+    drawn = on_meta(type(model), model.config)
+    drawn.tie_weights()  # type: ignore[operator]  # a model of transformers
+    assert parts_behind(drawn, path) == parts_behind(model, path, inputs(one, model)) != frozenset()
+
+
+@every_type(fast=("llama",), slow=("mixtral", "vit"), of=specimens(UNTIED))
+def test_a_merge_ends_as_the_other_model_would_go_on(one: Specimen) -> None:
+    first, second = build(one), build(one)
+    for parameter in second.parameters():
+        parameter.data *= 0.75
+    a, b = load(first), load(second)
+    batch, plan = inputs(one, first), Plan.parse("a:0-2 b:3")
+    merged = Stack.with_sources({"a": a, "b": b})
+    with torch.inference_mode():
+        captured = merged.capture(**batch)
+        state = merged.run(plan, captured)
+        expected = main_tensor(b.finish(state, b.capture(**batch).inputs))
+        assert torch.equal(with_head(merged, "b", batch).logits(plan, **batch), expected)
+        assert not torch.equal(merged.logits(plan, **batch), expected)
+    assert all(left is right for left, right in zip(first.parameters(), a.model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("prove", first_fast([True, False]))
+def test_it_is_streamed_as_it_is_built(models: dict[str, Path], tmp_path: Path, prove: bool) -> None:
+    origin = save(models, "a:0-2 b:3-5", tmp_path / "m", head="b", prove=prove)
+    assert (origin.head, origin.note, origin.gap) == ("b", "", 0.0 if prove else None)
+    written, first, second = (
+        load_file(folder / "model.safetensors") for folder in (tmp_path / "m", models["a"], models["b"])
+    )
+    assert torch.equal(written["model.embed_tokens.weight"], first["model.embed_tokens.weight"])
+    assert torch.equal(written["lm_head.weight"], second["lm_head.weight"])
+    assert not torch.equal(first["lm_head.weight"], second["lm_head.weight"])
+    stacks = {name: load(folder) for name, folder in models.items()}
+    with torch.inference_mode():
+        ids = torch.arange(8)[None]
+        expected = with_head(Stack.with_sources(stacks), "b").logits("a:0-2 b:3-5", input_ids=ids)
+        assert torch.equal(realigned(load(tmp_path / "m").model)(ids).logits, expected)
+
+
+def test_a_head_that_was_left_behind_would_be_seen(
+    models: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Planted error: without the last norm and the head, the logits differ."""
+    monkeypatch.setattr(module, "stored_parts_behind", lambda model, path: frozenset())
+    with pytest.raises(UnsupportedModel, match="apart"):
+        save(models, "a:0-2 b:3-5", tmp_path / "m", head="b")
+    assert not (tmp_path / "m").exists()
+
+
+def test_a_head_of_nobody_is_refused(models: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="there is no model 'c' whose head could be taken"):
+        save(models, "a:0-2 b:3-5", tmp_path / "m", head="c")
+    with pytest.raises(OptionError, match="a Stack has a head of its own"):
+        save(load(tiny_llama()), "0-2", tmp_path / "m", head="a")
+    assert save(models, "a:0 b:1", tmp_path / "m", head="a").head is None

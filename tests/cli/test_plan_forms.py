@@ -54,7 +54,6 @@ def test_a_file_is_translated_and_back(file: Path) -> None:
     assert layerwise("plan", "--from", file, "--to", "text").out == "a:0-3 b:2-5\n"
 
 
-@pytest.mark.numbers
 def test_the_depth_and_the_location_of_a_model_are_read(tmp_path: Path) -> None:
     tiny_llama(5).save_pretrained(tmp_path / "m")
     assert "layer evaluations  4 (as trained: 5)" in layerwise("plan", "0-2 4", "--model", tmp_path / "m").out
@@ -67,7 +66,6 @@ def test_the_depth_and_the_location_of_a_model_are_read(tmp_path: Path) -> None:
     assert "has no config.json" in refused("plan", "0-5", "--model", tmp_path)
 
 
-@pytest.mark.numbers
 @pytest.mark.parametrize(
     ("change", "reason"),
     [

@@ -1,22 +1,37 @@
-"""The data of a training: the model's own, a text or images that options name, and an opened corpus."""
+"""The model and the data of a training, and of the runs that measure it."""
 
 import math
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from transformers import ViTForImageClassification
 
+from cli.picture_models import save_images, save_vit
+from experiments.outlines import outline_of
 from layerwise.data.model_location import location_of
+from layerwise.data.splits import Splits
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.packing import PackedWindows
-from layerwise.errors import DataError
-from layerwise.experiments.options.common import CorpusOptions, DataOptions
+from layerwise.errors import DataError, RunError, TrainError
+from layerwise.experiments.opening import base_model
+from layerwise.experiments.option import plain
+from layerwise.experiments.options.common import CorpusOptions, DataOptions, LoadingOptions
 from layerwise.experiments.reporter import Silent
-from layerwise.experiments.robustness.config import RobustTraining
-from layerwise.experiments.training_runs import TEXT_LENGTH, divided_documents, read_splits, split_notes
+from layerwise.experiments.robustness.config import Merging, Robustness, RobustTraining
+from layerwise.experiments.training_runs import (
+    TEXT_LENGTH,
+    divided_documents,
+    read_splits,
+    split_notes,
+    training_manifest,
+)
 from layerwise.plan import Plan
-from layerwise.stack import Stack, load
+from layerwise.results import Run
+from layerwise.results.training_record import TrainingRecord
+from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.max_length import keeps_texts_apart
 
 OPENED = Corpus("opened", tuple(Document(f"{number}", f"{number} words of one document. " * 9) for number in range(40)))
@@ -122,3 +137,73 @@ def test_packed_texts_are_full_rows_that_the_engine_keeps_apart(demo: Stack, vis
         assert keeps_texts_apart(demo.model)
     with pytest.raises(DataError, match="--pack puts several texts into a row, and demo-vit takes images"):
         read_splits(RobustTraining(model="demo", methods=("baseline",)), vision, None, Silent(), seed=0, pack=True)
+
+
+OPTIONS = LoadingOptions(device="cpu")
+
+
+def test_a_named_model_is_opened_again_in_float32() -> None:
+    base = base_model("demo", OPTIONS)
+    first, second = base.again(), base.again()
+    assert first.model is not second.model
+    assert first.dtype == torch.float32
+    assert weight_hash(first.model) == base.base().weights
+
+
+def test_an_opened_model_is_copied_and_stays_as_it_is() -> None:
+    stack = load("demo", device="cpu", dtype="bfloat16")
+    before = weight_hash(stack.model)
+    copy = base_model("demo", OPTIONS, stack).again()
+    torch.nn.init.zeros_(next(copy.model.parameters()))
+    assert (copy.dtype, stack.dtype) == (torch.float32, torch.bfloat16)
+    assert weight_hash(stack.model) == before
+
+
+def test_an_opened_model_takes_no_new_head() -> None:
+    base = base_model("demo-vit", OPTIONS, load("demo-vit", device="cpu"))
+    with pytest.raises(TrainError, match="give its name or its folder"):
+        base.base(("one", "two"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
+    home = tmp_path_factory.mktemp("trained")
+    model, run = save_vit(home / "vit", classes=2), home / "run"
+    training = RobustTraining(
+        model=str(model), methods=("layershuffle",), images=str(save_images(home / "images")), limit=30, seed=3
+    )
+    stack = load(model)
+    splits = read_splits(training, stack, str(model), Silent(), seed=training.seed)
+    manifest = training_manifest(stack, "weights", splits)
+    with Run.create(run, replace(manifest, experiment={"experiment": training.VERB, **plain(training)})):
+        pass
+    for seed in range(2):
+        folder = run / "layershuffle" / f"seed-{seed}" / "model"
+        ViTForImageClassification.from_pretrained(model).save_pretrained(folder)
+        recipe = {"variant": "plain"}
+        TrainingRecord("layershuffle", seed, "base", splits.digest, splits.name, recipe, 1, 1.0, 1, 1.0, 1).write(
+            folder
+        )
+    return run, splits
+
+
+def digest_of(config: Merging | Robustness) -> str:
+    return outline_of(config).manifest.corpus_hash
+
+
+@pytest.mark.parametrize("verb", ["robustness", "merge"])
+def test_the_images_of_the_training_are_those_of_its_run(verb: str, trained: tuple[Path, Splits]) -> None:
+    run, splits = trained
+    configs = {
+        "robustness": Robustness(model=str(run)),
+        "merge": Merging(models=(str(run),)),
+    }
+    assert digest_of(configs[verb]) == splits.digest
+
+
+def test_what_is_named_stands_and_other_examples_are_refused(trained: tuple[Path, Splits], tmp_path: Path) -> None:
+    run, splits = trained
+    with pytest.raises(RunError, match="was trained on images with other splits"):
+        digest_of(Robustness(model=str(run), limit=20))
+    copies = save_images(tmp_path / "images")
+    assert digest_of(Robustness(model=str(run), images=str(copies))) == splits.digest

@@ -1,4 +1,4 @@
-"""Searches find planted idle or harmful layers, and the best set of coupled ones."""
+"""Edits of plans, and the greedy and evolutionary search over them."""
 
 import copy
 from collections.abc import Callable
@@ -6,12 +6,15 @@ from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from layerwise.errors import MeasureError
+from layerwise.errors import MeasureError, OptionError
 from layerwise.plan import Plan
 from layerwise.search.evaluator import GraphEvaluator
 from layerwise.search.evolve import OFFSPRING, _offspring, evolve
 from layerwise.search.greedy import Space, greedy, winners
+from layerwise.search.moves import MOVES, cheaper, check_moves, neighbours, restored, stages
 from layerwise.search.rungs import Evaluator, RungSettings, grown
 from layerwise.stack import Stack
 from search.planted_objective import PlantedObjective
@@ -82,3 +85,75 @@ def test_a_generation_is_as_large_as_it_says() -> None:
     young = _offspring(space(16, 12), Plan.parse("0-11"), Random(0))
     assert len(set(young)) == len(young) == OFFSPRING
     assert all(layers(plan) <= 12 for plan in young)
+
+
+LAYERS = 6
+
+
+@st.composite
+def reached(draw: st.DrawFn) -> Plan:
+    plan = Plan.identity(LAYERS)
+    for _ in range(draw(st.integers(0, 4))):
+        nearby = [*cheaper(plan, MOVES), *neighbours(plan, MOVES, LAYERS)]
+        plan = draw(st.sampled_from([each for each in nearby if len(each.steps()) < 12]))
+    return plan
+
+
+@given(reached())
+def test_every_move_leads_to_another_plan_that_the_model_can_run(plan: Plan) -> None:
+    for each in {*cheaper(plan, MOVES), *neighbours(plan, MOVES, LAYERS)}:
+        each.check(LAYERS)
+        assert each != plan
+        assert Plan.parse(str(each)) == each or str(Plan.parse(str(each))) == str(each)
+
+
+@given(reached())
+def test_stages_are_the_plan_unrolled(plan: Plan) -> None:
+    assert Plan(stages(plan)).steps() == plan.steps()
+
+
+def test_each_move_does_what_it_is_called() -> None:
+    plan = Plan.parse("0-2")
+    texts = {move: [str(each) for each in [*cheaper(plan, [move]), *neighbours(plan, [move], 3)]] for move in MOVES}
+    assert texts["drop"] == ["1 2", "0 2", "0 1"]
+    assert texts["halves"][:2] == ["0.mlp 1 2", "0.attn 1 2"]
+    assert "0 1 1 2" in texts["repeat"]
+    assert "0-2 0-2" in texts["repeat"]
+    assert texts["damp"][:2] == ["(0):gain=0.25*2 1 2", "(0):gain=0.5*2 1 2"]
+    assert texts["damp"][-1] == "(0-2):gain=0.5*2"
+    assert texts["parallel"] == ["(0|1):sum 2", "0 (1|2):sum"]
+    assert texts["reorder"] == ["1 0 2", "0 2 1"]
+
+
+def test_runs_are_as_long_as_they_may_be() -> None:
+    twice = neighbours(Plan.identity(LAYERS), ("repeat",), LAYERS, longest=LAYERS)
+    assert len(twice) == LAYERS * (LAYERS + 1) // 2
+    assert len(neighbours(Plan.identity(LAYERS), ("repeat",), LAYERS)) == len(twice) - 3  # two of 5 layers, one of 6
+    assert len(neighbours(Plan.identity(LAYERS), ("damp",), LAYERS, longest=LAYERS)) == 2 * len(twice)
+
+
+def test_layers_of_other_models_stand_in_and_go_back() -> None:
+    plan = Plan.parse("0 b:1 Q4_0:2")
+    around = {str(each) for each in neighbours(plan, (), 4, ("b", "c"))}
+    assert around == {"b:0 b:1 Q4_0:2", "c:0 b:1 Q4_0:2", "0 1 Q4_0:2", "0 c:1 Q4_0:2"}
+
+
+def test_what_was_left_out_comes_back_where_it_was() -> None:
+    back = {str(Plan(each)) for each in restored(stages(Plan.parse("0 3.mlp 4")), 5, halves=True)}
+    assert back == {
+        "0 1 3.mlp 4",
+        "0 1.attn 3.mlp 4",
+        "0 1.mlp 3.mlp 4",
+        "0 2 3.mlp 4",
+        "0 2.attn 3.mlp 4",
+        "0 2.mlp 3.mlp 4",
+        "0 3 4",
+    }
+
+
+def test_moves_that_there_are_not_are_refused() -> None:
+    assert check_moves(("halves", "drop")) == ("drop", "halves")
+    with pytest.raises(OptionError, match="no move 'dropp'; did you mean drop"):
+        check_moves(("dropp",))
+    with pytest.raises(OptionError, match="a search needs moves"):
+        check_moves(())

@@ -1,12 +1,31 @@
-"""Finding the list of blocks, and refusing to guess."""
+"""The blocks of a model and the branches of a block."""
+
+import threading
 
 import pytest
 import torch
 from torch import nn
-from transformers import Gemma3Config, Gemma3ForConditionalGeneration
+from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    FalconConfig,
+    FalconForCausalLM,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    GPTNeoXConfig,
+    GPTNeoXForCausalLM,
+    LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
+)
 
+from conftest import tiny_llama
 from layerwise.errors import UnsupportedModel
+from layerwise.stack import Stack, load
 from layerwise.stack.blocks import find_blocks
+from layerwise.stack.branches import edited, find_branches
 from stack.makers import bart
 
 
@@ -62,3 +81,103 @@ def test_the_decoder_of_a_model_of_images_and_text_is_the_stack() -> None:
         mm_tokens_per_image=4,
     )
     assert find_blocks(Gemma3ForConditionalGeneration(config)) == "model.language_model.layers"
+
+
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "initializer_range": 0.2,
+}
+
+
+def branches_of(stack: Stack, ids: torch.Tensor) -> tuple[dict[str, str], ...]:
+    with torch.inference_mode():
+        return tuple(dict(pair) for pair in find_branches(stack, stack.capture(input_ids=ids)).paths)
+
+
+def test_a_llama_has_attention_and_an_mlp(llama: LlamaForCausalLM, ids: torch.Tensor) -> None:
+    assert branches_of(load(llama), ids) == ({"attn": "self_attn", "mlp": "mlp"},) * 6
+
+
+def test_behind_a_norm_of_its_own_the_branch_ends_at_that_norm(ids: torch.Tensor) -> None:
+    model = Gemma2ForCausalLM(Gemma2Config(**SMALL, num_key_value_heads=2, head_dim=8)).eval()
+    paths = branches_of(load(model), ids)
+    assert set(map(tuple, (pair.values() for pair in paths))) == {
+        ("post_attention_layernorm", "post_feedforward_layernorm")
+    }
+
+
+def test_parallel_branches_are_two(ids: torch.Tensor) -> None:
+    model = GPTNeoXForCausalLM(GPTNeoXConfig(**SMALL, use_parallel_residual=True)).eval()
+    assert branches_of(load(model), ids) == ({"attn": "post_attention_dropout", "mlp": "post_mlp_dropout"},) * 4
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        BertForMaskedLM(BertConfig(**SMALL)).eval(),
+        MambaForCausalLM(MambaConfig(vocab_size=97, hidden_size=32, num_hidden_layers=4, state_size=4)).eval(),
+    ],
+    ids=["normalises after adding", "one branch"],
+)
+def test_what_cannot_be_split_is_refused_with_the_layer(model: torch.nn.Module, ids: torch.Tensor) -> None:
+    with pytest.raises(UnsupportedModel, match=r"cannot be split into attn and mlp: in layer 0"):
+        branches_of(load(model), ids)
+
+
+@pytest.mark.parametrize("idle", [(0,), (3,), (0, 1, 2, 3)])
+def test_an_idle_layer_takes_the_pair_of_the_others(ids: torch.Tensor, idle: tuple[int, ...]) -> None:
+    """Layers whose branches add nothing prove nothing at any position."""
+    model = tiny_llama(4)
+    with torch.no_grad():
+        for layer in idle:
+            model.model.layers[layer].self_attn.o_proj.weight.zero_()
+            model.model.layers[layer].mlp.down_proj.weight.zero_()
+    if len(idle) == 4:
+        with pytest.raises(UnsupportedModel, match="cannot be split"):
+            branches_of(load(model), ids)
+    else:
+        assert branches_of(load(model), ids) == ({"attn": "self_attn", "mlp": "mlp"},) * 4
+
+
+def test_what_an_edit_keeps_or_gives_is_not_written_on(ids: torch.Tensor) -> None:
+    torch.manual_seed(8)
+    size = {"hidden_size": 32, "num_attention_heads": 4, "num_hidden_layers": 2, "initializer_range": 0.2}
+    model = FalconForCausalLM(FalconConfig(vocab_size=97, bos_token_id=1, eos_token_id=2, **size)).eval()
+    stack, block = load(model), model.transformer.h[0]
+    with torch.inference_mode():
+        captured = stack.capture(input_ids=ids)
+        expected = block.mlp(block.input_layernorm(captured.state))
+        kept: list[torch.Tensor] = []
+        with edited(block, "mlp", lambda output: kept.append(output) or output):  # type: ignore[func-returns-value]
+            noted = stack.apply(0, captured.state, captured)
+        assert torch.equal(kept[0], expected)
+        assert torch.equal(noted, stack.apply(0, captured.state, captured))
+        given = torch.ones(32)
+        with edited(block, "mlp", lambda output: given.expand_as(output)):
+            once, twice = (stack.apply(0, captured.state, captured) for _ in range(2))
+        assert torch.equal(given, torch.ones(32))
+        assert torch.equal(once, twice)
+
+
+def test_an_edit_is_for_the_thread_that_asked_for_it() -> None:
+    stack = load(tiny_llama())
+    captured = stack.capture(input_ids=torch.arange(3, 9)[None])
+    with torch.inference_mode():
+        whole = stack.apply(1, captured.state, captured)
+    elsewhere: list[torch.Tensor] = []
+
+    def work() -> None:
+        with torch.inference_mode():
+            elsewhere.append(stack.apply(1, captured.state, captured))
+
+    with edited(stack.block(1), "mlp", torch.zeros_like), torch.inference_mode():
+        here = stack.apply(1, captured.state, captured)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    torch.testing.assert_close(elsewhere[0], whole)
+    assert (here - whole).abs().max() > 0.1

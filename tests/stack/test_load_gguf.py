@@ -18,7 +18,6 @@ from layerwise.stack.load import tensor_hash
 from layerwise.stack.quantisation import quantisation_of
 from tier import TIER
 
-pytestmark = pytest.mark.numbers
 pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
 
 KINDS = ("F32", "F16", "Q8_0", "Q4_0", "Q4_1")

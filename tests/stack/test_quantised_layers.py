@@ -22,7 +22,6 @@ from stack.makers import IDS, stack_of
 from tier import TIER
 
 gguf: Any = pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
-pytestmark = pytest.mark.numbers
 
 FAST = [*(("llama", kind) for kind in TYPES[:4]), ("gpt2", "Q8_0"), ("qwen2", "MXFP4")]
 EVERY = [(architecture, kind) for architecture in CAUSAL for kind in TYPES]

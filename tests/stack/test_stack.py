@@ -1,13 +1,19 @@
 """The reference executor and the plan in place: the same function, and a model that is left as it was found."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
 
 from conftest import tiny_llama
-from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.plan import Plan
-from layerwise.stack import load
+from layerwise.errors import ModelError, PlanError, UnsupportedModel
+from layerwise.plan import Plan, edits
+from layerwise.plan.explain import explain
+from layerwise.plan.lowering import cost
+from layerwise.plan.wiring import matrix
+from layerwise.stack import load, verify
 from stack.test_blocks import Residual
 
 MODEL = tiny_llama()
@@ -155,3 +161,46 @@ class Skipping(Mixer):
 def test_a_model_that_does_more_with_its_blocks_than_run_them_is_refused(kind: type[Mixer], reason: str) -> None:
     with pytest.raises(UnsupportedModel, match=reason):
         load(kind(), layers="encoder.blocks").capture(x=torch.randn(2, 3))
+
+
+LLAMA = load(tiny_llama())
+TOKENS = torch.randint(3, 97, (2, 5), generator=torch.Generator().manual_seed(2))
+TEXT = "0-3 5*2"
+
+
+def under(plan: Any) -> torch.Tensor:
+    with LLAMA.under(plan):
+        found: torch.Tensor = LLAMA.model(TOKENS).logits
+        return found
+
+
+TAKERS: dict[str, Callable[[Any], Any]] = {
+    "under": under,
+    "check": LLAMA.check,
+    "logits": lambda plan: LLAMA.logits(plan, input_ids=TOKENS),
+    "run": lambda plan: LLAMA.run(plan, LLAMA.capture(input_ids=TOKENS)),
+    "states": lambda plan: list(LLAMA.states(plan, LLAMA.capture(input_ids=TOKENS))),
+    "verify": lambda plan: [(law.name, law.holds) for law in verify(LLAMA, plan)],
+    "skip": lambda plan: edits.skip(plan, 1),
+    "loop": lambda plan: edits.loop(plan, 1, 3, 2),
+    "cost": cost,
+    "matrix": matrix,
+    "explain": explain,
+}
+
+
+@pytest.mark.parametrize("name", TAKERS)
+def test_a_plan_and_its_text_are_the_same(name: str) -> None:
+    with torch.inference_mode():
+        text, value = TAKERS[name](TEXT), TAKERS[name](Plan.parse(TEXT))
+    assert all(torch.equal(*pair) for pair in zip(text, value, strict=True)) if _tensors(text) else text == value
+
+
+def _tensors(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) or (isinstance(value, list) and isinstance(value[0], torch.Tensor))
+
+
+@pytest.mark.parametrize("bad", ["0-", "", "0-6", None, 3, [0, 1]])
+def test_what_is_no_plan_is_refused_as_plans_are(bad: Any) -> None:
+    with pytest.raises(PlanError, match=None if isinstance(bad, str) else "text"), LLAMA.under(bad):
+        pass

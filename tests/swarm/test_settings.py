@@ -1,4 +1,4 @@
-"""Values of a swarm: how they are written, what they decide, and the sentence where one cannot be."""
+"""Settings of a swarm, the plan that is running, and the spans of an answer."""
 
 import math
 from typing import Any
@@ -7,8 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laws.plans import plans
 from layerwise.errors import SwarmError
-from layerwise.swarm.answer import COMPLETE, UNKNOWN, Decoding, Expected
+from layerwise.plan import Plan
+from layerwise.swarm.answer import COMPLETE, UNKNOWN, Decoding, Expected, TokenSpan, continued
+from layerwise.swarm.live_plan import LivePlan, layers_of
+from layerwise.swarm.messages import RemoteLayer
 from layerwise.swarm.serve.settings import ServeSettings
 from layerwise.swarm.settings import Quorum, SwarmSettings
 
@@ -115,3 +119,79 @@ def test_the_sentences() -> None:
     )
     assert Quorum(nats=9.0).verdict([], [0], cost) == "no layer is live and the quorum is 9 nats"
     assert Quorum(nats=0.0).verdict(range(12), [], COMPLETE) is None
+
+
+def _live(text: str, *missing: int) -> LivePlan:
+    live = LivePlan.of(Plan.parse(text), [RemoteLayer(number) for number in missing])
+    assert live is not None
+    return live
+
+
+def test_a_layer_keeps_its_slot_when_others_go() -> None:
+    live = _live("0 1 (2|3) 1 4", 0, 2)
+    assert str(live.running) == "1 (3) 1 4"
+    assert [(visit.slot, visit.layer.number) for visit in live.visits] == [(1, 1), (3, 3), (4, 1), (5, 4)]
+    assert live.missing_numbers == (0, 2)
+    assert LivePlan.of(Plan.parse("0 1"), [RemoteLayer(0), RemoteLayer(1)]) is None
+
+
+def test_a_replaced_layer_runs_in_the_same_slot() -> None:
+    replaced = {RemoteLayer(number): RemoteLayer(number, "b") for number in (1, 2)}
+    live = LivePlan.of(Plan.parse("0-3"), [RemoteLayer(2)], replaced)
+    assert str(live.running) == "0 b:1 3"
+    assert live.missing_numbers == (2,)
+
+
+def test_hops_begin_at_the_seams_of_groups() -> None:
+    assert _live("0 (1 2|3) 4").seams() == (0, 1, 3, 4)
+    assert _live("0-3").seams() == (0,)
+
+
+@given(plans(depth=6), st.sets(st.integers(0, 5), max_size=4))
+def test_what_runs_are_the_steps_of_the_running_plan(plan: Plan, missing: set[int]) -> None:
+    gone = [RemoteLayer(number) for number in missing]
+    live = LivePlan.of(plan, gone)
+    if live is None:
+        assert set(layers_of(plan)) <= set(gone)
+        return
+    assert [step.layer for step in live.running.steps()] == [visit.layer.number for visit in live.visits]
+    assert not {visit.layer for visit in live.visits} & set(gone)
+    slots = [visit.slot for visit in live.visits]
+    assert slots == sorted(set(slots))
+    assert [plan.steps()[slot].layer for slot in slots] == [visit.layer.number for visit in live.visits]
+
+
+WHOLE = TokenSpan(0, 5, "0-11")
+LACKING = TokenSpan(2, 5, "0-3 6-11", (4, 5), Expected(0.3, 0.1, 0.5, "fitted"))
+
+
+@given(st.integers(1, 40), st.data())
+def test_what_the_whole_model_wrote_in_two_parts_is_one_span(count: int, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, count - 1))
+    known = data.draw(st.integers(min(at, 1), at))  # the spans are told where they change, not with every token
+    before = (TokenSpan(0, known, "0-11"),) if at else ()
+    assert continued(before, at, (TokenSpan(0, count - at, "0-11"),)) == (TokenSpan(0, count, "0-11"),)
+
+
+def test_the_last_span_reaches_to_where_the_second_swarm_began() -> None:
+    assert continued((TokenSpan(0, 2, "0-11"), LACKING), 9, ()) == (
+        TokenSpan(0, 2, "0-11"),
+        TokenSpan(2, 9, "0-3 6-11", (4, 5), LACKING.expected),
+    )
+
+
+def test_what_lacked_before_follows_all_later_tokens() -> None:
+    *_, last = continued((TokenSpan(0, 2, "0-11"), LACKING), 5, (TokenSpan(0, 3, "0-11"),))
+    assert last == TokenSpan(5, 8, "0-11", (), COMPLETE, earlier=(4, 5))
+    assert not last.is_whole
+
+
+def test_a_doubted_node_is_named_in_all_later_tokens() -> None:
+    doubted = TokenSpan(0, 5, "0-11", (), UNKNOWN, doubted=("node-1",))
+    *_, last = continued((doubted,), 5, (TokenSpan(0, 3, "0-11", doubted=("node-0",)),))
+    assert last.doubted == ("node-0", "node-1")
+
+
+def test_tokens_that_are_made_again_are_the_second_swarms() -> None:
+    first, second = continued((WHOLE,), 4, (TokenSpan(0, 3, "0-3 6-11", (4, 5), LACKING.expected),))
+    assert (first.start, first.stop, second.start, second.stop) == (0, 4, 4, 7)

@@ -1,7 +1,9 @@
-"""Training arguments: what transformers has and takes, or a sentence; how examples are read by them; trackers."""
+"""Arguments of a training: transformers' own, the precision of a device, and published settings."""
 
+import math
 import multiprocessing
 import os
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,13 +11,19 @@ from typing import Any
 import pytest
 from transformers import TrainingArguments
 
+from layerwise.data.suites.classification import Labelled, Task
 from layerwise.errors import TrainError
+from layerwise.experiments.growth.config import GrowthTraining
 from layerwise.experiments.options.training import OptimizationOptions
-from layerwise.train import arguments, fine_tuning
+from layerwise.experiments.pretraining.config import ElcPretraining
+from layerwise.experiments.robustness.config import RobustTraining
+from layerwise.train import arguments, fine_tuning, precision
 from layerwise.train.arguments import PREFETCHED, WORKERS, check_arguments, input_arguments, loader_arguments
-from layerwise.train.fine_tuning import FineTuningConfig
+from layerwise.train.checkpoint_dir import existing_run, write_config
+from layerwise.train.fine_tuning import FineTuningConfig, _arguments
 from layerwise.train.pretrain import trainer as pretraining
 from layerwise.train.pretrain.recipe import pretraining_recipe
+from layerwise.train.published_tuning import settings_for
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.training import _arguments as training_arguments
 
@@ -113,3 +121,89 @@ def test_trackers_are_options_and_an_argument_is_given_once() -> None:
     assert options.trainer_arguments("auto") == {"report_to": ["wandb", "tensorboard"], "checkpoint_minutes": 5.0}
     with pytest.raises(TrainError, match="--set report_to and an option of its own"):
         OptimizationOptions(track=("wandb",), set=("report_to=none",)).trainer_arguments("auto")
+
+
+@pytest.fixture
+def with_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(precision, "has_bfloat16", lambda device: device != "cpu")
+
+
+def begun(run: Path, content: dict[str, object]) -> Path:
+    folder = run / "arm" / "seed-0"
+    write_config(folder, {"recipe": content, "seed": 0})
+    return folder
+
+
+@pytest.mark.usefixtures("with_bfloat16")
+@pytest.mark.parametrize(
+    "config",
+    [RobustTraining(model="demo-vit", methods=("layershuffle",)), GrowthTraining(), ElcPretraining()],
+    ids=lambda config: config.VERB,
+)
+def test_an_accelerator_that_has_bfloat16_uses_it_unless_told_otherwise(
+    config: RobustTraining | GrowthTraining | ElcPretraining,
+) -> None:
+    assert config.resolved_precision("auto", None) == "bfloat16"
+    assert config.resolved_precision("cpu", None) == "float32"
+    assert replace(config, precision="float16").resolved_precision("auto", None) == "float16"
+    assert replace(config, set=("bf16=true",)).resolved_precision("auto", None) == "float32"
+
+
+def test_this_machine_s_processor_computes_in_float32() -> None:
+    assert precision.default_precision("cpu") == "float32"
+
+
+@pytest.mark.usefixtures("with_bfloat16")
+@pytest.mark.parametrize("taken", ["float32", "bfloat16"])
+def test_a_run_goes_on_in_the_precision_that_it_began_in(tmp_path: Path, taken: precision.Precision) -> None:
+    config = ElcPretraining()
+    recipe = pretraining_recipe("tiny", precision=taken)
+    folder = begun(tmp_path / "elc", recipe.to_json())
+    resumed = config.resolved_precision("auto", tmp_path / "elc")
+    assert resumed == taken
+    again = {"recipe": replace(recipe, precision=resumed).to_json(), "seed": 0}
+    assert existing_run(folder, again) is None
+    begun(tmp_path / "growth", Recipe("arm", Settings(precision=taken)).to_json())
+    assert config.resolved_precision("auto", tmp_path / "growth") == taken
+    assert config.resolved_precision("auto", tmp_path / "nothing yet") == "bfloat16"
+
+
+def task(name: str) -> Task:
+    sets = [(Labelled(f"{split} a", None, 0), Labelled(f"{split} b", None, 1)) for split in range(3)]
+    return Task("glue", name, ("no", "yes"), "accuracy", *sets)
+
+
+@pytest.mark.parametrize(
+    ("name", "rate", "batch", "epochs", "patience", "eval_steps"),
+    [
+        ("rte", 5e-5, 64, 10, 10, None),
+        ("multirc", 5e-5, 64, 10, 10, None),
+        ("sst2", 5e-5, 64, 10, 100, 200),
+        ("mnli-mm", 5e-5, 64, 10, 100, 500),
+        ("control control_raising", 5e-5, 32, 10, 10, None),
+        ("control lexical_content_the", 1.5e-5, 32, 3, 3, None),
+        ("control main_verb", 5e-6, 32, 10, 10, None),
+        ("ambiguous syntactic_category_relative_position", 1e-5, 32, 10, 10, None),
+        ("ambiguous main_verb_lexical_content_the", 8e-6, 32, 5, 5, None),
+        ("ambiguous main_verb_relative_token_position", 5e-5, 32, 10, 10, None),
+        ("ambiguous syntactic_category_lexical_content_the", 5e-5, 32, 10, 10, None),
+        ("ambiguous control_raising_lexical_content_the", 5e-7, 32, 10, 10, None),
+    ],
+)
+def test_elc_bert_is_fine_tuned_as_its_model_card_says(
+    name: str, rate: float, batch: int, epochs: int, patience: int, eval_steps: int | None
+) -> None:
+    found = settings_for(task(name), FineTuningConfig(published="elc-bert"))
+    assert (*found.learning_rates, found.batch_size, found.epochs) == (rate, batch, epochs)
+    assert (found.patience, found.eval_steps, found.schedule) == (patience, eval_steps, "cosine")
+    assert (found.warmup, found.weight_decay) == (0.1, 0.1)
+
+
+def test_given_settings_replace_published_ones_and_reach_the_trainer() -> None:
+    given = FineTuningConfig(published="elc-bert", batch_size=8, training_limit=5)
+    found = settings_for(task("sst2"), given)
+    assert (found.batch_size, found.training_limit, found.epochs) == (8, 5, 10)
+    assert settings_for(task("sst2"), FineTuningConfig()) == FineTuningConfig()
+    arguments = _arguments("folder", found, 5e-5, 0, "cpu", "accuracy", 80)
+    assert (arguments.lr_scheduler_type, arguments.warmup_steps) == ("cosine", math.ceil(0.1 * 10 * 10))
+    assert (arguments.eval_strategy, arguments.eval_steps, arguments.save_steps) == ("steps", 200, 200)

@@ -1,4 +1,4 @@
-"""What the log notes: steps timed on a clock that the test holds, neither validations nor checkpoints; trackers."""
+"""The clock of a training: what steps take, what the log says, and when checkpoints are written."""
 
 import sys
 from pathlib import Path
@@ -10,12 +10,18 @@ import torch
 from transformers import TrainerCallback
 
 from layerwise.plan import Plan
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
+from layerwise.results.training_record import TrainingRecord
 from layerwise.stack import load
-from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.measured import TimedCheckpoints
+from layerwise.train.pretrain.curriculum import Batches, CurriculumPhase
+from layerwise.train.recipe import GrowthVariant, Recipe, Settings, grown
+from layerwise.train.step_timing import seconds_of_step, seconds_of_steps
 from layerwise.train.trainer import PlanTrainer, positions
-from layerwise.train.training import Base, train
+from layerwise.train.training import Base, train, trainer_of
 from layerwise.train.training_log import Pace, figures_of, peak_of, seconds_a_step
-from train.tiny_models import tiny_digits, tiny_llama, tiny_text, tiny_vit
+from train.kinds import Noted, Stopped, watched
+from train.tiny_models import same_weights, saved_weights, tiny_digits, tiny_llama, tiny_text, tiny_vit
 
 
 @pytest.fixture
@@ -151,3 +157,122 @@ def test_the_operations_of_a_pass_are_those_of_the_layers_that_ran() -> None:
     layer = 6 * 5 * sum(weight.numel() for weight in stack.block(1).parameters())
     assert counts[0] - counts[1] == layer
     assert counts[2] - counts[0] == 3 * layer
+
+
+STEPS = 24
+SCHEDULE = GrowthSchedule("halves", 3, (Phase("low", 0.5, (0,)), Phase("all", 0.5, (0, 1, 2))))
+
+
+class Seen(TrainerCallback):
+    def __init__(self) -> None:
+        self.steps: list[int] = []
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.steps.append(state.global_step)
+
+
+def making(seen: Seen, steps: int) -> Any:
+    growth = GrowthVariant(SCHEDULE, steps, ModelCost((1.0,) * 3, 0.0, 1.0))
+    recipe = grown(Settings(epochs=steps / 3, batch_size=8, evals=4), growth)
+
+    def make(folder: Path, quiet: Any) -> Any:
+        base = Base(lambda: load(tiny_llama(3)), "llama")
+        trainer = trainer_of(base, tiny_text(), recipe, 0, folder, arguments={"use_cpu": True, **quiet})
+        trainer.add_callback(seen)
+        return trainer
+
+    return make
+
+
+def test_steps_are_timed_in_any_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    seen = Seen()
+    taken = seconds_of_steps(making(seen, STEPS), [20, 3, 7])
+    assert seen.steps == list(taken) == [0, 20, 3, 7]
+    assert min(taken.values()) > 0
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("steps", [2, STEPS])
+def test_the_second_step_has_a_price_since_the_first_warms_up(steps: int) -> None:
+    seen = Seen()
+    assert seconds_of_step(making(seen, steps)) > 0
+    assert seen.steps == [0, 1]
+
+
+def test_batches_of_chosen_steps_are_those_of_the_training() -> None:
+    phases = [CurriculumPhase(8, 4, 0, 45, 100), CurriculumPhase(32, 1, 45, 50, 40)]
+    plain, chosen = (Batches(phases, seed=3, passes=1) for _ in range(2))
+    chosen.steps = [*range(49, 0, -7), 0]
+    every, some = list(plain), list(chosen)
+    assert some == [every[step] for step in chosen.steps]
+    assert {batch[0].length for batch in some} == {8, 32}
+
+
+SETTINGS = Settings(epochs=6, batch_size=8, evals=2, learning_rate=1e-2, gradient_accumulation_steps=2)
+"""18 steps, validated after 9 and 18; losses are recorded every second."""
+
+
+@pytest.fixture
+def checkpoint_clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    found = SimpleNamespace(now=0.0)
+    monkeypatch.setattr("layerwise.train.measured.time", SimpleNamespace(monotonic=lambda: found.now))
+    own = PlanTrainer.training_step
+
+    def stepping(self: PlanTrainer, *args: Any, **kwargs: Any) -> Any:
+        found.now += 30
+        return own(self, *args, **kwargs)
+
+    monkeypatch.setattr(PlanTrainer, "training_step", stepping)
+    return found
+
+
+def trained(folder: Path, minutes: float | None = None) -> TrainingRecord:
+    recipe = Recipe("plain", SETTINGS)
+    arguments = {"use_cpu": True, "checkpoint_minutes": minutes, "save_total_limit": 9}
+    return train(Base(lambda: load(tiny_vit()), "tiny"), tiny_digits(train=24), recipe, 1, folder, arguments=arguments)
+
+
+def test_a_training_that_resumes_between_two_notes_ends_as_if_it_had_never_been_stopped(
+    checkpoint_clock: Any, tmp_path: Path
+) -> None:
+    straight = trained(tmp_path / "straight")
+    with watched(Noted(), 8), pytest.raises(Stopped):
+        trained(tmp_path / "stopped", minutes=7)
+    assert [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-7"]
+    resumed = trained(tmp_path / "stopped", minutes=7)
+    assert resumed.history == straight.history
+    assert resumed.best_step == straight.best_step
+    assert same_weights(saved_weights(tmp_path / "stopped"), saved_weights(tmp_path / "straight"))
+
+
+def test_any_checkpoint_starts_the_clock_anew_and_the_best_model_is_one_that_was_validated(
+    checkpoint_clock: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+    own = PlanTrainer._save_checkpoint
+
+    def noting(self: PlanTrainer, *args: Any) -> None:
+        saved.append(self.state.global_step)
+        own(self, *args)
+
+    monkeypatch.setattr(PlanTrainer, "_save_checkpoint", noting)
+    record = trained(tmp_path, minutes=4)
+    assert saved == [4, 8, 9, 13, 17, 18]
+    assert record.best_step in (9, 18)
+
+
+def test_processes_look_at_the_clock_ever_more_often_and_all_of_them_save(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = SimpleNamespace(value=0.0)
+    monkeypatch.setattr("layerwise.train.measured.time", SimpleNamespace(monotonic=lambda: now.value))
+    told: list[list[Any]] = []
+    monkeypatch.setattr("layerwise.train.measured.broadcast_object_list", lambda news: told.append([*news]) or told[-1])
+    callback, args = TimedCheckpoints(minutes=10), SimpleNamespace(world_size=2)
+    state, control = SimpleNamespace(global_step=0), SimpleNamespace(should_save=False)
+    callback.on_train_begin(args, state, control)
+    while not control.should_save:
+        now.value += 6
+        state.global_step += 1
+        callback.on_step_end(args, state, control)
+    assert state.global_step == 100
+    assert len(told) < 12, "a hundred steps, and few words"

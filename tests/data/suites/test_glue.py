@@ -1,17 +1,24 @@
-"""GLUE from local files: every layout gives the same task, splits are disjoint, and errors name the row."""
+"""GLUE and MSGS from local files: every layout gives the same task, splits are disjoint, and errors name the row."""
 
+import gzip
+import json
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pandas
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data.glue_files import BABYLM, TASKS, YEARS, example, hub, names, write
 from data.glue_files import lines as _lines
 from data.glue_files import parquet_file as _parquet
 from layerwise.data.suites import glue
-from layerwise.data.suites.classification import Labelled
+from layerwise.data.suites.classification import Labelled, Task, cut, without
 from layerwise.data.suites.glue import read_tasks
+from layerwise.data.suites.msgs import read_msgs
 from layerwise.errors import DataError
 
 SENTENCES = {"qnli": ("question", "sentence"), "boolq": ("question", "passage"), "mnli-mm": ("premise", "hypothesis")}
@@ -195,3 +202,191 @@ def test_what_is_not_there_is_said_with_what_was_looked_for(tmp_path: Path) -> N
     refused(r"; found boolq\.valid\.jsonl, and it needs boolq\.train and .* boolq/train", tmp_path / "c", "boolq")
     (hub(tmp_path / "e", "cola") / "validation-00000-of-00001.parquet").unlink()
     refused(r"found cola/test-.*, cola/train-.* and it needs .* cola/validation-\*\.parquet", tmp_path / "e", "cola")
+
+
+def _row(number: int, condition: str, linguistic: int | None, surface: int | None, **more: Any) -> dict[str, Any]:
+    return {
+        "sentence": f"{condition} {number}",
+        "condition": condition,
+        "linguistic_feature_label": linguistic,
+        "surface_feature_label": surface,
+        "UID": "x",
+        **more,
+    }
+
+
+def _write(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+TAUGHT = [_row(number, "training", number % 2, number % 2) for number in range(40)]
+ASKED = [
+    *(_row(number, "test", number % 2, 1 - number % 2) for number in range(6)),
+    *(_row(number, "control", number % 2, number % 2) for number in range(4)),
+]
+
+
+def _suite(folder: Path) -> Path:
+    _write(folder / "main_verb_length" / "train.jsonl", TAUGHT)
+    _write(folder / "main_verb_length" / "test.jsonl", ASKED)
+    _write(folder / "main_verb_length" / "inoculating.jsonl", [])
+    for feature, labels in (("main_verb", (1, None)), ("length", (None, 1))):
+        no = tuple(None if label is None else 0 for label in labels)
+        for part, condition, count in (("train", "training", 30), ("test", "test", 8)):
+            rows = [_row(number, condition, *(labels if number % 2 else no)) for number in range(count)]
+            _write(folder / f"{feature}_control.{part}.jsonl.gz", rows)
+    return folder
+
+
+def test_ambiguous_rows_agree_in_training_and_differ_where_they_are_asked(tmp_path: Path) -> None:
+    tasks = {task.name: task for task in read_msgs(_suite(tmp_path))}
+    assert set(tasks) == {"ambiguous main_verb_length", "control length", "control main_verb"}
+    task = tasks["ambiguous main_verb_length"]
+    assert [(row.text, row.label) for row in task.test] == [(f"test {number}", number % 2) for number in range(6)]
+    assert {row.text for row in (*task.train, *task.selection)} == {f"training {number}" for number in range(40)}
+    assert len(task.selection) == 4
+    assert (task.measure, task.metric) == ("msgs", "mcc")
+
+
+@pytest.mark.parametrize("name", ["control main_verb", "control length"])
+def test_a_control_has_the_label_that_is_given(name: str, tmp_path: Path) -> None:
+    task = next(task for task in read_msgs(_suite(tmp_path)) if task.name == name)
+    assert [row.label for row in task.test] == [number % 2 for number in range(8)]
+    assert len(task.train) + len(task.selection) == 30
+
+
+@pytest.mark.parametrize(
+    ("part", "row", "message"),
+    [
+        ("train", _row(99, "training", 0, 1), "line 41: columns .* hold 0 and 1, but in rows .* they agree"),
+        ("train", _row(99, "training", 2, 1), "line 41: column 'linguistic_feature_label' holds 2; it must be 0 or 1"),
+        ("test", _row(99, "test", 1, 1), "line 11: columns .* hold 1 and 1, but in rows .* they differ"),
+        ("test", _row(99, "test", None, 1), "line 11: column 'linguistic_feature_label' holds None"),
+        ("test", _row(99, "test", 0, 1, sentence=""), "line 11: column 'sentence' holds ''"),
+        ("test", {"sentence": "no condition"}, "line 11: there is no column 'condition'"),
+    ],
+)
+def test_a_fault_of_mixed_signals_is_named(part: str, row: dict[str, Any], message: str, tmp_path: Path) -> None:
+    _suite(tmp_path)
+    _write(tmp_path / "main_verb_length" / f"{part}.jsonl", [*(TAUGHT if part == "train" else ASKED), row])
+    with pytest.raises(DataError, match=rf"{part}\.jsonl, {message}"):
+        read_msgs(tmp_path)
+
+
+def test_a_control_with_two_labels_is_none(tmp_path: Path) -> None:
+    _write(tmp_path / "main_verb_control" / "train.jsonl", TAUGHT)
+    _write(tmp_path / "main_verb_control" / "test.jsonl", TAUGHT)
+    with pytest.raises(DataError, match="2 of the columns"):
+        read_msgs(tmp_path)
+
+
+def test_what_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="there is no folder"):
+        read_msgs(tmp_path / "nowhere")
+    with pytest.raises(DataError, match="no MSGS task in"):
+        read_msgs(tmp_path)
+    _write(tmp_path / "main_verb_length" / "train.jsonl", TAUGHT)
+    with pytest.raises(DataError, match=r"has no test file beside it; put test\.jsonl there"):
+        read_msgs(tmp_path)
+    _write(tmp_path / "main_verb_length" / "test.jsonl", TAUGHT)
+    with pytest.raises(DataError, match="has no row whose column 'condition' is 'test'"):
+        read_msgs(tmp_path)
+
+
+def test_files_of_other_data_sets_are_passed_over(tmp_path: Path) -> None:
+    """A folder of several evaluation sets has other files of these names, with or without a test file."""
+    _write(tmp_path / "gsm8k" / "train.jsonl.gz", [{"question": "1 + 1?", "answer": "2"}])
+    _write(tmp_path / "rte.train.jsonl", [{"sentence1": "a", "sentence2": "b", "label": 0}])
+    with pytest.raises(
+        DataError, match=r"no MSGS task in .* \(rte\.train\.jsonl is there, and its first row has no ling"
+    ):
+        read_msgs(tmp_path)
+    assert len(read_msgs(_suite(tmp_path))) == 3
+    (tmp_path / "main_verb_length" / "train.jsonl").write_text("{no row")
+    with pytest.raises(DataError, match=r"main_verb_length/train\.jsonl, line 1: it is not JSON"):
+        read_msgs(tmp_path)
+
+
+def _rows(start: int, stop: int, classes: int = 2) -> tuple[Labelled, ...]:
+    return tuple(Labelled(f"text {number}", None, number % classes) for number in range(start, stop))
+
+
+def _task(**changes: object) -> Task:
+    whole = Task("glue", "numbers", ("even", "odd"), "mcc", _rows(0, 40), _rows(40, 50), _rows(50, 70))
+    return replace(whole, **changes)  # type: ignore[arg-type]
+
+
+@given(st.integers(20, 200), st.integers(2, 4), st.integers(0, 1000))
+def test_a_cut_shares_nothing_loses_nothing_and_keeps_every_label(count: int, classes: int, seed: int) -> None:
+    rows = _rows(0, count, classes)
+    train, selection = cut(rows, seed)
+    assert not set(train) & set(selection)
+    assert sorted(train + selection) == sorted(rows)
+    whole, chosen = Counter(row.label for row in rows), Counter(row.label for row in selection)
+    assert chosen == {label: max(1, int(0.1 * held)) for label, held in whole.items()}
+    assert cut(rows, seed) == (train, selection)
+
+
+@given(st.integers(0, 100))
+def test_a_text_that_stands_in_a_file_twice_is_not_taught_and_selected_on(seed: int) -> None:
+    rows = _rows(0, 30) * 2
+    train, selection = cut(rows, seed)
+    assert not {row.content for row in train} & {row.content for row in selection}
+
+
+def test_texts_are_the_same_whatever_their_labels_and_pairs_are_read_as_pairs() -> None:
+    rows = [Labelled("a", None, 0), Labelled("a", "b", 0), Labelled("a", "c", 1)]
+    assert without(rows, [Labelled("a", "b", 1)]) == (rows[0], rows[2])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"metric": "mmc"}, "did you mean mcc"),
+        ({"also": ("recall",)}, "metric 'recall' is not known"),
+        ({"labels": ("a", "b", "c"), "also": ("f1",)}, "f1 is of two labels, and it has 3"),
+        ({"selection": ()}, "its selection set is empty"),
+        ({"labels": ("even",)}, r"has the labels \[0, 1\], but only 0 to 0 have names"),
+        ({"train": _rows(0, 51)}, "a test example is in the train set too"),
+        ({"selection": _rows(69, 71)}, "a test example is in the selection set too"),
+    ],
+)
+def test_a_task_that_is_none_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        _task(**changes)
+
+
+def test_every_example_label_and_set_counts_in_the_digest() -> None:
+    changed = [
+        _task(),
+        _task(train=_rows(0, 39)),
+        _task(train=(*_rows(0, 39), Labelled("text 39", None, 0))),
+        _task(train=(*_rows(0, 39), Labelled("text 39", "", 1))),
+        _task(train=_rows(0, 50), selection=_rows(40, 50)),
+        _task(labels=("odd", "even")),
+    ]
+    assert len({task.digest for task in changed}) == len(changed)
+    assert _task().digest == _task().digest
+
+
+def test_a_limit_keeps_the_share_of_labels_and_leaves_the_selection_alone() -> None:
+    skewed = _task(train=(*_rows(0, 10), *(Labelled(f"more {number}", None, 1) for number in range(390))))
+    small = skewed.limited(train=200, test=6)
+    assert Counter(row.label for row in small.train)[1] > 180
+    assert [len(small.train), len(small.test)] == [200, 6]
+    assert set(small.train) < set(skewed.train)
+    assert set(small.test) < set(skewed.test)
+    assert small.selection == skewed.selection
+    assert small.commonest == skewed.commonest
+    assert small == skewed.limited(train=200, test=6)
+    assert small != skewed.limited(train=200, test=6, seed=1)
+    assert skewed.limited() == skewed == skewed.limited(train=1000, test=1000)
+    with pytest.raises(DataError, match="0 examples were asked for"):
+        skewed.limited(train=0)
+
+
+def test_the_commonest_label_is_of_training_and_the_smaller_of_two_that_tie() -> None:
+    assert _task().commonest == 0
+    assert _task(train=_rows(1, 40)).commonest == 1

@@ -1,16 +1,22 @@
-"""Later runs reread only images that changed."""
+"""Images are decoded once, upright, augmented in training alone, and checked against the labels of a head."""
 
+import re
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import datasets
 import numpy
 import pytest
+import torch
 from PIL import Image
+from transformers import ViTConfig
 
-from layerwise.data.splits import Splits
+from layerwise.data.splits import Examples, Splits
 from layerwise.data.vision import image_reading, images
-from layerwise.data.vision.images import read_images
+from layerwise.data.vision.image_examples import augmented
+from layerwise.data.vision.image_sources import ImageSet, ImageSource, decoded
+from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
 
@@ -161,3 +167,119 @@ def test_the_pixels_are_mapped_and_not_in_memory(folder: Path, cache: Path) -> N
     before = splits.train.image(0).clone()
     splits.train.image(0).zero_()  # a copy: the file is not written to
     assert splits.train.image(0).equal(before)
+
+
+NOISE = numpy.random.default_rng(0).integers(0, 256, (6, 4, 3), dtype=numpy.uint8)
+
+
+def png(**saved: object) -> bytes:
+    content = BytesIO()
+    Image.fromarray(NOISE).save(content, "png", **saved)
+    return content.getvalue()
+
+
+def test_a_picture_is_decoded_from_its_bytes() -> None:
+    assert numpy.array_equal(numpy.array(ImageSource("a", 0, png).image()), NOISE)
+
+
+def test_a_photograph_is_turned_upright() -> None:
+    turned = Image.Exif()
+    turned[0x0112] = 3  # upside down
+    assert numpy.array_equal(numpy.array(decoded(png(exif=turned))), NOISE[::-1, ::-1])
+
+
+@pytest.mark.parametrize("length", [0, 20, 100])
+def test_a_file_that_is_cut_short_is_no_image(length: int) -> None:
+    with pytest.raises(DataError):
+        decoded(png()[:length])
+
+
+def test_an_image_that_went_away_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"cannot read the image a\.png: No such file"):
+        ImageSource("a.png", 0, (tmp_path / "a.png").read_bytes).image()
+
+
+def test_one_class_is_nothing_to_tell_apart() -> None:
+    with pytest.raises(DataError, match=r"1 class\(es\) \(cat\)"):
+        ImageSet("pets", ("cat",), {"train": ()})
+
+
+def spot(side: int) -> torch.Tensor:
+    pixels = torch.zeros(3, side, side, dtype=torch.uint8)
+    pixels[:, side // 2, side // 2 + 1] = 200
+    return pixels
+
+
+def shifts(name: str, side: int) -> set[tuple[int, int]]:
+    torch.manual_seed(0)
+    found = set()
+    for _ in range(400):
+        row, column = augmented(spot(side), name)[0].nonzero()[0].tolist()
+        found.add((row - side // 2, column - side // 2 - 1))
+    return found
+
+
+def test_none_is_the_image_itself() -> None:
+    assert shifts("none", 8) == {(0, 0)}
+
+
+def test_crop_shifts_by_at_most_an_eighth_of_the_side() -> None:
+    assert shifts("crop", 8) == {(down, right) for down in (-1, 0, 1) for right in (-1, 0, 1)}
+    assert {max(abs(down), abs(right)) for down, right in shifts("crop", 16)} == {0, 1, 2}
+
+
+def test_flip_also_mirrors() -> None:
+    # Mirrored, column 5 of 8 becomes column 2: 3 to the left, give or take the shift.
+    assert {right for _, right in shifts("crop+flip", 8)} == {-4, -3, -2, -1, 0, 1}
+
+
+def test_what_comes_in_from_outside_is_zero() -> None:
+    torch.manual_seed(0)
+    bright = torch.full((1, 8, 8), 9, dtype=torch.uint8)
+    sums = {int(augmented(bright, "crop").sum()) for _ in range(100)}
+    assert sums == {9 * 64, 9 * 56, 9 * 49}
+
+
+def test_draws_come_from_the_global_generator() -> None:
+    state = torch.get_rng_state()
+    first = [augmented(spot(8), "crop+flip") for _ in range(10)]
+    torch.set_rng_state(state)
+    again = [augmented(spot(8), "crop+flip") for _ in range(10)]
+    assert all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
+
+
+def splits(*classes: str) -> Splits:
+    return Splits("pets", "", Examples(), Examples(), Examples(), classes)
+
+
+def head(*names: str) -> ViTConfig:
+    return ViTConfig(id2label=dict(enumerate(names)), label2id={name: index for index, name in enumerate(names)})
+
+
+@pytest.mark.parametrize("config", [head("cat", "sea_lion"), head("Cat", "sea lion"), ViTConfig(num_labels=2)])
+def test_labels_that_agree(config: ViTConfig) -> None:
+    assert check_labels(splits("cat", "sea lion"), config) == ()
+
+
+def test_another_number_of_outputs_is_refused() -> None:
+    with pytest.raises(
+        DataError,
+        match=r"'pets' has 3 classes .* 5 outputs: give it a new one with `layerwise train robust \.\.\. --new-head`",
+    ):
+        check_labels(splits("cat", "dog", "fox"), ViTConfig(num_labels=5))
+
+
+@pytest.mark.parametrize(
+    ("names", "note"),
+    [
+        (("cat", "wolf"), r"other names .* output 1 is 'wolf' there and 'dog' here"),
+        (("dog", "cat"), "the same names in another order"),
+    ],
+)
+def test_other_names_are_noted(names: tuple[str, ...], note: str) -> None:
+    (found,) = check_labels(splits("cat", "dog"), head(*names))
+    assert re.search(note, found)
+
+
+def test_texts_have_no_labels_to_check() -> None:
+    assert check_labels(splits(), ViTConfig(num_labels=5)) == ()

@@ -1,5 +1,6 @@
-"""Crossings of curves that are planted, and shares of planted losses."""
+"""Rows of a healing from planted losses and answers."""
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,14 +11,14 @@ from layerwise.data.text.tokens import Window
 from layerwise.experiments.healing import rows as made
 from layerwise.experiments.healing.arms import HealingArm
 from layerwise.experiments.healing.benchmarks import Outcomes
-from layerwise.experiments.healing.rows import Trainings
+from layerwise.experiments.healing.rows import Trainings, benchmark_rows
 from layerwise.measure.contrasts.trainings import LinearEstimate, over_seeds_and_units
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.measure.stats.effects import effects
-from layerwise.measure.stats.statistics import StratumLabels, student_interval
+from layerwise.measure.stats.statistics import StratumLabels, paired_proportions, student_interval, wilson
 from layerwise.plan import Plan, families
-from layerwise.results.rows import Loss
+from layerwise.results.rows import Loss, Score
 from layerwise.train.heal.options import HealingOptions
 
 
@@ -182,3 +183,70 @@ def test_few_documents_have_windows_as_units_and_fewer_have_no_interval() -> Non
         gap = found.loss("lora/0", "all") - found.loss("untouched", "all")
         assert gap.pulls.size == units
         assert bool(over_seeds_and_units([gap], found.strata("all")).terms) == (units >= 8)
+
+
+QUESTIONS = 40
+ARMS = tuple(HealingArm(name, HealingOptions(), name) for name in ("lora", "whole", "random", "skip-1"))
+
+
+def answered(right: int, first: int = 0) -> Survey:
+    hits = np.zeros(QUESTIONS)
+    hits[first : first + right] = 1.0
+    return Survey(6, {"quiz": Predictions(hits, None, np.zeros_like(hits), np.ones_like(hits))})
+
+
+def rows_of(seeds: int = 2, **right: Survey) -> list[Score]:
+    trainings = Trainings(Plan.parse("0-1 4-5"), 6, ARMS, seeds, {}, {})
+    surveys = {
+        "untouched": answered(30),
+        "pruned": answered(10),
+        "skip-1 before": answered(20),
+        **{f"random before/{seed}": answered(5) for seed in range(seeds)},
+        **{f"{arm.name}/{seed}": answered(25 + seed) for arm in ARMS for seed in range(seeds)},
+        **{name.replace("_", "/"): survey for name, survey in right.items()},
+    }
+    return list(benchmark_rows(trainings, surveys, {"quiz": 0.25}))
+
+
+def one(rows: Sequence[Score], **columns: object) -> Score:
+    (row,) = (
+        row for row in rows if all(getattr(row, name) == value for name, value in {"seed": None, **columns}.items())
+    )
+    return row
+
+
+def test_shares_and_paired_differences_are_those_of_the_questions() -> None:
+    rows = rows_of()
+    assert one(rows, against="chance").value == 0.25
+    assert one(rows, metric="accuracy", arm="untouched").value == pytest.approx(30 / 40)
+    pruned = one(rows, metric="difference", arm="pruned", against="untouched")
+    expected = paired_proportions(0, 20, QUESTIONS)
+    assert (pruned.value, pruned.low, pruned.high) == pytest.approx((-0.5, float(expected.low), float(expected.high)))
+    assert one(rows, metric="accuracy", arm="lora", seed=1).low == pytest.approx(float(wilson(26, QUESTIONS).low))
+    assert one(rows, metric="accuracy", arm="lora").value == pytest.approx(25.5 / 40)
+    assert one(rows, metric="difference", arm="lora", against="untouched").value == pytest.approx(-4.5 / 40)
+
+
+def test_the_control_is_the_whole_model_of_the_same_seed() -> None:
+    """The arms answer different questions: accuracy alone would not tell them apart, but exchanged seeds would."""
+    rows = rows_of(whole_0=answered(25), whole_1=answered(26, first=2))
+    beside = one(rows, metric="difference", arm="lora", against="whole")
+    assert beside.value == pytest.approx(0.0)
+    swapped = rows_of(whole_0=answered(30), whole_1=answered(26), lora_0=answered(20), lora_1=answered(26))
+    row = one(swapped, metric="difference", arm="lora", against="whole")
+    assert row.value == pytest.approx(-5 / 40)
+    assert not [row for row in rows if row.arm == "whole" and row.against == "whole"]
+
+
+def test_windows_have_the_number_of_layers_before_and_after() -> None:
+    rows = rows_of()
+    before = one(rows, metric="accuracy", arm="skip-1", condition="before")
+    after = one(rows, metric="accuracy", arm="skip-1", condition="healed")
+    assert (before.amount, after.amount) == (1, 1)
+    assert before.value == pytest.approx(0.5)
+    assert one(rows, metric="difference", arm="skip-1", condition="before").value == pytest.approx(-0.25)
+
+
+def test_questions_alone_have_an_interval_where_there_is_one_seed() -> None:
+    row = one(rows_of(seeds=1), metric="difference", arm="lora", against="whole")
+    assert row.low < 0 < row.high

@@ -92,7 +92,6 @@ def test_a_claim_without_its_row_is_refused(tmp_path: Path, scores: list[Score],
         evidence(run_of(tmp_path / "run", model, scores), PLAN, ["org/name"])
 
 
-@pytest.mark.numbers
 def test_a_saved_model_is_pushed_with_its_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

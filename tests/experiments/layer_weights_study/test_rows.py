@@ -1,8 +1,22 @@
-"""What a study of layer weights answers: its rows say what was planted and no more."""
+"""The study of layer weights: its arms, and rows that say what was planted and no more."""
+
+from collections import Counter
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 
+from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
+from layerwise.data.text.documents import Document
+from layerwise.data.text.vocabulary import train_wordpiece
+from layerwise.experiments import finetuned_tasks
+from layerwise.experiments.finetuned_tasks import FineTunedModel
+from layerwise.experiments.layer_weights_study import arms as study
+from layerwise.experiments.layer_weights_study import tunings
 from layerwise.experiments.layer_weights_study.arms import bias_arms, share_arm
 from layerwise.experiments.layer_weights_study.rows import (
     answers,
@@ -12,8 +26,14 @@ from layerwise.experiments.layer_weights_study.rows import (
     share_rows,
     study_tuning_convergence,
 )
+from layerwise.experiments.layer_weights_study.tunings import ATTRIBUTION, attribution_rows, marked, shuffled, with_arms
 from layerwise.measure.cost.overhead import Overhead
+from layerwise.measure.gradients.attribution import FeatureShares
+from layerwise.results import Run
+from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
+from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
+from layerwise.train.pretrain.recipe import new_model, pretraining_recipe
 from row_names import named
 from tier import by_tier
 
@@ -187,3 +207,107 @@ def test_gains_and_what_a_halving_adds_to_them() -> None:
 def test_shares_are_compared_with_each_other_alone() -> None:
     assert set(answers(on_shares({0.5: 0.1, 1.0: 0.1}))["masked_lm"]) == {"ltg", "elc"}
     assert share_rows(on_shares({1.0: 0.1})) == []
+
+
+TOKENIZER = train_wordpiece(["The cat saw the dog."] * 10, vocabulary=270)
+DOCUMENTS = tuple(Document(f"{n}", " ".join(["word"] * Random(n).randint(5, 60))) for n in range(80))
+
+
+def words(documents: tuple[Document, ...]) -> int:
+    return sum(len(each.text.split()) for each in documents)
+
+
+def test_a_larger_share_holds_the_smaller_ones_and_none_is_far_off() -> None:
+    shares = [study.part_of(DOCUMENTS, share, 0) for share in (0.125, 0.25, 0.5, 1.0)]
+    assert all(set(small) < set(large) for small, large in pairwise(shares))
+    assert shares[-1] == DOCUMENTS
+    for share, documents in zip((0.125, 0.25, 0.5), shares, strict=False):
+        assert share * words(DOCUMENTS) <= words(documents) < share * words(DOCUMENTS) + 60
+        assert list(documents) == [each for each in DOCUMENTS if each in documents], "they stay in their order"
+
+
+def test_recipes_of_a_share_differ_in_their_name_alone() -> None:
+    recipes = [pretraining_recipe("tiny", name) for name in ("ltg", "elc", "zero")]
+    assert [each.arm for each in study.share_recipes(recipes, 0.5)] == ["ltg-share-0.5", "elc-share-0.5"]
+
+
+def test_arms_differ_from_their_kind_in_one_thing() -> None:
+    arms = {each.arm: each for each in study.arms("tiny", steps=40)}
+    assert list(arms) == ["ltg", "elc", "zero", "elc-identity", "elc-frozen", "denseformer"]
+
+    def differences(one: str, other: str) -> set[str]:
+        left, right = asdict(arms[one]), asdict(arms[other])
+        return {name for name in left if left[name] != right[name]}
+
+    assert differences("elc", "ltg") == {"arm", "variant"} == differences("denseformer", "ltg")
+    assert differences("elc-identity", "elc") == {"arm", "initialisation"}
+    assert differences("elc-frozen", "elc") == {"arm", "frozen_layer_weights"}
+
+
+def test_equal_seconds_are_fewer_steps_of_a_slower_arm() -> None:
+    later = study.at_equal_seconds(pretraining_recipe("tiny", "elc", steps=100), 1.25)
+    assert (later.arm, later.steps) == ("elc-seconds", 80)
+
+
+def test_held_weights_are_all_that_is_held() -> None:
+    model = new_model(pretraining_recipe("tiny", "elc", arm="elc-frozen", frozen_layer_weights=True), TOKENIZER)
+    held = {name for name, each in model.named_parameters() if not each.requires_grad}
+    assert held == {name for name, _ in model.named_parameters() if name.endswith(".scalars")} != set()
+
+
+def test_a_grid_has_the_arms_of_the_study_under_their_names() -> None:
+    assert list(study.bias_arms((0, 0.5, 1, 2, 4))) == ["zero", "elc-bias-0.5", "elc", "elc-bias-2", "elc-bias-4"]
+    recipes = {each.arm: each for each in study.arms("tiny", (0, 0.5, 1, 2, 4), steps=4)}
+    assert list(recipes)[-3:] == ["elc-bias-0.5", "elc-bias-2", "elc-bias-4"]
+    assert (recipes["elc-bias-2"].variant, recipes["elc-bias-2"].initialisation) == ("elc", "2")
+
+
+(TASK,) = mixed_signals(["ambiguous main_verb_relative_position"], Sizes(20, 10, 20))
+SHARES = FeatureShares((0.5, 0.3), (0.1, 0.3), (0.2, 0.2), (0.1, 0.1), 0.004)
+
+
+@pytest.fixture
+def tuned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    found: list[str] = []
+
+    def taught(location: Path, task: Any, *_: Any, inspect_model: Any, **__: Any) -> FineTuningResult:
+        found.append(task.name)
+        inspect_model(None, None)
+        labels = tuple(row.label for row in task.test)
+        return FineTuningResult(labels, labels, 0.5, 1e-3, 1, 0.1)
+
+    monkeypatch.setattr(finetuned_tasks, "fine_tune", taught)
+    monkeypatch.setattr(tunings, "feature_shares", lambda *_: SHARES)
+    return found
+
+
+def test_rows_of_models_and_arms_and_nothing_is_taught_twice(tmp_path: Path, tuned: list[str]) -> None:
+    manifest = Manifest("models", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("elc",), ("elc",), 7)
+    models = [FineTunedModel("elc", seed, tmp_path / name) for seed, name in enumerate("ab")]
+    with Run.create(tmp_path / "run", manifest) as run:
+        rows = with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu"))
+        assert tuned == [TASK.name, f"{TASK.name} shuffled"] * 2
+        tuned.clear()
+        assert with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu")) == rows
+        assert tuned == []
+        for kept in (run.folder / ATTRIBUTION).rglob("*.json"):
+            kept.unlink()
+        assert with_arms(attribution_rows(models, TASK, FineTuningConfig(), run.folder, device="cpu")) == rows
+    values = {(row.arm, row.seed, row.metric, row.against): row.value for row in rows}
+    for seed in (0, None):
+        assert values["elc", seed, "linguistic", None] == pytest.approx(0.4)
+        assert values["elc", seed, "surface", "tokens"] == pytest.approx(0.1)
+        assert values["elc", seed, "preference", None] == pytest.approx(0.4 - 0.2 - 0.2 + 0.1)
+        assert values["elc", seed, "preference", "shuffled"] == values["elc", seed, "preference", None]
+        assert values["elc", seed, "gap", None] == 0.004
+    assert {row.task for row in rows} == {TASK.name}
+
+
+def test_shuffled_labels_are_dealt_out_anew_and_the_test_stays() -> None:
+    other = shuffled(TASK)
+    assert other.test == TASK.test
+    assert other.train != TASK.train
+    assert [row.text for row in other.train] == [row.text for row in TASK.train]
+    assert Counter(row.label for row in other.train) == Counter(row.label for row in TASK.train)
+    assert marked(other, 3) == marked(TASK, 3)
+    assert len(marked(TASK, 3)[0].surface) == 2

@@ -1,10 +1,19 @@
-"""Reading and writing mergekit's YAML, and the lines that errors name."""
+"""Plans in the formats of other tools."""
+
+import random
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from layerwise.errors import PlanError
+from layerwise.gguf.types import TENSOR_TYPES
 from layerwise.plan import Plan
-from layerwise.plan.dialects import read, read_mergekit, write_mergekit
+from layerwise.plan.dialects import mergekit, read, read_mergekit, sequential, write_mergekit, write_tensor_types
+from layerwise.plan.quantised import TYPES
+from plan.dialects.random_sequences import repeated, sequence
+from tier import by_tier
 
 ONE = """\
 merge_method: passthrough
@@ -231,3 +240,108 @@ LOCATIONS = ("org/name", "1e3", "true", "~", "a: b", "#x", '"', "'", "\\", "Ã©/Ã
 def test_a_location_is_written_so_that_it_stays_a_text() -> None:
     for location in LOCATIONS:
         assert read_mergekit(write_mergekit("0", location)).models == {None: location}
+
+
+@pytest.mark.parametrize(
+    ("text", "stage", "reason", "instead", "position"),
+    [
+        ("0-13 (14|15) 18-31", "2", "runs layers side by side", "write its layers in turn, as in 14 15", 5),
+        ("0 1 (2):gain=0.5", "3", "scales the update of a layer", "write the whole layer, as in 2", 4),
+        ("0-2 8-11.mlp 12", "2", "runs the mlp half of a layer", "as in 8-11", 4),
+        ("0.attn 1", "1", "runs the attn half", "write the whole layer, as in 0", 0),
+        ("a:0-3 [a:4 (b:5|b:6)*2]*2 7", "2", "side by side", "as in a:4 b:5 b:6", 6),
+    ],
+)
+def test_the_stage_that_is_not_sequential_is_named(
+    text: str, stage: str, reason: str, instead: str, position: int
+) -> None:
+    with pytest.raises(PlanError) as refused:
+        sequential(text)
+    message = str(refused.value)
+    assert message.startswith(f"stage {stage} of the plan, ")
+    assert f"{reason}" in message
+    assert "mergekit's YAML says only which layers run one after another" in message
+    assert instead in message
+    assert refused.value.position == position
+
+
+KINDS = {each.name.lower(): each.name for each in TENSOR_TYPES.values()}
+
+
+def as_read(text: str, tensor: str) -> str | None:
+    for word in text.split():
+        name, _, kind = word.partition("=")
+        assert name
+        assert kind in KINDS
+        if re.search(name.lower(), tensor):
+            return KINDS[kind]
+    return None
+
+
+@given(st.lists(st.sampled_from(["", *(f"{name}:" for name in TYPES)]), min_size=1, max_size=120))
+def test_every_layer_gets_its_type_and_no_other(types: list[str]) -> None:
+    plan = Plan.parse(" ".join(f"{kind}{layer}" for layer, kind in enumerate(types)))
+    if not any(types):
+        with pytest.raises(PlanError, match="needs layers at a type, as in Q4_0:0"):
+            write_tensor_types(plan)
+        return
+    text = write_tensor_types(plan, depth=len(types))
+    for layer, kind in enumerate(types):
+        for name in ("attn_q.weight", "ffn_down.weight"):
+            assert as_read(text, f"blk.{layer}.{name}") == (kind.rstrip(":") or None)
+    assert as_read(text, "token_embd.weight") is None
+
+
+@pytest.mark.parametrize(
+    ("plan", "depth", "words"),
+    [
+        ("0 Q4_0:2 1", None, "write them as 0-2, some with a type"),
+        ("0 Q4_0:1*2", None, "leaves the layers in their order"),
+        ("0 Q4_0:1.mlp", None, "save a GGUF file under the plan"),
+        ("0 (Q4_0:1|2)", None, "leaves the layers in their order"),
+        ("a:0 Q4_0:1", None, "leaves the layers in their order"),
+        ("0 Q4_0-noise3:1", None, "layer 1 has noise in the place of one"),
+        ("0 Q4_0:1", 4, "write them as 0-3"),
+    ],
+)
+def test_what_such_a_file_cannot_say_is_refused(plan: str, depth: int | None, words: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        write_tensor_types(plan, depth=depth)
+    assert words in str(refused.value)
+
+
+UNNAMED = {None: "org/name"}
+SEVERAL = {"a": "org/one", "run-2": "/models/two words", "m_3": "three@main"}
+
+
+def check_mergekit(seed: int) -> None:
+    chance = random.Random(seed)
+    models: dict[str | None, str] = dict(UNNAMED if chance.random() < 0.5 else SEVERAL)
+    plan = sequence(chance, list(models))
+    head = chance.choice(list(models))
+    recipe = read_mergekit(write_mergekit(plan, models, dtype=chance.choice([None, "bfloat16"]), head=head))
+    assert recipe.plan == plan, plan
+    used = {step.source for step in plan.steps()} | {next(iter(models)), head}
+    assert dict(recipe.models) == {name: models[name] for name in recipe.models}
+    assert set(recipe.models) == used
+    assert (recipe.host, recipe.head) == (next(iter(models)), head)
+    if chance.random() < 0.1:
+        nested = repeated(chance, plan)
+        assert read(write_mergekit(nested, models)).plan == sequential(nested)
+        assert sequential(nested).order() == nested.order()
+
+
+def check_all(count: int) -> None:
+    for seed in range(count):
+        check_mergekit(seed)
+
+
+def test_a_plan_is_read_as_it_was_written() -> None:
+    check_all(by_tier(fast=100, nightly=100_000))
+
+
+def test_a_reader_that_is_off_by_one_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_range = mergekit._range
+    monkeypatch.setattr(mergekit, "_range", lambda value: (read_range(value)[0], read_range(value)[1] + 1))
+    with pytest.raises(AssertionError):
+        check_all(200)

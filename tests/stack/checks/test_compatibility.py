@@ -1,19 +1,31 @@
-"""Plans over several models agree in all executors; incompatible models are refused."""
+"""Checks of models and checkpoints: what fits together, what may be missing, and what a block may do."""
 
 import copy
+import doctest
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from itertools import chain, combinations
+from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from transformers import (
+    BertConfig,
+    BertForMaskedLM,
+    BertForSequenceClassification,
+    BertModel,
     LlamaForCausalLM,
+    PreTrainedModel,
 )
 
 from conftest import tiny_llama
-from layerwise.errors import ModelError, PlanError
+from layerwise.errors import CheckpointError, ModelError, PlanError, UnsupportedModel
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load, verify
+from layerwise.stack.checks import completeness
+from layerwise.stack.checks.compatibility import refuse_loss_of_a_kind
+from layerwise.stack.checks.completeness import check_complete, listed
 from stack.makers import IDS, gemma, llama, merged_stack, sources
 from tier import first_fast
 
@@ -107,3 +119,164 @@ def test_names_are_those_a_plan_can_write() -> None:
         Stack.with_sources({})
     with pytest.raises(PlanError, match="a source is named by a letter"):
         Stack.with_sources({"run 1": stack})
+
+
+BERT = BertConfig(vocab_size=20, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=8)
+
+
+def report(**keys: list[str]) -> dict[str, list[str]]:
+    return {"missing_keys": [], "unexpected_keys": [], "mismatched_keys": []} | keys
+
+
+def test_examples_in_docstrings_hold() -> None:
+    assert doctest.testmod(completeness).failed == 0
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, PreTrainedModel]:
+    return {kind.__name__: kind(BERT) for kind in (BertModel, BertForMaskedLM, BertForSequenceClassification)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "name", "right"),
+    [
+        ("BertModel", "missing_keys", "pooler.dense.weight", True),
+        ("BertModel", "missing_keys", "embeddings.word_embeddings.weight", False),
+        ("BertForMaskedLM", "missing_keys", "cls.predictions.bias", False),
+        ("BertForSequenceClassification", "missing_keys", "bert.pooler.dense.weight", False),
+        ("BertModel", "unexpected_keys", "cls.predictions.bias", True),
+        ("BertModel", "unexpected_keys", "encoder.layer.2.output.dense.bias", False),
+        ("BertModel", "unexpected_keys", "bert.encoder.layer.2.output.dense.bias", False),
+        ("BertForMaskedLM", "unexpected_keys", "bert.pooler.dense.weight", True),
+        ("BertForMaskedLM", "unexpected_keys", "cls.seq_relationship.bias", True),
+        ("BertForMaskedLM", "unexpected_keys", "cls.predictions.transform.dense.scale", False),
+        ("BertForMaskedLM", "unexpected_keys", "classifier.weight", True),
+        ("BertForMaskedLM", "unexpected_keys", "bert.embeddings.position_ids", True),
+        ("BertForMaskedLM", "unexpected_keys", "bert.embeddings.other.weight", False),
+        ("BertForMaskedLM", "unexpected_keys", "encoder.layer.2.output.dense.bias", False),
+    ],
+)
+def test_what_may_be_missing_or_left(
+    models: dict[str, PreTrainedModel], kind: str, key: str, name: str, right: bool
+) -> None:
+    if right:
+        check_complete("here", models[kind], report(**{key: [name]}))
+        return
+    with pytest.raises(CheckpointError, match=rf"here (lacks|holds) 1 tensor .*{name}"):
+        check_complete("here", models[kind], report(**{key: [name]}))
+
+
+def test_a_new_head_is_drawn_and_nothing_else(models: dict[str, PreTrainedModel]) -> None:
+    model = models["BertForSequenceClassification"]
+    head = ["classifier.weight", "bert.pooler.dense.weight"]
+    check_complete("here", model, report(missing_keys=head), new_head=True)
+    with pytest.raises(CheckpointError, match=r"lacks 1 tensor .* bert\.embeddings\.LayerNorm\.weight;"):
+        check_complete("here", model, report(missing_keys=[*head, "bert.embeddings.LayerNorm.weight"]), new_head=True)
+
+
+def test_many_tensors_are_named_in_few_words() -> None:
+    names = [f"model.layers.{layer}.{part}.weight" for layer in range(40) for part in ("attn", "mlp")]
+    assert listed(names) == "model.layers.0-39.{attn.weight, mlp.weight}"
+    experts = [f"model.layers.1.experts.{expert}.up.weight" for expert in range(60)]
+    assert listed(experts) == "model.layers.1.experts.*.up.weight"
+    assert len(listed(f"part_{'x' * number}.weight" for number in range(100))) < 300
+
+
+WITH_AND_WITHOUT_VERSIONS = pytest.mark.parametrize("mode", [nullcontext, torch.inference_mode])
+
+
+class Adding(nn.Module):
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.way = way
+
+    def forward(self, x: Tensor, mask: Tensor, tables: tuple[Tensor, Tensor]) -> Tensor:
+        update = torch.tanh(self.inner(x)) * mask + tables[1]
+        match self.way:
+            case "in place":
+                x += update
+            case "behind the back":
+                x.data.add_(update)
+            case "mask":
+                mask.mul_(0.5)
+            case "table":
+                tables[1].add_(1.0)
+            case "a view":
+                x[:, 0].zero_()
+        return x if self.way in ("in place", "behind the back") else x + update
+
+
+class Adders(nn.Module):
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.blocks = nn.ModuleList([Adding("plain"), Adding("plain"), Adding(way), Adding("plain")])
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + 0
+        mask, tables = torch.ones(4), (torch.zeros(4), torch.zeros(4))
+        for block in self.blocks:
+            x = block(x, mask, tables=tables)
+        return x
+
+
+@WITH_AND_WITHOUT_VERSIONS
+@pytest.mark.parametrize(
+    ("way", "reason"),
+    [
+        ("in place", r"block 2 changes the hidden state in place, .* x = x \+ f\(x\), not x \+= f\(x\)"),
+        ("behind the back", "block 2 changes the hidden state"),
+        ("a view", "block 2 changes the hidden state"),
+        ("mask", "block 2 changes its argument at position 1"),
+        ("table", "block 2 changes its argument tables"),
+    ],
+)
+def test_a_block_that_changes_what_it_is_handed_is_refused(
+    way: str, reason: str, mode: type[AbstractContextManager[None]]
+) -> None:
+    with mode(), pytest.raises(UnsupportedModel, match=f"Adders: {reason}"):
+        load(Adders(way)).capture(x=torch.randn(2, 3, 4))
+
+
+@WITH_AND_WITHOUT_VERSIONS
+def test_a_block_that_makes_new_tensors_is_accepted(mode: type[AbstractContextManager[None]]) -> None:
+    x = torch.randn(2, 3, 4)
+    with mode():
+        assert load(Adders("plain")).capture(x=x).state.shape == x.shape
+
+
+def hybrid(*types: str) -> nn.Module:
+    model = nn.Module()
+    model.config = SimpleNamespace(layer_types=list(types))
+    model.layers = nn.ModuleList([nn.Identity() for _ in types])
+    return model
+
+
+MODEL = hybrid("linear_attention", "full_attention", "mlp", "linear_attention")
+
+
+def accepted(model: nn.Module) -> set[tuple[int, ...]]:
+    depth = len(model.get_submodule("layers"))
+    found = set()
+    for layers in chain.from_iterable(combinations(range(depth), count) for count in range(1, depth + 1)):
+        with suppress(PlanError):
+            refuse_loss_of_a_kind(model, "layers", Plan.of(layers))
+            found.add(layers)
+    return found
+
+
+def test_plans_that_keep_a_layer_of_each_kind() -> None:
+    assert accepted(MODEL) == {(0, 1), (1, 3), (0, 1, 2), (0, 1, 3), (1, 2, 3), (0, 1, 2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("0 2 3", "no attention layer.*layers 1$"), ("1 2", "no recurrent layer.*layers 0, 3$")]
+)
+def test_plans_that_lose_a_kind_are_told_which_layers_to_keep(text: str, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        refuse_loss_of_a_kind(MODEL, "layers", Plan.parse(text))
+
+
+def test_a_stack_of_one_kind_may_lose_any_layer() -> None:
+    assert accepted(hybrid("full_attention", "sliding_attention")) == {(0,), (1,), (0, 1)}

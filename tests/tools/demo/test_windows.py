@@ -1,12 +1,19 @@
-"""The demo's tokenizer and its training windows."""
+"""The demo's training: windows, callbacks and task files."""
 
+import json
 from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from transformers import PreTrainedTokenizerFast
 
 from layerwise.data.demo import python_stdlib, skills
+from tools.demo import callbacks as callbacks
 from tools.demo import windows as module
+from tools.demo.callbacks import Progress
+from tools.demo.tasks import write_tasks
 from tools.demo.windows import Mixture, Windows, train_tokenizer
 
 SMALL = Mixture(
@@ -95,3 +102,70 @@ def test_windows_are_full_and_only_answers_of_skills_are_scored(tokenizer: PreTr
         assert all(text.endswith(f" ={answer}") for text, answer in zip(whole, documents, strict=True))
         assert all(skills.split_of(text.split(" =")[0] + " =") == "train" for text in whole)
     assert min(seen.values()) > 10
+
+
+class Clock:
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    wound = Clock()
+    monkeypatch.setattr(callbacks, "time", wound)
+    return wound
+
+
+def test_the_nearer_end_decides_the_share(tmp_path: Path, clock: Clock) -> None:
+    progress = Progress(tmp_path / "log", steps=100, warmup_steps=10, minutes=10)
+    assert progress.share(25) == 0.25
+    clock.now = 300.0
+    assert progress.share(25) == 0.5
+    assert progress.share(75) == 0.75
+    clock.now = 900.0
+    assert progress.share(25) == 1.0
+
+
+def test_the_rate_warms_up_and_comes_down_to_zero(tmp_path: Path, clock: Clock) -> None:
+    progress = Progress(tmp_path / "log", steps=1000, warmup_steps=10)
+    rates = [progress.rate(step) for step in range(1001)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == pytest.approx(1.0, abs=1e-3)
+    assert rates[500] == pytest.approx(0.5)
+    assert rates[1000] == pytest.approx(0.0, abs=1e-12)
+    assert all(later <= earlier for earlier, later in pairwise(rates[10:]))
+
+
+def test_a_resumed_run_forgets_what_came_after_its_checkpoint(tmp_path: Path, clock: Clock) -> None:
+    log = tmp_path / "log"
+    first = Progress(log, steps=100, warmup_steps=1, minutes=1)
+    for step in (10, 20, 30):
+        clock.now = float(step)
+        first.write(step, loss=1.0)
+    clock.now = 1000.0
+    second = Progress(log, steps=100, warmup_steps=1, minutes=1)
+    second.resume(20)
+    assert [line["step"] for line in second.lines()] == [10, 20]
+    assert second.seconds == 20.0
+    assert second.share(20) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(("step", "ends"), [(99, False), (100, True)])
+def test_the_last_step_stops_and_saves(tmp_path: Path, clock: Clock, step: int, ends: bool) -> None:
+    control = SimpleNamespace(should_training_stop=False, should_save=False)
+    Progress(tmp_path / "log", steps=100, warmup_steps=1).on_step_end(None, SimpleNamespace(global_step=step), control)
+    assert (control.should_training_stop, control.should_save) == (ends, ends)
+
+
+SHIPPED = Path(__file__).parents[3] / "docs" / "results" / "demo_tasks"
+
+
+def test_the_script_makes_the_files_that_ship(tmp_path: Path) -> None:
+    write_tasks(tmp_path)
+    made = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    assert made == {path.name: path.read_text() for path in SHIPPED.iterdir()}
+    for name, text in made.items():
+        for row in map(json.loads, text.splitlines() if name.endswith(".jsonl") else ()):
+            assert len(set(row.get("choices", ()))) == len(row.get("choices", ()))

@@ -1,17 +1,39 @@
-"""What a loss costs: exact where it was trained, monotone, censored where it is not reached; planted savings found."""
+"""What a loss costs, at equal cost and in steps: planted effects are found, and nothing is guessed."""
 
+from collections.abc import Mapping, Sequence
 from math import exp, log
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import sem, t
+from scipy.stats import sem, t, ttest_1samp
 
 from layerwise.errors import MeasureError
+from layerwise.results.rows import Score
 from layerwise.results.vocabulary import SAVING, SAVING_AT_LEAST, SAVING_AT_MOST
-from layerwise.train.cost.frontier import CostPoint, cost_to_loss, descending, saving
+from layerwise.train.cost import frontier
+from layerwise.train.cost.convergence import (
+    Curves,
+    ValidationCurve,
+    common_target,
+    convergence_rows,
+    score_curve,
+    tuning_convergence_rows,
+)
+from layerwise.train.cost.frontier import (
+    COSTS,
+    CostPoint,
+    Frontier,
+    against,
+    cost_to_loss,
+    descending,
+    equal_rows,
+    frontier_rows,
+    saving,
+)
 from report.claims.heterogeneity.planted_frontiers import frontiers
+from row_names import named
 
 
 def points(*pairs: tuple[float, float]) -> list[CostPoint]:
@@ -97,3 +119,263 @@ def test_a_planted_saving_is_read_off_a_curve_within_three_points(truth: float) 
 def test_a_cost_of_nothing_beside_others_is_refused() -> None:
     with pytest.raises(MeasureError, match="costs above 0"):
         cost_to_loss(points((0.0, 3.0), (4.0, 2.0)), 2.5, "flops")
+
+
+LENGTHS = (0.8, 1.0, 1.25, 1.5, 2.0)
+INTERCEPTS = {0: 5.0, 1: 5.3, 2: 4.9}
+"""Seeds differ by far more than any planted effect."""
+
+
+def law(seed: int, length: float) -> float:
+    return INTERCEPTS[seed] - 0.7 * log(length)
+
+
+def point(seed: int, length: float, *, loss: float | None = None, seconds: float | None = None) -> CostPoint:
+    taken = length if seconds is None else seconds
+    costs = {"flops": 1e9 * length, "seconds": 60 * taken}
+    return CostPoint(law(seed, length) if loss is None else loss, costs)
+
+
+def reference() -> Mapping[int, Sequence[CostPoint]]:
+    return {seed: [point(seed, length) for length in LENGTHS] for seed in INTERCEPTS}
+
+
+@given(
+    costs=st.lists(st.floats(1.0, 1e12), min_size=2, max_size=6, unique_by=lambda cost: round(log(cost), 3)).map(
+        sorted
+    ),
+    losses=st.lists(st.floats(0.0, 10.0), min_size=6, max_size=6),
+    share=st.floats(0.0, 1.0),
+)
+def test_it_is_exact_at_its_trainings_and_between_its_neighbours(
+    costs: list[float], losses: list[float], share: float
+) -> None:
+    line = Frontier(tuple(costs), tuple(losses[: len(costs)]))
+    assert [line.at(cost) for cost in costs] == pytest.approx(line.losses, abs=1e-9)
+    between = exp(log(costs[0]) + share * (log(costs[1]) - log(costs[0])))
+    low, high = sorted(line.losses[:2])
+    assert low - 1e-9 <= line.at(between) <= high + 1e-9
+
+
+@given(slope=st.floats(-2.0, 2.0), cost=st.floats(0.795, 2.015))
+def test_a_line_in_the_logarithm_is_read_as_it_is(slope: float, cost: float) -> None:
+    line = Frontier(LENGTHS, tuple(4.0 + slope * log(length) for length in LENGTHS))
+    assert line.at(cost) == pytest.approx(4.0 + slope * log(cost), abs=1e-9)
+
+
+def test_points_may_come_in_any_order_and_the_first_of_two_counts() -> None:
+    line = Frontier.of([point(0, 2.0), point(0, 0.8), point(0, 2.0, loss=0.0)], "flops")
+    assert line == Frontier((0.8e9, 2e9), (law(0, 0.8), law(0, 2.0)))
+
+
+@pytest.mark.parametrize("cost", [0.78, 2.03])
+def test_beyond_its_ends_it_says_nothing(cost: float) -> None:
+    line = Frontier(LENGTHS, tuple(law(0, length) for length in LENGTHS))
+    with pytest.raises(MeasureError, match="would be a guess: train it to that length"):
+        line.at(cost)
+
+
+@pytest.mark.parametrize("costs", [(1.0,), (2.0, 1.0), (1.0, 1.0), (0.0, 1.0)])
+def test_what_is_no_line_is_refused(costs: tuple[float, ...]) -> None:
+    with pytest.raises(MeasureError, match="two or more different costs above 0"):
+        Frontier(costs, tuple(1.0 for _ in costs))
+
+
+@pytest.mark.parametrize("effect", [-0.2, 0.0, 0.05])
+def test_a_planted_effect_is_found_at_every_cost(effect: float) -> None:
+    lengths = {"flops": 1.0, "seconds": 0.9}
+    jitter = {0: 0.001, 1: -0.001, 2: 0.0}
+    for cost, length in lengths.items():
+        arm = {
+            seed: CostPoint(law(seed, length) + effect + jitter[seed], {"flops": 1e9, "seconds": 60 * 0.9})
+            for seed in INTERCEPTS
+        }
+        found = against(arm, reference(), cost)
+        assert found.value == pytest.approx(effect, abs=1e-9)
+        assert found.low < effect < found.high
+        assert found.high - found.low < 0.01, "seeds are paired: what they differ by cancels out"
+
+
+def test_the_cost_that_is_not_equal_is_not_forgiven() -> None:
+    arm = {seed: CostPoint(law(seed, 1.4), {"flops": 1e9, "seconds": 60 * 1.4}) for seed in INTERCEPTS}
+    by = {cost: against(arm, reference(), cost) for cost in COSTS}
+    assert by["seconds"].value == pytest.approx(0.0, abs=1e-9)
+    assert by["flops"].value == pytest.approx(-0.7 * log(1.4), abs=1e-9)
+
+
+def test_rows_say_who_was_compared_with_whom_at_what() -> None:
+    arms = {
+        "published": {seed: point(seed, 1.0, loss=law(seed, 1.0) + 0.3 + 0.01 * seed) for seed in INTERCEPTS},
+        "ramp": {seed: point(seed, 1.0, loss=law(seed, 1.0) - 0.01 * (seed - 1)) for seed in INTERCEPTS},
+    }
+    rows, notes = frontier_rows(arms, reference(), "uniform")
+    assert not notes
+    assert {(row.measure, row.arm, row.against, row.condition, row.metric) for row in rows} == {
+        ("growth", arm, "uniform", cost, metric) for arm in arms for cost in COSTS for metric in ("difference", "at")
+    }
+    flops = {(row.arm, row.metric): row for row in rows if row.condition == "flops"}
+    assert flops["published", "at"].value == 1e9
+    worse, same = flops["published", "difference"], flops["ramp", "difference"]
+    assert worse.value == pytest.approx(0.31)
+    assert worse.p_adjusted == pytest.approx(2 * worse.p), "Holm over the two arms"
+    assert worse.p_adjusted < 0.05
+    assert worse.mde is not None
+    assert same.p_adjusted > 0.5
+
+
+def test_an_arm_that_spent_more_than_was_trained_is_noted_and_not_guessed() -> None:
+    arms = {"slow": {seed: point(seed, 1.0, seconds=2.5 if seed == 1 else 1.0) for seed in INTERCEPTS}}
+    rows, notes = frontier_rows(arms, reference(), "uniform")
+    assert {row.condition for row in rows if row.metric == "difference"} == {"flops"}
+    assert {row.condition for row in rows if row.metric == "at"} == set(COSTS)
+    assert notes == [frontier._unread("slow", "uniform", "seconds")]
+
+
+def test_without_a_frontier_only_what_came_out_equal_is_compared() -> None:
+    costs = {"flops": 1.009e9, "seconds": 60 * 1.04}
+    arms = {"stacking": {seed: CostPoint(law(seed, 1.0) - 0.1, costs) for seed in INTERCEPTS}}
+    plain = {seed: point(seed, 1.0) for seed in INTERCEPTS}
+    rows = equal_rows(arms, plain, "uniform")
+    assert {(row.condition, row.metric) for row in rows} == {
+        (cost, metric) for cost in ("flops", "seconds") for metric in ("difference", "at")
+    }
+    assert all(row.value == pytest.approx(-0.1) for row in rows if row.metric == "difference")
+    one_off = {**arms["stacking"], 1: CostPoint(4.0, {**costs, "flops": 1.02e9})}
+    assert {row.condition for row in equal_rows({"stacking": one_off}, plain, "uniform")} == {"seconds"}
+    assert equal_rows({"stacking": {7: plain[0]}}, plain, "uniform") == []
+
+
+def test_one_seed_gives_a_difference_without_an_interval() -> None:
+    found = against({0: point(0, 1.0, loss=law(0, 1.0) + 0.25)}, reference(), "flops")
+    assert (found.value, found.low, found.p, found.seeds) == (pytest.approx(0.25), None, None, 1)
+
+
+def trainings(ratio: float, run: int, seeds: int = 5, noise: float = 0.004) -> dict[str, dict[int, ValidationCurve]]:
+    chance = np.random.default_rng(run)
+    steps = np.unique(np.geomspace(20, 1_000, 20).astype(int))
+    curves: dict[str, dict[int, ValidationCurve]] = {"ltg": {}, "elc": {}}
+    for seed in range(seeds):
+        own = np.exp(0.05 * chance.standard_normal())  # some seeds are faster, in both arms
+        for arm, speed in (("ltg", 1.0), ("elc", ratio * np.exp(0.03 * chance.standard_normal()))):
+            losses = 3 + 6 * (steps / (own * speed)) ** -0.4 + noise * chance.standard_normal(len(steps))
+            curves[arm][seed] = ValidationCurve(
+                tuple(steps.tolist()), tuple(losses.tolist()), 0.5 if arm == "ltg" else 0.6
+            )
+    return curves
+
+
+def row(rows: list[Score], name: str, cost: str | None, metric: str) -> Score:
+    return next(each for each in rows if (named(each), each.condition, each.metric) == (name, cost, metric))
+
+
+def test_the_default_target_is_reached_by_every_training_of_an_arm_and_of_the_reference() -> None:
+    curves = {**trainings(0.8, 0), "slow": trainings(1.5, 1)["elc"]}
+    rows = convergence_rows(curves, "ltg")
+    assert row(rows, "all", None, "loss").value == common_target(curves["ltg"])
+    targets = {each.arm: each.value for each in rows if each.metric == "loss" and each.arm}
+    assert targets["slow"] == common_target(curves["ltg"], curves["slow"]) > common_target(curves["ltg"])
+    assert not [each for each in rows if each.metric == "censored"]
+    assert all(each.low is not None for each in rows if each.metric == "ratio")
+
+
+def test_two_equal_arms_are_treated_alike() -> None:
+    """The worst seed of the reference was the target: half of the studies had no interval, and in 70 % of the others
+    the arm looked faster."""
+    faster = []
+    for run in range(200):
+        arms = trainings(1.0, run)
+        ratio = row(convergence_rows(arms, "ltg"), "elc - ltg", "steps", "ratio")
+        turned = row(convergence_rows(arms, "elc"), "ltg - elc", "steps", "ratio")
+        assert ratio.low is not None
+        assert turned.value == pytest.approx(1 / ratio.value)
+        faster.append(ratio.value < 1)
+    assert 0.4 < np.mean(faster) < 0.6
+
+
+def test_seconds_count_what_a_step_takes() -> None:
+    rows = convergence_rows(trainings(0.8, 0), "ltg", 3.6)
+    steps, seconds = (row(rows, "elc - ltg", cost, "ratio").value for cost in ("steps", "seconds"))
+    assert seconds == pytest.approx(1.2 * steps)
+
+
+@pytest.mark.parametrize(("losses", "censored"), [((9.0, 8.0), [0.2]), ((3.0, 2.0), [])], ids=["never", "at once"])
+def test_a_training_that_never_reaches_it_or_at_its_first_note_leaves_a_bound(
+    losses: tuple[float, float], censored: list[float]
+) -> None:
+    curves = trainings(1.0, 0)
+    changed = {**curves["elc"], 0: ValidationCurve((20, 1_000), losses, 0.6)}
+    rows = convergence_rows({**curves, "elc": changed}, "ltg", 3.6)
+    cost, ratio = row(rows, "elc", "steps", "cost"), row(rows, "elc - ltg", "steps", "ratio")
+    assert (cost.low, cost.high) == (None, None)
+    assert (ratio.low, ratio.high, ratio.p) == (None, None, None)
+    assert (ratio.value > 1) == bool(censored)
+    noted = [each for each in rows if (named(each), each.condition, each.metric) == ("elc", "steps", "censored")]
+    assert [each.value for each in noted] == censored
+
+
+def test_what_is_no_curve_is_refused_and_without_a_reference_nothing_is_compared() -> None:
+    with pytest.raises(MeasureError, match="found 0 steps"):
+        ValidationCurve((), ())
+    assert convergence_rows({"elc": trainings(1.0, 0)["elc"]}, "ltg") == []
+    assert tuning_convergence_rows({"rte": {"elc": tuned(1.0)["elc"]}}, "ltg") == []
+
+
+def test_a_ratio_and_its_interval_are_students_over_seeds_of_the_logarithms() -> None:
+    spent = {"ltg": (100, 140, 90), "elc": (60, 100, 80)}
+    curves = {
+        arm: {seed: ValidationCurve((10, cost, 500), (5.0, 3.6, 3.0)) for seed, cost in enumerate(costs)}
+        for arm, costs in spent.items()
+    }
+    ratio = row(convergence_rows(curves, "ltg", 3.6), "elc - ltg", "steps", "ratio")
+    logs = np.log(np.array(spent["elc"]) / np.array(spent["ltg"]))
+    interval = t.interval(0.95, 2, loc=logs.mean(), scale=sem(logs))
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx(tuple(np.exp([logs.mean(), *interval])))
+    assert ratio.p == pytest.approx(ttest_1samp(logs, 0).pvalue)
+
+
+STEPS = tuple(int(step) for step in np.unique(np.geomspace(1, 300, 12).round()))
+
+
+def tuned(ratio: float, run: int = 0, best: float = 0.8) -> Curves:
+    chance = np.random.default_rng(run)
+
+    def curve(speed: float) -> dict[int, float]:
+        return {step: best - (best - 0.5) * float(np.exp(-step / (30 * speed))) for step in STEPS}
+
+    spread = {seed: float(np.exp(0.05 * chance.standard_normal())) for seed in range(5)}
+    return {
+        "ltg": {seed: score_curve(curve(own), 0.1) for seed, own in spread.items()},
+        "elc": {seed: score_curve(curve(own * ratio), 0.2) for seed, own in spread.items()},
+    }
+
+
+def found(rows: list[Score]) -> dict[tuple[str, str, str | None, str], Score]:
+    return {(named(row), row.task, row.condition, row.metric): row for row in rows}
+
+
+def test_planted_ratios_are_read_off_for_each_task_and_over_all() -> None:
+    rows = found(tuning_convergence_rows({"rte": tuned(0.5), "mrpc": tuned(0.9, 1)}, "ltg", 0.75))
+    for task, ratio in (("rte", 0.5), ("mrpc", 0.9), ("all", 0.45**0.5)):
+        steps, seconds = (rows["elc - ltg", task, cost, "ratio"] for cost in ("steps", "seconds"))
+        assert steps.value == pytest.approx(ratio, rel=0.05)
+        assert seconds.value == pytest.approx(2 * steps.value)
+        assert steps.p_adjusted is not None
+    assert rows["all", "rte", None, "score"].value == pytest.approx(0.75)
+
+
+def test_the_score_is_the_highest_that_every_training_of_the_reference_reaches() -> None:
+    curves = tuned(0.5)
+    rows = found(tuning_convergence_rows({"rte": curves}, "ltg"))
+    lowest = min(1 - curve.losses[-1] for curve in curves["ltg"].values())
+    assert rows["all", "rte", None, "score"].value == pytest.approx(lowest)
+    assert not [key for key in rows if key[1] == "all"], "of one task there is nothing over tasks"
+
+
+def test_what_never_reaches_it_is_a_bound_there_and_over_tasks() -> None:
+    weak = {"ltg": tuned(1.0)["ltg"], "elc": tuned(1.0, best=0.6)["elc"]}
+    rows = found(tuning_convergence_rows({"rte": weak, "mrpc": tuned(0.9)}, "ltg", 0.75))
+    assert rows["elc", "rte", "steps", "censored"].value == 1.0
+    for task in ("rte", "all"):
+        bound = rows["elc - ltg", task, "steps", "ratio"]
+        assert (bound.low, bound.high, bound.p) == (None, None, None)
+    assert rows["elc - ltg", "mrpc", "steps", "ratio"].low is not None

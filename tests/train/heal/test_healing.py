@@ -20,7 +20,6 @@ from layerwise.train.training import Base, train
 from tier import first_fast
 from train.heal.healing_models import PLAN, batch_of, logits_of, moved, opened, splits_for, trainer_of
 
-pytestmark = pytest.mark.numbers
 QUIET: dict[str, Any] = {"use_cpu": True}
 SETTINGS = Settings(epochs=2, batch_size=8, evals=3, learning_rate=1e-2, schedule="linear", warmup=0.2)
 METHODS = pytest.mark.parametrize("method", first_fast(["lora", "full", "tail"]))

@@ -14,7 +14,6 @@ from layerwise.stack import Stack
 from layerwise.train.heal.options import HealingOptions, Method
 from train.heal.healing_models import DEPTH, KINDS, PLAN, batch_of, copied, logits_of, moved, opened, trainer_of
 
-pytestmark = pytest.mark.numbers
 EVERY = pytest.mark.parametrize("kind", list(KINDS))
 METHODS = pytest.mark.parametrize("method", ["lora", "full", "tail"])
 
