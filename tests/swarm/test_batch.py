@@ -33,7 +33,6 @@ from layerwise.swarm.nodes.node import Node, local_node
 from layerwise.swarm.wire import to_tensor
 from swarm.driver import llama, options, passes_of, prompts
 
-
 VISITS = (RemoteVisit(1, RemoteLayer(1)), RemoteVisit(2, RemoteLayer(2)))
 LENGTHS = (3, 7, 5)
 

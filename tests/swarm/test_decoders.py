@@ -18,7 +18,6 @@ from layerwise.swarm.settings import SwarmSettings
 from swarm.driver import NEW_TOKENS, decoded, events, from_bytes, gather, generated, inspected, options, prompts
 from tier import by_tier
 
-
 PROMPTS = by_tier(fast=20, nightly=200)
 FAST = frozenset({"llama", "mamba"})
 SLOW = EVERY_TAG | {"gemma2"}

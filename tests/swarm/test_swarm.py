@@ -27,7 +27,6 @@ from layerwise.swarm.router import MOST_FAILURES
 from swarm.driver import events, from_bytes
 from tier import first_fast
 
-
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10]])
 
 

@@ -19,7 +19,6 @@ from layerwise.swarm.wire import to_array
 from swarm.driver import generated, llama, prompts
 from tier import by_tier
 
-
 REQUESTS = 20
 WITHIN = 4
 
