@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import layerwise
-from checkpoint.gguf_bytes import ARRAY, F32, KINDS, STRING, U32, Entry, Header, Spec, array, bad, refusals, text
+from checkpoint.gguf_bytes import ARRAY, F32, KINDS, STRING, U32, Entry, Header, Spec, array, bad, text
 from layerwise.errors import CheckpointError, LayerwiseError
 from layerwise.gguf import GGUFFile, depth_of
 from layerwise.gguf.file import KEPT
@@ -203,11 +203,6 @@ def test_500_bad_files_take_little_memory_and_time(tmp_path: Path) -> None:
     assert memory < MEMORY
     assert seconds < SECONDS
     assert not imports_numpy
-
-
-def test_a_good_file_is_not_among_the_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS, "no magic", lambda spec, draw: spec.bytes())
-    assert len(refusals(2, tmp_path)) == 1
 
 
 def test_a_folder_and_an_absent_file_are_refused(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from transformers import BertConfig, BertModel, ViTConfig, ViTForImageClassifica
 
 from cli.command import layerwise, refused
 from cli.conftest import DEPTH
-from layerwise.plan import Plan
 from layerwise.results import Run, database
 from threads import thread_count
 from tier import first_fast
@@ -281,20 +280,3 @@ def test_a_report_that_cannot_be_written_loses_no_rows(model: Path, texts: Path,
     assert ended.out.startswith("- ")
     with Run.open(folder) as run:
         assert run.store.scores("effect")
-
-
-def test_a_plan_whose_logits_are_not_finite_costs_itself_alone(model: Path, texts: Path, folder: Path) -> None:
-    overflow = "0 (1|2):gain=1e39 3"
-    arguments = ("sweep", model, "--text", texts, "--run", folder, "--families", "leave_one_out", "--plan", overflow)
-    for _ in range(2):
-        ended = layerwise(*arguments)
-        assert ended.code == 2
-        assert ended.err.count("error: ") == 1
-        assert f"1 of 6 plans gave non-finite losses, first '{Plan.parse(overflow)}'" in ended.err
-        assert f"report: {folder / 'report.html'}" in ended.out
-        with Run.open(folder) as run:
-            assert {row.plan for row in run.store.losses()} == {"0-3", "1-3", "0 2 3", "0 1 3", "0-2"}
-            assert run.store.scores("similarity")
-            measured = {score.plan for score in run.store.scores("effect", metric="delta_nll")}
-            assert measured == {"1-3", "0 2 3", "0 1 3", "0-2"}
-        assert folder.joinpath("report.html").is_file()

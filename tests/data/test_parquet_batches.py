@@ -1,6 +1,5 @@
 """Parquet and YAML are read within bounds and as plain values."""
 
-import doctest
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 from pyarrow import parquet
 
 from layerwise.bounded import RATIO, Unreadable
-from layerwise.data import plain_yaml
 from layerwise.data.parquet_batches import column_names, parquet_batches
 from layerwise.data.plain_yaml import DEPTH, SIZE, parse_yaml
 
@@ -57,10 +55,6 @@ def test_another_file_is_none(tmp_path: Path) -> None:
         rows(tmp_path / "none.parquet")
     with pytest.raises(Unreadable, match="folder"):
         column_names(tmp_path)
-
-
-def test_examples_in_docstrings_hold() -> None:
-    assert doctest.testmod(plain_yaml).failed == 0
 
 
 def test_plain_values_are_read() -> None:

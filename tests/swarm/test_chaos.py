@@ -4,14 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from contracts.specimen import DEPTH
-from layerwise.swarm.answer import COMPLETE, TokenSpan
-from layerwise.swarm.deadlines import Latencies
 from layerwise.swarm.messages import Hop, Message, Response
 from layerwise.swarm.nodes.local import Fault, Schedule
 from layerwise.swarm.nodes.node import Node
-from layerwise.swarm.request import SwarmRequest
-from swarm.chaos import NODES, Trial, violations
+from swarm.chaos import Trial, violations
 from tier import by_tier
 
 RUNS = 100
@@ -56,29 +52,3 @@ def test_a_swarm_that_does_not_replay_is_caught(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(Node, "handle_all", forgetful)
     assert violations(trial)
-
-
-@pytest.mark.parametrize(
-    ("plan", "missing", "told"),
-    [
-        (None, (), "and names [] alone"),  # what was missing before the last plan is not said
-        ("0-3", tuple(range(DEPTH)), "names without cause"),
-    ],
-)
-def test_an_answer_that_names_the_wrong_layers_is_caught(
-    plan: str | None, missing: tuple[int, ...], told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def spans(self: SwarmRequest, *_: object) -> tuple[TokenSpan, ...]:
-        return (TokenSpan(0, len(self.written), plan or str(self.live.running), missing, COMPLETE),)
-
-    monkeypatch.setattr(SwarmRequest, "spans", spans)
-    assert told in broken()
-
-
-@pytest.mark.slow
-def test_a_swarm_that_waits_too_long_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    bound = Trial.drawn(0).bound
-    monkeypatch.setattr(Trial, "bound", bound)
-    monkeypatch.setattr(Latencies, "patience", lambda self, *_: 2 * bound)
-    trial = Trial(0, Schedule(tuple(Fault(node, "pause", 0.02, 1.5 * bound) for node in NODES)))
-    assert f"more than {bound:.1f} s" in "\n".join(violations(trial))

@@ -270,17 +270,6 @@ def test_the_share_is_met(ids: np.ndarray, seed: int) -> None:
         assert max(1, int(0.15 * ordinary)) <= count <= max(1, int(0.15 * ordinary) + 1)
 
 
-def test_spans_are_geometric_and_never_empty() -> None:
-    spans = MASKING._spans(np.random.default_rng(0).random((1, 300_000)))[0]
-    lengths = np.bincount(spans)[:-1]  # the last one is cut by the end of the segment
-    assert lengths.min() == 1
-    assert lengths.max() == LONGEST
-    stop = 1 / 3
-    expected = np.array([stop * (1 - stop) ** (n - 1) for n in range(1, LONGEST)] + [(1 - stop) ** (LONGEST - 1)])
-    found = np.bincount(lengths, minlength=LONGEST + 1)[1:] / len(lengths)
-    assert np.abs(found - expected).max() < 0.006
-
-
 def test_a_share_or_a_stop_that_is_none_is_refused() -> None:
     for share in (0.0, 1.0, -0.1):
         with pytest.raises(DataError, match="between 0 and 1"):

@@ -259,11 +259,6 @@ def test_only_training_examples_are_augmented() -> None:
         assert images(part).augmentation == "none"
 
 
-def test_an_unknown_augmentation_is_refused() -> None:
-    with pytest.raises(DataError, match="did you mean crop"):
-        digits("crops")
-
-
 def test_a_limit_is_spread_over_the_digits() -> None:
     found = digits(limit=20)
     for part in (found.train, found.validation, found.test):

@@ -191,12 +191,6 @@ def test_a_shallow_model_is_refused(tmp_path: Path) -> None:
         carried_out(tmp_path / "run", stack, own_text(stack, windows=8, length=8), diagnosis())
 
 
-def test_too_little_text_says_how_much_is_needed(stack: Stack) -> None:
-    text = own_text(stack, windows=3, length=12)
-    with pytest.raises(MeasureError, match="needs at least 8 windows or documents: read "):
-        outline(diagnosis_of(diagnosis(parts=("proxies", "structure")), stack, ChosenText(text, {}), Silent()))
-
-
 def test_without_an_ablation_the_race_gives_the_verdicts(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
     scores, _ = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=("racing",)))
     race = {row.layer: row.metric for row in scores if row.measure == "racing" and row.layer is not None}

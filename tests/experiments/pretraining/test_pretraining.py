@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args, get_type_hints
 
 import pytest
-from transformers import AutoModelForMaskedLM, PreTrainedTokenizerFast
+from transformers import AutoModelForMaskedLM
 
 from cli.command import Ended, layerwise, refused
 from data import babylm
@@ -13,7 +13,6 @@ from layerwise.data.suites import generated_pairs
 from layerwise.data.text.corpus import read_corpus
 from layerwise.data.text.encoding import encode
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.data.text.vocabulary import NEEDED, train_wordpiece
 from layerwise.experiments.pretraining import run as module
 from layerwise.experiments.pretraining.config import ElcPretraining, PretrainingExperiment
 from layerwise.experiments.pretraining.run import recipes
@@ -141,20 +140,6 @@ def test_what_cannot_be_is_refused(texts: Path, tmp_path: Path, options: tuple[s
     run = tmp_path / "run"
     assert said in refused("train", "elc", "--text", texts, "--run", run, *options)
     assert not run.exists()
-
-
-def test_a_tokenizer_without_a_mask_is_refused_by_name(texts: Path, tmp_path: Path) -> None:
-    core = train_wordpiece(WORDS * 10, vocabulary=280).backend_tokenizer
-    lacking = {role: text for role, text in NEEDED.items() if role != "mask_token"}
-    PreTrainedTokenizerFast(tokenizer_object=core, **lacking).save_pretrained(tmp_path)
-    said = refused("train", "elc", "--text", texts, "--tokenizer", tmp_path)
-    assert f"the tokenizer {tmp_path} has no mask_token (usually [MASK])" in said
-
-
-def test_texts_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    assert "holds no text file" in refused("train", "elc", "--text", tmp_path)
-    (tmp_path / "blank.txt").write_text(" \n")
-    assert "blank.txt is empty" in refused("train", "elc", "--text", tmp_path)
 
 
 def test_a_text_smaller_than_a_batch_is_refused_with_figures(texts: Path, tmp_path: Path) -> None:

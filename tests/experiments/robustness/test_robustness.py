@@ -186,12 +186,3 @@ def test_what_a_run_cannot_be_asked(trained: Path, tmp_path: Path) -> None:
     assert "--limit, --select-on and --seed of its training" in message
     message = refused("robustness", trained, "--run", tmp_path / "run")
     assert f"leave out --run {tmp_path / 'run'}" in message
-
-
-def test_a_model_that_reads_something_else_or_is_nowhere(
-    vit: Path, model: Path, texts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert "takes images: give --images" in refused("robustness", vit, "--text", texts)
-    assert "a text is needed: --text" in refused("robustness", model)
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert "there is no folder ./tyni" in refused("robustness", "./tyni")

@@ -119,16 +119,6 @@ def test_fresh_discards_models_and_rows(vit: Path, tmp_path: Path) -> None:
     assert not set(after.values()) & set(before.values())
 
 
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [("--augmentation", "flip", "--augmentation"), ("--limit", "5", "one for each of the 10 classes")],
-)
-def test_settings_that_no_training_can_have(vit: Path, tmp_path: Path, option: str, value: str, message: str) -> None:
-    data = ("--images", "digits", "--run", tmp_path / "run")
-    assert message in refused("train", "robust", "baseline", "--model", vit, *data, option, value)
-    assert not (tmp_path / "run").exists()
-
-
 def trained_on(images: Path, folder: Path) -> tuple[str | Path, ...]:
     short = ("--epochs", "1", "--seeds", "1", "--batch-size", "10")
     return ("train", "robust", "baseline", "--images", images, "--run", folder / "run", *short)
@@ -143,25 +133,6 @@ def test_labels_that_do_not_fit_the_head(vit: Path, images: Path, tmp_path: Path
     assert layerwise(*command, "--new-head").code == 0
     config = AutoModelForImageClassification.from_pretrained(tmp_path / "run/baseline/seed-0/model").config
     assert config.id2label == {0: "circle", 1: "square"}
-
-
-def test_images_that_cannot_be_read(tmp_path: Path) -> None:
-    vit = save_vit(tmp_path / "vit", classes=2)
-    images = save_images(tmp_path / "shapes")
-    (images / "circle" / "05.png").write_bytes(b"no image")
-    command = (*trained_on(images, tmp_path), "--model", vit)
-    message = refused(*command)
-    assert "05.png" in message
-    assert "skip" in message
-    assert not (tmp_path / "run").exists()
-    ended = layerwise(*command, "--set", "on_bad_image=skip")
-    assert ended.code == 0
-    assert "1 could not be read" in ended.err
-
-
-def test_a_model_without_data_is_refused(vit: Path, model: Path) -> None:
-    assert "images are needed: --images" in refused("train", "robust", "baseline", "--model", vit)
-    assert "a text is needed: --text" in refused("train", "robust", "baseline", "--model", model)
 
 
 @pytest.mark.parametrize(
