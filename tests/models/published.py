@@ -33,7 +33,6 @@ def logits(
     heads: int,
     order: Sequence[int] | None = None,
     missing: str = "renormalise",
-    mistake: str = "",
 ) -> Tensor:
     """Logits (batch, seq, vocabulary); `real` is False at padding, and a repeated layer replaces its earlier state."""
     state = norm(tensors["embedding.word_embedding.weight"][ids.T])
@@ -48,30 +47,30 @@ def logits(
         scalars = tensors.get(layer + "prev_layer_weights")
         if scalars is None and variant != "ltg":  # the first layer of a denseformer has nothing to learn
             scalars = torch.ones(1)
-        mixed = state if variant == "ltg" else reading(scalars, below, variant, missing, mistake)
-        attended = attention(tensors, layer + "attention.", mixed, positions, real, heads, mistake)
+        mixed = state if variant == "ltg" else reading(scalars, below, variant, missing)
+        attended = attention(tensors, layer + "attention.", mixed, positions, real, heads)
         read, kept = BLOCKS[variant](mixed, attended)
         state = kept + feed_forward(tensors, layer + "mlp.mlp.", read)
         state = norm(state) if variant == "normalized" else state
         states[number + 1] = state
     if variant in ("weighted-output", "denseformer"):
-        state = reading(tensors["transformer.prev_layer_weights"], states, variant, missing, mistake)
+        state = reading(tensors["transformer.prev_layer_weights"], states, variant, missing)
     hidden = norm(state) @ tensors["classifier.nonlinearity.1.weight"].T + tensors["classifier.nonlinearity.1.bias"]
     hidden = norm(hidden * (1 + torch.erf(hidden / math.sqrt(2))) / 2)
     vocabulary = hidden @ tensors["embedding.word_embedding.weight"].T + tensors["classifier.nonlinearity.5.bias"]
     return vocabulary.transpose(0, 1)
 
 
-def reading(scalars: Tensor, states: Mapping[int, Tensor], variant: str, missing: str, mistake: str) -> Tensor:
+def reading(scalars: Tensor, states: Mapping[int, Tensor], variant: str, missing: str) -> Tensor:
     exponentials = scalars.exp()
-    weights = scalars if variant == "denseformer" or mistake == "no softmax" else exponentials / exponentials.sum()
+    weights = scalars if variant == "denseformer" else exponentials / exponentials.sum()
     present = sum(weights[source] for source in states)
     share = weights.sum() / present if missing == "renormalise" else 1.0
     return sum(weights[source] * share * state for source, state in states.items())
 
 
 def attention(
-    tensors: Mapping[str, Tensor], name: str, states: Tensor, positions: Tensor, real: Tensor, heads: int, mistake: str
+    tensors: Mapping[str, Tensor], name: str, states: Tensor, positions: Tensor, real: Tensor, heads: int
 ) -> Tensor:
     length, _, width = states.shape
     each = width // heads
@@ -84,7 +83,6 @@ def attention(
     )
     value = normed @ tensors[name + "in_proj_v.weight"].T + tensors[name + "in_proj_v.bias"]
     rows = torch.tensor([[row(i - j) for j in range(length)] for i in range(length)])
-    rows = rows.T if mistake == "the other direction" else rows
     parts = []
     for head in range(heads):
         own = slice(head * each, (head + 1) * each)
@@ -92,8 +90,8 @@ def attention(
         scores = torch.einsum("ibd,jbd->bij", q, k)
         scores = scores + torch.einsum("ibd,ijd->bij", q, position_key[:, own][rows])
         scores = scores + torch.einsum("jbd,ijd->bij", k, position_query[:, own][rows])
-        scores = scores / math.sqrt((1 if mistake == "scale" else 3) * each)
-        exponentials = scores.exp() * (1 if mistake == "no padding" else real[:, None, :])
+        scores = scores / math.sqrt(3 * each)
+        exponentials = scores.exp() * real[:, None, :]
         share = exponentials / exponentials.sum(dim=-1, keepdim=True)
         parts.append(torch.einsum("bij,jbd->ibd", share, value[:, :, own]))
     output = torch.cat(parts, dim=-1) @ tensors[name + "out_proj.weight"].T + tensors[name + "out_proj.bias"]

@@ -188,9 +188,9 @@ def difference(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / expected.abs().max())
 
 
-def both(model: ElcForMaskedLM, variant: str, length: int, mistake: str = "") -> tuple[Tensor, Tensor]:
+def both(model: ElcForMaskedLM, variant: str, length: int) -> tuple[Tensor, Tensor]:
     ids, real = padded_batch(length)
-    expected = logits(as_published(model), ids, real.bool(), variant=variant, heads=2, mistake=mistake)
+    expected = logits(as_published(model), ids, real.bool(), variant=variant, heads=2)
     return model(ids, attention_mask=real).logits, expected
 
 
