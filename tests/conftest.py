@@ -53,6 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if other_kernel.ACTIVE:
         other_kernel.OtherKernel().__enter__()
     config.pluginmanager.register(processor_time.Stopwatch())
+    gc.disable()  # what is collected stays: looking for garbage among it takes seconds
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -67,6 +68,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
+    gc.enable()
     gc.collect()
     gc.freeze()
 

@@ -20,11 +20,15 @@ def by_tier(*, fast: int, nightly: int) -> int:
 
 
 def first_fast(cases: Iterable[Any], count: int = 1, slow: int | None = None) -> list[Any]:
-    """Mark cases after the first `count` as slow, and those after the next `slow` as nightly."""
+    """Mark cases after the first `count` as slow, and leave those after the next `slow` to the night."""
     marked = []
     for number, case in enumerate(cases):
-        mark = pytest.mark.slow if slow is None or number < count + slow else pytest.mark.nightly
-        marked.append(case if number < count else pytest.param(case, marks=mark))
+        if number < count:
+            marked.append(case)
+        elif slow is None or number < count + slow:
+            marked.append(pytest.param(case, marks=pytest.mark.slow))
+        elif TIER == "nightly":
+            marked.append(pytest.param(case, marks=pytest.mark.nightly))
     return marked
 
 

@@ -30,9 +30,9 @@ def folder_of(stack: Stack, plan: str, folder: Path, *, trained: str = "") -> Pa
     return folder
 
 
-def logits(where: Path) -> torch.Tensor:
+def logits(stack: Stack) -> torch.Tensor:
     with torch.inference_mode():
-        made: Any = load(where).model(TOKENS).logits
+        made: Any = stack.model(TOKENS).logits
     return made
 
 
@@ -40,10 +40,12 @@ def logits(where: Path) -> torch.Tensor:
 def test_a_folder_comes_back_as_it_is(architecture: str, tmp_path: Path) -> None:
     """Every parameter is equal after transformers' conversion; tied heads stay tied."""
     file = write_causal(tmp_path / "a.gguf", architecture, "F32")
-    folder = folder_of(load(file), "0-2", tmp_path / "b", trained=".")
+    stack = load(file)
+    untrained = logits(stack)
+    folder = folder_of(stack, "0-2", tmp_path / "b", trained=".")
     save({"a": file, "b": folder}, "b:0-2", tmp_path / "out.gguf")
-    torch.testing.assert_close(logits(tmp_path / "out.gguf"), logits(folder), rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(logits(folder), logits(file), atol=1e-3)
+    torch.testing.assert_close(logits(load(tmp_path / "out.gguf")), logits(stack), rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(logits(stack), untrained, atol=1e-3)
     before, after = contents(GGUFFile.open(file)), contents(GGUFFile.open(tmp_path / "out.gguf"))
     assert {name: each[:2] for name, each in after.items()} == {name: each[:2] for name, each in before.items()}
 
@@ -59,7 +61,7 @@ def test_layers_of_the_file_and_of_a_folder_stand_side_by_side(tmp_path: Path) -
     source = Stack.with_sources({"a": load(file), "b": load(folder)})
     with torch.inference_mode(), source.under("a:0 b:1 a:2"):
         wanted: Any = source.model(TOKENS).logits
-    apart = (logits(tmp_path / "out.gguf") - wanted).norm() / wanted.norm()
+    apart = (logits(load(tmp_path / "out.gguf")) - wanted).norm() / wanted.norm()
     assert 0 < apart < 0.2  # four bits
 
 

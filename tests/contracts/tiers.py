@@ -1,4 +1,4 @@
-"""Which types of the zoo CI asks for a promise, fast or slow; all others are asked at night."""
+"""Which types of the zoo CI asks for a promise, fast or slow; all others are asked, and collected, only at night."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -8,6 +8,7 @@ from transformers import CONFIG_MAPPING, __version__
 
 from contracts.specimen import Specimen
 from contracts.zoo import SUPPORTED
+from tier import TIER
 
 NIGHTLY = pytest.mark.nightly
 
@@ -31,6 +32,8 @@ def every_type(
     marked = []
     for one in of:
         name = one.model_type
+        if TIER != "nightly" and name not in {*fast, *slow}:
+            continue
         tier = () if name in fast else (pytest.mark.slow,) if name in slow else (NIGHTLY,)
         more = (pytest.mark.skipif(name not in CONFIG_MAPPING, reason=f"transformers {__version__} has no {name}"),)
         more += (marks[name],) if marks and name in marks else ()

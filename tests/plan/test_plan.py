@@ -62,54 +62,39 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Plan(()), "at least one layer"),
     (lambda: Plan([Visit(0)]), "a tuple of Visit or Group or Block"),  # type: ignore[arg-type]
     (lambda: Plan((0,)), "one of them is 0"),  # type: ignore[arg-type]
-    (lambda: Plan((ONE,)), "a tuple of Visit or Group or Block"),  # type: ignore[arg-type]
     (lambda: Plan("0-3"), "a tuple"),  # type: ignore[arg-type]
     (lambda: Visit(-1), "a whole number from 0"),
     (lambda: Visit(True), r"not True \(bool\)"),
     (lambda: Visit(1.0), "float"),  # type: ignore[arg-type]
-    (lambda: Visit("1"), "str"),  # type: ignore[arg-type]
     (lambda: Visit(10_000), "to 9999"),
     (lambda: Visit(10**5000), "more than 18 digits"),
     (lambda: Visit(0, 0), "from 1 up"),
-    (lambda: Visit(0, True), "from 1 up"),
-    (lambda: Visit(0, 2.0), "from 1 up"),  # type: ignore[arg-type]
     (lambda: Visit(0, 10_001), "more than 10,000"),
     (lambda: Visit(0, sublayer="atn"), "unknown half 'atn' .*did you mean attn"),  # type: ignore[arg-type]
     (lambda: Visit(0, 1, ["attn"]), r"unknown half \['attn'\]"),  # type: ignore[arg-type]
     (lambda: Visit(0, source="2a"), r"a letter and then .* not '2a' \(str\)"),
-    (lambda: Visit(0, source=""), "named by a letter"),
-    (lambda: Visit(0, source="a b"), "named by a letter"),
     (lambda: Visit(0, source="a\n"), "named by a letter"),
     (lambda: Visit(0, source=3), "named by a letter"),  # type: ignore[arg-type]
     (lambda: Visit(0, source="a" * 41), "at most 40 characters"),
-    (lambda: Visit(0, 1, ""), "unknown half ''"),  # type: ignore[arg-type]
     (lambda: Group(()), "at least one layer"),
     (lambda: Group([ONE]), "a tuple of Plan"),  # type: ignore[arg-type]
-    (lambda: Group((Visit(0),)), "a tuple of Plan"),  # type: ignore[arg-type]
     (lambda: Group((ONE,), "sum"), "such as Reduction"),  # type: ignore[arg-type]
-    (lambda: Group((ONE,), times=-1), "from 1 up"),
     (lambda: Group((Plan((Visit(0, 6_000),)),) * 2), "more than 10,000"),
     (lambda: Block(Visit(0)), "holds a Plan"),  # type: ignore[arg-type]
     (lambda: Block(ONE, 10**30), "more than 10,000"),
-    (lambda: Plan((Visit(0, 6_000), Visit(0, 6_000))), "more than 10,000"),
     (lambda: Reduction("meen"), "did you mean mean"),  # type: ignore[arg-type]
     (lambda: Reduction(None), "unknown merge rule"),  # type: ignore[arg-type]
     (lambda: Reduction("mean", 1.0), r"takes no gain.*write Reduction\('gain'"),
     (lambda: Reduction("gain"), "a gain is a number"),
-    (lambda: Reduction("gain", True), "a gain is a number"),
     (lambda: Reduction("gain", "2"), "a gain is a number"),  # type: ignore[arg-type]
     (lambda: Reduction("gain", float("nan")), "finite"),
-    (lambda: Reduction("gain", float("inf")), "finite"),
     (lambda: Reduction("gain", 10**400), "finite"),
     (lambda: Plan.identity(0), "from 1 to"),
-    (lambda: Plan.identity(True), "bool"),
-    (lambda: Plan.identity(2.0), "float"),  # type: ignore[arg-type]
     (lambda: Plan.identity(10**9), "from 1 to"),
     (lambda: Plan.of([]), "at least one layer"),
     (lambda: Plan.of(3), "not iterable"),  # type: ignore[arg-type]
     (lambda: Plan.of([1.5]), "whole numbers"),  # type: ignore[list-item]
     (lambda: Plan.of([True]), "bool"),
-    (lambda: Plan.of("01"), "whole numbers"),  # type: ignore[arg-type]
     (lambda: Plan.of(itertools.repeat(0)), "more than 10,000"),
     (lambda: ONE.check(0), "a depth is"),
     (lambda: ONE.check(None), "a depth is"),  # type: ignore[arg-type]

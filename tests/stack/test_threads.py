@@ -85,7 +85,7 @@ def test_two_stacks_over_one_model_wait_for_none_and_are_refused(threads: int) -
 
     def work(number: int) -> list[bool | str]:
         found: list[bool | str] = []
-        for _ in range(30):
+        for _ in range(15):
             try:
                 with torch.inference_mode(), stacks[number].under(plans[number]):
                     found.append(alike(model(BATCHES[0]).logits, right[number]))
@@ -110,7 +110,7 @@ def test_captures_of_several_threads_are_right_and_a_plan_in_place_waits_for_the
     def work(number: int) -> list[bool | str]:
         found: list[bool | str] = []
         with torch.inference_mode():
-            for _ in range(20):
+            for _ in range(10):
                 try:
                     if number == 0:
                         with stacks[0].under(plan):
@@ -123,7 +123,7 @@ def test_captures_of_several_threads_are_right_and_a_plan_in_place_waits_for_the
         return found
 
     in_place, *stepwise = in_threads(3, work)
-    assert in_place == [True] * 20
+    assert in_place == [True] * 10
     assert all(answer is True or "is running" in answer for found in stepwise for answer in found)  # type: ignore[attr-defined]
     assert state_of(model) == before
 
@@ -188,7 +188,7 @@ def test_gradients_of_two_threads_are_their_own_also_recomputed() -> None:
             model.gradient_checkpointing_enable({"use_reentrant": False})
         with stack.under(Plan.parse("0 (1|2 3)*2 4 5"), single_pass=True):
             right = [trained(model, ids) for ids in BATCHES[:2]]
-            found = in_threads(2, lambda number: [trained(model, BATCHES[number]) for _ in range(5)])
+            found = in_threads(2, lambda number: [trained(model, BATCHES[number]) for _ in range(3)])
         for expected_here, repeated in zip(right, found, strict=True):
             for once in repeated:  # type: ignore[attr-defined]
                 assert once.keys() == expected_here.keys()

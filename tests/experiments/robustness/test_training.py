@@ -98,7 +98,8 @@ def test_every_arm_is_looked_at_before_the_first_is_trained(trained: tuple[Path,
 def test_without_a_folder_a_run_is_named_by_its_recipe_too(vit: Path) -> None:
     def name(method: str, **options: Any) -> str:
         config = RobustTraining(model=str(vit), methods=(method,), images="digits", limit=20, baseline=False, **options)
-        return str(folder_of(outline_of(config).manifest))
+        outline = outline_of(config)
+        return str(folder_of(outline.manifest, outline.recipe))
 
     first = name("baseline")
     assert first.startswith("runs/vit-")

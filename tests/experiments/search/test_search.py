@@ -185,7 +185,7 @@ def test_every_method_and_move_ends_within_the_budget(
     assert result.report(tmp_path / "page.html").read_text().count("search-front")
 
 
-@pytest.mark.parametrize("moves", first_fast([("bits",), ("bits", "drop", "repeat", "reorder")]))
+@pytest.mark.parametrize("moves", first_fast([("bits",), ("bits", "drop")]))
 def test_types_of_layers_are_chosen_within_a_budget_of_bytes(
     stack: Stack, corpus: Corpus, tmp_path: Path, moves: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -257,7 +257,7 @@ def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: di
 def test_where_no_repeat_helps_the_model_as_trained_is_chosen(tmp_path: Path) -> None:
     """Every repeat costs the demo loss; the best is measured on text that chose neither."""
     result = layerwise.search(
-        "demo", None, "layers=2x", moves=("repeat",), width=1, tokens=2000, run=tmp_path / "run", reporter=Silent()
+        "demo", None, "layers=1.2x", moves=("repeat",), width=1, tokens=2000, run=tmp_path / "run", reporter=Silent()
     )
     rows = Rows(result.rows)
     (change,) = rows.where(metric="arm", arm="best_change")
