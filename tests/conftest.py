@@ -69,7 +69,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     gc.enable()
-    gc.collect()
     gc.freeze()
 
 

@@ -17,18 +17,11 @@ from layerwise.experiments.experiment import Experiment
 from layerwise.experiments.runner import COMPLETE
 from tier import by_tier
 
-TWICE = {
-    "time",
-    "search",
-    "heal",
-    "train robust",
-    "robustness merge",
-    "sweep",
-    "evaluate",
-}
+TWICE = {"time", "search", "heal", "train robust", "robustness merge", "sweep", "evaluate"}
 """Verbs whose runs are killed a second time after they resume."""
 
-KILLED = [(verb, number) for verb in KINDS for number in range(by_tier(fast=1, nightly=25))]
+VERBS = [pytest.param(verb, marks=pytest.mark.nightly if verb.endswith("-study") else ()) for verb in KINDS]
+"""Studies are many trainings of `train elc` or `train growth`, which CI kills; at night they are killed themselves."""
 
 DERIVED = ("INSERT INTO losses", "INSERT INTO scores", "open ")
 """Rows and model files that a complete run does not write again."""
@@ -72,7 +65,8 @@ def test_every_clock_that_is_planted_exists(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("verb", "number"), KILLED)
+@pytest.mark.parametrize("number", range(by_tier(fast=1, nightly=25)))
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_run_that_was_killed_goes_on_to_the_same_rows(verb: str, number: int, folders: Path, tmp_path: Path) -> None:
     """Killed at a drawn write, and again after it resumes: no loss is computed twice."""
     expected, writes = whole(verb, folders)
@@ -92,7 +86,7 @@ def test_a_run_that_was_killed_goes_on_to_the_same_rows(verb: str, number: int, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("verb", KINDS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_complete_run_computes_nothing_again(verb: str, folders: Path) -> None:
     expected, _ = whole(verb, folders)
     run = folders / verb / "run"
