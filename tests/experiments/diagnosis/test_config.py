@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from layerwise.errors import LayerwiseError, MeasureError, OptionError
-from layerwise.experiments.diagnosis.config import RECOVERY_STEPS, Diagnosis
+from layerwise.experiments.diagnosis.config import RECOVERY_STEPS, WITHIN_MINUTES, Diagnosis
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.results.run import MANIFEST
 
@@ -37,6 +37,15 @@ PLAIN = Diagnosis(model="demo")
 def test_what_cannot_be_measured_or_is_not_read_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises((MeasureError, OptionError), match=message):
         Diagnosis(model="demo", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "count"), [({}, 5), ({"recovery_steps": 200}, 1), ({"curve_tokens": 9}, 2), ({"parts": ("racing",)}, 1)]
+)
+def test_a_smaller_question_reads_every_option_that_is_given(options: dict[str, Any], count: int) -> None:
+    """`--recovery-steps 200` without parts was refused while the time was chosen: "do nothing here"."""
+    config = Diagnosis(model="demo", **options)
+    assert [each.parts for each in config.alternatives()] == [config.parts, *WITHIN_MINUTES[1:count]]
 
 
 def test_a_run_is_no_model(tmp_path: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from layerwise.errors import MeasureError, RunError, near_matches
+from layerwise.errors import MeasureError, OptionError, RunError, near_matches
 from layerwise.experiments.experiment import AMOUNT_OF_TEXT, Alternatives, Experiment
 from layerwise.experiments.option import option
 from layerwise.experiments.options.common import (
@@ -129,6 +130,14 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, Experiment):
             lacking = [need for need in NEEDS.get(name, ()) if need not in self.parts]
             if lacking:
                 raise MeasureError(f"{name} compares the scores of other parts: add {' and '.join(lacking)} to --parts")
+
+    def alternatives(self) -> tuple[Diagnosis, ...]:
+        """Return the diagnosis, followed by smaller ones if no parts were named: those that read every given option."""
+        questions = [self]
+        for parts in WITHIN_MINUTES[1:] if self.parts == DEFAULT_PARTS else ():
+            with suppress(OptionError):
+                questions.append(replace(self, parts=parts))
+        return tuple(questions)
 
     def ordered_parts(self) -> tuple[str, ...]:
         """The parts in the order in which they are carried out, whatever order they were named in.

@@ -15,13 +15,7 @@ from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, RunError
-from layerwise.experiments.diagnosis.config import (
-    DEFAULT_PARTS,
-    DESCRIPTIVE,
-    WITHIN_MINUTES,
-    WITHOUT_TEXT,
-    Diagnosis,
-)
+from layerwise.experiments.diagnosis.config import DEFAULT_PARTS, DESCRIPTIVE, WITHOUT_TEXT, Diagnosis
 from layerwise.experiments.diagnosis.context import FINISHED, TIMES, PartContext
 from layerwise.experiments.diagnosis.parts import PARTS
 from layerwise.experiments.engines.price import remaining_passes
@@ -192,9 +186,9 @@ def _chosen(
     config: Diagnosis, stack: Stack, corpus: Corpus, reporter: Reporter, began: float
 ) -> tuple[Diagnosis, ChosenText]:
     cut = cutting(config, stack, corpus, config.seed)
-    candidates = WITHIN_MINUTES if config.parts == DEFAULT_PARTS else (config.parts,)
-    fewer = [replace(config, parts=parts) for parts in candidates]
-    questions = [(each, TimedText(stack, cut, partial(passes_left, each, stack), stack.depth)) for each in fewer]
+    questions = [
+        (each, TimedText(stack, cut, partial(passes_left, each, stack), stack.depth)) for each in config.alternatives()
+    ]
     with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
         return chosen_text(config, questions, corpus, began)
 
