@@ -1,4 +1,4 @@
-"""The pages of the founding papers list every item of the documents once."""
+"""The pages of the founding papers list every item of the documents once; pages of results count their verdicts."""
 
 import re
 from pathlib import Path
@@ -6,6 +6,20 @@ from pathlib import Path
 import pytest
 
 PAPERS = Path(__file__).parents[2] / "docs" / "papers"
+RESULTS = PAPERS.parent / "results"
+STATED = re.compile(
+    r"Of (\d+) verdicts(?: at 95 %|, corrected in (\d+) famil(?:y|ies)), ([\d.]+) are expected to be wrong by chance"
+)
+VERDICT = re.compile(r"\b(supported|contradicted|explained by the null|inconclusive|better|worse|resolved)\b")
+COUNTED = (
+    "claims.md",
+    "smollm2.md",
+    "repeated_claims.md",
+    "growth.md",
+    "growth-gutenberg/README.md",
+    "layer_weights.md",
+)
+"""Pages all of whose verdicts are in tables, under the heading of the verdicts where there is one."""
 ITEMS = {"painters": ("P", 37), "heterogeneity": ("H", 28), "elc_bert": ("E", 37), "layershuffle": ("L", 45)}
 """The letter of each page's items, and their number in the document and its paper."""
 
@@ -37,6 +51,43 @@ def test_every_item_that_is_built_has_a_command_that_was_run(page: str) -> None:
     assert len(rows) == table.count("\n| `"), "a row has three cells"
     assert all(printed.strip() for _, printed in rows)
     assert closing or built
+
+
+@pytest.mark.parametrize("path", sorted(RESULTS.rglob("*.md")), ids=lambda path: str(path.relative_to(RESULTS)))
+def test_a_page_of_results_says_how_many_of_its_verdicts_may_be_wrong(path: Path) -> None:
+    text = path.read_text("utf-8")
+    stated = STATED.search(" ".join(text.split()))
+    if stated is None:
+        assert "no verdict" in text.lower()
+        return
+    count, families, wrong = stated.groups()
+    assert float(wrong) == pytest.approx(0.05 * int(families or count))
+    if str(path.relative_to(RESULTS)) in COUNTED:
+        verdicts = [found[-1] for row in _verdict_rows(text) for found in row]
+        assert int(count) == len(verdicts)
+
+
+def test_the_claims_of_the_real_model_are_counted_as_its_table_has_them() -> None:
+    """Of several runs the last decides, which asks most."""
+    decided = [row[-1][-1] for row in _verdict_rows((RESULTS / "smollm2.md").read_text("utf-8")) if row]
+    counts = [
+        decided.count(verdict) for verdict in ("supported", "contradicted", "explained by the null", "inconclusive")
+    ]
+    claims = " ".join((RESULTS / "claims.md").read_text("utf-8").split())
+    stated = re.search(
+        r"of (\d+) claims (\d+) are supported, (\d+) contradicted, (\d+) explained by the null and (\d+)", claims
+    )
+    assert stated is not None
+    assert [int(number) for number in stated.groups()] == [len(decided), *counts]
+
+
+def _verdict_rows(text: str) -> list[list[list[str]]]:
+    """Return the verdicts in every cell of every row of the tables under "Verdicts", or of all tables of a page."""
+    section = re.split(
+        r"^## ", text.partition("\n## Verdicts\n")[2] or text.replace("\n## ", "\n### "), flags=re.MULTILINE
+    )[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[found for cell in cells if (found := VERDICT.findall(cell))] for cells in rows]
 
 
 def _numbers(items: str, letter: str) -> set[int]:

@@ -110,3 +110,33 @@ def exact(*cases: Iterable[Case]) -> Callable[[Sequence[Case]], None]:
         assert [case.said for case in cases] == [case.verdict for case in cases]
 
     return test
+
+
+def validated(arm: str, losses: Sequence[float], seed: int = 0) -> list[Score]:
+    rows = enumerate(losses, start=1)
+    return [Score("training", "validation_loss", loss, arm=arm, seed=seed, amount=step) for step, loss in rows]
+
+
+def unfinished(contradicting: Mapping[str, tuple[tuple[Score, ...], str]]) -> Callable[..., None]:
+    """A training is over where 2 % of the fall of its loss or less came in its last quarter."""
+
+    @pytest.mark.parametrize(
+        ("losses", "is_over"),
+        [
+            ([2.0, 1.5, 1.02 + NEAR, 1.0], False),
+            ([2.0, 1.5, 1.02 - NEAR, 1.0], True),
+            ([2.0, 1.0, 1.5, 1.2], True),
+            ([1.0, 1.5, 2.0, 2.0], True),
+            ([1.0], False),
+        ],
+    )
+    @pytest.mark.parametrize("rule", contradicting)
+    def test(rule: str, losses: list[float], is_over: bool) -> None:
+        rows, arm = contradicting[rule]
+        assert claim_of(rule, rows, 12).verdict == CONTRADICTED
+        trained = [*validated(arm, [2.0, 1.0, 1.0, 1.0]), *validated(arm, losses, seed=1), *validated("other", [1.0])]
+        claim = claim_of(rule, (*rows, *trained), 12)
+        assert claim.verdict == (CONTRADICTED if is_over else OPEN)
+        assert is_over or f"The validation loss of {arm} was still falling" in claim.why
+
+    return test

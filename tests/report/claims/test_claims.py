@@ -6,7 +6,7 @@ import pytest
 
 from layerwise.report import ReportData
 from layerwise.report.claims import CLAIMS, PAPERS, Claim, Paper, claim_lines, claims
-from layerwise.report.claims.published import Case, prose_of
+from layerwise.report.claims.published import Case, FactCondition, prose_of
 from layerwise.results.rows import Score
 from report import planted
 from report.planted import of, row
@@ -53,10 +53,18 @@ def test_every_row_has_its_prose_and_every_prose_its_row(paper: Paper) -> None:
         assert all(case.reason for case in own.cases), claim.key
         assert (own.cases[-1].verdict, own.cases[-1].conditions) == ("inconclusive", ()), claim.key
         assert all(case.conditions for case in own.cases[:-1]), claim.key
-        assert all((own.name, own.statement, own.rule, own.needs, own.figures)), claim.key
+        assert all((own.name, own.statement, own.rule, own.needs, own.figures, own.number)), claim.key
         assert own.citation.startswith("arXiv "), claim.key
         assert bool(claim.certain) == bool(own.uncertain), claim.key
     assert len(CLAIMS) == sum(len(each.claims) for each in PAPERS) == 45
+
+
+def test_a_training_that_is_not_over_contradicts_no_claim_about_trained_models() -> None:
+    for claim in CLAIMS.values():
+        if claim.paper in ("elc_bert", "layershuffle") or claim.key.startswith("growth_"):
+            for case, before in zip(claim.prose.cases[1:], claim.prose.cases, strict=False):
+                guard = ("inconclusive", (*case.conditions, FactCondition("falling", "true")))
+                assert case.verdict != "contradicted" or (before.verdict, before.conditions) == guard, claim.key
 
 
 @pytest.mark.parametrize("key", CLAIMS)

@@ -1,6 +1,6 @@
 """Predictability: how much of a layer's weights its neighbors predict. Rows by tensor type (`part`) and layer or pair.
 
-in_sample_r2                  of a fit to all rows; null `p_over_n`
+in_sample_r2                  of a fit to all rows; null `p_over_n`. No rows for types with as many predictors as rows
 heldout_rows_r2, _layers_r2   not seen by the fit (`layerwise.measure.weights.prediction`); layers from 8 on; nulls
                               `random_twin`, `permuted_units`, `shuffled_layers`
 norm_r2                       of a layer's norm by the mean of its neighbors'; null `shuffled_layers`
@@ -98,8 +98,9 @@ def entry_levels(
         if twin is not None:
             variants[RANDOM_TWIN] = Triples(twin, sample, trained)
         name = sample.kind.name
-        lines[name] = real.predictors_by_rows
-        by_metric["in_sample_r2", ""][name] = _fractions(in_sample(real, evenly_spaced(real.positions)))
+        if real.predictors_by_rows < 1:  # otherwise the fit is exact, whatever the weights are
+            lines[name] = real.predictors_by_rows
+            by_metric["in_sample_r2", ""][name] = _fractions(in_sample(real, evenly_spaced(real.positions)))
         for variant, triples in {"": real, **variants}.items():
             shares = chosen_shares(triples)
             positions = evenly_spaced(triples.positions) if variant else triples.positions

@@ -24,7 +24,8 @@ from layerwise.report.text.number_format import between
 from layerwise.report.text.wording import counted, listed
 from layerwise.results.multiplicity import stretch
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import CONTRAST
+from layerwise.results.selection import PRESENT
+from layerwise.results.vocabulary import CONTRAST, TRAINING, VALIDATION_LOSS
 
 OF_THE_WHOLE: Mapping[str, None] = dict.fromkeys(("layer", "other", "condition", "amount", "against"))
 """The columns that are empty where a contrast is of no single layer or change."""
@@ -37,6 +38,9 @@ NULLS = {"baseline": "the baseline", "sequential": "the arm trained as long in o
 
 SHARES = (-1.0, 1.0)
 """What a difference of two shares, or a correlation, can be."""
+
+OVER = 0.02
+"""A training is over when at most this share of the fall of its validation loss came in its last quarter."""
 
 OF_COSTS = "of the mean of both costs"
 BARE = "The contrasts carry no intervals: there are fewer than 8 documents, or windows of one."
@@ -246,6 +250,27 @@ def contrast_rows(data: ReportData, claim: str, task: str = "all", **columns: An
 
 def contrast_tasks(data: ReportData, claim: str, metric: str, **columns: Any) -> dict[str, Score]:
     return {row.task: row for row in data.rows.where(measure=CONTRAST, metric=metric, claim=claim, **columns)}
+
+
+def training_ends(*arms: str) -> Callable[[ReportData], Facts]:
+    """Return a function that reads from a run which of `arms` were still learning when their training ended."""
+
+    def facts(data: ReportData) -> Facts:
+        falling = [arm for arm in arms if _is_falling(data, arm)]
+        return {"falling": bool(falling), "unfinished": listed(falling)}
+
+    return facts
+
+
+def _is_falling(data: ReportData, arm: str) -> bool:
+    """Check whether the validation loss of some seed is not shown to have stopped falling; False if none was noted."""
+    rows = data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS, arm=arm, amount=PRESENT, condition=None)
+    for own in rows.by("seed").values():
+        losses = {row.amount or 0.0: row.value for row in own}
+        early = [loss for step, loss in losses.items() if step <= 0.75 * max(losses)]
+        if not early or min(early) - min(losses.values()) > OVER * (losses[min(losses)] - min(losses.values())):
+            return True
+    return False
 
 
 def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], **of: object) -> Several:

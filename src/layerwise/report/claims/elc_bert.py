@@ -5,7 +5,16 @@ from __future__ import annotations
 from functools import partial
 
 from layerwise.report.claims.claim import span
-from layerwise.report.claims.contrasts import SHARES, Fact, Facts, Several, clipped, contrast_rows, scaled
+from layerwise.report.claims.contrasts import (
+    SHARES,
+    Fact,
+    Facts,
+    Several,
+    clipped,
+    contrast_rows,
+    scaled,
+    training_ends,
+)
 from layerwise.report.data import ReportData
 from layerwise.report.text.wording import counted
 from layerwise.report.trained import by_arm, seeds
@@ -45,6 +54,7 @@ def gain(data: ReportData, task: str, terms: str, better: int, margin: float, wr
         "learned": Several(learned, f"{{0:{written}}}", ", on frozen weights "),
         "seeds": counted(min(len(seeds(data, arm)) for arm in (vocab.LAYER_WEIGHTS, vocab.BACKBONE)), "seed"),
         "skill": _skill(data, vocab.BACKBONE),
+        **training_ends(vocab.LAYER_WEIGHTS)(data),
     }
 
 
@@ -65,7 +75,7 @@ def pattern(data: ReportData) -> Facts | None:
         for name, metric in (("equal", "above_equal"), ("learned", "learned"))
         if metric in rows
     }
-    return {"arm": arm, **facts, "skill": _skill(data, arm)}
+    return {"arm": arm, **facts, "skill": _skill(data, arm), **training_ends(arm)(data)}
 
 
 def alike(data: ReportData) -> Facts | None:
@@ -81,6 +91,7 @@ def alike(data: ReportData) -> Facts | None:
         "raw": Fact(raw, LIKE),
         "seeds": counted(len(seeds(data, arm)), "seed"),
         "skill": _skill(data, arm),
+        **training_ends(arm)(data),
     }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import partial
 
 from layerwise.report.claims.claim import span
-from layerwise.report.claims.contrasts import Fact, Facts, short_of
+from layerwise.report.claims.contrasts import Fact, Facts, short_of, training_ends
 from layerwise.report.data import ReportData
 from layerwise.report.derived import growth as run
 from layerwise.report.derived.growth import TERMS, Bounds, Training
@@ -69,7 +69,7 @@ def headline(
 ) -> Facts | None:
     arm = run.headline_arm(data)
     result = None if arm is None else measured(data, arm)
-    if result is None:
+    if arm is None or result is None:
         return None
     sentence, bounds = result
     ends = (0.0, None, None) if bounds is None else (bounds.value, bounds.low, bounds.high)
@@ -80,6 +80,7 @@ def headline(
         "short": bounds is not None and bounds.high < figure,
         "reached": bounds is not None and bounds.high >= figure and bounds.low > least,
         "skill": None if beyond is None else Fact(beyond, 0.0, 0.0),
+        **training_ends(arm)(data),
     }
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from layerwise.report.claims.claim import EQUIVALENCE, Span, on_tokens, span
 from layerwise.report.claims.contrasts import (
@@ -36,6 +37,8 @@ PUBLISHED_HARM = 0.006
 LAG = ("oscillating", "smooth", "no_lag_structure", "unresolved")
 """The verdicts on the correlation at lag 1, which name the row that holds it."""
 HELD_OUT = {"heldout_rows_r2": "on held-out rows", "heldout_layers_r2": "on held-out layers"}
+PUBLISHED_TYPE = "gate_proj"
+"""The type of tensors of which the published R2 is."""
 SHARED = 3**0.5
 """Every layer stands in three fits, so as little as a third of the positions may be independent."""
 SEEN = 1.65
@@ -47,9 +50,10 @@ OF_NOISE = "; of random errors of the same norm a share of "
 def predictability(data: ReportData) -> Facts | None:
     """Return R2 in sample and held out over layers (row of all tensor types), and the nulls that come near it.
 
-    The interval over layers is widened because fits share layers.
+    In sample are the types whose fit is not exact. The interval over layers is widened because fits share layers.
     """
-    rows = data.rows.where(measure=vocab.PREDICTABILITY, layer=None, part=None, condition=None)
+    known = data.rows.where(measure=vocab.PREDICTABILITY, layer=None, condition=None)
+    rows = known.where(part=None)
 
     def over_layers(metric: str) -> Span | None:
         bounds = span(rows.one(metric=metric, against=None))
@@ -57,7 +61,9 @@ def predictability(data: ReportData) -> Facts | None:
 
     held = {metric: bounds for metric in HELD_OUT if (bounds := over_layers(metric)) is not None}
     inside = over_layers("in_sample_r2")
-    if not held or inside is None:
+    fitted = known.where(metric="in_sample_r2", against=None, part=PRESENT).along("part")
+    exact = set(known.where(metric=tuple(HELD_OUT), part=PRESENT).axis("part")) - fitted.keys()
+    if not held or (inside is None and (fitted or not exact)):
         return None
     noise = rows.one(metric="in_sample_r2", against=vocab.P_OVER_N)
     rivals = [
@@ -68,8 +74,11 @@ def predictability(data: ReportData) -> Facts | None:
     as_good = dict.fromkeys(name for name, bounds, chance in rivals if bounds.high - chance.low < NULL_COMES_NEAR)
     reach = max((bounds.high - bounds.low) / 2 for bounds in held.values())
     return {
-        "inside": inside,
+        "inside": f"{inside or 1} inside the sample{_of_types(fitted, len(exact))}",
         "line": f" (a fit to noise gives {tidy(noise.value)})" if noise else "",
+        "exact": f" {counted(len(exact), 'type')} with as many predictors as rows can be fitted exactly."
+        if exact
+        else "",
         "held": " and ".join(f"{bounds} {HELD_OUT[metric]}" for metric, bounds in held.items()),
         "told": tidy(SEEN * reach),
         "rivals": listed(list(as_good)).capitalize(),
@@ -77,9 +86,16 @@ def predictability(data: ReportData) -> Facts | None:
         "beyond": all(bounds.above(chance) for _, bounds, chance in rivals),
         "strong": len(held) == len(HELD_OUT) and all(each.low > MOST_OF_THE_VARIANCE for each in held.values()),
         "weak": any(bounds.high < MOST_OF_THE_VARIANCE for bounds in held.values()),
-        "fit_above": inside.low > MOST_OF_THE_VARIANCE,
-        "fit_below": inside.high < MOST_OF_THE_VARIANCE,
+        "fit_above": inside is None or inside.low > MOST_OF_THE_VARIANCE,
+        "fit_below": inside is not None and inside.high < MOST_OF_THE_VARIANCE,
     }
+
+
+def _of_types(fitted: Mapping[Any, Score], exact: int) -> str:
+    """Say of how many types an R2 in sample is, and what it is for the published type."""
+    published = [row for name, row in fitted.items() if PUBLISHED_TYPE in name and span(row)]
+    own = "".join(f", {span(row)} for {PUBLISHED_TYPE}" for row in published)
+    return f" over {counted(len(fitted), 'type')} of tensors{own}" if exact and fitted else own
 
 
 def oscillation(data: ReportData) -> Facts | None:

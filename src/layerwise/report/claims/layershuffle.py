@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from layerwise.report.claims.contrasts import (
@@ -16,17 +15,17 @@ from layerwise.report.claims.contrasts import (
     contrast_tasks,
     nulls,
     short_of,
+    training_ends,
 )
 from layerwise.report.data import ReportData
 from layerwise.report.text.number_format import fixed, probability, tidy
 from layerwise.report.text.wording import listed
-from layerwise.results.selection import PRESENT
-from layerwise.results.vocabulary import CHANCE, ROBUSTNESS, TRAINING, VALIDATION_LOSS
+from layerwise.results.vocabulary import CHANCE, ROBUSTNESS
 
 LOSS, POSITION_GAIN = 0.05, 0.03
 PUBLISHED_RIGHT, SHORT = 0.9999, 0.02
 RELATED, OTHER_LAYERS, LEVEL = 0.3, 0.1, 0.05
-LAYERSHUFFLE = "layershuffle"
+BASELINE, LAYERSHUFFLE = "baseline", "layershuffle"
 ARMS = ("layershuffle-position", "layershuffle-predict")
 NEAR_CHANCE = 0.05
 """How far above chance an accuracy must be shown to be for its model to have learned."""
@@ -36,28 +35,6 @@ IN_ORDER = Read("in_order", bound=NEAR_CHANCE, optional=True, of="collapse")
 IN_RANDOM_ORDER = Read("random_order", bound=NEAR_CHANCE, optional=True, of="position_informed")
 """How far layershuffle is above chance in random order."""
 
-OVER = 0.02
-"""A training is over when at most this share of the fall of its validation loss came in its last quarter."""
-
-
-def training(*arms: str) -> Callable[[ReportData], Facts]:
-    def facts(data: ReportData) -> Facts:
-        falling = [arm for arm in arms if _is_falling(data, arm)]
-        return {"falling": bool(falling), "unfinished": listed(falling)}
-
-    return facts
-
-
-def _is_falling(data: ReportData, arm: str) -> bool:
-    """Check whether the validation loss of some seed is not shown to have stopped falling; False if none was noted."""
-    rows = data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS, arm=arm, amount=PRESENT)
-    for own in rows.by("seed").values():
-        losses = {row.amount or 0.0: row.value for row in own}
-        early = [loss for step, loss in losses.items() if step <= 0.75 * max(losses)]
-        if not early or min(early) - min(losses.values()) > OVER * (losses[min(losses)] - min(losses.values())):
-            return True
-    return False
-
 
 def collapse(data: ReportData) -> Facts | None:
     rows = contrast_rows(data, "collapse")
@@ -66,7 +43,10 @@ def collapse(data: ReportData) -> Facts | None:
     chance = data.rows.value(measure=ROBUSTNESS, metric="accuracy", arm=None, against=CHANCE)
     within = SHARES if chance is None else (-chance, 1.0 - chance)
     facts = {"free": rows["random_order"], "skill": rows.get("in_order")}
-    return {name: row and Fact(row, NEAR_CHANCE, NEAR_CHANCE, within) for name, row in facts.items()}
+    return {
+        **{name: row and Fact(row, NEAR_CHANCE, NEAR_CHANCE, within) for name, row in facts.items()},
+        **training_ends(BASELINE)(data),
+    }
 
 
 def positions(data: ReportData) -> Facts | None:
@@ -83,7 +63,7 @@ def positions(data: ReportData) -> Facts | None:
         "bare": tidy(100 * (PUBLISHED_RIGHT - short.value)),
         "beside": f", {beside}" if beside else "",
         "skill": Fact(short_of(short, PUBLISHED_RIGHT - 1 / data.depth), 0.0, 0.0) if data.depth else None,
-        **training("layershuffle-predict")(data),
+        **training_ends("layershuffle-predict")(data),
     }
 
 
@@ -106,7 +86,7 @@ def position_informed(data: ReportData) -> Facts | None:
             each.against(POSITION_GAIN) == "above" or each.against(-POSITION_GAIN) == "below" for each in spans
         ),
         "told": Several(gains, together=1),
-        **training(LAYERSHUFFLE, *ARMS)(data),
+        **training_ends(LAYERSHUFFLE, *ARMS)(data),
         "skill": IN_RANDOM_ORDER.fact(contrast_rows(data, "position_informed")),
     }
 
@@ -132,6 +112,6 @@ def switching_off(data: ReportData) -> Facts | None:
         "beside": f"; {beside}" if beside else "",
         "shuffled_apart": p is not None and p < LEVEL,
         "power": f"Of 100 such runs 80 would distinguish {sides}" if sides else "",
-        **training(LAYERSHUFFLE)(data),
+        **training_ends(LAYERSHUFFLE)(data),
         "skill": IN_RANDOM_ORDER.fact(contrast_rows(data, "position_informed")),
     }

@@ -7,7 +7,7 @@ from a function of the paper's module. `certain` names the facts that need an in
 from __future__ import annotations
 
 from layerwise.report.claims import elc_bert, growth, heterogeneity, layershuffle, painters
-from layerwise.report.claims.contrasts import SHARES, Read, group, nulls
+from layerwise.report.claims.contrasts import SHARES, Read, group, nulls, training_ends
 from layerwise.report.claims.published import paper, row
 from layerwise.report.text.wording import label
 
@@ -29,7 +29,7 @@ LAYERSHUFFLE = paper(
             "own": layershuffle.IN_RANDOM_ORDER,
         },
         certain=("cost", "gains"),
-        words=layershuffle.training(layershuffle.LAYERSHUFFLE),
+        words=training_ends(layershuffle.LAYERSHUFFLE),
     ),
     row("collapse", layershuffle.collapse, certain=("free", "skill")),
     row(
@@ -43,7 +43,7 @@ LAYERSHUFFLE = paper(
             "own": layershuffle.IN_RANDOM_ORDER,
         },
         certain=("lost", "spared"),
-        words=layershuffle.training(layershuffle.LAYERSHUFFLE),
+        words=training_ends(layershuffle.LAYERSHUFFLE),
     ),
     row("positions", layershuffle.positions, certain=("short",)),
     row("position_informed", layershuffle.position_informed, certain=("skill", "gains")),
@@ -56,7 +56,7 @@ LAYERSHUFFLE = paper(
             "skills": nulls("skill", bound=0.05),
         },
         certain=("loss", "skill"),
-        words=layershuffle.training(layershuffle.LAYERSHUFFLE),
+        words=training_ends(layershuffle.LAYERSHUFFLE),
     ),
     row("switching_off", layershuffle.switching_off, certain=("relation", "own")),
 )

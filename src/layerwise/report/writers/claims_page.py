@@ -82,10 +82,12 @@ def _claim_item(claim: Claim) -> Safe:
 
 
 INTRODUCTION = (
-    "Each claim was decided by a rule that was stated beforehand, from contrasts with intervals, on the models below."
-    " “Supported”, “contradicted” and “explained by the null” are each shown by an interval; “inconclusive” is all"
-    " else, and says what would decide. A verdict is about the models that were measured, not about all models."
+    "Each claim was decided by the rule printed with it, from contrasts with intervals at 95 %, on the models below. Of"
+    " {count} at 95 %, {wrong} are expected to be wrong by chance. “Supported”, “contradicted” and “explained by"
+    " the null” are each shown by an interval; “inconclusive” is all else, and says what would decide. A verdict is"
+    " about the models that were measured, not about all models."
 )
+ERROR_RATE = 0.05
 HEADINGS = ("run", "model", "layers", "text", "tokens", "command")
 WHERE_ROWS_LIE = "--run"
 
@@ -95,7 +97,9 @@ def claims_page(runs: Sequence[ReportData]) -> str:
     described = tuple(_described(str(number), data) for number, data in enumerate(runs, start=1))
     decided = {key: [claim.decide(data) for data in runs] for key, claim in CLAIMS.items()}
     head = ("claim", *(f"{number}: {model}" for number, model, *_ in described))
-    parts = ["# What became of the published claims", INTRODUCTION, "## Runs", Table(HEADINGS, described).markdown()]
+    measured = sum(claim.verdict != NOT_MEASURED for own in decided.values() for claim in own)
+    introduction = INTRODUCTION.format(count=counted(measured, "verdict"), wrong=f"{ERROR_RATE * measured:g}")
+    parts = ["# What became of the published claims", introduction, "## Runs", Table(HEADINGS, described).markdown()]
     parts.append("## Verdicts")
     for paper in PAPERS:
         verdicts = {claim.name: [each.verdict for each in decided[claim.key]] for claim in paper.claims}

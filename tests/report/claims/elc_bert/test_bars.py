@@ -83,6 +83,24 @@ test_every_bar_is_where_it_is = bars.exact(
 )
 
 
+def behind(task: str, terms: str, ends: Ends) -> tuple[tuple[Score, ...], str]:
+    difference = bars.planted("", {"difference": ends}, task, "study", arm="elc", against="ltg", condition=terms)
+    return (*difference, *skilled("ltg")), "elc"
+
+
+test_a_training_that_is_not_over_contradicts_nothing = bars.unfinished(
+    {
+        "worth": behind("masked_lm", "seconds", CLEAR),
+        "grammar": behind("pairs", "tokens", turned(CLEAR)),
+        "pattern": (
+            (*bars.planted("pattern", {"above_equal": turned(CLEAR), "learned": CLEAR}, "elc"), *skilled("elc")),
+            "elc",
+        ),
+        "alike": ((*agreement(0.0, 0.01, BEYOND_START), *agreement(0.0, 0.01, None), *skilled("elc")), "elc"),
+    }
+)
+
+
 def test_the_agreement_has_the_widened_band_and_stays_a_rank_correlation() -> None:
     rows = (*agreement(0.5, 0.2, BEYOND_START), *agreement(0.5, 2.0, None), *skilled("elc"))
     said = claim_of("alike", rows, 12)

@@ -223,3 +223,11 @@ def headlines() -> Iterator[Case]:
 test_every_bar_is_where_it_is = bars.exact(
     together(), strategies(), single_layers(), correlations(), types(), predictions(), headlines()
 )
+
+test_a_training_that_is_not_over_contradicts_nothing = bars.unfinished(
+    {
+        "growth_cost": (grown({"saving": (0.0, 0.2)}, "flops"), "published"),
+        "growth_loss": (grown({"loss_ratio": (0.9, 1.1)}), "published"),
+        "growth_time": (grown({"time_saved": (0.0, 0.1)}), "published"),
+    }
+)

@@ -122,3 +122,17 @@ def test_few_layers_one_type_and_noise_decide_little() -> None:
     assert claim_of("oscillation", rows(noise(4, 40, 40), 0), 4).verdict == "inconclusive"
     assert claim_of("universal_oscillation", rows(noise(DEPTH, 8, 8, 0), 0), DEPTH).verdict == "not measured"
     assert claim_of("predictability", measured(noise(9, 20, WIDTH), 0), 9).verdict == NULL
+
+
+def test_types_that_any_fit_explains_are_named_and_not_counted() -> None:
+    """0.91 was published for gate_proj; a mean with types of as many predictors as rows is not comparable with it."""
+    typed = {"gate_proj": noise(9, 26, 6, 1), "q_proj": noise(9, 12, 6, 2), "up_proj": noise(9, 26, 6, 3)}
+    tensors = StackTensors(planted_stack(typed))
+    samples = [unit_sample(kind, WIDTH, 0) for kind in tensor_types(tensors, "predictability")]
+    levels = list(entry_levels(tensors, None, samples, shuffled_orders(tensors.depth, 0), 0))
+    claim = claim_of("predictability", [row for level in levels for row in level.rows("predictability")], 9)
+    assert "inside the sample over 2 types of tensors, 0." in claim.figures
+    assert " for gate_proj (a fit to noise gives 0.480), " in claim.figures
+    assert claim.figures.endswith(" 1 type with as many predictors as rows can be fitted exactly.")
+    exact = claim_of("predictability", measured(noise(9, 10, WIDTH), 0), 9)
+    assert (exact.verdict, exact.figures[:28]) == (NULL, "R² is 1 inside the sample, −")

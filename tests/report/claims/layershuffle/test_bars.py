@@ -135,33 +135,11 @@ CONTRADICTING: dict[str, tuple[tuple[Score, ...], str]] = {
         (*bars.planted("switching_off", {"relation": (0.0, 0.2), "above_other_layers": GOOD}), *shuffled()),
         "layershuffle",
     ),
+    "collapse": (bars.planted("collapse", {"in_order": GOOD, "random_order": GOOD}), "baseline"),
 }
 """Rows that contradict each claim, and the arm whose training the claim is about."""
 
-
-def validated(arm: str, losses: list[float], seed: int = 0) -> list[Score]:
-    rows = enumerate(losses, start=1)
-    return [Score("training", "validation_loss", loss, arm=arm, seed=seed, amount=step) for step, loss in rows]
-
-
-@pytest.mark.parametrize(
-    ("losses", "is_over"),
-    [
-        ([2.0, 1.5, 1.02 + NEAR, 1.0], False),
-        ([2.0, 1.5, 1.02 - NEAR, 1.0], True),
-        ([2.0, 1.0, 1.5, 1.2], True),
-        ([1.0, 1.5, 2.0, 2.0], True),
-        ([1.0], False),
-    ],
-)
-@pytest.mark.parametrize("rule", CONTRADICTING)
-def test_a_training_that_is_not_over_contradicts_nothing(rule: str, losses: list[float], is_over: bool) -> None:
-    rows, arm = CONTRADICTING[rule]
-    assert claim_of(rule, rows, 12).verdict == CONTRADICTED
-    trained = [*validated(arm, [2.0, 1.0, 1.0, 1.0]), *validated(arm, losses, seed=1), *validated("baseline", [1.0])]
-    claim = claim_of(rule, (*rows, *trained), 12)
-    assert claim.verdict == (CONTRADICTED if is_over else OPEN)
-    assert is_over or f"The validation loss of {arm} was still falling" in claim.why
+test_a_training_that_is_not_over_contradicts_nothing = bars.unfinished(CONTRADICTING)
 
 
 @pytest.mark.parametrize("rule", ["trained_order", "pruning"])
