@@ -14,23 +14,8 @@ from layerwise.results.checked import value_of
 from layerwise.results.manifest import Manifest
 from layerwise.results.training_record import FILE, LogEntry, TrainingRecord, refined_at, trained_models
 from layerwise.train.methods.layer_weights import LayerMixingOptions
+from results.samples import MANIFEST
 
-MANIFEST = Manifest(
-    "demo",
-    None,
-    "w1",
-    "float32",
-    "cpu",
-    "texts",
-    "c1",
-    3,
-    90,
-    64,
-    ("skip", "swap"),
-    ("prose",),
-    7,
-    command=("layerwise", "sweep", "demo"),
-)
 RECORD = TrainingRecord(
     "layershuffle",
     0,
@@ -134,10 +119,7 @@ OF_RECORDS = (
 
 @pytest.mark.parametrize(
     ("kind", "damage", "part"),
-    [
-        *(("manifest", *row) for row in (*BOTH, *OF_MANIFESTS)),
-        *(("record", *row) for row in (*BOTH, *OF_RECORDS)),
-    ],
+    [*(("manifest", *row) for row in (*BOTH, *OF_MANIFESTS)), *(("record", *row) for row in (*BOTH, *OF_RECORDS))],
 )
 def test_what_was_not_written_is_refused_by_its_field(
     tmp_path: Path, kind: str, damage: str | dict[str, Any], part: str

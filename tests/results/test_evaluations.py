@@ -175,67 +175,36 @@ def templated(**settings: object) -> Change:
     return lambda other: other.results.update({"chat_template_sha": "5d41402a", "chat_template": "{{x}}", **settings})
 
 
-BOTH = "of task in A and B differs"
-DATA = "evaluate both with one version of the data"
-SAME = "evaluate both with one version, prompt and --seed"
+BOTH = "of task in A and B differ"
+ONE = "evaluate both with one"
+DATA = f"{ONE} version of the data"
+SAME = f"{ONE} version, prompt and --seed"
+ON_ONE = "on document 1, {'question': 'task 1?'}"
 MISMATCHES: dict[str, tuple[Change, str]] = {
-    "version": (of_task("versions", 2.0), f"version {BOTH}: 1.0 and 2.0; evaluate both with one"),
-    "shots": (of_task("n-shot", 5), f"--num_fewshot {BOTH}: 0 and 5; evaluate both with one"),
-    "limit": (
-        lambda other: other.results["config"].update(limit=3.0),
-        f"--limit {BOTH}: None and 3.0; evaluate both with one",
-    ),
-    "template": (templated(), f"--apply_chat_template {BOTH}: None and '5d41402a'; evaluate both with one"),
-    "system": (
-        setting("system_instruction", "Be brief."),
-        f"--system_instruction {BOTH}: None and 'Be brief.'; evaluate both with one",
-    ),
-    "generation": (
-        configured("generation_kwargs", {"temperature": 1.0}),
-        f"--gen_kwargs {BOTH}: None and {{'temperature': 1.0}}; evaluate both with one",
-    ),
+    "version": (of_task("versions", 2.0), f"version {BOTH}s: 1.0 and 2.0; {ONE}"),
+    "shots": (of_task("n-shot", 5), f"--num_fewshot {BOTH}s: 0 and 5; {ONE}"),
+    "limit": (setting("config", {"limit": 3.0}), f"--limit {BOTH}s: None and 3.0; {ONE}"),
+    "template": (templated(), f"--apply_chat_template {BOTH}s: None and '5d41402a'; {ONE}"),
+    "system": (setting("system_instruction", "Hi."), f"--system_instruction {BOTH}s: None and 'Hi.'; {ONE}"),
+    "generation": (configured("generation_kwargs", {"k": 1}), f"--gen_kwargs {BOTH}s: None and {{'k': 1}}; {ONE}"),
     "type of task": (
         configured("output_type", "generate_until"),
-        f"output_type {BOTH}: '\"multiple_choice\"' and '\"generate_until\"'; evaluate both with one",
+        f"output_type {BOTH}s: '\"multiple_choice\"' and '\"generate_until\"'; {ONE}",
     ),
-    "filter of answers": (
-        configured("filter_list", [{"name": "strict"}]),
-        f"filter_list {BOTH}: 'null' and '[{{\"name\": \"strict\"}}]'; evaluate both with one",
-    ),
-    "scoring": (
-        configured("process_results", "def f(): return 1"),
-        f"process_results {BOTH}: 'null' and '\"def f(): return 1\"'; evaluate both with one",
-    ),
-    "repeats": (configured("repeats", 4), f"repeats {BOTH}: '1' and '4'; evaluate both with one"),
-    "filters": (all_samples("filter", "strict"), f"filters {BOTH}: ['none'] and ['strict']; evaluate both with one"),
-    "metrics": (
-        all_samples("metrics", ["acc"]),
-        f"metrics {BOTH}: ['acc', 'acc_norm'] and ['acc']; evaluate both with one",
-    ),
-    "missing document": (
-        short,
-        f"documents of task in A and B differ: the second has no document 2, {{'question': 'task 2?'}}; {DATA}",
-    ),
-    "further document": (
-        longer,
-        f"documents of task in A and B differ: the first has no document 3, 'new'; {DATA}",
-    ),
+    "filter of answers": (configured("filter_list", ["a"]), f"filter_list {BOTH}s: 'null' and '[\"a\"]'; {ONE}"),
+    "scoring": (configured("process_results", "f"), f"process_results {BOTH}s: 'null' and '\"f\"'; {ONE}"),
+    "repeats": (configured("repeats", 4), f"repeats {BOTH}s: '1' and '4'; {ONE}"),
+    "filters": (all_samples("filter", "strict"), f"filters {BOTH}s: ['none'] and ['strict']; {ONE}"),
+    "metrics": (all_samples("metrics", ["acc"]), f"metrics {BOTH}s: ['acc', 'acc_norm'] and ['acc']; {ONE}"),
+    "missing document": (short, f"documents {BOTH}: the second has no document 2, {{'question': 'task 2?'}}; {DATA}"),
+    "further document": (longer, f"documents {BOTH}: the first has no document 3, 'new'; {DATA}"),
     "other document": (
         sample("doc_hash", hashed("edited")),
-        f"documents of task in A and B differ: the second has no document 1, {{'question': 'task 1?'}}; {DATA}",
+        f"documents {BOTH}: the second has no document 1, {{'question': 'task 1?'}}; {DATA}",
     ),
-    "right answer": (
-        sample("target_hash", hashed("1")),
-        f"right answer {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
-    ),
-    "prompt": (
-        sample("prompt_hash", hashed("Q:")),
-        f"prompt {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
-    ),
-    "requests": (
-        sample("arguments", {"gen_args_0": {"arg_0": "Q", "arg_1": " maybe"}}),
-        f"prompt {BOTH} on document 1, {{'question': 'task 1?'}}; {SAME}",
-    ),
+    "right answer": (sample("target_hash", hashed("1")), f"right answer {BOTH}s {ON_ONE}; {SAME}"),
+    "prompt": (sample("prompt_hash", hashed("Q:")), f"prompt {BOTH}s {ON_ONE}; {SAME}"),
+    "requests": (sample("arguments", {"gen_args_0": {"arg_0": "Q"}}), f"prompt {BOTH}s {ON_ONE}; {SAME}"),
 }
 
 
@@ -278,11 +247,20 @@ def test_functions_without_a_source_are_the_same_at_any_address(evaluation: Eval
 
 
 Damage = Callable[[Path], object]
+RESULTS = f"results_{DATE}.json"
+
+
+def remove(name: str) -> Damage:
+    return lambda folder: (folder / name).unlink()
+
+
+def write(name: str, content: bytes) -> Damage:
+    return lambda folder: (folder / name).write_bytes(content)
 
 
 def results(change: Callable[[Any], object]) -> Damage:
     def damage(folder: Path) -> None:
-        path = folder / f"results_{DATE}.json"
+        path = folder / RESULTS
         content = json.loads(path.read_text())
         change(content)
         path.write_text(json.dumps(content))
@@ -322,29 +300,18 @@ def huge(folder: Path) -> None:
 
 
 GOOD = samples_of(RIGHT["task"])[1]
-RESULTS = f"A/results_{DATE}.json"
 LINE = f"line 2 of A/{SAMPLES}"
+NOT_FINITE = f"{LINE} has a value of acc that is not finite; {AGAIN}"
+UNLIKE = "is not what lm-eval writes"
 DAMAGES: dict[str, tuple[Damage, str]] = {
-    "without samples": (
-        lambda folder: (folder / SAMPLES).unlink(),
-        f"A has no {SAMPLES}: evaluate task again with --log_samples",
-    ),
+    "without samples": (remove(SAMPLES), f"A has no {SAMPLES}: evaluate task again with --log_samples"),
     "cut line": (cut, f"line 3 of A/{SAMPLES} is not JSON (*); {AGAIN}"),
     "cut file": (whole_lines, f"A/{SAMPLES} has 2 of 3 documents; {AGAIN}"),
     "appended": (twice, f"line 4 of A/{SAMPLES} is document 0 again; {AGAIN}"),
     "filters of other documents": (second_filter, f"A/{SAMPLES} has other documents for the filter strict; {AGAIN}"),
-    "not a number": (
-        line(json.dumps({**GOOD, "acc": float("nan")})),
-        f"{LINE} has a value of acc that is not finite; {AGAIN}",
-    ),
-    "infinite": (
-        line(json.dumps({**GOOD, "acc": float("inf")})),
-        f"{LINE} has a value of acc that is not finite; {AGAIN}",
-    ),
-    "beyond any number": (
-        line(json.dumps({**GOOD, "acc": 10**400})),
-        f"{LINE} has a value of acc that is not finite; {AGAIN}",
-    ),
+    "not a number": (line(json.dumps({**GOOD, "acc": float("nan")})), NOT_FINITE),
+    "infinite": (line(json.dumps({**GOOD, "acc": float("inf")})), NOT_FINITE),
+    "beyond any number": (line(json.dumps({**GOOD, "acc": 10**400})), NOT_FINITE),
     "a name that is a path": (
         results(lambda content: content["configs"].update({"../../etc/passwd\0": {}})),
         "A/*\0 again with --log_samples",
@@ -352,41 +319,29 @@ DAMAGES: dict[str, tuple[Damage, str]] = {
     "too deep": (line("[" * 100_000), f"{LINE} is nested too deeply: write it flatter; {AGAIN}"),
     "long number": (line("1" * 5_000), f"{LINE} holds a number of more than 4,300 digits; {AGAIN}"),
     "empty line": (line(""), f"{LINE} is not JSON (Expecting value at column 1); {AGAIN}"),
-    "a list": (line("[1]"), f"{LINE} is not what lm-eval writes (Expected `object`, got `array`); {AGAIN}"),
+    "a list": (line("[1]"), f"{LINE} {UNLIKE} (Expected `object`, got `array`); {AGAIN}"),
     "without a hash": (
         line(json.dumps({key: each for key, each in GOOD.items() if key != "doc_hash"})),
-        f"{LINE} is not what lm-eval writes (Object missing required field `doc_hash`); {AGAIN}",
+        f"{LINE} {UNLIKE} (Object missing required field `doc_hash`); {AGAIN}",
     ),
-    "not text": (
-        lambda folder: (folder / SAMPLES).write_bytes(b"\xff\n"),
-        f"A/{SAMPLES} is not UTF-8 text: byte 0 is 0xff; {AGAIN}",
-    ),
+    "not text": (write(SAMPLES, b"\xff\n"), f"A/{SAMPLES} is not UTF-8 text: byte 0 is 0xff; {AGAIN}"),
     "huge": (huge, f"A/{SAMPLES} has 1.1 GB, and at most 1.1 GB are read; {AGAIN}"),
-    "empty samples": (
-        lambda folder: (folder / SAMPLES).write_text(""),
-        f"line 1 of A/{SAMPLES} is not JSON (*); {AGAIN}",
-    ),
-    "results cut": (
-        lambda folder: (folder / f"results_{DATE}.json").write_text("{"),
-        f"{RESULTS} is not JSON (*); {AGAIN}",
-    ),
+    "empty samples": (write(SAMPLES, b""), f"line 1 of A/{SAMPLES} is not JSON (*); {AGAIN}"),
+    "results cut": (write(RESULTS, b"{"), f"A/{RESULTS} is not JSON (*); {AGAIN}"),
     "results of another shape": (
         results(lambda content: content.update(configs=[])),
-        f"{RESULTS} is not what lm-eval writes (Expected `object`, got `array` - at `$.configs`); {AGAIN}",
+        f"A/{RESULTS} {UNLIKE} (Expected `object`, got `array` - at `$.configs`); {AGAIN}",
     ),
     "results of nothing": (
         results(lambda content: content.clear()),
-        f"{RESULTS} is not what lm-eval writes (Object missing required field `results`); {AGAIN}",
+        f"A/{RESULTS} {UNLIKE} (Object missing required field `results`); {AGAIN}",
     ),
     "before 0.4.3": (
-        lambda folder: (folder / f"results_{DATE}.json").rename(folder / "results.json"),
+        lambda folder: (folder / RESULTS).rename(folder / "results.json"),
         "A is of an lm-eval before 0.4.3, whose samples have no hashes to match documents by; evaluate again with a "
         "newer one",
     ),
-    "no evaluation": (
-        lambda folder: (folder / f"results_{DATE}.json").unlink(),
-        "A has no results_DATE.json; name a run, or what --output_path of lm-eval was",
-    ),
+    "no evaluation": (remove(RESULTS), "A has no results_DATE.json; name a run, or what --output_path of lm-eval was"),
 }
 
 

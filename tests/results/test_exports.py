@@ -13,32 +13,13 @@ from layerwise.errors import RunError
 from layerwise.results import export as export_run
 from layerwise.results.exports import perplexity
 from layerwise.results.manifest import Manifest
-from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.rows import Loss, Score
 from layerwise.results.run import Run
+from results.samples import MANIFEST, RECORD, SCORE
 
-MANIFEST = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip",), ("prose",), 7)
 LOSSES = [Loss("0-3", "prose", 'a, "b"\n.txt', number, 1 / 3 + number, 10, 4) for number in range(5)]
-SCORES = [
-    Score(
-        "effect",
-        "delta_nll",
-        0.1,
-        -1e-300,
-        0.3,
-        0.4,
-        claim="0-3",
-        task="prose",
-        p_adjusted=0.8,
-        mde=0.05,
-        documents=3,
-        tokens=90,
-    ),
-    Score("similarity", "cka", 1.0, claim="1,2", task="prose"),
-]
-PLANS = [
-    PlanRecord("0-3", "painters", "random", 2, 9, 4, 4, 4, 4),
-    PlanRecord("0-3", "painters", "skip", 2, None, 4, 4, 4, 4),
-]
+SCORES = [replace(SCORE, low=-1e-300), Score("similarity", "cka", 1.0, claim="1,2", task="prose")]
+PLANS = [replace(RECORD, strategy="random", draw=9), RECORD]
 TABLES: dict[str, list[Any]] = {"losses": LOSSES, "scores": SCORES, "plans": PLANS}
 
 

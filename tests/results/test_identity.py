@@ -7,21 +7,10 @@ import pytest
 from layerwise.errors import RunError
 from layerwise.results.identity import MEASURED, changes, check_same_run, version_changes
 from layerwise.results.manifest import Manifest
+from results import samples
 
-MANIFEST = Manifest(
-    "demo",
-    None,
-    "w1",
-    "float32",
-    "cpu",
-    "texts",
-    "c1",
-    3,
-    90,
-    64,
-    ("skip", "swap"),
-    ("prose",),
-    7,
+MANIFEST = replace(
+    samples.MANIFEST,
     numerics={"batch_tokens": "4096", "threads": "2"},
     hardware={"machine": "x86_64", "kernels": "AVX2"},
 )

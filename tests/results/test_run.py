@@ -14,12 +14,9 @@ import pytest
 from apart import Watch, apart
 from layerwise.errors import RunError
 from layerwise.results import run as run_module
-from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Loss
 from layerwise.results.run import Run, write_whole
-
-MANIFEST = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip",), ("prose",), 7)
-LOSS = Loss("0-3", "prose", "a.txt", 0, 12.5, 10, 4)
+from results.samples import LOSS, MANIFEST
 
 PLANS, DOCUMENTS, WINDOWS = 40, 25, 3
 
@@ -47,7 +44,7 @@ import sys
 from pathlib import Path
 from layerwise.results import Manifest, Run
 
-manifest = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip",), ("prose",), 7)
+manifest = Manifest("demo", None, "w1", "float32", "cpu", "texts", "c1", 3, 90, 64, ("skip", "swap"), ("prose",), 7)
 with Run.create(Path(sys.argv[1]), manifest):
     print("ready", flush=True)
     sys.stdin.read()

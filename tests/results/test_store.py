@@ -16,27 +16,12 @@ from hypothesis import strategies as st
 
 from layerwise.errors import MeasureError, RunError
 from layerwise.results import database
-from layerwise.results.rows import Loss, Note, PlanRecord, Score
+from layerwise.results.rows import Loss, Note, Score
 from layerwise.results.store import Store
+from results.samples import LOSS, RECORD, SCORE
 from tier import by_tier
 
-LOSS = Loss("0-3", "prose", "a.txt", 0, 12.5, 10, 4)
-SCORE = Score(
-    "effect",
-    "delta_nll",
-    0.1,
-    -0.1,
-    0.3,
-    0.4,
-    claim="0-3",
-    task="prose",
-    p_adjusted=0.8,
-    mde=0.05,
-    documents=3,
-    tokens=90,
-)
 LOSS_NAME = "plan '0-3' on window 0 of document 'a.txt' (task 'prose')"
-RECORD = PlanRecord("0-3", "painters", "skip", 2, None, 4, 4, 4, 4)
 
 names = st.text(st.characters(codec="utf-8"), max_size=6)
 numbers = st.floats(allow_nan=False, allow_infinity=False)
@@ -104,13 +89,6 @@ def test_losses_round_trip_in_one_order(rows: list[Loss], batch: int, tmp_path_f
 
 def _bytes(value: str | int) -> bytes | int:
     return value.encode() if isinstance(value, str) else value
-
-
-def test_the_order_of_writing_does_not_show(store: Store) -> None:
-    rows = [replace(LOSS, document=document, plan=plan) for document in ("a", "b") for plan in ("0", "1", "2")]
-    for row in reversed(rows):
-        store.add_losses([row])
-    assert list(store.losses()) == rows
 
 
 def test_losses_are_those_of_the_task_and_what_is_finished_is_so_on_that_window_alone(store: Store) -> None:
