@@ -5,7 +5,7 @@ import pytest
 from package_sources import trees
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def _parsed(request: pytest.FixtureRequest) -> None:
-    if any(item.path.stem in ("test_names", "test_architecture") for item in request.session.items):
+    if request.path.stem in ("test_names", "test_architecture"):
         trees()

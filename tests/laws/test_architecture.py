@@ -28,17 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "search": {"results", "plan", "data", "stack", "measure"},
     "train": {"results", "plan", "data", "stack", "measure", "models"},
     "experiments": {
-        "results",
-        "plan",
-        "data",
-        "gguf",
-        "stack",
-        "measure",
-        "models",
-        "checkpoint",
-        "search",
-        "train",
-        "report",
+        *("results", "plan", "data", "gguf", "stack", "measure", "models", "checkpoint", "search", "train", "report"),
         "swarm",
     },
     "cli": {
@@ -188,11 +178,7 @@ def test_plans_and_schedules_are_standard_library_only() -> None:
 
 
 def of_run_folders(path: Path) -> list[str]:
-    pure = (
-        "layerwise.results.rows",
-        "layerwise.results.selection",
-        "layerwise.results.vocabulary",
-    )
+    pure = ("layerwise.results.rows", "layerwise.results.selection", "layerwise.results.vocabulary")
     return [
         name for name in imported_modules(path) if name.startswith("layerwise.results") and not name.startswith(pure)
     ]

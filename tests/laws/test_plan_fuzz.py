@@ -28,30 +28,8 @@ TEXTS = (
 )
 LANGUAGE = "0123456789 -*|()[]:=.egainsummeanattnmlpb_"
 PIECES = (
-    "0",
-    "7",
-    "12",
-    "9999",
-    "100000",
-    "9" * 9,
-    "-",
-    "*",
-    "*2",
-    " ",
-    " ",
-    "(",
-    "|",
-    ")",
-    "[",
-    "]",
-    ":sum",
-    ":gain=",
-    ".",
-    ".attn",
-    ".mlp",
-    "a:",
-    "run-2:",
-    "b",
+    *("0", "7", "12", "9999", "100000", "9" * 9, "-", "*", "*2", " ", " ", "(", "|", ")", "[", "]"),
+    *(":sum", ":gain=", ".", ".attn", ".mlp", "a:", "run-2:", "b"),
 )
 STRANGE = "\x00\n\t\r\x85\u00a0\u2013\u0663\u0967\u2167\u00b2\u00d7\ud800\ufeff\U0001f600,;{}<>_+~"
 
@@ -88,14 +66,7 @@ def from_unicode(chance: random.Random) -> str:
     return "".join(chr(chance.randrange(0x110000)) for _ in range(chance.randint(0, 8)))
 
 
-MAKERS: tuple[Callable[[random.Random], str], ...] = (
-    mutated,
-    mutated,
-    mutated,
-    from_language,
-    from_pieces,
-    from_unicode,
-)
+MAKERS: tuple[Callable[[random.Random], str], ...] = (*[mutated] * 3, from_language, from_pieces, from_unicode)
 
 
 def plan_or_refusal(text: str) -> Plan | PlanError:

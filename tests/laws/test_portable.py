@@ -1,18 +1,14 @@
 """The quick part of `make test-portable`: results do not depend on the processor."""
 
-import os
 import subprocess
-import sys
-from itertools import product
 
 import pytest
 import torch
 from torch import nn
 
 from other_kernel import OtherKernel
-from portable import QUICK, QUICK_TESTS, SETTINGS, TESTS, Setting, command
+from portable import QUICK, QUICK_TESTS, Setting, command
 from rounding import realigned
-from threads import thread_count
 
 
 @pytest.mark.nightly
@@ -22,30 +18,6 @@ def test_what_is_compared_holds_under_another_setting(setting: Setting) -> None:
         command(QUICK_TESTS, workers="0"), env=setting.environment(), capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stdout[-10000:]
-
-
-def test_the_settings_are_those_that_are_promised() -> None:
-    assert set(QUICK) < set(SETTINGS)
-    assert {(setting.aten, setting.old) for setting in SETTINGS} == set(product(("default", "avx2", ""), (True, False)))
-    assert {setting.threads for setting in SETTINGS} == {1, 2, 4}
-    assert all((TESTS / path).exists() for path in QUICK_TESTS)
-
-
-def test_this_process_computes_as_it_is_told() -> None:
-    asked = os.environ.get("ATEN_CPU_CAPABILITY", "").upper()
-    assert not asked or torch.backends.cpu.get_cpu_capability() in (asked, "DEFAULT")
-    assert torch.get_num_threads() == thread_count()
-
-
-@pytest.mark.nightly
-def test_another_process_computes_as_it_is_told() -> None:
-    code = (
-        "import torch; from threads import use_threads; use_threads();"
-        "print(torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())"
-    )
-    environment = {**Setting("default", old=True, threads=4).environment(), "PYTHONPATH": str(TESTS)}
-    ended = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert ended.stdout.split() == ["DEFAULT", "4"]
 
 
 def test_the_other_kernel_gives_equal_bits_to_equal_operands_alone() -> None:
