@@ -47,10 +47,6 @@ def test_every_cell_of_the_matrix_is_painted_once(text: str) -> None:
     assert {(row, column): (colour, opacity) for row, column, colour, opacity in painted} == expected
 
 
-def test_plans_that_differ_look_different() -> None:
-    assert len({wiring(Plan.parse(text), DEPTH) for text in PLANS}) == len(PLANS)
-
-
 def test_a_titled_drawing_can_be_read_aloud() -> None:
     assert "<title>a &lt; b</title>" in wiring(Plan.identity(3), 3, title="a < b")
     assert 'aria-hidden="true"' in wiring(Plan.identity(3), 3)

@@ -11,7 +11,7 @@ from layerwise.report.claims import CLAIMS, Claim, Published, Verdict
 from layerwise.results.rows import Score
 from tier import by_tier
 
-RUNS = by_tier(fast=40, nightly=200)
+RUNS = by_tier(fast=10, nightly=200)
 ENOUGH = 60
 """With a share below 95 % all would end alike in fewer than 5 of 100 tries (0.95 ** 60 = 0.046)."""
 WRONG = 0.05
@@ -72,10 +72,6 @@ def ends(
     assert right is None or share(counts, right) >= least, counts
 
 
-def tells(rule: Rule, truth: Truth, depth: int, right: str, least: float = POWER, runs: int = RUNS) -> None:
-    ends(rule, truth, depth, right, ANSWERS - {right}, least, runs)
-
-
 Test = Callable[[Callable[[], None]], None]
 """A test with the parameter `check`."""
 
@@ -129,8 +125,3 @@ def _test(table: Table, check: Callable[[str, Truth, str], None], nightly: bool)
         check()
 
     return test
-
-
-def printed(truth: Truth, metric: str, runs: int = 40) -> float:
-    found = [row.mde for run in range(runs) for row in truth(run) if row.metric == metric and row.mde]
-    return sum(found) / len(found)

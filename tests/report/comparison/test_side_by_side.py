@@ -54,10 +54,7 @@ def test_what_cannot_stand_side_by_side_is_refused(folders: tuple[tuple[str, Rep
         ((("x", RUN), ("y", named(RUN, "other"))), []),
         ((("x", RUN), ("y", named(RUN, "other", corpus_hash="another"))), ["not measured on the same text"]),
         ((("x", RUN), ("y", named(RUN, "other", tokens=5))), ["The numbers of tokens differ"]),
-        (
-            (("x", RUN), ("y", named(RUN, "org/small", seed=1))),
-            ["small (x) and small (y) are runs of one model"],
-        ),
+        ((("x", RUN), ("y", named(RUN, "org/small", seed=1))), ["small (x) and small (y) are runs of one model"]),
     ],
 )
 def test_what_differs_is_said(folders: list[tuple[str, ReportData]], words: list[str]) -> None:

@@ -9,7 +9,6 @@ from layerwise.report.data import ReportData
 from layerwise.report.derived.zones import Matrix, Runs, Zone, matrix
 from layerwise.report.kinds.sweep_findings import findings
 from layerwise.results.rows import Score
-from report import synthetic
 
 
 def rows(*pairs: tuple[int, int, float]) -> ReportData:
@@ -25,24 +24,6 @@ def test_one_order_of_a_pair_fills_both() -> None:
     assert matrix(chain, "cosine") is None, "a few pairs of thousands of states are not a matrix"
     assert findings(chain) is findings(chain), "computed once, not once for each section"
     assert matrix(rows((0, 1, 0.5), (1, 1, 1.0)), "cosine", "low") == ((None, None), (None, 1.0)), "no bounds"
-
-
-def test_the_planted_zone_is_found_and_is_the_sinks_work() -> None:
-    plain, without = (matrix(synthetic.run(12), name) for name in ("cosine", "cosine_no_sink"))
-    assert plain is not None
-    assert without is not None
-    zone = Runs(plain).clearest()
-    assert (zone.first, zone.last) == (3, 10)
-    assert Runs(without).contrast(3, 10) < 0.4 * zone.contrast
-
-
-def test_a_zone_leaves_something_out_besides_the_embedding_and_too_few_states_have_none() -> None:
-    assert Runs(((1.0, 0.5), (0.5, 1.0))).clearest() is None
-    alike = tuple(tuple(1.0 if min(i, j) > 0 else 0.0 for j in range(6)) for i in range(6))
-    found = Runs(alike).clearest()
-    assert found.last - found.first < 4
-    assert found.contrast == 0.0
-    assert Runs(alike).contrast(1, 5) == 0.0
 
 
 def by_definition(values: Matrix) -> Zone | None:

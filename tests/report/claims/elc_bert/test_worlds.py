@@ -12,7 +12,7 @@ from layerwise.measure.weights.layer_weights import seed_agreement_scores
 from layerwise.models.elc.configuration import first_values
 from layerwise.results.rows import Score
 from report.claims import truths
-from report.claims.truths import CONTRADICTED, NOT_SO, NULL, OPEN, POWER, SUPPORTED, WRONG, Truth, ends
+from report.claims.truths import CONTRADICTED, NOT_SO, NULL, OPEN, SUPPORTED, Truth, ends
 
 NOISE = 0.004
 """Standard deviation between trainings of one arm in nats, apart from the seed's common effect."""
@@ -145,20 +145,6 @@ def test_a_gain_of_the_printed_resolution_is_seen(
     rows = [row for run in range(200) for row in study(0.02, 0.02, seeds, noise)(run) if row.against == "ltg"]
     seen = max(margin, fmean(row.mde for row in rows if row.arm == "elc" and row.mde is not None))
     ends(rule, study(seen, 10 * seen, seeds, noise), DEPTH, SUPPORTED, (), runs=1_200)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_few_seeds_that_share_nothing_are_not_called_alike(seeds: int) -> None:
-    counts = truths.concluded("alike", agreements(BIASED, 0.0, seeds), DEPTH)
-    assert truths.share(counts, SUPPORTED) <= WRONG, counts
-    assert truths.share(counts, OPEN) >= (POWER if seeds < 5 else 0.0), counts
-
-
-@pytest.mark.nightly
-def test_an_agreement_that_just_counts_is_seen_and_never_called_nothing() -> None:
-    """The shared pattern makes a rank correlation of 0.2, the margin and the printed resolution."""
-    ends("alike", agreements(BIASED, 0.24), DEPTH, SUPPORTED, (NOT_SO,), least=0.7)
 
 
 def test_time_decides_and_not_steps() -> None:

@@ -13,8 +13,7 @@ from layerwise.measure.contrasts.manipulation import SCALE, SMALL, joint_manipul
 from layerwise.results.rows import Score
 from report.claims import truths
 from report.claims.documents import part
-from report.claims.truths import CONTRADICTED, EACH, NOT_SO, NULL, OPEN, SUPPORTED, Truth
-from tier import by_tier
+from report.claims.truths import CONTRADICTED, EACH, NOT_SO, NULL, SUPPORTED, Truth
 
 DEPTH = 12
 REST = (0.03, 0.02, 0.02, 0.015, 0.025, 0.02, 0.02)
@@ -103,11 +102,6 @@ test_each_world_is_told = truths.simulated(
     },
     least=0.95,
 )
-test_so_is_each_world_near_its_bar = truths.simulated(
-    {"joint_manipulation": {CONTRADICTED: (manipulated(0.8, 0.8), manipulated(0.05, 0.05, largest=0.06))}},
-    least=0.95,
-    nightly=True,
-)
 TOO_LITTLE = {
     "importance_range": unlike(6.0, *REST, noise=0.3, documents=8),
     "joint_collapse": collapsed(1.5, 0.15, 0.5, noise=4.0, documents=8),
@@ -115,18 +109,12 @@ TOO_LITTLE = {
     "scaling": scaled(0.05, 0.15, 3.0, noise=2.0, documents=8),
     "error_accumulation": predicted(1.8, 0.3, noise=2.0, documents=8),
 }
-test_too_little_text_says_so = truths.simulated(
-    {rule: {OPEN: (truth,)} for rule, truth in TOO_LITTLE.items()},
-    least=0.51,
-    wrong=(NOT_SO,),
-    runs=by_tier(fast=40, nightly=200),
-)
 test_at_a_bar_neither_side_is_claimed_too_often = truths.seldom(
     {
         "importance_range": {
             f"{SUPPORTED}; {NOT_SO}": [
                 unlike(2.0, *[0.02] * 6, documents=documents, skew=skew) for documents in (8, 16) for skew in (0.2, 0.5)
-            ],
+            ]
         },
         "joint_collapse": {
             EACH: [collapsed(1.0, 0.02, 0.05, documents=documents, noise=0.3) for documents in (10, 20)],
@@ -154,29 +142,6 @@ test_at_a_bar_neither_side_is_claimed_too_often = truths.seldom(
 @pytest.mark.parametrize("rule", TOO_LITTLE)
 def test_too_little_text_is_said_to_be_so(rule: str) -> None:
     assert any("would decide" in truths.claim_of(rule, TOO_LITTLE[rule](run), DEPTH).why for run in range(5))
-
-
-@pytest.mark.nightly
-def test_the_printed_resolution_is_found() -> None:
-    largest = 2.0 * 10 ** truths.printed(unlike(2.0, *[0.02] * 6, noise=0.02), "range")
-    truths.tells("importance_range", unlike(largest, *[0.02] * 6, noise=0.02), DEPTH, SUPPORTED)
-    joint = truths.printed(dropped(0.1, 2.0, noise=0.15), "joint")
-    truths.tells("redundant_sets", dropped(0.2 - joint, 2.0, noise=0.15), DEPTH, SUPPORTED)
-    equal = truths.printed(scaled(0.05, 0.1, 3.0, noise=0.15), "equal:noise")
-    truths.tells("scaling", scaled(0.05, 0.05 + equal, 3.0, noise=0.15), DEPTH, SUPPORTED)
-
-
-@pytest.mark.nightly
-def test_shares_as_large_as_the_printed_ones_are_found() -> None:
-    left = 4.0
-    for _ in range(3):
-        truth = collapsed(8.0, left / 4, left, noise=2.5)
-        left = 8.0 * (1 - max(0.2, truths.printed(truth, "beyond_singles"), truths.printed(truth, "beyond_noise")))
-    truths.tells("joint_collapse", collapsed(8.0, left / 4, left, noise=2.5), DEPTH, SUPPORTED)
-    left = 0.5
-    for _ in range(3):
-        left = min(0.9, max(0.2, truths.printed(predicted(1.2 / (1 - left), 0.3, noise=1.0), "share")))
-    truths.tells("error_accumulation", predicted(1.2 / (1 - left), 0.3, noise=1.0), DEPTH, SUPPORTED)
 
 
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:

@@ -10,18 +10,18 @@ from layerwise.results.rows import Score
 from layerwise.train.cost.frontier import CostPoint
 from layerwise.train.phases.metrics import loss_ratio_row, saving_rows, time_saved_row
 from report.claims.heterogeneity.planted_frontiers import frontiers
-from report.claims.truths import CONTRADICTED, OPEN, SUPPORTED, WRONG, Truth, claim_of, concluded, share, simulated
+from report.claims.truths import CONTRADICTED, SUPPORTED, WRONG, Truth, claim_of, simulated
 
 DEPTH = 12
 SEEDS = 3
 DRAWS = 200
 """At the published figure a 95 % interval lies below it in 2.5 % of draws."""
 
-LEARNED, UNLEARNED = 5.5, 2.0
-"""Loss of the bigram baseline; uniform ends at about 4 and so beats the first only."""
+LEARNED = 5.5
+"""Loss of the bigram baseline; uniform ends at about 4."""
 
 
-def study(saved: float, *, pairs: float = LEARNED, noise: float = 0.01, ratio: float = 1.3, time: float = 0.0) -> Truth:
+def study(saved: float, *, noise: float = 0.01, ratio: float = 1.3, time: float = 0.0) -> Truth:
     """`published` needs 1 - `saved` of the cost, ends `ratio` times lower and takes `time` less per step."""
 
     def rows(run: int) -> list[Score]:
@@ -31,7 +31,7 @@ def study(saved: float, *, pairs: float = LEARNED, noise: float = 0.01, ratio: f
         losses = {seed: end.loss / ratio * (1 + chance.gauss(0, noise)) for seed, end in ends.items()}
         seconds = {seed: (1 - time) * (1 + chance.gauss(0, noise / 2)) for seed in ends}
         return [
-            *known(pairs),
+            *known(),
             *saving_rows("published", arm, ends, "uniform", len(arm[0])),
             loss_ratio_row("published", losses, {seed: end.loss for seed, end in ends.items()}, "uniform", "tokens"),
             time_saved_row("published", seconds, dict.fromkeys(ends, 1.0), "uniform"),
@@ -40,11 +40,11 @@ def study(saved: float, *, pairs: float = LEARNED, noise: float = 0.01, ratio: f
     return rows
 
 
-def known(pairs: float = LEARNED) -> list[Score]:
+def known() -> list[Score]:
     return [
         Score("held_out", "nll", 4.0, 3.9, 4.1, arm="uniform"),
         Score("schedule", "share", 1.0, arm="published", condition="a", amount=1.0, layer=0),
-        Score("null", "nll", pairs, pairs - 0.05, pairs + 0.05, arm="token pairs"),
+        Score("null", "nll", LEARNED, LEARNED - 0.05, LEARNED + 0.05, arm="token pairs"),
     ]
 
 
@@ -57,24 +57,6 @@ test_each_headline_is_right_where_it_was_planted_true_and_where_it_was_not = sim
     least=1 - WRONG,
     runs=DRAWS,
 )
-test_so_is_each_in_between_and_where_nothing_was_learned = simulated(
-    {
-        "growth_cost": {CONTRADICTED: (study(0.3),), OPEN: (study(CHEAPER, pairs=UNLEARNED),)},
-        "growth_loss": {CONTRADICTED: (study(0.0, ratio=3.0),), OPEN: (study(0.0, ratio=LOWER, pairs=UNLEARNED),)},
-        "growth_time": {CONTRADICTED: (study(0.0, time=-0.1),), OPEN: (study(0.0, time=FASTER, pairs=UNLEARNED),)},
-    },
-    least=1 - WRONG,
-    runs=DRAWS,
-    nightly=True,
-)
-
-
-@pytest.mark.simulated
-def test_few_noisy_seeds_decide_nothing_wrongly() -> None:
-    told = concluded("growth_cost", study(CHEAPER, noise=0.2), DEPTH)
-    assert share(told, CONTRADICTED) <= WRONG + 0.05, told
-    told = concluded("growth_cost", study(0.0, noise=0.2), DEPTH)
-    assert share(told, SUPPORTED) <= WRONG, told
 
 
 def test_a_loss_that_is_not_reached_is_said_to_be_so() -> None:

@@ -14,7 +14,7 @@ from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from measure.simulated import SimulatedModel
 from report.claims import truths
-from report.claims.truths import CONTRADICTED, NOT_SO, NULL, POWER, RUNS, SUPPORTED, WRONG
+from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED
 
 DEPTH = 30
 RANGE = range(8, 12)
@@ -62,19 +62,6 @@ test_core_layers_are_judged_right = truths.simulated(
 test_too_little_text_shows_no_core = truths.seldom({"core": {NOT_SO: (FEW,)}}, depth=DEPTH)
 
 
-@pytest.mark.nightly
-def test_a_core_of_the_printed_resolution_is_found() -> None:
-    rest, noise = 0.1, 0.2
-    limits = [
-        score.mde or 0.0
-        for run in range(RUNS)
-        for score in damaged(run, skip=effects(2 * rest, rest), noise=noise)
-        if (score.layer, score.other) == (8, 11)
-    ]
-    truth = partial(damaged, skip=effects(2 * rest + float(np.median(limits)), rest), noise=noise)
-    truths.tells("core", truth, DEPTH, "supported")
-
-
 def test_one_core_one_dominant_layer_and_no_core() -> None:
     found = [truths.claim_of("core", truth(0), DEPTH) for truth in (CORE, ALIKE, DAMAGE)]
     assert [claim.verdict for claim in found] == ["supported", "contradicted", "explained by the null"]
@@ -108,12 +95,8 @@ def judged(run: int, values: Sequence[float], noise: float = 0.013, documents: i
         )
 
 
-def little(run: int) -> list[float]:
-    return np.random.default_rng([run, 12]).uniform(0.0, 0.004, 12).tolist()
-
-
 def harming(run: int, harm: float) -> list[float]:
-    values = little(run)
+    values = np.random.default_rng([run, 12]).uniform(0.0, 0.004, 12).tolist()
     values[run % 12] = -harm
     return values
 
@@ -131,10 +114,3 @@ test_anti_layers_are_judged_right = truths.simulated(
 test_too_little_text_shows_no_anti_layer = truths.seldom(
     {"anti_layers": {NOT_SO: (lambda run: judged(run, harming(run, 0.006), noise=0.3, documents=40),)}}
 )
-
-
-@pytest.mark.nightly
-def test_layers_worth_a_little_do_no_harm() -> None:
-    told = truths.concluded("anti_layers", lambda run: judged(run, little(run), noise=0.006), 12)
-    assert truths.share(told, SUPPORTED) <= WRONG, told
-    assert truths.share(told, CONTRADICTED, NULL) >= POWER, told

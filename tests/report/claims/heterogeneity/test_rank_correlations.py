@@ -11,7 +11,7 @@ from layerwise.measure.contrasts.agreement import agreement as rows_of
 from layerwise.measure.contrasts.agreement import published_metrics
 from layerwise.measure.recovery.associations import Recovered, associations
 from layerwise.results.rows import Score
-from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated, tells
+from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated
 
 DAMAGE = ("ablation", "recovery", "manipulation")
 OTHERS = ("predictability", "structure")
@@ -106,25 +106,6 @@ def test_few_layers_are_said_to_be_too_few() -> None:
     for rule, verdicts in FEW.items():
         for truth in (truth for worlds in verdicts.values() for truth in worlds):
             assert any("are too few to decide; about " in claim_of(rule, truth(run), 12).why for run in range(20))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("layers", [12, 30])
-def test_the_printed_resolution_is_found(layers: int) -> None:
-    shared = 0.6
-    for _ in range(3):
-        rows = [
-            row
-            for run in range(20)
-            for row in agreeing(layers, shared)(run)
-            if row.metric == "apart" and row.against is None
-        ]
-        shared = max(0.3, float(np.mean([row.mde for row in rows if row.mde])))
-    # The rank correlation of normal numbers is a little less than theirs.
-    tells("agreement", agreeing(layers, 2 * np.sin(np.pi * shared / 6)), layers, "supported")
-    power = claim_of("recovery", recovering(layers, 0.9)(0), layers).power
-    seen = float(power.removesuffix(".").split()[-1])
-    tells("recovery", recovering(layers, max(seen, 0.5)), layers, "supported")
 
 
 def test_what_the_metrics_are_read_from() -> None:

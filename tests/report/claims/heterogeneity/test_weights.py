@@ -3,17 +3,14 @@
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 
-import pytest
-import torch
 from torch import Tensor
 
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.predictability import entry_levels
 from layerwise.measure.weights.tensors import StackTensors, shuffled_orders, tensor_types, unit_sample
 from layerwise.results.rows import Score
-from layerwise.results.selection import Rows
 from measure.planted import alternating, autoregressive, noise, planted_stack
-from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated, tells
+from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated
 
 DEPTH, WIDTH = 12, 6
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
@@ -94,28 +91,6 @@ test_small_matrices_are_not_concluded_from = seldom(
 test_half_of_the_variance_is_not_supported = seldom(
     {"predictability": {SUPPORTED: (stacked(60, 0.66, 16), stacked(60, 0.64, 9))}}
 )
-
-
-@pytest.mark.nightly
-def test_an_oscillation_of_the_printed_resolution_is_found() -> None:
-    """Small matrices lift the resolution above the margin; the excess is -2q / (2 + 4q), q the square."""
-    limits = [score.mde or 0.0 for run in range(5) for score in rows(noise(DEPTH, 8, 8, run), run)]
-    excess = max(float(torch.tensor([limit for limit in limits if limit]).median()), 0.1)
-    amplitude = (2 * excess / (2 - 4 * excess)) ** 0.5
-    tells("oscillation", partial(alternate, amplitude=amplitude, size=8), DEPTH, SUPPORTED)
-
-
-@pytest.mark.nightly
-def test_the_printed_r_squared_is_found() -> None:
-    truth = stacked(60, 0.73, 16)
-    powers = [claim_of("predictability", truth(run), 16).power for run in range(100)]
-    told = sum(float(power.split("lies ")[1].split(" ")[0]) for power in powers) / len(powers)
-    held = [
-        min(row.value for row in Rows(truth(run)).where(layer=None, part=None, against=None, metric=HELD_OUT))
-        for run in range(100)
-    ]
-    assert sum(held) / len(held) <= 0.51 + told
-    tells("predictability", truth, 16, SUPPORTED)
 
 
 def test_few_layers_one_type_and_noise_decide_little() -> None:

@@ -114,11 +114,7 @@ def quiet() -> Iterator[Case]:
 
 CONTRADICTING: dict[str, tuple[tuple[Score, ...], str]] = {
     "trained_order": (
-        (
-            *bars.planted("trained_order", {"cost": (0.3, 0.4), "gain_above@baseline": GOOD}),
-            *ordered(),
-            *shuffled(),
-        ),
+        (*bars.planted("trained_order", {"cost": (0.3, 0.4), "gain_above@baseline": GOOD}), *ordered(), *shuffled()),
         "layershuffle",
     ),
     "pruning": (

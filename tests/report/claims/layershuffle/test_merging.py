@@ -1,7 +1,6 @@
 """The claim of lossless merging over many simulated runs of every truth."""
 
 from collections.abc import Iterable
-from statistics import fmean
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from layerwise.measure.contrasts.shuffled import loss, merged
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.results.rows import Score
 from report.claims.trainings import SHARED, World
-from report.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated, tells
+from report.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated
 
 CHANCE = 0.1
 PLAIN = World(seeds=6, images=960)
@@ -66,14 +65,6 @@ def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:
     parts = [np.var(hits[:3].mean(axis=1), ddof=1) / 3, np.var(hits[3:].mean(axis=1), ddof=1) / 4]
     variance = sum(term.variance for term in found.terms)
     assert variance == pytest.approx(sum(parts) + np.var(gaps, ddof=1) / 16)
-
-
-@pytest.mark.nightly
-def test_a_loss_of_the_printed_resolution_is_seen() -> None:
-    found = [next(iter(truth(0.05, 0.5)(run))).mde for run in range(40)]
-    seen = fmean(mde for mde in found if mde is not None)
-    tells("merging", truth(0.05 + seen, 0.5), 12, "contradicted")
-    tells("merging", truth(0.05 - seen, 0.5), 12, "supported")
 
 
 def test_other_arms_and_kinds_decide_nothing() -> None:

@@ -1,15 +1,13 @@
 """The claim that layers know their position, over many simulated runs of every truth."""
 
 from collections.abc import Iterable
-from statistics import fmean
 
 import numpy as np
-import pytest
 
 from layerwise.measure.contrasts.shuffled import positions, shortfall
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
-from report.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated, tells
+from report.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated
 
 DEPTH = 12
 
@@ -54,13 +52,6 @@ test_every_verdict_is_the_right_one = simulated(
 test_at_the_edge_it_is_neither_there_nor_short = seldom(
     {"positions": {EACH: [truth(0.9799, 0.6, seeds) for seeds in (3, 8)]}}, depth=DEPTH
 )
-
-
-@pytest.mark.nightly
-def test_a_shortfall_of_the_printed_resolution_is_seen() -> None:
-    found = [next(iter(truth(0.96, 0.6)(run))).mde for run in range(40)]
-    seen = fmean(mde for mde in found if mde is not None)
-    tells("positions", truth(0.9799 - seen, 0.6), DEPTH, "contradicted")
 
 
 def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:

@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
 from layerwise.measure.activations.space import Cosines, middle_states, same_space
 from layerwise.measure.stats.statistics import Numbers
-from layerwise.results.multiplicity import stretch
 from layerwise.results.rows import PlanRecord, Score
 from report.claims import truths
 from report.claims.swept import Cost, swept
@@ -137,25 +135,6 @@ test_a_space_is_seldom_told_wrongly = truths.seldom(
     },
     depth=STATED,
 )
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("settings", [MUCH, {"draws": 0.02}], ids=["much", "some"])
-def test_an_abrupt_step_of_the_printed_size_is_seen(settings: dict[str, float]) -> None:
-    size = 0.4
-    for _ in range(2):  # the noise depends on the size a little
-        pilot = truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings)
-        sizes = [float(truths.claim_of("graceful", pilot(run), DEEP).power.split()[7]) for run in range(1000, 1010)]
-        size = sum(sizes) / len(sizes)
-    truths.tells("graceful", truth(orders(abrupt(7, size / 0.768), smooth(1, 0.5)), **settings), DEEP, CONTRADICTED)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize(("documents", "spread"), [(24, 0.2), (10, 0.3)])
-def test_a_zone_of_the_printed_size_is_seen(documents: int, spread: float) -> None:
-    pilot = cosines(0.3 + 0.2 * ZONE, documents=documents, spread=spread)
-    size = max(0.02, max(truths.printed(pilot, side, 60) for side in ("beginning", "ending")) * stretch(2))
-    truths.tells("same_space", cosines(0.3 + size * ZONE, documents=documents, spread=spread), STATED, SUPPORTED)
 
 
 def test_too_few_steps_and_no_intervals_decide_nothing() -> None:

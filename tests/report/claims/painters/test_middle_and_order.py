@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from math import exp
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from layerwise.measure.activations.block_influence import TWINS, log_ratio, middle_rows
 from layerwise.measure.contrasts.contrast import Part
 from layerwise.measure.contrasts.order import order_by_task, order_of_sweep
-from layerwise.report.claims.painters import FASTER
 from layerwise.results.rows import Loss, Score
 from report.claims import truths
 from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED
@@ -91,17 +89,6 @@ test_too_little_text_seldom_ends_in_a_wrong_verdict = truths.seldom(
         },
     }
 )
-
-
-@pytest.mark.nightly
-def test_what_is_printed_as_seen_is_seen() -> None:
-    ratio = 0.7 * exp(-truths.printed(partial(turned, ratio=0.5, untrained=0.7, noise=0.6), "beyond_twins", 20))
-    truths.tells("middle", partial(turned, ratio=ratio, untrained=0.7, noise=0.6), 12, SUPPORTED)
-    pilot = partial(ordered, reasoning=(1.0, 0.5))
-    cost = max(
-        0.5 + truths.printed(pilot, "order_less", 20), 0.5 * exp(max(truths.printed(pilot, "log_ratio", 20), FASTER))
-    )
-    truths.tells("order_by_task", partial(ordered, reasoning=(cost, 0.5)), 8, SUPPORTED)
 
 
 def test_without_twins_nothing_is_decided_and_few_documents_have_no_interval() -> None:

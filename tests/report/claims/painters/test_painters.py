@@ -1,16 +1,13 @@
-"""The Painters' claims on planted sweeps, and the printed power."""
+"""The Painters' claims on planted sweeps."""
 
 from collections.abc import Callable, Mapping
 
 import pytest
 
 from layerwise.plan.painters import PAINTERS_RANKING
-from layerwise.report.claims.contrasts import ALIKE
-from layerwise.report.claims.painters import STEPS
-from layerwise.results.multiplicity import stretch
 from layerwise.results.rows import PlanRecord
 from report.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
-from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, found, seldom, simulated, tells
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, found, seldom, simulated
 
 LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}  # few documents, and a few of those carry most
 MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
@@ -57,10 +54,7 @@ PLANTED: Mapping[str, Mapping[str, tuple[Cost, ...]]] = {
     "parallel": {
         SUPPORTED: (by_strategy(skip=1, parallel=0.7, reverse=0.5),),
         NULL: (by_strategy(skip=1, parallel=1, reverse=0.5),),
-        CONTRADICTED: (
-            by_strategy(skip=1, parallel=1.4, reverse=0.5),
-            by_strategy(skip=1, parallel=0.5, reverse=0.7),
-        ),
+        CONTRADICTED: (by_strategy(skip=1, parallel=1.4, reverse=0.5), by_strategy(skip=1, parallel=0.5, reverse=0.7)),
     },
     "looping": {
         SUPPORTED: (three_passes(1, 0.6, 0.8),),
@@ -125,51 +119,8 @@ def test_a_best_count_at_the_end_contradicts_nothing() -> None:
     assert claim.why == "More loops than were run may be best."
 
 
-def apart(by: float) -> float:
-    return (2 + by) / (2 - by)
-
-
-AT_RESOLUTION: dict[str, tuple[tuple[str, ...], Callable[[float], Cost]]] = {
-    "all_needed": (("saved",), lambda saved: lambda record: _saving(saved, record)),
-    "same_function": (("middle_repeat:skip",), lambda by: by_strategy(skip=1, middle_repeat=apart(by))),
-    "any_order": (
-        ("skip:reverse", "skip:random", "reverse", "random"),
-        lambda by: by_strategy(skip=1, reverse=1 / apart(by), random=1 / apart(by)),
-    ),
-    "parallel": (
-        ("skip:parallel", "parallel:reverse"),
-        lambda by: by_strategy(skip=apart(by), parallel=1, reverse=1 / apart(by)),
-    ),
-    "looping": (
-        ("parallel:looped_parallel", "gain:looped_parallel"),
-        lambda by: three_passes(apart(by), 1, apart(by)),
-    ),
-    "ranking": (STEPS, lambda by: by_strategy(**{name: apart(by) ** n for n, name in enumerate(PAINTERS_RANKING)})),
-}
-
-
-def _saving(saved: float, record: PlanRecord) -> float:
-    share = record.affected / WIDEST
-    return (record.strategy == "skip") * share * (1 - saved * (record.affected == 3))
-
-
 # Twelve pairs are as published, and one of the other three must be resolved by chance.
 ALL_BUT_THREE = by_strategy(**dict(zip(PAINTERS_RANKING, (1, 1, 1, 1.5, 2.2, 3.2), strict=True)))
 test_three_strategies_that_cost_the_same_are_no_published_ranking = seldom(
     {"ranking": {SUPPORTED: (run("ranking", ALL_BUT_THREE),)}}, depth=DEPTH
 )
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("settings", [{}, {"documents": 12, "shape": 1.0}], ids=["some", "little"])
-@pytest.mark.parametrize("name", AT_RESOLUTION)
-def test_what_is_printed_as_seen_is_seen(name: str, settings: dict[str, float]) -> None:
-    """Contrasts of the printed size are found in three of four runs."""
-    metrics, world = AT_RESOLUTION[name]
-    together, margin = (1 if name == "ranking" else len(metrics)), (0.25 if name == "all_needed" else ALIKE)
-    size = 0.3
-    for runs in (20, 60, 200):  # the noise of a contrast depends on its size a little
-        pilot = [row for number in range(1000, 1000 + runs) for row in run(name, world(size), **settings)(number)]
-        resolutions = [[row.mde or 0.0 for row in pilot if row.metric == metric] for metric in metrics]
-        size = max(margin, max(sum(found) / len(found) for found in resolutions) * stretch(together))
-    tells(name, run(name, world(size), **settings), DEPTH, SUPPORTED)
