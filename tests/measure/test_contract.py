@@ -9,6 +9,8 @@ from torch import nn
 from layerwise.errors import MeasureError
 from layerwise.measure.activations.similarity import similarity_sums
 from layerwise.measure.gradients.proxies import proxies
+from layerwise.measure.interventions.ablation import ablation
+from layerwise.measure.interventions.perturbation_curves import perturbation_curves
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
@@ -33,6 +35,10 @@ OF_WEIGHTS: dict[str, Callable[[Stack, int], Rows]] = {
 MEASURES: dict[str, Callable[[Stack, EvalData, int], Rows]] = {
     "similarity": lambda stack, text, seed: similarity_sums(stack, text.batches, seed).scores(),
     "proxies": lambda stack, text, seed: proxies(stack, text, seed=seed),
+    "ablation": lambda stack, text, seed: ablation(stack, text, seed=seed),
+    "manipulation": lambda stack, text, seed: perturbation_curves(
+        stack, text, sizes=(0.1,), alphas=(0.5,), layers=(1,), seed=seed
+    ),
     "recovery": lambda stack, text, seed: recovery(
         stack, text, layers=(1, 2), treatments=("noise_50/layer", "noise_50/model"), recipe=RECIPE, seeds=1, seed=seed
     ),
@@ -61,7 +67,7 @@ def test_the_same_seed_gives_the_same_rows_and_the_model_is_as_it_was(name: str)
     assert all(each.training for each in model.modules())
 
 
-@pytest.mark.parametrize("name", [name for name in MEASURES if name != "similarity"])
+@pytest.mark.parametrize("name", [name for name in MEASURES if name not in ("similarity", "manipulation")])
 def test_three_layers_are_too_few_to_compare(name: str) -> None:
     with pytest.raises(MeasureError, match="3"):
         MEASURES[name](load(planted(depth=3)), READING, 0)
@@ -72,7 +78,7 @@ def test_a_weight_that_is_not_finite_is_refused_with_where_it_is(name: str) -> N
     model = planted(depth=DEPTH)
     with torch.no_grad():
         model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
-    where = "layer 2" if name in OF_WEIGHTS else "hidden state 3" if name != "recovery" else "not finite"
+    where = "layer 2" if name in OF_WEIGHTS else "hidden state 3" if name in ("similarity", "proxies") else "not finite"
     with pytest.raises(MeasureError, match=where) as refused:
         MEASURES[name](load(model), READING, 0)
     assert "not finite" in str(refused.value)

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,7 +10,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
-from transformers import ViTConfig, ViTForImageClassification
 
 from conftest import tiny_granite, tiny_llama
 from layerwise.data.splits import Splits
@@ -20,6 +20,7 @@ from layerwise.measure.activations.embedding import outputs_by_position
 from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.stack import Stack, load
 from measure.planted_classifiers import CLASSES, Idle, Listed, classifier, splits, turning
+from train.tiny_models import tiny_vit
 
 DEPTH = 3
 CHANCE = torch.Generator().manual_seed(0)
@@ -34,24 +35,7 @@ def collate(examples: list[dict[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def vit() -> Stack:
-    torch.manual_seed(0)
-    config = ViTConfig(
-        image_size=8,
-        patch_size=4,
-        num_channels=1,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=DEPTH,
-        num_attention_heads=2,
-        num_labels=4,
-        initializer_range=0.3,
-    )
-    return load(ViTForImageClassification(config).eval())
-
-
-@pytest.fixture
-def granite() -> Stack:
-    return load(tiny_granite(DEPTH))
+    return load(tiny_vit(DEPTH))
 
 
 @given(depth=st.integers(2, 13), bases=st.integers(1, 4), seed=st.integers(0, 99))
@@ -70,30 +54,30 @@ def test_the_first_orders_are_random_and_drawn_from_the_seed() -> None:
     assert tuple(range(8)) not in bases
 
 
-def test_norms_are_those_of_a_vit_written_out() -> None:
-    stack = vit()
+@pytest.mark.parametrize(("model", "examples"), [(tiny_vit, IMAGES), (tiny_granite, TEXTS)])
+def test_norms_are_those_of_what_reaches_the_stream(model: Any, examples: Listed) -> None:
+    """Granite multiplies what its branches return."""
+    stack = load(model(DEPTH))
     expected: dict[tuple[int, int, str], list[float]] = defaultdict(list)
     with torch.inference_mode():
+        inputs = collate(examples.examples)
+        del inputs["labels"]
+        captured = stack.capture(**inputs)
         for plan in rotations(DEPTH, BASES, 0):
-            state = stack.model.vit.embeddings(PIXELS)
+            state = captured.state
             for position, layer in enumerate(plan.order()):
-                block = stack.block(layer)
-                attn = block.attention(block.layernorm_before(state))
-                attn = attn[0] if isinstance(attn, tuple) else attn
-                middle = state + attn
-                after = block(state)
-                after = after[0] if isinstance(after, tuple) else after
-                expected[layer, position, "attn"].append(float(attn.norm(dim=-1).mean()))
-                expected[layer, position, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
-                share = (after - state).norm(dim=-1) / state.norm(dim=-1)
-                expected[layer, position, "share"].append(float(share.mean()))
+                middle, after = stack.apply(layer, state, captured, "attn"), stack.apply(layer, state, captured)
+                added = {"attn": middle - state, "mlp": after - middle, "share": after - state}
+                for name, change in added.items():
+                    norms = change.norm(dim=-1) / (state.norm(dim=-1) if name == "share" else 1)
+                    expected[layer, position, name].append(float(norms.mean()))
                 state = after
-    rows, notes = branch_norms(stack, "vit", IMAGES, collate)
+    rows, notes = branch_norms(stack, "arm", examples, collate)
     assert notes == []
     assert len(rows) == 3 * DEPTH**2
     for row in rows:
         assert row.value == pytest.approx(np.mean(expected[row.layer, row.other, row.part or row.metric]), rel=1e-4)
-        assert row.arm == "vit"
+        assert row.arm == "arm"
 
 
 def test_padding_is_no_token() -> None:
@@ -107,24 +91,6 @@ def test_padding_is_no_token() -> None:
         expected = sum(length * own.value for length, own in zip(lengths, each, strict=True)) / sum(lengths)
         # Float32 through three layers rounds by some tens of units.
         assert row.value == pytest.approx(expected, rel=1e-5), row.key
-
-
-def test_what_is_added_is_what_reaches_the_stream(granite: Stack) -> None:
-    expected: dict[tuple[int, int, str], list[float]] = defaultdict(list)
-    with torch.inference_mode():
-        captured = granite.capture(input_ids=IDS)
-        for plan in rotations(DEPTH, BASES, 0):
-            state = captured.state
-            for position, layer in enumerate(plan.order()):
-                middle = granite.apply(layer, state, captured, "attn")
-                after = granite.apply(layer, state, captured)
-                expected[layer, position, "attn"].append(float((middle - state).norm(dim=-1).mean()))
-                expected[layer, position, "mlp"].append(float((after - middle).norm(dim=-1).mean()))
-                state = after
-    rows, _ = branch_norms(granite, "granite", TEXTS, collate)
-    found = {(row.layer, row.other, row.part): row.value for row in rows}
-    for (layer, position, part), values in expected.items():
-        assert found[layer, position, part] == pytest.approx(np.mean(values), rel=1e-4)
 
 
 def test_layers_that_cannot_be_split_have_their_share_and_a_note() -> None:
@@ -161,17 +127,9 @@ def test_attention_is_that_of_a_vit_written_out(monkeypatch: pytest.MonkeyPatch)
             state = stack.model.vit.embeddings(PIXELS)
             for position, layer in enumerate(plan.order()):
                 block = stack.block(layer)
-                attention = block.attention
                 query, key = (
-                    (
-                        linear(block.layernorm_before(state)).view(len(PIXELS), 5, 2, 8).transpose(1, 2)
-                        for linear in (attention.attention.query, attention.attention.key)
-                    )
-                    if hasattr(attention, "attention")
-                    else (
-                        linear(block.layernorm_before(state)).view(len(PIXELS), 5, 2, 8).transpose(1, 2)
-                        for linear in (attention.q_proj, attention.k_proj)
-                    )
+                    linear(block.layernorm_before(state)).view(len(PIXELS), 5, 2, 8).transpose(1, 2)
+                    for linear in (block.attention.q_proj, block.attention.k_proj)
                 )
                 weights = (query @ key.transpose(2, 3) / math.sqrt(8)).softmax(dim=-1)
                 entropy = -(weights * weights.log()).sum(dim=-1).mean() / math.log(5)
@@ -196,6 +154,7 @@ def test_attention_spread_evenly_is_that_of_its_null() -> None:
     assert means["entropy", None] == pytest.approx(1.0)
     assert means["first", None] == pytest.approx(means["first", "uniform"]) == pytest.approx(0.1)
     assert means["distance", None] == pytest.approx(means["distance", "uniform"])
+    assert distances_of(11, is_image=True) is None
 
 
 def test_of_a_text_only_what_is_seen_counts() -> None:
@@ -206,13 +165,6 @@ def test_of_a_text_only_what_is_seen_counts() -> None:
     assert sums["entropy", None] == pytest.approx((math.log(2) + math.log(3), math.log(2) + math.log(3)))
     assert sums["first", None] == pytest.approx((1 / 2 + 1 / 3, 2.0))
     assert sums["distance", None] == pytest.approx((0.5 + 1.0, 2.0))
-
-
-def test_distances() -> None:
-    assert distances_of(1 + 14 * 14, is_image=True) is not None
-    assert distances_of(11, is_image=True) is None
-    steps = distances_of(3, is_image=False)
-    assert steps.tolist() == [[0, 1, 2], [1, 0, 1], [2, 1, 0]]
 
 
 def test_a_model_that_does_not_give_its_attention_has_a_note() -> None:

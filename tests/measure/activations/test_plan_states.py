@@ -1,6 +1,5 @@
 """Hidden states under plans: cosines and variances compared with a plain loop, zones, and the claim."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -10,21 +9,13 @@ import torch
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
-from layerwise.measure.activations.plan_states import (
-    PlanStates,
-    _ends_of_stages,
-    plan_state_rows,
-    plan_states,
-    three_zones,
-    zone_rows,
-)
+from layerwise.measure.activations.plan_states import PlanStates, plan_state_rows, plan_states, three_zones, zone_rows
 from layerwise.measure.activations.similarity import sink_tokens
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
-from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
 from measure.activations.planted_states import TOKENS, walked, zoned
-from report.claims.truths import POWER, WRONG, Truth, claim_of, concluded, share
+from report.claims.truths import POWER, WRONG, claim_of, concluded, share
 from tier import by_tier
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -93,11 +84,6 @@ def _unrolled(plan: Plan) -> tuple:  # type: ignore[type-arg]
     return tuple(stages)
 
 
-def test_states_inside_a_group_are_none() -> None:
-    assert _ends_of_stages(Plan.parse("0 (1|2)*2 3")) == [0, 2, 4, 5]
-    assert _ends_of_stages(Plan.parse("0 (1 2|(3|4)) 5")) == [0, 4, 5]
-
-
 def test_rows_carry_intervals_over_documents_and_few_states_have_no_zones(stack: Stack, text: EvalData) -> None:
     plan = Plan.parse("0 1*3 3")
     states = plan_states(stack, plan, text.batches)
@@ -159,31 +145,3 @@ def test_a_border_that_documents_do_not_bear_out_decides_nothing() -> None:
     claim = claim_of("three_zones", three_zones(few), 12)
     assert claim.verdict == "inconclusive"
     assert claim_of("three_zones", [], 12).verdict == "not measured"
-
-
-ENDINGS = {
-    SUPPORTED: lambda draw: zoned(draw, (3, 8, 1)),
-    CONTRADICTED: lambda draw: zoned(draw, (3, 6, 3)),
-    NULL: lambda draw: zoned(draw, (12,)),
-}
-
-
-def zone_truth(world: Callable[[np.random.Generator], np.ndarray]) -> Truth:  # type: ignore[type-arg]
-    def truth(run: int) -> list[Score]:
-        states = world(np.random.default_rng(run))
-        found = planted(states)
-        plan = Plan.identity(states.shape[1])
-        return [*three_zones(found, seed=run), *zone_rows(found, plan, seed=run), *plan_state_rows(found, plan)]
-
-    return truth
-
-
-@pytest.mark.simulated
-@pytest.mark.parametrize("kind", ENDINGS)
-def test_ending_layers_are_counted_as_planted(kind: str) -> None:
-    """Showing that there are no zones takes more than 200 tokens; it is rarely mistaken for zones."""
-    counts = concluded("one_ending", zone_truth(ENDINGS[kind]), 12, runs=by_tier(fast=1, nightly=100))
-    if kind == NULL:
-        assert share(counts, SUPPORTED, CONTRADICTED) <= WRONG, counts
-    else:
-        assert share(counts, kind) >= 0.95, counts

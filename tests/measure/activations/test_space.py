@@ -43,14 +43,6 @@ def test_what_falls_with_distance_is_a_zone_as_published_and_none_at_equal_dista
     assert (found["beginning"], found["ending"]) == pytest.approx((0.0, 0.0))
 
 
-def test_a_walk_with_steps_of_equal_size_has_no_border_at_its_end() -> None:
-    """Steps of equal size add to a growing sum, as in an untrained stack, so late states are more alike."""
-    norms = np.sqrt(np.arange(1.0, DEPTH + 2))
-    found = values(planted(np.minimum.outer(norms, norms) / np.maximum.outer(norms, norms)))
-    assert found["published"] > 0
-    assert found["beginning"] > 0 > found["ending"]
-
-
 def test_what_tokens_of_other_documents_share_is_taken_off_and_so_are_sinks() -> None:
     zone = zones(0.9, 0.4)
     assert values(planted(zone, elsewhere=zone))["beginning"] == pytest.approx(0.0)

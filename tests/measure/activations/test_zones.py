@@ -9,15 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.measure.activations.zones import (
-    _log_distances,
-    _Measured,
-    best_borders,
-    beyond_walks,
-    contrast_weights,
-    contrasts,
-    find_zones,
-)
+from layerwise.measure.activations.zones import best_borders, beyond_walks, contrast_weights, contrasts, find_zones
 from layerwise.measure.stats.statistics import Numbers
 from measure.activations.planted_states import cosines, redrawn, untrained, walked, zoned
 from tier import by_tier
@@ -92,16 +84,6 @@ def test_a_partition_that_does_not_fit_is_none() -> None:
     assert best_borders(np.zeros((4, 4)), 4) is None
 
 
-def test_distances_lose_their_decay_and_their_trend() -> None:
-    places = np.arange(16)
-    even = np.exp(-0.05 * np.abs(places[:, None] - places))
-    growing = np.sqrt(np.minimum(places[:, None], places) + 1.0) / np.sqrt(np.maximum(places[:, None], places) + 1.0)
-    for cosine in (even, growing):
-        measured = _Measured.of(_log_distances(cosine)[None])
-        assert np.abs(measured.excess).max() < 0.12
-        assert find_zones(cosine).count == 1
-
-
 @given(st.integers(0, 2**32 - 1))
 def test_a_contrast_is_of_pairs_at_equal_distance_of_the_two_zones(seed: int) -> None:
     cosine = np.random.default_rng(seed).uniform(-1, 1, (9, 9))
@@ -116,11 +98,6 @@ def test_a_contrast_is_of_pairs_at_equal_distance_of_the_two_zones(seed: int) ->
             gaps.append(np.mean(inside) - np.mean(across))
     assert contrasts(cosine, (first, border))[1] == pytest.approx(np.mean(gaps))
     assert all(abs(weights.sum()) < 1e-12 for weights in contrast_weights(9, (first, border)))
-
-
-def test_a_decay_alone_has_no_contrast() -> None:
-    places = np.arange(20)
-    assert contrasts(0.9 ** np.abs(places[:, None] - places), (5, 12)) == pytest.approx((0.0, 0.0))
 
 
 def test_too_few_states_are_one_zone() -> None:

@@ -80,9 +80,7 @@ def contrasts(answers: Answers) -> Contrasts:
     }
 
 
-def test_without_all_answers_of_the_model_as_trained_there_is_no_scale_and_the_reason_says_so(
-    rows: Rows,
-) -> None:
+def test_without_all_answers_of_the_model_as_trained_there_is_no_scale_and_the_reason_says_so(rows: Rows) -> None:
     lost = {name: [row for row in own if (row.plan, row.document) != (WHOLE, "0")] for name, own in rows.items()}
     told = Scaled.of(Answers.of(lost, PLANS, JUDGED), WHOLE, seed=0).unscaled()
     assert len(told) == len(JUDGED)

@@ -40,8 +40,7 @@ def test_a_mean_over_draws_alone_has_students_interval_over_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "draws", "level"),
-    [(8, 1, 1 - 0.05 / 8), (12, 1, 0.99), (40, 3, 0.95), (40, 10, 0.95), (8, 3, 0.95)],
+    ("units", "draws", "level"), [(8, 1, 1 - 0.05 / 8), (12, 1, 0.99), (40, 3, 0.95), (40, 10, 0.95), (8, 3, 0.95)]
 )
 def test_intervals_miss_no_more_often_than_their_level(units: int, draws: int, level: float) -> None:
     """Normal documents, and draws that vary as much as a mean over documents does and more."""

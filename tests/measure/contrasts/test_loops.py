@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,9 +10,6 @@ from layerwise.measure.contrasts.strategies import Strategies
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.stats.grid import Grid
 from layerwise.plan import Plan, families
-from layerwise.stack.executors.graph import GraphExecutor, build
-
-WIDTHS = range(3, 30, 2)
 
 
 @pytest.fixture(scope="module")
@@ -63,14 +59,3 @@ def test_too_few_counts_or_units_say_nothing() -> None:
     grid = Grid(plans, (("text", "0", 0),), nll, nll, np.ones(1))
     assert loop_count(Strategies.of(grid, records, str(Plan.identity(8)), seed=0)) == []
     assert not Strategies.of(grid, records, str(Plan.identity(8)), seed=0).has_halves
-
-
-@pytest.mark.slow
-def test_thirty_layers_by_28_loops_take_the_least_layer_evaluations() -> None:
-    """A window of M layers costs 28 M plus its 28 endings; the layers before it are shared with other windows."""
-    graph = build([member.plan for member in families.looped(30, range(1, 29))])
-    walk = GraphExecutor(graph, lambda layer, state, part, source: state + layer, torch.zeros(1))
-    assert sum(1 for _ in walk.states()) == graph.heads == 14 * 28
-    assert walk.evaluated == graph.evaluations == 1 + sum(28 * width + 28 * (29 - width) // 2 for width in WIDTHS)
-    assert walk.evaluated < graph.naive / 10
-    assert walk.most_live < 100

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from layerwise.measure.contrasts.painters import FEWEST_STEPS, excess_weights, painters_contrasts, rows, step_ends
-from layerwise.measure.contrasts.strategies import Strategies
+from layerwise.measure.contrasts.painters import FEWEST_STEPS, excess_weights, painters_contrasts, step_ends
 from layerwise.measure.interventions.sweep import plan_records
-from layerwise.measure.stats.grid import arrange
 from layerwise.plan import Member, Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
@@ -181,22 +179,6 @@ def test_documents_that_are_hard_for_every_plan_cancel(losses: list[Loss], membe
     cost, difference = rows["ranking", "skip"], rows["parallel", "skip:parallel"]
     assert (cost.high or 0.0) - (cost.low or 0.0) > 0.5
     assert (difference.low, difference.high) == pytest.approx((0.0, 0.0))
-
-
-def test_draws_that_differ_widen_what_is_said_of_random_orders() -> None:
-    members = families.painters(DEPTH)
-    flat = [(str(plan), 2.0) for plan in dict.fromkeys(member.plan for member in members)]
-    steep = [(plan, nll + (number % 2) * (nll > 1)) for number, (plan, nll) in enumerate(flat)]
-
-    def width(planted: list[tuple[str, float]]) -> float:
-        losses = [Loss(plan, "text", f"{d}", 0, nll, 1, 0) for plan, nll in [*planted, (WHOLE, 1.0)] for d in range(9)]
-        unique = {(row.plan, row.document): row for row in losses}.values()
-        strategies = Strategies.of(arrange(unique), plan_records(members), WHOLE, seed=0)
-        (row,) = [row for row in rows(strategies, DEPTH, ["ranking"]) if row.metric == "random"]
-        return (row.high or 0.0) - (row.low or 0.0)
-
-    assert width(steep) > 0.3
-    assert width(steep) > width(flat)
 
 
 def test_too_few_windows_or_plans_make_no_rows(losses: list[Loss]) -> None:

@@ -9,19 +9,11 @@ from torch import Tensor, nn
 from transformers import BertConfig, BertForSequenceClassification
 
 from layerwise.errors import MeasureError
-from layerwise.measure.gradients.attribution import (
-    TOLERANCE,
-    MarkedText,
-    feature_shares,
-    integrated_gradients,
-)
+from layerwise.measure.gradients.attribution import TOLERANCE, MarkedText, feature_shares, integrated_gradients
 from tiny_tokenizers import word_tokenizer
 
 WORDS = ["the", "dog", "barks", "sleeps", "now"]
-TEXTS = [
-    MarkedText("the dog barks now", ((8, 13),), ((0, 3),)),
-    MarkedText("now a dog sleeps", ((10, 16),), ((4, 5),)),
-]
+TEXTS = [MarkedText("the dog barks now", ((8, 13),), ((0, 3),)), MarkedText("now a dog sleeps", ((10, 16),), ((4, 5),))]
 
 
 class Reader(nn.Module):

@@ -1,6 +1,5 @@
 """Ablation finds planted layers: idle, harmful, and copied."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,21 +8,19 @@ import torch
 from conftest import tiny_llama
 from layerwise.data.batches import AnyBatch
 from layerwise.errors import MeasureError, UnsupportedModel
-from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions import ablation as module
 from layerwise.measure.interventions import intervention
-from layerwise.measure.interventions.ablation import ablation, ablation_losses, skip_keys
+from layerwise.measure.interventions.ablation import ablation, ablation_losses
 from layerwise.measure.interventions.intervention import ResultCache
 from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import EvalData, split
 from layerwise.measure.language.loss import window_losses
-from layerwise.measure.stats.verdicts import verdicts
 from layerwise.plan import Plan, Sublayer
 from layerwise.results import Score
 from layerwise.stack import Stack, load
 from layerwise.stack.weights import layer_weights
 from measure.by_layer import by_layer
-from measure.planted_models import own_text, planted, with_harm
+from measure.planted_models import own_text, planted
 from tier import first_fast
 
 Measured = tuple[Stack, EvalData, list[Score]]
@@ -116,15 +113,6 @@ def test_a_single_window_has_no_other_text_for_a_mean() -> None:
     assert [text for text in said if "over other text" in text and "--max-length" in text]
 
 
-@pytest.mark.slow
-def test_a_harmful_layer_is_found_and_confirmed() -> None:
-    stack, reading = with_harm(2, depth=DEPTH, windows=48)
-    losses = ablation_losses(stack, reading)
-    found = {row.layer: row for row in verdicts(losses, str(Plan.identity(DEPTH)), skip_keys(DEPTH))}
-    assert [layer for layer, row in found.items() if row.metric == "harmful"] == [2]
-    assert (found[2].high or 0.0) < 0
-
-
 def test_a_copy_of_the_neighbour_changes_nothing() -> None:
     """Layers 2 and 3 are equal."""
     stack = load(planted(copies=[3], depth=DEPTH))
@@ -136,20 +124,6 @@ def test_a_copy_of_the_neighbour_changes_nothing() -> None:
     with torch.inference_mode():
         straight = stack.logits(Plan.identity(DEPTH), **batch.inputs)
         assert torch.equal(stack.logits(Plan.parse("0 1 3 2 4 5"), **batch.inputs), straight)
-
-
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_rows_and_another_moves_the_noise(
-    idle: Measured,
-) -> None:
-    stack, reading, scores = idle
-    assert ablation(stack, reading, seed=0) == scores
-    other = ablation(stack, reading, seed=1)
-    here, there = (by_layer(rows, "random") for rows in (scores, other))
-    assert here[1].value != there[1].value
-    assert by_layer(scores, "skip")[1].value == by_layer(other, "skip")[1].value
-    low, high = by_layer(other, "skip")[1].low, by_layer(other, "skip")[1].high
-    assert (low or 0.0) <= by_layer(scores, "skip")[1].value <= (high or 0.0)
 
 
 def test_random_weights_have_the_norms_of_the_layer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +163,7 @@ def test_a_model_that_cannot_be_split_is_still_ablated_whole(monkeypatch: pytest
     assert "cannot be split" in said[0]
 
 
-@pytest.mark.parametrize("measure", [ablation, proxies, racing])
-def test_a_shallow_model_is_refused(measure: Callable[[Stack, EvalData], object]) -> None:
+def test_a_race_in_a_shallow_model_is_refused() -> None:
     stack = load(tiny_llama(depth=3))
     with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
-        measure(stack, own_text(stack, windows=8, length=8))
+        racing(stack, own_text(stack, windows=8, length=8))

@@ -63,15 +63,6 @@ def test_texts_against_numpy() -> None:
     assert found.mean_nll == pytest.approx(found.nll.sum() / 6)
 
 
-def test_the_loss_of_a_text_is_the_model_s_own() -> None:
-    model = tiny_llama()
-    ids = torch.randint(3, 97, (1, 9), generator=torch.Generator().manual_seed(0))
-    test = Listed([{"input_ids": ids[0], "labels": ids[0]}])
-    found = evaluate(load(model), Plan.identity(6), test, Splits("t", "d", test, test, test).collate)
-    with torch.inference_mode():
-        assert found.mean_nll == pytest.approx(float(model(ids, labels=ids).loss), rel=1e-5)
-
-
 @pytest.mark.parametrize("apart", [True, False], ids=["head apart", "row by row"])
 def test_the_logits_of_texts_are_held_a_chunk_at_a_time(apart: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks give the same result as all logits at once, with at most 20 tokens' logits held."""
@@ -100,14 +91,6 @@ def test_the_logits_of_texts_are_held_a_chunk_at_a_time(apart: bool, monkeypatch
     assert len(held) > 2
     for name in ("nll", "hits", "scored"):
         np.testing.assert_allclose(getattr(found, name), getattr(expected, name), rtol=1e-5)
-
-
-def test_batches_one_after_the_other() -> None:
-    whole = evaluate(STACK, Plan.parse("2 0 3 1"), SPLITS.test, SPLITS.collate)
-    pieces = evaluate(STACK, Plan.parse("2 0 3 1"), SPLITS.test, SPLITS.collate, batch_size=7)
-    assert np.array_equal(whole.hits, pieces.hits)
-    np.testing.assert_allclose(whole.nll, pieces.nll, rtol=1e-5)
-    assert len(whole.hits) == 20
 
 
 def test_every_batch_runs_under_its_own_plan() -> None:

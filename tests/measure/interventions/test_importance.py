@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -13,10 +13,8 @@ from layerwise.data.text.documents import Document
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.importance import SOURCES, importance_of, measured_importance, source_of
 from layerwise.measure.language.evaluation_data import tokenize
-from layerwise.measure.stats.verdicts import Decision
 from layerwise.plan.schedule.allocation import Importance
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import ABLATION, DECISIONS, RACING, VERDICT
 from layerwise.stack import load
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
@@ -49,11 +47,6 @@ def test_the_best_intervals_are_taken() -> None:
     assert [each.value for each in importance_of([*SKIPS, *RACE])] == [1.0] * 3
     assert [each.value for each in importance_of(SKIPS)] == [2.0] * 3
     assert [source_of(rows) for rows in ([*SKIPS, *VERDICTS], [*SKIPS, *RACE], SKIPS, [])] == [*SOURCES, None]
-
-
-def test_the_words_are_those_of_the_measures() -> None:
-    assert tuple(SOURCES) == (VERDICT, RACING, ABLATION)
-    assert get_args(Decision) == DECISIONS
 
 
 def test_what_is_missing_is_named() -> None:

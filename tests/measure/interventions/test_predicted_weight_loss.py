@@ -19,8 +19,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.weights.prediction import predict_layer
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
-from layerwise.stack import Stack, load
-from measure.planted_models import own_text, planted
+from layerwise.stack import Stack
 
 DEPTH = 6
 
@@ -42,17 +41,6 @@ def test_random_layers_cost_their_loss_and_more_together(scores: list[Score]) ->
         assert value(scores, "no_effect", layer=layer) == 0
     assert value(scores, condition="set", amount=2.0) > max(value(scores, layer=layer) for layer in (1, 4)) / 2
     assert {s.measure for s in scores} == {"predictability"}
-
-
-def test_layers_that_are_all_alike_cost_hardly_anything_to_predict() -> None:
-    alike = load(planted(copies=range(1, DEPTH), depth=DEPTH))
-    text = own_text(alike, windows=24, length=12)
-    different = load(planted(depth=DEPTH))
-    costs = [
-        value(predicted_weight_loss(each, reading), layer=2)
-        for each, reading in ((alike, text), (different, own_text(different, windows=24, length=12)))
-    ]
-    assert abs(costs[0]) < costs[1] / 2
 
 
 def test_a_random_error_has_the_norm_of_the_prediction_s() -> None:

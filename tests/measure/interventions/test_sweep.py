@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 
 from conftest import tiny_llama
 from layerwise.errors import MeasureError, PlanError
-from layerwise.measure.interventions.sweep import (
-    CostEstimate,
-    CostMeter,
-    cost_estimate,
-    sweep,
-    with_identity,
-)
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, sweep, with_identity
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
 from layerwise.plan import Plan, families

@@ -44,15 +44,6 @@ def found(rows: list[Score]) -> dict[tuple[str, str, str], float]:
     return {(named(row), row.task, row.metric): row.value for row in babylm_rows(rows)}
 
 
-def test_the_metrics_of_glue_are_those_of_babylm() -> None:
-    assert len(GLUE) == FILES["glue"]
-    assert {name: metric for name, metric in GLUE.items() if metric != "accuracy"} == {
-        "cola": "mcc",
-        "mrpc": "f1",
-        "qqp": "f1",
-    }
-
-
 def test_a_whole_run_has_every_file_and_arms_have_means() -> None:
     rows = found([*whole("elc", 0, 0.758, 0.737, 0.294), *whole("elc", 1, 0.738, 0.737, 0.294)])
     assert {part: rows["elc/0", part, "files"] for part in FILES} == FILES
@@ -85,10 +76,7 @@ def test_files_count_alike_and_pairs_within_a_file() -> None:
 def test_suites_of_our_own_are_no_part_of_it() -> None:
     assert (
         found(
-            [
-                paradigm("pairs", "x", 1.0, 1),
-                Score("msgs-ours", "mcc", 1.0, task="control main_verb", arm="m", seed=0),
-            ]
+            [paradigm("pairs", "x", 1.0, 1), Score("msgs-ours", "mcc", 1.0, task="control main_verb", arm="m", seed=0)]
         )
         == {}
     )

@@ -1,184 +1,233 @@
-"""Benchmarks from local files: a plan in place scores what a model rebuilt in that order scores."""
+"""Benchmarks of all plans at once equal lm-eval's own `evaluate` plan by plan."""
 
 import copy
-import json
+import math
 import os
 import random
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
+from conftest import tiny_llama
 from layerwise.errors import MeasureError
-from layerwise.measure.language.benchmarks import CHANCE, Benchmarks, chance_of, find_benchmarks, normalised
-from layerwise.plan import Plan
-from layerwise.results.rows import Score
+from layerwise.measure.interventions.sweep import sweep
+from layerwise.measure.language import benchmark_requests as room
+from layerwise.measure.language import benchmarks
+from layerwise.measure.language.benchmark_requests import BenchmarkRequests, RequestLikelihoods, build_requests, judged
+from layerwise.measure.language.benchmarks import CHANCE, chance_of, find_benchmarks, normalised
+from layerwise.plan import Plan, families
+from layerwise.results.rows import Loss, Score
 from layerwise.stack import Stack, load
-from measure.language.local_tasks import asked, write_task
-from tier import first_fast
-from tiny_tokenizers import character_tokenizer
+from measure.language.local_tasks import TASKS, asked, write_task, write_tasks, write_whole_texts
+from tiny_tokenizers import ALPHABET, character_tokenizer
 
-DEPTH = 4
-PLANS = [Plan.parse(text) for text in ("0-3", "3-0", "0 2 3", "0 1*2 2 3")]
-CHOICE = """
-doc_to_text: "{{question}}"
-num_fewshot: 2
-doc_to_target: "{{gold}}"
-doc_to_choice: "{{choices}}"
-metric_list:
-  - {metric: acc, aggregation: mean, higher_is_better: true}
-  - {metric: acc_norm, aggregation: mean, higher_is_better: true}
-"""
-WRITING = """
-doc_to_text: "{{question}}"
-num_fewshot: 0
-doc_to_target: "{{answer}}"
-generation_kwargs: {until: ["z"], max_gen_toks: 5, do_sample: false}
-metric_list:
-  - {metric: exact_match, aggregation: mean, higher_is_better: true}
-filter_list:
-  - {name: first, filter: [{function: regex, regex_pattern: "(.)"}, {function: take_first}]}
-"""
-LAST_WORD = """
-doc_to_text: "{{question}}"
-num_fewshot: 0
-doc_to_target: "{{answer}}"
-metric_list:
-  - {metric: perplexity, aggregation: perplexity, higher_is_better: false}
-  - {metric: acc, aggregation: mean, higher_is_better: true}
-"""
+DEPTH = 6
+LONGEST = 64
+"""The model's maximum length, which the longest passages exceed."""
+
+PLANS = tuple(dict.fromkeys([Plan.identity(DEPTH), *(member.plan for member in families.painters(DEPTH))]))[:20]
+CLOSE = 1e-5
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
-    return character_tokenizer()
+def stack() -> Stack:
+    model = tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET))
+    model.config.max_position_embeddings = LONGEST
+    return load(model, tokenizer=character_tokenizer())
 
 
 @pytest.fixture(scope="module")
-def stack(tokenizer: PreTrainedTokenizerFast) -> Stack:
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=DEPTH,
-        num_attention_heads=4,
-        max_position_embeddings=256,
-        initializer_range=0.3,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
-    return load(LlamaForCausalLM(config).eval(), tokenizer=tokenizer)
-
-
-@pytest.fixture(scope="module")
-def first_letters(stack: Stack, tokenizer: PreTrainedTokenizerFast) -> list[str]:
-    with torch.no_grad():
-        ids = [tokenizer(f"{number}+1=", return_tensors="pt")["input_ids"] for number in range(12)]
-        return [tokenizer.decode(int(stack.model(each).logits[0, -1].argmax())) for each in ids]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, first_letters: list[str]) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     folder = tmp_path_factory.mktemp("tasks")
-    draw = random.Random(1)
-    with (folder / "questions.jsonl").open("w") as file:
-        for number, letter in enumerate(first_letters):
-            choices = ["".join(draw.choices("abcdefgh", k=draw.randint(1, 4))) for _ in range(3)]
-            answer = letter if number % 2 else "no"
-            row = {"question": f"{number}+1=", "choices": choices, "gold": number % 3, "answer": answer}
-            file.write(json.dumps(row) + "\n")
-    write_task(folder, "tiny_choice", "multiple_choice", CHOICE)
-    write_task(folder, "tiny_writing", "generate_until", WRITING)
-    write_task(folder, "tiny_last_word", "loglikelihood", LAST_WORD)
+    write_tasks(folder)
+    write_whole_texts(folder)
     return folder
 
 
 @pytest.fixture(scope="module")
-def benchmarks(folder: Path) -> Benchmarks:
-    return find_benchmarks(["tiny_choice", "tiny_writing", "tiny_last_word"], folder)
+def requests(stack: Stack, folder: Path) -> BenchmarkRequests:
+    return build_requests(stack, find_benchmarks([*TASKS, "texts_tiny"], folder), batch_tokens=512)
 
 
 @pytest.fixture(scope="module")
-def scores(stack: Stack, benchmarks: Benchmarks) -> list[Score]:
-    return asked(stack, PLANS, benchmarks)
+def swept(stack: Stack, requests: BenchmarkRequests) -> list[Loss]:
+    return sweep(stack, PLANS, requests.likelihoods)
 
 
-def values(scores: list[Score], plan: Plan) -> dict[tuple[str, str], float]:
-    return {(score.task, score.metric): score.value for score in scores if score.plan == str(plan)}
+@pytest.fixture(scope="module")
+def answers(requests: BenchmarkRequests, swept: list[Loss]) -> RequestLikelihoods:
+    return RequestLikelihoods.of(swept, PLANS, requests.likelihoods)
 
 
-def built(stack: Stack, plan: Plan) -> LlamaForCausalLM:
-    config = copy.deepcopy(stack.model.config)
-    config.num_hidden_layers = len(plan.order())
-    model = LlamaForCausalLM(config).eval()
-    model.load_state_dict(
-        {key: value for key, value in stack.model.state_dict().items() if ".layers." not in key}, strict=False
-    )
-    model.model.layers = nn.ModuleList(copy.deepcopy(stack.model.model.layers[layer]) for layer in plan.order())
-    for index, layer in enumerate(model.model.layers):
-        layer.self_attn.layer_idx = index
-    return model
-
-
-@pytest.mark.parametrize("plan", first_fast(PLANS), ids=str)
-def test_a_plan_in_place_scores_as_the_model_built_in_that_order(
-    stack: Stack, folder: Path, scores: list[Score], plan: Plan
-) -> None:
-    import lm_eval
-    from lm_eval.models.huggingface import HFLM
+@pytest.fixture(scope="module")
+def theirs(folder: Path) -> Any:
     from lm_eval.tasks import TaskManager
 
-    names = ["tiny_choice", "tiny_writing", "tiny_last_word"]
-    asker = HFLM(pretrained=built(stack, plan), tokenizer=copy.deepcopy(stack.tokenizer), batch_size=8)
-    expected = lm_eval.simple_evaluate(
-        asker,
-        tasks=names,
-        task_manager=TaskManager(include_path=str(folder), include_defaults=False),
-        fewshot_random_seed=0,
-        bootstrap_iters=0,
-    )["results"]
-    found = values(scores, plan)
-    assert len(found) == 5
-    assert found["tiny_choice", "acc"] == expected["tiny_choice"]["acc,none"]
-    assert found["tiny_choice", "acc_norm"] == expected["tiny_choice"]["acc_norm,none"]
-    assert found["tiny_writing", "exact_match/first"] == expected["tiny_writing"]["exact_match,first"]
-    assert found["tiny_last_word", "acc"] == expected["tiny_last_word"]["acc,none"]
-    assert found["tiny_last_word", "perplexity"] == pytest.approx(
-        expected["tiny_last_word"]["perplexity,none"], rel=1e-4
-    )
+    with room.quietly():
+        loaded = TaskManager(include_path=str(folder), include_defaults=False).load([*TASKS, "texts_tiny"])
+    for task in loaded["tasks"].values():
+        if task.get_config("num_fewshot") is None:
+            task.set_config(key="num_fewshot", value=0)
+    return loaded
+
+
+def one_at_a_time(stack: Stack, loaded: Any, plan: Plan) -> Mapping[str, Any]:
+    import lm_eval
+    from lm_eval.models.huggingface import HFLM
+
+    for task in loaded["tasks"].values():
+        task.set_fewshot_seed(seed=0)
+    with stack.under(plan), room.quietly():
+        harness = HFLM(pretrained=stack.model, tokenizer=copy.deepcopy(stack.tokenizer), batch_size=4)
+        found: Mapping[str, Any] = lm_eval.evaluate(harness, loaded, bootstrap_iters=0, log_samples=True)
+    return found
+
+
+def answers_of(samples: list[Mapping[str, Any]]) -> dict[int, list[Any]]:
+    return {sample["doc_id"]: [answer[0] for answer in sample["resps"]] for sample in samples}
+
+
+@pytest.mark.parametrize(
+    "plans", [PLANS[4:5], pytest.param((*PLANS[:4], *PLANS[5:]), marks=pytest.mark.nightly)], ids=["one", "rest"]
+)
+def test_all_plans_at_once_answer_as_lm_eval_does_one_at_a_time(
+    stack: Stack,
+    theirs: Any,
+    requests: BenchmarkRequests,
+    answers: RequestLikelihoods,
+    monkeypatch: pytest.MonkeyPatch,
+    plans: tuple[Plan, ...],
+) -> None:
+    found: list[Mapping[str, Any]] = []
+    evaluate = room.evaluate
+
+    def noting(*arguments: Any, **options: Any) -> Mapping[str, Any]:
+        found.append(evaluate(*arguments, **options))
+        return found[-1]
+
+    monkeypatch.setattr(room, "evaluate", noting)
+    for plan in plans:
+        expected = one_at_a_time(stack, theirs, plan)
+        scores, _, _ = judged(stack, plan, requests, answers)
+        for name, wanted in ((name, answers_of(each)) for name, each in expected["samples"].items()):
+            ours = answers_of(found[-1]["samples"][name])
+            assert ours.keys() == wanted.keys()
+            for document, answered in wanted.items():
+                assert_alike(ours[document], answered)
+        values = {(score.task, score.metric): score.value for score in scores}
+        for name, metrics in expected["results"].items():
+            for key, value in metrics.items():
+                metric, _, filtered = key.partition(",")
+                if isinstance(value, float) and not metric.endswith("_stderr"):
+                    metric = metric if filtered == "none" else f"{metric}/{filtered}"
+                    assert values[name, metric] == pytest.approx(value, rel=1e-5), (name, metric)
+
+
+def assert_alike(ours: list[Any], theirs: list[Any]) -> None:
+    assert len(ours) == len(theirs)
+    for mine, wanted in zip(ours, theirs, strict=True):
+        if isinstance(wanted, tuple | list):
+            assert mine[0] == pytest.approx(wanted[0], abs=CLOSE)
+            assert mine[1] == wanted[1]
+        elif isinstance(wanted, float):
+            assert mine == pytest.approx(wanted, abs=10 * CLOSE)  # of a whole text
+        else:
+            assert mine == wanted
+
+
+def test_the_plans_and_the_questions_are_worth_comparing(
+    requests: BenchmarkRequests, answers: RequestLikelihoods
+) -> None:
+    """Guard against trivial cases: equal plans, no greedy answers, no cut contexts, or one-token continuations only."""
+    assert len(PLANS) == 20
+    assert len({tuple(answers.nll[row]) for row in range(len(PLANS))}) == len(PLANS)
+    assert 0 < answers.greedy.mean() < 1
+    assert max(len(window.ids) for window in requests.likelihoods.windows) == LONGEST + 1
+    assert {window.scored for window in requests.likelihoods.windows} > {1, 2, 3}
+    assert any(len(cells) > 1 for cells in requests.cells.values())  # a text that is read in pieces
+    assert requests.written == ("gsm8k_tiny",)
+    assert len(requests.likelihoods.batches) > 3
+
+
+def test_every_right_answer_has_a_row(stack: Stack, requests: BenchmarkRequests, answers: RequestLikelihoods) -> None:
+    scores, rows, _ = judgement = judged(stack, PLANS[1], requests, answers)
+    values = {(score.task, score.metric): score.value for score in scores}
+    main = {"arc_tiny": "acc_norm", "gsm8k_tiny": "exact_match/first"}
+    for name in TASKS:
+        metric = main.get(name, "acc")
+        mine = [row for row in rows if row.task == f"benchmark/{name}/{metric}"]
+        assert sorted(int(row.document) for row in mine) == list(range(10))
+        assert sum(row.hits for row in mine) / 10 == pytest.approx(values[name, metric])
+    assert len(rows) == 10 * len(TASKS)  # whole texts are not answered right or wrong
+    assert judged(stack, PLANS[1], requests, answers)[:2] == judgement[:2]
+
+
+def test_guessing_scores_one_of_the_choices(requests: BenchmarkRequests) -> None:
+    assert requests.chance == {
+        "arc_tiny": pytest.approx(1 / 3),
+        "hellaswag_tiny": 0.25,
+        "winogrande_tiny": 0.5,
+        "lambada_tiny": 0.0,
+        "gsm8k_tiny": 0.0,
+        "texts_tiny": 0.0,
+    }
+    task = requests.benchmarks.loaded["tasks"]["winogrande_tiny"]
+    assert chance_of("hellaswag", task) == 0.25  # what is known goes before what is counted
+
+
+def test_an_answer_that_is_missing_is_none(requests: BenchmarkRequests, swept: list[Loss]) -> None:
+    without = [row for row in swept if (row.plan, row.document, row.window) != (str(PLANS[2]), "3", 0)]
+    partly = RequestLikelihoods.of(without, PLANS, requests.likelihoods)
+    assert [partly.complete(plan) for plan in PLANS[:4]] == [True, True, False, True]
+    assert math.isnan(partly.nll[2].min())
+
+
+def test_examples_are_as_many_as_asked_for(stack: Stack, folder: Path) -> None:
+    def contexts(**options: int) -> dict[str, int]:
+        built = build_requests(
+            stack, find_benchmarks(["arc_tiny", "hellaswag_tiny"], folder, **options), batch_tokens=512
+        )  # type: ignore[arg-type]
+        loaded = built.benchmarks.loaded["tasks"]
+        return {name: loaded[name].instances[0].args[0].count("=") for name in loaded}
+
+    assert contexts() == {"arc_tiny": 3, "hellaswag_tiny": 1}
+    assert contexts(num_fewshot=1) == {"arc_tiny": 2, "hellaswag_tiny": 2}
+    assert contexts(num_fewshot=0) == {"arc_tiny": 1, "hellaswag_tiny": 1}
+
+
+def test_a_continuation_longer_than_the_model_is_refused(stack: Stack, folder: Path, tmp_path: Path) -> None:
+    text = (folder / "lambada_tiny.yaml").read_text().replace("lambada_tiny", "long_tiny")
+    (tmp_path / "long.yaml").write_text(text.replace(" {{answer}}", " {{passage}}{{passage}}"))
+    with pytest.raises(MeasureError, match=r"request 0 of document 1 of long_tiny .* continuation of \d+: .* 1 to 64"):
+        build_requests(stack, find_benchmarks(["long_tiny"], tmp_path), batch_tokens=512)
+
+
+def test_a_stack_without_tokenizer_is_refused(stack: Stack, requests: BenchmarkRequests) -> None:
+    with pytest.raises(MeasureError, match="--tokenizer"):
+        build_requests(load(stack.model), requests.benchmarks, batch_tokens=512)
 
 
 def test_data_files_are_found_next_to_their_task_file(folder: Path) -> None:
-    write_task(folder, "tiny_near", "loglikelihood", LAST_WORD, questions=Path("questions.jsonl"))
-    assert find_benchmarks(["tiny_near"], folder).names == ("tiny_near",)
+    write_task(folder, "near", *TASKS["lambada_tiny"], questions=Path("questions.jsonl"))
+    assert find_benchmarks(["near"], folder).names == ("near",)
 
 
-def test_the_plans_really_differ(scores: list[Score]) -> None:
-    perplexities = {values(scores, plan)["tiny_last_word", "perplexity"] for plan in PLANS}
-    assert len(perplexities) == len(PLANS)
-    written = [values(scores, plan)["tiny_writing", "exact_match/first"] for plan in PLANS[:2]]
-    assert written[0] > written[1]
-
-
-def test_rows_carry_the_standard_error_and_the_questions(scores: list[Score]) -> None:
-    (row,) = [score for score in scores if score.plan == "0-3" and score.metric == "exact_match/first"]
-    assert (row.measure, row.task, row.documents) == ("benchmark", "tiny_writing", 12)
+def test_rows_carry_the_standard_error_and_the_questions(stack: Stack, folder: Path) -> None:
+    rows = asked(stack, PLANS[:1], ["arc_tiny", "lambada_tiny"], folder=folder)
+    row = next(row for row in rows if row.metric == "acc_norm")
+    assert (row.measure, row.task, row.documents) == ("benchmark", "arc_tiny", 10)
     assert 0 < row.value < 1
-    error = (row.value * (1 - row.value) / 11) ** 0.5  # of a mean of 12 questions
+    error = (row.value * (1 - row.value) / 9) ** 0.5  # of a mean of 10 questions
     assert (row.low, row.high) == (pytest.approx(row.value - 1.96 * error), pytest.approx(row.value + 1.96 * error))
-    assert all(score.low is not None for score in scores)
-
-
-def test_asking_twice_gives_the_same_answers(stack: Stack, benchmarks: Benchmarks, scores: list[Score]) -> None:
-    assert asked(stack, PLANS[1:2], benchmarks) == [score for score in scores if score.plan == str(PLANS[1])]
+    assert all(score.low is not None for score in rows)
 
 
 CHANCE_UTILS = """
@@ -199,11 +248,12 @@ def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_
 ) -> None:
     """The task draws from the generators of Python, numpy and torch, and shuffles its questions."""
     (tmp_path / "chance_utils.py").write_text(CHANCE_UTILS)
-    drawn = CHOICE.replace("num_fewshot: 2", "num_fewshot: 0").replace(
+    kind, text = TASKS["arc_tiny"]
+    drawn = text.replace("num_fewshot: 2", "num_fewshot: 0").replace(
         'doc_to_choice: "{{choices}}"', "doc_to_choice: !function chance_utils.choices"
     )
     rest = drawn + "process_docs: !function chance_utils.shuffled"
-    write_task(tmp_path, "drawn", "multiple_choice", rest, folder / "questions.jsonl")
+    write_task(tmp_path, "drawn", kind, rest, folder / "questions.jsonl")
 
     def seen(seed: int, luck: int) -> list[list[int]]:
         random.seed(luck)
@@ -229,18 +279,16 @@ def test_what_a_task_draws_is_fixed_by_the_seed_and_the_caller_s_chance_is_left_
 
 
 def test_a_limit_asks_fewer_questions(stack: Stack, folder: Path) -> None:
-    (row,) = asked(stack, PLANS[:1], ["tiny_writing"], limit=4, folder=folder)
+    (row,) = asked(stack, PLANS[:1], ["gsm8k_tiny"], limit=4, folder=folder)
     assert row.documents == 4
 
 
-def test_nothing_of_the_caller_is_changed(
-    stack: Stack, benchmarks: Benchmarks, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_of_the_caller_is_changed(stack: Stack, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stack.tokenizer.pad_token = None
     stack.model.train()
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    asked(stack, PLANS[:1], benchmarks, limit=2)
+    asked(stack, PLANS[:1], ["arc_tiny", "gsm8k_tiny"], limit=2, folder=folder)
     assert torch.equal(torch.get_rng_state(), before)
     assert stack.tokenizer.pad_token is None
     assert stack.model.training
@@ -252,12 +300,12 @@ def test_nothing_of_the_caller_is_changed(
 
 
 def test_broken_logits_name_the_plan(stack: Stack, folder: Path) -> None:
-    damaged, written = load(copy.deepcopy(stack.model), tokenizer=stack.tokenizer), ["tiny_writing"]
+    damaged, written = load(copy.deepcopy(stack.model), tokenizer=stack.tokenizer), ["gsm8k_tiny"]
     with torch.no_grad():
         damaged.model.model.layers[2].mlp.down_proj.weight[0, 0] = float("nan")
-    assert asked(damaged, [Plan.parse("0 1 3")], written, limit=2, folder=folder)
-    with pytest.raises(MeasureError, match=r"plan 0-3 gives logits that are not finite"):
-        asked(damaged, [Plan.parse("0-3")], written, limit=2, folder=folder)
+    assert asked(damaged, [Plan.parse("0 1 3-5")], written, limit=2, folder=folder)
+    with pytest.raises(MeasureError, match=r"plan 0-5 gives logits that are not finite"):
+        asked(damaged, PLANS[:1], written, limit=2, folder=folder)
 
 
 def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +324,7 @@ def test_a_missing_folder_and_no_names_are_refused(tmp_path: Path) -> None:
 
 def test_data_that_cannot_be_loaded_points_to_the_folder_option(tmp_path: Path) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
-    write_task(tmp_path, "far", "multiple_choice", CHOICE)
+    write_task(tmp_path, "far", *TASKS["arc_tiny"])
     with pytest.raises(MeasureError, match=r"data of far could not be loaded .* --task-folder"):
         find_benchmarks(["far"], tmp_path)
 
@@ -284,9 +332,7 @@ def test_data_that_cannot_be_loaded_points_to_the_folder_option(tmp_path: Path) 
 @pytest.mark.parametrize("names", [list(CHANCE), ["arc_easy"], ["mmlu_astronomy", "piqa"]])
 def test_benchmarks_are_found_where_lm_eval_keeps_them_and_nothing_else_is_indexed(names: list[str]) -> None:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
-    import layerwise.measure.language.benchmarks as room
-
-    indexed = set(room._manager(names, None).task_index)
+    indexed = set(benchmarks._manager(names, None).task_index)
     assert indexed >= set(names)
     assert len(indexed) < 1_000  # of more than ten thousand
 
@@ -294,7 +340,7 @@ def test_benchmarks_are_found_where_lm_eval_keeps_them_and_nothing_else_is_index
 @pytest.mark.slow
 def test_an_unknown_benchmark_gets_near_matches(folder: Path) -> None:
     with pytest.raises(MeasureError, match=r"unknown benchmark 'helaswag'; did you mean hellaswag"):
-        find_benchmarks(["tiny_choice", "helaswag"], folder)
+        find_benchmarks(["arc_tiny", "helaswag"], folder)
 
 
 def score(plan: str, task: str, metric: str, value: float, reach: float | None = None) -> Score:

@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import BertConfig, BertForMaskedLM
 
 from conftest import tiny_llama
 from layerwise.data.batches import LabelledBatch, batches, item
@@ -15,15 +14,8 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.tokens import Window, masked
 from layerwise.errors import MeasureError
 from layerwise.experiments.reporter import describe_data
-from layerwise.measure.gradients.proxies import survey
 from layerwise.measure.interventions.sweep import sweep
-from layerwise.measure.language.evaluation_data import (
-    EvalData,
-    minibatches,
-    refuse_too_little,
-    sample,
-    tokenize,
-)
+from layerwise.measure.language.evaluation_data import EvalData, minibatches, refuse_too_little, sample, tokenize
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.plan import Plan
 from layerwise.stack import load
@@ -81,30 +73,6 @@ def test_of_masked_windows_only_what_is_filled_in_is_counted() -> None:
     some = sample(whole, 160, 0)
     assert some.units == 8
     assert sum(int(batch.scored.sum()) for batch in some.batches) == some.tokens == 160  # type: ignore[union-attr]
-
-
-@pytest.mark.slow
-def test_a_masked_language_model_is_told_by_the_tokens_that_it_is_scored_on() -> None:
-    tokenizer = word_tokenizer(["b", "c"])
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=16,
-        num_hidden_layers=4,
-        num_attention_heads=2,
-        intermediate_size=24,
-        max_position_embeddings=64,
-    )
-    stack = load(BertForMaskedLM(config), tokenizer=tokenizer)
-    corpus = Corpus("words", tuple(Document(f"d{n}", "b c " * 100 + "b " * n, task="text") for n in range(10)))
-    for asked in (None, 60):
-        found = tokenize(stack, corpus, tokens=asked)
-        losses = [row for row in sweep(stack, [], found) if row.plan == "0-3"]
-        assert found.tokens == sum(row.tokens for row in losses)
-        gate = next(row for row in survey(stack, found, None) if row.metric == "gate_gradient")
-        assert gate.tokens == found.tokens
-        assert found.tokens < 0.2 * sum(len(window.ids) for window in found.windows)
-    assert 40 < found.tokens <= 60
 
 
 def test_the_tokens_of_a_beginning_cost_what_they_cost_in_the_whole() -> None:

@@ -67,6 +67,12 @@ def model_of(kind: str, vocabulary: int) -> nn.Module:
     return models[kind]().eval()  # type: ignore[no-any-return]
 
 
+@pytest.fixture(scope="module")
+def speaker() -> SentenceScorer:
+    tokenizer = word_tokenizer(WORDS)
+    return SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+
+
 def slowly(model: nn.Module, tokenizer: PreTrainedTokenizerBase, text: str, temperature: float = 1.0) -> float:
     ids = torch.tensor([tokenizer(text)["input_ids"]])
     added = set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
@@ -105,19 +111,20 @@ def test_a_tokenizer_without_special_tokens_loses_no_word() -> None:
     assert found.values == pytest.approx([slowly(model, tokenizer, "abc")], abs=1e-5)
 
 
-def test_neither_the_batch_nor_the_company_changes_a_value() -> None:
-    tokenizer = word_tokenizer(WORDS)
-    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+def test_neither_batches_nor_chunks_nor_the_company_change_a_value(
+    speaker: SentenceScorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     together = log_likelihoods(speaker, [Passage(text) for text in TEXTS]).values
     narrow = log_likelihoods(speaker, [Passage(text) for text in TEXTS], batch_tokens=1).values
     alone = np.concatenate([log_likelihoods(speaker, [Passage(text)]).values for text in TEXTS])
     assert narrow == pytest.approx(together, abs=1e-5)
     assert alone == pytest.approx(together, abs=1e-5)
+    monkeypatch.setattr(pseudo_likelihood, "ENTRIES", len(speaker.tokenizer))
+    monkeypatch.setattr(pseudo_likelihood, "COPIES", 1)
+    assert log_likelihoods(speaker, [Passage(text) for text in TEXTS]).values == pytest.approx(together, abs=1e-5)
 
 
-def test_what_is_the_same_is_computed_once() -> None:
-    tokenizer = word_tokenizer(WORDS)
-    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+def test_what_is_the_same_is_computed_once(speaker: SentenceScorer) -> None:
     one = log_likelihoods(speaker, [Passage("the file is empty")])
     twice = log_likelihoods(speaker, [Passage("the file is empty")] * 2)
     assert (one.copies, twice.copies, twice.tokens) == (4, 4, 8)
@@ -125,17 +132,15 @@ def test_what_is_the_same_is_computed_once() -> None:
     assert pair.copies == 7, "with the differing word masked the two are one copy"
 
 
-def test_a_context_is_left_out_of_the_sum() -> None:
-    tokenizer = word_tokenizer(WORDS)
-    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+def test_a_context_is_left_out_of_the_sum(speaker: SentenceScorer) -> None:
     text = "the name of the file"
     whole, rest = log_likelihoods(speaker, [Passage(text), Passage(text, len("the name "))]).values
     single = []
     for start, end in ((0, 3), (3, 8)):
-        line = encode(tokenizer, [Passage(text)], "masked_token")[0]
+        line = encode(speaker.tokenizer, [Passage(text)], "masked_token")[0]
         for position in line.scored[start:end][: 2 if start == 0 else None]:
             ids = torch.tensor([line.ids])
-            ids[0, position] = tokenizer.mask_token_id
+            ids[0, position] = speaker.tokenizer.mask_token_id
             with torch.no_grad():
                 logits = speaker.model(input_ids=ids).logits[0, position]
             single.append(float(logits.log_softmax(-1)[line.ids[position]]))
@@ -160,9 +165,7 @@ def test_a_causal_model_gives_the_sum_over_next_tokens(start: bool, temperature:
         assert value == pytest.approx(float(wanted), abs=1e-4)
 
 
-def test_what_is_too_long_is_refused_by_number_or_left_out() -> None:
-    tokenizer = word_tokenizer(WORDS)
-    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+def test_what_is_too_long_is_refused_by_number_or_left_out(speaker: SentenceScorer) -> None:
     given = [Passage("the file"), Passage("the " * 40), Passage("the " * 50)]
     with pytest.raises(DataError, match=r"2 of 3 sentences are longer than the model's 32 positions: .* 52 tokens"):
         log_likelihoods(speaker, given)
@@ -187,18 +190,7 @@ def test_a_head_that_needs_the_whole_sequence_gets_it(monkeypatch: pytest.Monkey
     assert found.values == pytest.approx([slowly(model, tokenizer, TEXTS[0])], abs=1e-5)
 
 
-def test_logits_are_chunked_by_the_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = word_tokenizer(WORDS)
-    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
-    whole = log_likelihoods(speaker, [Passage(text) for text in TEXTS]).values
-    monkeypatch.setattr(pseudo_likelihood, "ENTRIES", len(tokenizer))
-    monkeypatch.setattr(pseudo_likelihood, "COPIES", 1)
-    assert log_likelihoods(speaker, [Passage(text) for text in TEXTS]).values == pytest.approx(whole, abs=1e-5)
-
-
-def test_many_long_texts_take_the_memory_of_a_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    tokenizer = word_tokenizer(WORDS)
-    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
+def test_many_long_texts_take_the_memory_of_a_few(speaker: SentenceScorer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pseudo_likelihood, "COPIES", 4 * 32**2)
     draw = Random(0)
     peaks = []
@@ -220,15 +212,6 @@ def test_the_model_keeps_its_mode_and_loses_the_hook() -> None:
     assert model.training
     assert first == pytest.approx(log_likelihoods(speaker, [Passage(TEXTS[0])]).values), "dropout is off"
     assert model(input_ids=torch.tensor([[2, 5, 3]])).logits.shape[1] == 3
-
-
-def test_progress_ends_at_one() -> None:
-    tokenizer = word_tokenizer(WORDS)
-    told: list[float] = []
-    speaker = SentenceScorer.of(model_of("bert", len(tokenizer)), tokenizer)
-    log_likelihoods(speaker, [Passage(text) for text in TEXTS], progress=told.append)
-    assert told == sorted(told)
-    assert told[-1] == 1.0
 
 
 def test_what_cannot_be_scored_is_refused() -> None:

@@ -205,15 +205,7 @@ def test_recovery_is_set_against_ablation(measured: Study) -> None:
     effects = [Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([2, 1, 0.5, 0, 0.6, 3])]
     rows, _ = study(layers=range(6), treatments=["noise_50/layer"], effects=[*effects, replace(effects[0], task="x")])
     metrics = {row.metric: row for row in rows if row.layer is None and row.against is None}
-    nulls = {row.metric: row for row in rows if row.layer is None and row.against is not None}
     assert metrics["layers"].value == 5, "layer 3 was not damaged"
-    for name in ("spearman", "spearman_given_damage", "spearman_published", "spearman_steps"):
-        if name in metrics:
-            low, high = metrics[name].low, metrics[name].high
-            assert -1 <= low <= metrics[name].value <= high <= 1
-            null = nulls[name]
-            assert null.value == 0.0
-            assert null.low <= 0
     assert {"spearman", "spearman_given_damage", "spearman_published"} <= set(metrics)
     assert not [row for row in measured[0] if row.layer is None]
 

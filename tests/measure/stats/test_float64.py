@@ -13,22 +13,13 @@ from layerwise.data.splits import Splits
 from layerwise.data.text.passages import Passage
 from layerwise.measure.activations.by_position import branch_norms
 from layerwise.measure.activations.embedding import outputs_by_position
-from layerwise.measure.activations.similarity import similarity_sums
-from layerwise.measure.gradients.proxies import proxies
-from layerwise.measure.interventions.ablation import ablation
 from layerwise.measure.interventions.accuracy import evaluate
-from layerwise.measure.interventions.perturbation_curves import perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import predicted_weight_loss
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.language.loss import window_losses
 from layerwise.measure.language.pseudo_likelihood import SentenceScorer, log_likelihoods
-from layerwise.measure.recovery.finetuning import RecoveryRecipe
-from layerwise.measure.recovery.recovery import recovery
 from layerwise.measure.stats.float64 import exact, exact_on_cpu, wide
-from layerwise.measure.weights.deltas import deltas
-from layerwise.measure.weights.effective_rank import weight_structure
-from layerwise.measure.weights.predictability import predictability
 from layerwise.plan import Plan
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load
@@ -36,13 +27,13 @@ from measure.language.test_loss import vision_stack
 from measure.narrow_device import Narrow, moved, pretended
 from measure.planted_classifiers import Listed
 from measure.planted_models import own_text, planted
+from measure.test_contract import MEASURES as CONTRACT
 from tiny_tokenizers import character_tokenizer
 
 DEPTH = 4
 READING = own_text(load(planted(depth=DEPTH)), windows=4, length=6)
 TEXTS = Listed([{"input_ids": row, "labels": row} for batch in READING.batches for row in batch.inputs["input_ids"]])
 collate = Splits("s", "d", TEXTS, TEXTS, TEXTS).collate
-RECIPE = RecoveryRecipe(steps=1, every=1, batch_tokens=32, evaluation_tokens=32)
 
 Figures = dict[tuple[str, ...], float]
 
@@ -71,24 +62,19 @@ def _judged(stack: Stack, reading: EvalData) -> Figures:
 
 MEASURES: dict[str, Callable[[Stack, EvalData], Figures]] = {
     "losses": _losses,
-    "similarity": lambda stack, reading: figures(similarity_sums(stack, reading.batches).scores()),
-    "proxies": lambda stack, reading: figures(proxies(stack, reading)),
-    "weight structure": lambda stack, reading: figures(weight_structure(stack)),
-    "deltas": lambda stack, reading: figures(deltas(stack)),
-    "predictability": lambda stack, reading: figures([*predictability(stack), *predicted_weight_loss(stack, reading)]),
-    "ablation": lambda stack, reading: figures(ablation(stack, reading)),
-    "manipulation": lambda stack, reading: figures(
-        perturbation_curves(stack, reading, sizes=(0.1,), alphas=(0.5,), layers=(1,))
-    ),
-    "recovery": lambda stack, reading: figures(
-        recovery(stack, reading, layers=(1,), treatments=("noise_50/layer", "noise_50/model"), recipe=RECIPE, seeds=1)
-    ),
+    **{
+        name: lambda stack, reading, measure=measure: figures(measure(stack, reading, 0))
+        for name, measure in CONTRACT.items()
+    },
+    "predicted weights": lambda stack, reading: figures(predicted_weight_loss(stack, reading)),
     "by_position": _by_position,
     "judgement": _judged,
 }
 
 
-SECONDS_LONG = frozenset({"proxies", "predictability", "ablation", "manipulation", "recovery", "by_position"})
+SECONDS_LONG = frozenset(
+    {"proxies", "predictability", "predicted weights", "ablation", "manipulation", "recovery", "by_position"}
+)
 
 
 @pytest.mark.parametrize(

@@ -8,19 +8,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.data.demo.corpus import demo_corpus
 from layerwise.errors import MeasureError
-from layerwise.measure.interventions.ablation import skip_keys, skips
-from layerwise.measure.interventions.intervention import intervention_losses
-from layerwise.measure.interventions.racing import racing
-from layerwise.measure.language.evaluation_data import tokenize
+from layerwise.measure.interventions.ablation import skip_keys
 from layerwise.measure.stats.grid import WHOLE, Piece
 from layerwise.measure.stats.racing import race, rare_documents, rows
 from layerwise.measure.stats.strata import shuffled
 from layerwise.measure.stats.verdicts import VerdictCriterion, verdicts
-from layerwise.plan import Plan
 from layerwise.results import Loss
-from layerwise.stack import load
 from measure.simulated import SimulatedModel
 from tier import by_tier, first_fast
 
@@ -108,27 +102,6 @@ def test_a_race_is_wrong_anywhere_in_at_most_one_run_of_twenty(kind: str, docume
     print(
         f"{kind}, {documents} documents: {wrong} of {RUNS} wrong anywhere; share of the sweep {np.median(shares):.3f}"
     )
-    assert wrong <= 0.05 * RUNS
-
-
-BORDERS = {
-    "worth nothing beside much": ([0.5] * 6 + [0.0] * 6, {"matters", "harmful"}),
-    "at the margin beside nothing": ([0.0] * 6 + [0.01] * 6, {"no_effect", "harmful"}),
-    "harm at the margin beside nothing": ([0.0] * 6 + [-0.01] * 6, {"no_effect", "matters"}),
-}
-"""Half of the layers are decided at once, which leaves more error rate for the rest: effects, and wrong verdicts."""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("world", BORDERS)
-def test_what_some_layers_leave_of_the_error_rate_makes_no_other_wrong(world: str) -> None:
-    effects, words = BORDERS[world]
-    wrong = 0
-    for seed in range(RUNS):
-        model = SimulatedModel(effects, documents=320, noise=0.02, seed=seed)
-        finishes = race(model.measure, skip_keys(model.depth), model.lengths).finishes
-        wrong += any(finishes[layer].decision in words for layer in range(6, 12))
-    print(f"{world}: {wrong} of {RUNS} runs with a wrong verdict")
     assert wrong <= 0.05 * RUNS
 
 
@@ -229,16 +202,6 @@ def test_no_piece_of_text_is_read_twice_but_to_confirm() -> None:
     assert all(one.isdisjoint(other) for index, one in enumerate(seen) for other in seen[:index])
 
 
-def test_every_look_has_every_task() -> None:
-    model = SimulatedModel([0.1] * 4, documents=220, noise=0.01)
-    model.lengths = {
-        ("prose" if int(document) < 20 else "answers", document, WHOLE): tokens
-        for (_, document, _), tokens in model.lengths.items()
-    }
-    _, pieces = looks(model)[0]
-    assert {task for task, _, _ in pieces} == {"prose", "answers"}
-
-
 def mixed(noises: tuple[float, float], sizes: tuple[int, int], seed: int) -> tuple[SimulatedModel, dict[Piece, int]]:
     model = SimulatedModel([0.5] * 6 + [0.0] * 6, documents=sum(sizes))
     tasks = ["prose"] * sizes[0] + ["answers"] * sizes[1]
@@ -274,34 +237,6 @@ def test_too_little_text_is_refused() -> None:
     model = SimulatedModel([0.1] * 4, documents=6)
     with pytest.raises(MeasureError, match="give a longer text"):
         race(model.measure, skip_keys(model.depth), model.lengths)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("texts", "questions", "most", "orders"),
-    [(20, 32, 0.1, 7), pytest.param(150, 128, 0.05, 1, marks=pytest.mark.nightly)],
-)
-def test_the_demo_model_gets_the_verdicts_of_its_full_sweep(
-    texts: int, questions: int, most: float, orders: int
-) -> None:
-    """The share and the inconclusive layers are medians over document orders; no order decides wrongly."""
-    stack = load("demo")
-    reading = tokenize(stack, demo_corpus(texts=texts, questions=questions))
-    losses = intervention_losses(stack, skips(stack.depth), reading)
-    full = {row.layer: row.metric for row in verdicts(losses, str(Plan.identity(stack.depth)), skip_keys(stack.depth))}
-    shares, unresolved = [], []
-    for seed in range(orders):
-        found = racing(stack, reading, seed=seed)
-        told = {row.layer: row.metric for row in found if row.layer is not None}
-        assert {layer for layer, word in told.items() if word not in {full[layer], "unresolved"}} == set()
-        unresolved.append(list(told.values()).count("unresolved"))
-        shares.append(next(row.value for row in found if row.metric == "share"))
-    print(
-        f"{np.median(shares):.3f} of the layer evaluations of the full sweep ({reading.documents} documents), "
-        f"{np.median(unresolved):.0f} layers open; {orders} orders: {np.round(shares, 3)}, {unresolved}"
-    )
-    assert np.median(shares) <= most
-    assert np.median(unresolved) <= 3
 
 
 def test_what_is_not_seen_is_told_with_its_limit() -> None:

@@ -13,13 +13,7 @@ from layerwise.data.text.tokens import Window
 from layerwise.measure.contrasts.contrast import Part, Resampled, arms, first
 from layerwise.measure.stats.effects import ArmLosses, differences, effects
 from layerwise.measure.stats.grid import WHOLE, Piece, arrange
-from layerwise.measure.stats.statistics import (
-    Numbers,
-    paired_bootstrap,
-    sign_flips,
-    skewed_interval,
-    student_interval,
-)
+from layerwise.measure.stats.statistics import Numbers, paired_bootstrap, sign_flips, skewed_interval, student_interval
 from layerwise.measure.stats.strata import Strata, stratified, unit_pieces
 from layerwise.measure.stats.window_sums import WindowSums
 from layerwise.plan import Plan
@@ -114,10 +108,7 @@ def contrasted() -> list[Score]:
 
 ESTIMATED: dict[str, tuple[Callable[[], list[Score]], dict[str, str]]] = {
     "a sweep": (lambda: effects(ALIKE, "b"), {"task": "all", "metric": "delta_nll"}),
-    "arms": (
-        lambda: differences("m", ALIKE, "b", [ArmLosses("p", "d")], seed=0, by_task=False)[:1],
-        {"metric": "d"},
-    ),
+    "arms": (lambda: differences("m", ALIKE, "b", [ArmLosses("p", "d")], seed=0, by_task=False)[:1], {"metric": "d"}),
     "a contrast": (contrasted, {"metric": "mean"}),
     "another text": (lambda: losses_above(RENAMED, WHOLE_PLAN, "report", seed=0), {"metric": AGAIN}),
     "the gap between texts": (

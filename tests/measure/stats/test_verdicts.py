@@ -26,8 +26,9 @@ from layerwise.measure.stats.verdicts import (
 )
 from layerwise.results import Loss, Score
 from measure.simulated import SimulatedModel
+from tier import by_tier
 
-MODELS = 200
+MODELS = by_tier(fast=100, nightly=200)
 DEPTH = 12
 
 
@@ -73,14 +74,6 @@ def test_the_harm_that_is_found_in_four_of_five_runs_in_closed_form(candidates: 
         for error, freedom, level in zip(errors, freedoms, levels, strict=True)
     )
     assert chosen * confirmed == pytest.approx(0.8)
-
-
-@pytest.mark.slow
-def test_false_alarms_stay_below_their_rate() -> None:
-    words = [{score.metric for score in judged(mildly_useful(seed)).values()} for seed in range(MODELS)]
-    alarmed = sum("harmful" in found for found in words)
-    print(f"{alarmed} of {MODELS} models with a false alarm")
-    assert alarmed <= 0.05 * MODELS
 
 
 @pytest.mark.slow

@@ -104,13 +104,6 @@ def test_shallow_stacks_have_the_lags_that_exist() -> None:
     assert row(scores, "correlation", 2).low is None
 
 
-def test_the_seed_draws_the_orders() -> None:
-    stack = planted_stack({"w": noise(10, 20, 20)})
-    first, second = (row(deltas(stack, seed=seed), "correlation", against="shuffled") for seed in (1, 2))
-    assert first != second
-    assert first.value == pytest.approx(second.value, abs=0.01)
-
-
 def test_a_verdict_is_shown_or_not_resolved() -> None:
     assert verdict(Excess(0.3, 0.1, 0.5, 0.1)) == "smooth"
     assert verdict(Excess(-0.3, -0.5, -0.1, 0.1)) == "oscillating"

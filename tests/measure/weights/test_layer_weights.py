@@ -193,24 +193,6 @@ def test_unknown_arms_and_unlike_shapes_are_refused() -> None:
         group_agreement(weights, ("surface",) * 8)
 
 
-SHALLOW = 6
-
-
-def drawn(pull: float, noise: float, seeds: int, run: int) -> NDArray[np.float64]:
-    scalars = noise * np.random.default_rng(run).standard_normal((seeds, SHALLOW, SHALLOW + 1))
-    scalars[..., 0] += pull
-    return softmaxed(scalars)
-
-
-def found(
-    pull: float, noise: float, start: float = 0.0, seeds: int = 5, run: int = 0
-) -> dict[tuple[object, str], Score]:
-    scalars = np.zeros((SHALLOW, SHALLOW + 1))
-    np.fill_diagonal(scalars, start)
-    rows = uniformity_rows("elc", drawn(pull, noise, seeds, run), softmaxed(scalars))
-    return {(row.part or row.layer, row.metric): row for row in rows}
-
-
 def test_a_distance_is_the_weight_that_would_have_to_be_moved() -> None:
     weights = np.array([[1.0, 0, 0], [0.75, 0.25, 0], [0.2, 0.2, 0.6]])
     assert distances(weights).tolist() == pytest.approx([0.0, 0.25, 4 / 15])
@@ -223,15 +205,8 @@ def test_the_report_has_the_same_margin() -> None:
     assert pretraining.MARGIN == MARGIN
 
 
-def test_entropy_is_one_for_equal_shares_and_less_for_others() -> None:
-    rows = found(0.0, 0.0)
-    assert rows[None, "entropy"].value == pytest.approx(1.0)
-    assert rows[None, "distance"].value == pytest.approx(0.0)
-    assert found(3.0, 0.1)[None, "entropy"].value < 0.8
-
-
 def test_rows_that_only_stay_where_they_began_have_learned_nothing() -> None:
-    scalars = np.zeros((SHALLOW, SHALLOW + 1))
+    scalars = np.zeros((6, 7))
     np.fill_diagonal(scalars, 1.0)
     held = softmaxed(scalars)
     rows = {

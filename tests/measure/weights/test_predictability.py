@@ -37,9 +37,8 @@ def triples(weights: Tensor) -> Triples:
     return Triples(tensors, unit_sample(kind, weights.shape[2], seed=0), tuple(range(len(weights))))
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_independent_layers_predict_nothing_that_is_held_out(seed: int) -> None:
-    scores = predictability(planted_stack({"up": noise(20, 96, 32, seed), "down": noise(20, 32, 96, seed + 50)}))
+def test_independent_layers_predict_nothing_that_is_held_out() -> None:
+    scores = predictability(planted_stack({"up": noise(20, 96, 32), "down": noise(20, 32, 96, 50)}))
     for metric in HELD_OUT:
         assert row(scores, metric).value <= 0
         # By chance, one layer of a few thousand entries may be off.
@@ -70,13 +69,6 @@ def test_an_autoregressive_stack_is_predicted_as_well_as_theory_allows() -> None
         assert row(scores, metric).value == pytest.approx(best, abs=0.03)
         assert row(scores, metric, against="permuted_units").value < 0.02
         assert row(scores, metric, against="shuffled_layers").value < row(scores, metric).value - 0.3
-
-
-def test_the_norms_of_independent_layers_are_worse_than_their_mean() -> None:
-    scales = 1 + 0.1 * torch.randn(60, generator=torch.Generator().manual_seed(1))
-    scores = predictability(planted_stack({"w": noise(60, 12, 6) * scales[:, None, None]}))
-    assert row(scores, "norm_r2", against="shuffled_layers").value == pytest.approx(-0.5, abs=0.05)
-    assert row(scores, "norm_r2").value == pytest.approx(-0.5, abs=0.4)
 
 
 def test_smooth_norms_are_predictable_without_meaning_anything() -> None:
@@ -142,7 +134,7 @@ def test_walking_reads_what_reading_one_by_one_would() -> None:
 
 
 def test_a_model_has_all_levels_with_their_nulls() -> None:
-    scores = predictability(load(tiny_llama(depth=8, seed=5)))
+    scores = predictability(load(tiny_llama(depth=6, seed=5)))
     metrics = {(s.metric, s.against) for s in scores}
     for metric in (*HELD_OUT, "subspace", "docs"):
         assert {(metric, None), (metric, "random_twin")} <= metrics
@@ -163,7 +155,7 @@ def test_matrices_that_do_not_vary_have_no_rows() -> None:
     assert not any(s.metric.startswith(("heldout", "in_sample", "norm_r2")) for s in scores if s.against is None)
 
 
-@pytest.mark.parametrize("layer", [0, 3, 5])
+@pytest.mark.parametrize("layer", [0, 3])
 def test_every_matrix_has_a_prediction_as_it_is_stored(layer: int) -> None:
     stack = load(tiny_llama().bfloat16())
     own = layer_weights(stack, layer)
@@ -222,14 +214,6 @@ def test_leading_vectors_are_those_of_the_decomposition(shape: tuple[int, int]) 
     pairs = alignments([found.stream, right[:count].T])
     assert pairs[0, 1] == pytest.approx(1)
     assert alignments([found.units, left[:, :count]])[0, 1] == pytest.approx(1)
-
-
-def test_random_spans_align_by_their_share_of_the_space() -> None:
-    spans = [leading(noise(1, 200, 80, seed)[0].double()).stream for seed in range(12)]
-    pairs = alignments(spans)
-    others = pairs[~torch.eye(12, dtype=torch.bool).numpy()]
-    assert others.mean() == pytest.approx(16 / 80, abs=0.01)
-    assert pairs.diagonal() == pytest.approx(1)
 
 
 @settings(max_examples=by_tier(fast=3, nightly=40), deadline=None)
