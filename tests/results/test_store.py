@@ -296,15 +296,19 @@ def test_the_database_of_another_program_is_left_as_it_is(tmp_path: Path, attemp
     assert list(tmp_path.iterdir()) == [path]
 
 
-def without_strict_tables(path: Path) -> None:
-    loose = database.SCHEMA.replace("WITHOUT ROWID, STRICT", "WITHOUT ROWID").replace(" STRICT", "")
+@pytest.fixture(scope="module")
+def loose(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A database whose tables are not strict, with a row in each."""
+    path = tmp_path_factory.mktemp("loose") / "run.sqlite"
+    schema = database.SCHEMA.replace("WITHOUT ROWID, STRICT", "WITHOUT ROWID").replace(" STRICT", "")
     with closing(sqlite3.connect(path)) as made:
-        made.executescript(loose)
+        made.executescript(schema)
     with closing(Store.writing(path)) as store:
         store.add_losses([LOSS])
         store.replace_scores("effect", [SCORE])
         store.add_plans([RECORD])
         store.replace_notes("effect", ["left out"])
+    return path.read_bytes()
 
 
 def everything(path: Path) -> list[object]:
@@ -312,9 +316,9 @@ def everything(path: Path) -> list[object]:
         return [*store.losses(), *store.scores(), *store.plans(), *store.notes(), *store.sessions()]
 
 
-def test_tables_that_are_not_strict_are_read_and_gone_on_with(tmp_path: Path) -> None:
+def test_tables_that_are_not_strict_are_read_and_gone_on_with(tmp_path: Path, loose: bytes) -> None:
     path = tmp_path / "run.sqlite"
-    without_strict_tables(path)
+    path.write_bytes(loose)
     assert everything(path)[:4] == [LOSS, SCORE, RECORD, Note("effect", "left out")]
 
 
@@ -358,9 +362,9 @@ def test_tables_are_strict(store: Store) -> None:
         ("CREATE TRIGGER guest AFTER INSERT ON notes BEGIN DELETE FROM losses; END", "holds the trigger 'guest'"),
     ],
 )
-def test_a_table_that_layerwise_did_not_write_is_refused(tmp_path: Path, spoil: str, part: str) -> None:
+def test_a_table_that_layerwise_did_not_write_is_refused(tmp_path: Path, loose: bytes, spoil: str, part: str) -> None:
     path = tmp_path / "run.sqlite"
-    without_strict_tables(path)
+    path.write_bytes(loose)
     with closing(sqlite3.connect(path)) as other:
         other.executescript(spoil)
     with pytest.raises(RunError) as refusal:

@@ -134,7 +134,7 @@ def test_walking_reads_what_reading_one_by_one_would() -> None:
 
 
 def test_a_model_has_all_levels_with_their_nulls() -> None:
-    scores = predictability(load(tiny_llama(depth=6, seed=5)))
+    scores = predictability(load(tiny_llama(depth=8, seed=5)))
     metrics = {(s.metric, s.against) for s in scores}
     for metric in (*HELD_OUT, "subspace", "docs"):
         assert {(metric, None), (metric, "random_twin")} <= metrics

@@ -83,6 +83,7 @@ test_every_verdict_is_the_right_one = pytest.mark.usefixtures("fewer_shuffles")(
             }
         },
         depth=DEPTH,
+        runs=by_tier(fast=20, nightly=200),
     )
 )
 
