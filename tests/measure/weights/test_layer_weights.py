@@ -6,7 +6,6 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr, ttest_1samp
 
 from layerwise.errors import MeasureError
-from layerwise.measure.weights import layer_weights as module
 from layerwise.measure.weights.layer_weights import (
     MARGIN,
     distances,
@@ -193,11 +192,14 @@ def test_unknown_arms_and_unlike_shapes_are_refused() -> None:
         group_agreement(weights, ("surface",) * 8)
 
 
-def test_a_distance_is_the_weight_that_would_have_to_be_moved() -> None:
-    weights = np.array([[1.0, 0, 0], [0.75, 0.25, 0], [0.2, 0.2, 0.6]])
-    assert distances(weights).tolist() == pytest.approx([0.0, 0.25, 4 / 15])
+def test_distance_and_entropy_by_hand() -> None:
+    """The distance is the weight that would have to be moved; a source that is not read adds nothing to the entropy."""
+    weights = np.array([[1.0, 0, 0], [0.75, 0.25, 0], [0.5, 0.0, 0.5]])
+    assert distances(weights).tolist() == pytest.approx([0.0, 0.25, 1 / 3])
     rows = uniformity_rows("elc", weights[None], np.full((3, 3), 1 / 3))
-    assert {row.part or row.layer for row in rows} == {1, "output", None}
+    own = [-(0.75 * np.log2(0.75) + 0.25 * np.log2(0.25)), np.log(2) / np.log(3)]
+    entropy = {row.part or row.layer: row.value for row in rows if row.metric == "entropy"}
+    assert entropy == pytest.approx({1: own[0], "output": own[1], None: np.mean(own)})
     assert all(row.low is None and row.p is None for row in rows), "one seed has no interval"
 
 
@@ -233,11 +235,6 @@ def test_distances_of_seeds_are_tested_against_the_margin_and_their_start(beyond
         off = 0.03 if metric == "learned" else 0.0
         expected = (apart.mean() - off, low - off, high - off, test.pvalue)
         assert (row.value, row.low, row.high, row.p) == pytest.approx(expected, rel=1e-6)
-
-
-def test_a_source_that_is_not_read_adds_nothing_to_the_entropy() -> None:
-    weights = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.0, 0.5]])
-    assert module._entropies(weights) == pytest.approx([1.0, 1.0, np.log(2) / np.log(3)])
 
 
 def test_alpha_has_a_row_for_every_pair() -> None:
