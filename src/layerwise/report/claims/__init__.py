@@ -18,18 +18,15 @@ from layerwise.results.vocabulary import DIAGNOSED
 
 
 def judged(data: ReportData) -> tuple[Judged, ...]:
-    """The claims of every paper that the run has rows for, those it has no rows for among them as not measured."""
     by_paper = (Judged(paper, tuple(each.decide(data) for each in paper.claims)) for paper in PAPERS)
     return tuple(each for each in by_paper if each.count)
 
 
 def claims(data: ReportData) -> tuple[Claim, ...]:
-    """Every claim of every paper, whether measured or not."""
     return tuple(each.decide(data) for paper in PAPERS for each in paper.claims)
 
 
 def claim_lines(data: ReportData) -> tuple[str, ...]:
-    """Return each claim that a diagnosis or a growth run decides as one line of text; none for other runs."""
     if not data.rows.where(measure=DIAGNOSED) and not is_growth(data):
         return ()
     decided = (claim for each in judged(data) for claim in each.claims)

@@ -87,7 +87,6 @@ class Span:
         return Span(value, value - wider * below, value + wider * above)
 
     def times(self, factor: float) -> Span:
-        """The same number in another unit; a negative factor turns its direction."""
         low, high = sorted((factor * self.low, factor * self.high))
         return Span(factor * self.value, low, high, self.mde and abs(factor) * self.mde)
 
@@ -100,7 +99,6 @@ class Span:
 
 
 def span(score: Score | None) -> Span | None:
-    """The interval of a score, `None` where there is none: nothing is decided by a number without one."""
     if score is None or score.low is None or score.high is None:
         return None
     return Span(score.value, score.low, score.high, score.mde)

@@ -161,7 +161,6 @@ class Several:
 
 
 def states(fact: object) -> frozenset[Position]:
-    """Where a fact lies, or all of several; nowhere if there is none."""
     if isinstance(fact, Fact):
         return frozenset({fact.position})
     return frozenset(each.position for each in fact.facts.values()) if isinstance(fact, Several) else frozenset()
@@ -193,7 +192,6 @@ class Read:
     within: tuple[float, float] | None = None
 
     def fact(self, rows: Mapping[str, Score]) -> Fact | Several | None:
-        """What the rows of a claim, by metric, say of it; `None` where they do not."""
         if isinstance(self.metric, str):
             return self._fact(rows[self.metric]) if self.metric in rows else None
         if not self.optional and not set(self.metric.values()) <= set(rows):
@@ -274,7 +272,6 @@ def _is_falling(data: ReportData, arm: str) -> bool:
 
 
 def facts_of(rows: Mapping[str, Score], metrics: Iterable[str], **of: object) -> Several:
-    """The facts of these metrics together; `of` is what `Several` takes."""
     return Several({metric: Fact(rows[metric]) for metric in metrics}, **of)  # type: ignore[arg-type]
 
 
@@ -289,7 +286,6 @@ def short_of(score: Score, whole: float) -> Score:
 
 
 def scaled(score: Score, factor: float) -> Score:
-    """The number in another unit; a negative factor turns its direction."""
     if score.low is None or score.high is None:
         return replace(score, value=factor * score.value)
     low, high = sorted((factor * score.low, factor * score.high))

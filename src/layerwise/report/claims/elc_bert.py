@@ -59,9 +59,7 @@ def gain(data: ReportData, task: str, terms: str, better: int, margin: float, wr
 
 
 worth = partial(gain, task=vocab.MASKED_LM, terms=vocab.SECONDS, better=-1, margin=0.01, written="+")
-"""In nats a masked token: on the backbone after the same seconds, on held weights after the same steps."""
 grammar = partial(gain, task=vocab.PAIRS, terms=vocab.TOKENS, better=1, margin=0.005, written="+%")
-"""In the share of minimal pairs, after the same steps."""
 
 
 def pattern(data: ReportData) -> Facts | None:

@@ -21,10 +21,8 @@ from layerwise.results.vocabulary import BUDGET, FLOPS, LOSS_RATIO, TIME_SAVED, 
 CHEAPER, LOWER, FASTER = 0.54, 4.7, 0.13
 """The published figures: a share of the cost, a ratio of losses, a share of the time."""
 LOWER_AT_HALF = 2.1
-"""The published ratio of uniform's loss to that of the half budget."""
 
 Measured = tuple[str, Bounds | None]
-"""What an arm was measured to reach, in a sentence, and its interval, which one seed does not have."""
 
 
 def saving(data: ReportData, arm: str) -> Measured | None:

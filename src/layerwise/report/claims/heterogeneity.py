@@ -31,14 +31,12 @@ LEAST_COST, SCALING_COST = 0.05, 0.01
 AGREE, RECOVERS, FINE_ENOUGH = 0.3, 0.5, 0.1
 MOST_OF_THE_VARIANCE, NULL_COMES_NEAR = 0.5, 0.1
 ACCUMULATION, MANIPULATION, SCALE = "error_accumulation", "joint_manipulation", "scale"
-"""The claims about layers that are changed together."""
 PUBLISHED_HARM = 0.006
 """Nats per token that removing an anti-layer is said to gain: 0.6 % of perplexity."""
 LAG = ("oscillating", "smooth", "no_lag_structure", "unresolved")
 """The verdicts on the correlation at lag 1, which name the row that holds it."""
 HELD_OUT = {"heldout_rows_r2": "on held-out rows", "heldout_layers_r2": "on held-out layers"}
 PUBLISHED_TYPE = "gate_proj"
-"""The type of tensors of which the published R2 is."""
 SHARED = 3**0.5
 """Every layer stands in three fits, so as little as a third of the positions may be independent."""
 SEEN = 1.65

@@ -31,9 +31,7 @@ NEAR_CHANCE = 0.05
 """How far above chance an accuracy must be shown to be for its model to have learned."""
 
 IN_ORDER = Read("in_order", bound=NEAR_CHANCE, optional=True, of="collapse")
-"""How far the baseline is above chance in order."""
 IN_RANDOM_ORDER = Read("random_order", bound=NEAR_CHANCE, optional=True, of="position_informed")
-"""How far layershuffle is above chance in random order."""
 
 
 def collapse(data: ReportData) -> Facts | None:
@@ -50,7 +48,6 @@ def collapse(data: ReportData) -> Facts | None:
 
 
 def positions(data: ReportData) -> Facts | None:
-    """By how much the accuracy falls short of the published, and that of probes; the skill is beside a guess."""
     rows = contrast_rows(data, "positions")
     short, probes = rows.get("short"), nulls("short", SHORT, SHORT).fact(rows)
     if short is None or not isinstance(probes, Several):

@@ -33,7 +33,6 @@ DIFFER: Coincidence = "differ"
 CURVES_OPEN: Coincidence = "inconclusive"
 
 MARGIN = 0.05
-"""Curves that differ by less of the scale are the same for an eye."""
 
 LEAST_LOST = 0.2
 """Curves that stay closer to the model as trained would coincide within the margin whatever they are."""
@@ -45,8 +44,6 @@ Shares = Mapping[float, Span]
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The curves of one strategy in two models: differences (first - second), and the greatest share `lost`."""
-
     models: tuple[str, str]
     differences: Shares
     lost: float
@@ -119,7 +116,6 @@ def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
 
 
 def shares(run: ReportData, rows: Rows) -> Shares:
-    """The share of the scale that is lost at each percentage that has an interval; none for a model without a scale."""
     spans = {row.amount: bounds for row in rows if row.amount is not None and (bounds := span(row)) is not None}
     if rows[0].measure == vocab.SCORE_CURVE:
         return {percent: Span(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
@@ -253,7 +249,6 @@ def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], wanted: Collection[Ou
 
 
 def widened(data: ReportData, comparisons: int) -> ReportData:
-    """The rows with every 95 % interval widened to 1 - 0.05 / `comparisons`, see `widening`."""
     if comparisons == 1:
         return data
     factor, limit = widening(comparisons), data.level / comparisons
@@ -261,7 +256,6 @@ def widened(data: ReportData, comparisons: int) -> ReportData:
 
 
 def widening(comparisons: int) -> float:
-    """By how much the arms of a 95 % interval over as few units as can be grow."""
     return student_widening(comparisons, vocab.FEWEST_UNITS - 1)
 
 

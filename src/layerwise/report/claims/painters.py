@@ -36,7 +36,6 @@ PER_LAYER, CLEARER, ABRUPT, ON_SCALE = 0.1, 0.05, 0.25, 0.05
 FASTER = log(1.25)
 """A benchmark that falls less than a quarter faster, or slower, than the others falls as they do."""
 EXPECTED = "gsm8k"
-"""How the names of the benchmark begin that is said to be fragile."""
 PUBLISHED_ZONES = 3
 ORDERS, ABSENCE, SIDES = ("reverse", "random"), "skip", ("beginning", "ending")
 PAIRS = tuple(f"{harsher}:{milder}" for milder, harsher in combinations(PAINTERS_RANKING, 2))
@@ -49,7 +48,6 @@ MILD_PAIRS = {f"{harsher}:{milder}": (harsher, milder) for milder, harsher in pr
 
 
 def costs(claim: str) -> Callable[[ReportData], Facts]:
-    """Return the mean cost of each strategy over the windows of a claim, in nats per token with its interval."""
 
     def words(data: ReportData) -> Facts:
         rows = {**contrast_rows(data, "ranking"), **contrast_rows(data, claim)}
@@ -114,7 +112,6 @@ def one_ending(data: ReportData) -> Facts | None:
 
 
 def middle(data: ReportData) -> Facts | None:
-    """By how much middle layers change the state less, and than those of untrained twins; logarithms of ratios."""
     rows = contrast_rows(data, "middle")
     if "log_ratio" not in rows or span(rows["log_ratio"]) is None:
         return None

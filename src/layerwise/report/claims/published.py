@@ -40,7 +40,6 @@ class FactCondition:
 
     @classmethod
     def parse(cls, text: str) -> FactCondition:
-        """The condition that a text is; raises `ValueError` where it is none."""
         match text.split():
             case ["not", fact]:
                 return cls(fact, "false")
@@ -86,7 +85,6 @@ class Case:
 
     @classmethod
     def parse(cls, text: str) -> Case:
-        """The case that an item of the list of a claim is: `verdict if condition, condition: reason`."""
         head, _, reason = text.partition(": ")
         verdict, _, conditions = head.partition(" if ")
         known = {str(each): each for each in BADGES}
@@ -151,7 +149,6 @@ class Published:
     paper: str = ""
 
     def decide(self, data: ReportData) -> Claim:
-        """The claim by the first case whose conditions are met."""
         facts, prose, left_out = self.reads(data), self.prose, _left_out(data, self.key)
         if facts is None and left_out:
             return Claim(self, OPEN, left_out, "Too few windows are left to compare.")
@@ -166,12 +163,10 @@ class Published:
 
     @property
     def prose(self) -> Prose:
-        """What a person reads of it."""
         return prose_of(self.paper)[self.key]
 
     @property
     def name(self) -> str:
-        """What it is called."""
         return self.prose.name
 
 
@@ -190,17 +185,14 @@ class Claim:
 
     @property
     def name(self) -> str:
-        """What the claim is called."""
         return self.published.name
 
     @property
     def reasons(self) -> str:
-        """The numbers, the reason and the power, as one line of text."""
         return " ".join(part for part in (self.figures, self.why, self.power) if part)
 
     @property
     def line(self) -> str:
-        """The claim as one line of text."""
         return f"{self.name}: {self.verdict}. {self.reasons}"
 
 
@@ -213,12 +205,10 @@ class Paper:
 
     @property
     def title(self) -> str:
-        """The title."""
         return _sections(self.key)[0][0].removeprefix("# ")
 
     @property
     def citation(self) -> str:
-        """Where it was published."""
         return _sections(self.key)[0][1]
 
 
@@ -258,12 +248,10 @@ class Judged:
 
     @property
     def measured(self) -> tuple[Claim, ...]:
-        """Those that the run has rows for."""
         return tuple(claim for claim in self.claims if claim.verdict != NOT_MEASURED)
 
     @property
     def count(self) -> int:
-        """How many of them the run has rows for."""
         return len(self.measured)
 
 
