@@ -73,9 +73,11 @@ def test_p_and_resolution_are_corrected_over_the_plans_of_the_task() -> None:
     rows = losses()
     three = table(effects(rows, BASE))
     one = table(effects([row for row in rows if row.plan in {BASE, NOISE}], BASE))
-    ratio = statistics.minimum_detectable_effect(1.0, 30, comparisons=3) / statistics.minimum_detectable_effect(1.0, 30)
+    tokens = np.array([row.tokens for row in rows if row.plan == BASE]).reshape(30, 2).sum(axis=1)
+    units = tokens.sum() ** 2 / np.square(tokens).sum()
+    three_plans, one_plan = (statistics.minimum_detectable_effect(1.0, units, comparisons=plans) for plans in (3, 1))
     resolutions = [part["delta_nll", NOISE].mde or 0.0 for part in (three, one)]
-    assert resolutions[0] == pytest.approx(resolutions[1] * float(ratio))
+    assert resolutions[0] == pytest.approx(resolutions[1] * float(three_plans / one_plan))
     plans = [SAME, WORSE, NOISE]
     raw, adjusted = ([getattr(three["delta_nll", plan], name) for plan in plans] for name in ("p", "p_adjusted"))
     assert adjusted == statistics.holm(raw).tolist()

@@ -95,21 +95,35 @@ def test_an_estimate_is_corrected_for_skewness_in_the_tail_where_it_matters() ->
 
 
 def test_the_skewness_of_a_mean_is_that_of_its_units_by_their_root_and_enlarged_for_few() -> None:
-    for units, factor in ((8, 1.75), (16, 1.75), (24, 1.5), (48, 1.25)):
+    for units, factor in ((8, 2), (16, 2), (32, 1.25), (64, 1.0625)):
         values = np.random.default_rng(units).exponential(size=(2, units))
         found = skewed_interval(values, np.full(units, 5.0))
         assert found.error == pytest.approx(stats.sem(values, axis=1) / 5)
         assert found.skewness == pytest.approx(factor * stats.skew(values, axis=1) / units**0.5)
-    tokens = np.array([1.0, 2, 3, 4, 5, 6, 7, 8])
-    jackknife = [np.delete(values[0, :8], at).sum() / np.delete(tokens, at).sum() for at in range(8)]
-    assert skewed_interval(values[0, :8], tokens).error[0] == pytest.approx(np.std(jackknife) * 7**0.5, rel=0.15)
-    residuals = values[0, :8] - values[0, :8].sum() / tokens.sum() * tokens
-    left = residuals / (1 - tokens / tokens.sum())
-    direct = (left**3).sum() / np.square(left).sum() ** 1.5
-    assert skewed_interval(values[0, :8], tokens).skewness[0] == pytest.approx(1.75 * direct)
-    two = skewed_interval(values, np.ones(48), strata=np.arange(48) % 2)
-    apart = [skewed_interval(values[:, side::2], np.ones(24)) for side in (0, 1)]
+        assert found.freedom == pytest.approx(units - 1)
+    two = skewed_interval(values, np.ones(64), strata=np.arange(64) % 2)
+    apart = [skewed_interval(values[:, side::2], np.ones(32)) for side in (0, 1)]
     assert two.error == pytest.approx(np.sqrt(sum(np.square(each.error) for each in apart)) / 2)
+    thirds = sum(each.skewness * each.error**3 for each in apart)
+    assert two.skewness == pytest.approx(thirds / (2 * two.error) ** 3)
+
+
+def test_unequal_units_count_as_fewer_and_their_skewness_is_that_of_residuals_made_alike() -> None:
+    tokens = np.array([1.0, 2, 3, 4, 5, 6, 7, 8])
+    own = np.random.default_rng(1).exponential(size=8)
+    found = skewed_interval(own * tokens, tokens)
+    jackknife = [np.delete(own * tokens, at).sum() / np.delete(tokens, at).sum() for at in range(8)]
+    assert found.error[0] == pytest.approx(np.std(jackknife) * 7**0.5, rel=0.05)
+    assert found.freedom[0] == pytest.approx(36**2 / 204 - 1)
+    # Residuals of a size that grows with the length exactly, or with a power above 1 or below 0, which are not used.
+    signs = np.array([1.0, -1, -1, -1, 1, -1, -1, 1])
+    signs[-1] = -(signs * tokens)[:-1].sum() / 8
+    for power, used in ((1.0, 1.0), (1.7, 1.0), (-0.5, 0.0)):
+        residuals = signs * tokens**power
+        residuals -= residuals.sum() / 36 * tokens
+        scale = tokens**used
+        expected = stats.skew(residuals / scale) * (scale**3).sum() / np.square(scale).sum() ** 1.5
+        assert skewed_interval(residuals + 3 * tokens, tokens).skewness[0] == pytest.approx(2 * expected)
 
 
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
@@ -233,15 +247,19 @@ def test_the_null_band_is_the_largest_of_all_flips_in_errors_of_the_sum() -> Non
     assert assess_effects(-skew, tokens, seed=0).band == pytest.approx(assess_effects(skew, tokens, seed=0).band)
 
 
-@pytest.mark.parametrize("plans", [1, 12, 90])
+@pytest.mark.parametrize(("plans", "lengths"), [(1, 0.0), (12, 0.0), (90, 0.0), (12, 1.0)])
 @pytest.mark.parametrize("units", [8, 10, 16, 40, 127])
-def test_the_printed_resolution_is_that_of_the_test_that_is_used(units: int, plans: int) -> None:
+def test_the_printed_resolution_is_that_of_the_test_that_is_used(units: int, plans: int, lengths: float) -> None:
     """Found in 0.75 to 0.85 of studies of normal effects; a fast case has fewer studies and wider bounds."""
-    count = by_tier(fast=100, nightly=1500)
-    size = float(minimum_detectable_effect(units**-0.5, units, comparisons=plans))
-    studies = np.random.default_rng(plans).normal(size, size=(count, units))
-    found = share(assess_effects(studies, np.ones(units), seed=0, comparisons=plans).p < 0.05 / plans)
-    print(f"{units} units, {plans} plans: an effect of {size:.2f} deviations is found in {found:.3f}")
+    generator, found, parts = np.random.default_rng([plans, units]), 0.0, by_tier(fast=10, nightly=60)
+    for part in range(parts):
+        tokens = np.exp(lengths * generator.normal(size=units))
+        studies = generator.normal(size=(by_tier(fast=10, nightly=25), units)) * tokens
+        sizes = assess_effects(studies, tokens, seed=part, comparisons=plans).mde
+        size = float(np.sqrt(np.square(sizes).mean()))
+        p = assess_effects(studies + size * tokens, tokens, seed=part, comparisons=plans).p
+        found += share(p < 0.05 / plans) / parts
+    print(f"{units} units of lengths {lengths:g}, {plans} plans: the printed effect is found in {found:.3f}")
     assert abs(found - 0.8) <= by_tier(fast=13, nightly=5) / 100
 
 
@@ -277,20 +295,28 @@ def test_the_coverage_that_is_stated(units: int, normal: tuple[int, int], expone
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("units", [16, 40, 148])
-@pytest.mark.parametrize("lengths", [0.0, 0.7])
-@pytest.mark.parametrize("skewness", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize(
+    ("skewness", "lengths", "growth"),
+    [
+        (0, 0.0, 1),
+        (0, 1.0, 1),
+        (2, 0.0, 1),
+        *((2, spread, power) for spread in (0.4, 0.7, 1.0) for power in (0, 0.5, 1)),
+    ],
+)
 def test_skewed_effects_make_one_of_thirty_plans_significant_in_a_twentieth_of_studies(
-    skewness: float, lengths: float, units: int
+    skewness: int, lengths: float, growth: float, units: int
 ) -> None:
-    """Gamma effects of mean zero. The rate of 30 plans, any of them, is made of that of one (at most 7 %)."""
+    """Gamma effects of mean zero that grow with a power of the length. The rate of any of 30 plans is at most 7 %."""
     generator, wrong, count = np.random.default_rng(units), 0, 30_000
     for part in range(count // 500):
         tokens = np.maximum(8, generator.lognormal(5, lengths, units)) if lengths else np.full(units, 150.0)
         shape = (2 / skewness) ** 2 if skewness else 0.0
         own = generator.gamma(shape, size=(500, units)) - shape if skewness else generator.normal(size=(500, units))
-        wrong += int((assess_effects(own * tokens, tokens, seed=part, comparisons=30).p < 0.05 / 30).sum())
+        p = assess_effects(own * tokens**growth, tokens, seed=part, comparisons=30).p
+        wrong += int((p < 0.05 / 30).sum())
     rate = 1 - (1 - wrong / count) ** 30
-    print(f"skewness {skewness:g}, {units} documents, lengths {lengths:g}: {rate:.3f} of studies")
+    print(f"skewness {skewness:g}, {units} documents, lengths {lengths:g}, growth {growth:g}: {rate:.3f} of studies")
     assert rate <= 0.07
 
 

@@ -153,8 +153,7 @@ class GateGradients:
             return self._sums.scores(PROXIES, "gate_gradient", self._about)
         estimate = statistics.paired_bootstrap(above, below, seed=seed)
         test = statistics.assess_effects(above, below, seed=seed)
-        mde = statistics.minimum_detectable_effect(estimate.error, below.size, comparisons=len(above))
-        tests = zip(test.p.tolist(), statistics.holm(test.p).tolist(), mde.tolist(), strict=True)
+        tests = zip(test.p.tolist(), statistics.holm(test.p).tolist(), test.mde.tolist(), strict=True)
         behind = self._sums.documents, self._sums.tokens
         scores = []
         for about, own, numbers, band in zip(self._about, estimate.each(), tests, test.band.tolist(), strict=True):

@@ -140,9 +140,8 @@ class _Study:
         test = statistics.assess_effects(
             changes[others], below, seed=self.seed, flips=self.resamples, strata=self.strata
         )
-        errors, units = estimate.error[others], estimate.freedom[others] + 1
-        mde = statistics.minimum_detectable_effect(errors, units, comparisons=len(others))
-        return self._compared(metric, estimate, test.p, mde), dict(zip(others, test.band.tolist(), strict=True))
+        bands = dict(zip(others, test.band.tolist(), strict=True))
+        return self._compared(metric, estimate, test.p, test.mde), bands
 
     def _compared(self, metric: str, estimate: Estimate[Numbers], p: ArrayLike, mde: ArrayLike) -> list[Score]:
         numbers = (np.asarray(p).tolist(), statistics.holm(p).tolist(), np.asarray(mde).tolist())

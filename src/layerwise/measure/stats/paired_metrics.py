@@ -184,8 +184,8 @@ class PairedMetric:
             return math.nan
         if self.is_right_or_wrong:
             return mcnemar_detectable(*self._counts(), len(self.other), comparisons)
-        units = difference.freedom + 1
-        return float(statistics.minimum_detectable_effect(difference.error, units, comparisons=comparisons))
+        own = statistics.skewed_interval(*self.changes(), strata=self.strata)
+        return float(statistics.minimum_detectable_effect(own.error, own.freedom + 1, comparisons=comparisons)[0])
 
     def needed(self, margin: float, comparisons: int) -> int | None:
         if not self.is_right_or_wrong or len(self.other) < FEWEST_UNITS:

@@ -93,23 +93,44 @@ def skewed_interval(
 ) -> Estimate[Numbers]:
     """Return ratios like `student_interval`, corrected for skewness: for decisions at small levels.
 
-    The error is the jackknife's, over residuals r_u / (1 - d_u / sum d). The skewness is sum r_u^3 / (sum r_u^2)^1.5
-    times `skewness_factor`. Few units of very different lengths understate it.
+    The error is the jackknife's, over residuals r_u / (1 - d_u / sum d). It has n - 1 degrees of freedom of
+    n = (sum d)^2 / sum d^2 effective units (Carter, Schnepel and Steigerwald 2017). The skewness is that of a sum of
+    residuals which are alike if divided by a power of their units' lengths, times `skewness_factor`. With skewness 2 at
+    most 7 % of studies find any of 30 plans that have no effect, but 11 % if residuals grow faster than the lengths.
     """
     above, below = _checked(numerators, denominators)
     third, second = np.zeros((2, len(above)))
     variances, counts = [], []
     for own in _members(strata, below.size):
         part, length = above[:, own], below[own]
-        plain = part - ratio(part, length)[:, None] * length
-        residuals = plain / (1 - length / length.sum())
-        counts.append(length.size)
-        variances.append(np.square(residuals).sum(axis=1) * (length.size - 1) / length.size)
-        second, third = second + np.square(residuals).sum(axis=1), third + (residuals**3).sum(axis=1)
+        residuals = part - ratio(part, length)[:, None] * length
+        shares = length / length.sum()
+        jackknife = np.square(residuals / (1 - shares)).sum(axis=1)
+        variances.append(jackknife * (length.size - 1) / length.size)
+        counts.append(max(2.0, 1 / np.square(shares).sum()))
+        square, cube = _estimate_cumulants(residuals, length)
+        second, third = second + square, third + cube * skewness_factor(length.size)
     freedom, _ = freedom_of(np.array(variances), counts)
     value, error = ratio(above, below), np.sqrt(np.sum(variances, axis=0)) / below.sum()
-    skewness = np.divide(third, second**1.5, out=np.zeros(len(above)), where=second > 0) * skewness_factor(freedom)
+    skewness = np.divide(third, second**1.5, out=np.zeros(len(above)), where=second > 0)
     return Estimate.student(value, error, freedom, level, skewness)
+
+
+def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the second and third cumulant of the residuals' sum, (plans,) each.
+
+    The power of the length with which residuals grow is the slope of their logarithms, 0 to 1.
+    """
+    logs = np.log(lengths) - np.log(lengths).mean()
+    largest = np.abs(residuals).max(axis=1, keepdims=True)
+    sizes = np.log(np.maximum(np.abs(residuals), 1e-9 * np.where(largest > 0, largest, 1.0)))
+    spread = np.square(logs).sum()
+    power = np.clip(sizes @ logs / spread, 0.0, 1.0) if spread > 0 else np.ones(len(residuals))
+    scale = lengths ** power[:, None]
+    alike = residuals / scale
+    alike -= alike.mean(axis=1, keepdims=True)
+    square, cube = np.square(alike).mean(axis=1), (alike**3).mean(axis=1)
+    return square * np.square(scale).sum(axis=1), cube * (scale**3).sum(axis=1)
 
 
 def mean_of(
@@ -221,10 +242,11 @@ def sign_flips(
 
 @dataclass(frozen=True, slots=True)
 class EffectTest:
-    """The result of `assess_effects`, shape (plans,): two-sided `p`, and the half-width of the null `band`."""
+    """The result of `assess_effects`, shape (plans,): two-sided `p`, half-width of the null `band`, and its `mde`."""
 
     p: Numbers
     band: Numbers
+    mde: Numbers
 
 
 def flips_can_decide(units: int, comparisons: int, alpha: float = ALPHA) -> bool:
@@ -262,7 +284,8 @@ def assess_effects(
         flipped = sign_flips(above, seed=seed, flips=max(flips, FLIPS_PER_PLAN * count), strata=strata)
         p, critical = np.maximum(p, flipped.p), np.full(len(above), flipped.critical)
     summed = standard_error(above, np.ones(below.size), strata) * below.size / below.sum()
-    return EffectTest(p, np.asarray(unskewed(critical, -np.abs(estimate.skewness)) * summed))
+    mde = minimum_detectable_effect(estimate.error, estimate.freedom + 1, comparisons=max(1, count))
+    return EffectTest(p, np.asarray(unskewed(critical, -np.abs(estimate.skewness)) * summed), mde)
 
 
 def are_equal(numerators: Numbers, denominators: Numbers) -> bool:
@@ -302,7 +325,8 @@ def minimum_detectable_effect(
 
     Of normal effects it is that many standard errors: fewer than 128 units are simulated, as the correction for
     skewness costs power; of more it is t[1 - alpha / (2 comparisons)] + t[power] with units - 1 degrees of freedom.
-    `units` is one number, or one per error. With `comparisons` the number of plans it is the mde of Holm's first step.
+    `units` is one number, or one per error, effective ones where lengths differ (`skewed_interval`). With `comparisons`
+    the number of plans it is the mde of Holm's first step.
     """
     counts = np.asarray(units, dtype=np.float64)
     if (counts < 2).any():
@@ -328,7 +352,7 @@ def _needed_sizes(units: int, level: float) -> Numbers:
     skewness = (cubes / units - 3 * mean * variance - mean**3) / (variance**1.5 * np.sqrt(units))
     deviation = np.sqrt(variance * units / (units - 1))
     bound = student(1 - level, units - 1.0)
-    needed = unskewed(bound, skewness * skewness_factor(units - 1.0))
+    needed = unskewed(bound, skewness * skewness_factor(units))
     return np.sort(needed * deviation - np.sqrt(units) * mean)
 
 
@@ -403,7 +427,7 @@ class _Spread:
         return cls(np.asarray(np.sqrt(variances) / below.sum()), freedom, shortfall)
 
 
-def freedom_of(variances: Numbers, counts: Sequence[int]) -> tuple[Numbers, Numbers]:
+def freedom_of(variances: Numbers, counts: Sequence[float]) -> tuple[Numbers, Numbers]:
     """Return `freedom` and `shortfall`, (plans,) each, of (strata, plans) variances; `counts` are units per stratum."""
     units, total = np.array(counts, dtype=np.float64)[:, None], variances.sum(axis=0)
     # Without any variance the strata share it as they share the units.

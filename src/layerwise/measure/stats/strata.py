@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from layerwise.measure.stats.estimate import Estimate, satterthwaite, skewness_factor
+from layerwise.measure.stats.estimate import Estimate, satterthwaite
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece
 from layerwise.measure.stats.statistics import Numbers, StratumLabels, skewed_interval
 
@@ -104,11 +104,12 @@ def shuffled(chosen: Iterable[Piece], seed: int) -> tuple[Piece, ...]:
 class StratumPart:
     """What one stratum adds to the effects of several plans, weight included: value, variance and third cumulant.
 
-    All are of shape (plans,).
+    They and the variance's degrees of freedom are of shape (plans,).
     """
 
     name: str
     units: int
+    freedom: Numbers
     value: Numbers
     variance: Numbers
     third: Numbers
@@ -130,8 +131,9 @@ def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strat
         deltas = part.by_unit(changes[:, owners == name])
         weight = share / sum(present.values())
         own = skewed_interval(deltas, tokens)
-        error, skewness = weight * own.error, own.skewness / skewness_factor(own.freedom)
-        parts.append(StratumPart(name, tokens.size, weight * own.value, np.square(error), skewness * error**3))
+        error = weight * own.error
+        third = own.skewness * error**3
+        parts.append(StratumPart(name, tokens.size, own.freedom, weight * own.value, np.square(error), third))
     return parts
 
 
@@ -142,10 +144,10 @@ def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, 
 def combined(parts: Sequence[StratumPart], level: float) -> list[Estimate[float]]:
     values = np.sum([part.value for part in parts], axis=0)
     variances = np.sum([part.variance for part in parts], axis=0)
-    squares = np.sum([np.square(part.variance) / (part.units - 1) for part in parts], axis=0)
+    squares = np.sum([np.square(part.variance) / part.freedom for part in parts], axis=0)
     thirds, errors = np.sum([part.third for part in parts], axis=0), np.sqrt(variances)
     freedom = satterthwaite(variances, squares)
-    skewness = np.divide(thirds, errors**3, out=np.zeros_like(errors), where=errors > 0) * skewness_factor(freedom)
+    skewness = np.divide(thirds, errors**3, out=np.zeros_like(errors), where=errors > 0)
     return Estimate.student(values, errors, freedom, level, skewness).each()
 
 
