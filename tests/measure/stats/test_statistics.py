@@ -115,6 +115,7 @@ def test_unequal_units_count_as_fewer_and_their_skewness_is_that_of_residuals_ma
     jackknife = [np.delete(own * tokens, at).sum() / np.delete(tokens, at).sum() for at in range(8)]
     assert found.error[0] == pytest.approx(np.std(jackknife) * 7**0.5, rel=0.05)
     assert found.freedom[0] == pytest.approx(36**2 / 204 - 1)
+    assert skewed_interval(own * tokens**9, tokens**9).freedom[0] == pytest.approx(7 / 3), "a third at least"
     # Residuals of a size that grows with the length exactly, or with a power above 1 or below 0, which are not used.
     signs = np.array([1.0, -1, -1, -1, 1, -1, -1, 1])
     signs[-1] = -(signs * tokens)[:-1].sum() / 8
