@@ -22,7 +22,7 @@ def broken(first: int = 0, runs: int = 12) -> str:
     "first", [0, *(pytest.param(first, marks=pytest.mark.nightly) for first in range(RUNS, 1000, RUNS))]
 )
 def test_every_schedule_keeps_the_laws(first: int) -> None:
-    assert not broken(first, by_tier(fast=20, nightly=RUNS))
+    assert not broken(first, by_tier(fast=10, nightly=RUNS))
 
 
 @pytest.mark.slow

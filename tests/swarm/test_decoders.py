@@ -18,7 +18,7 @@ from layerwise.swarm.settings import SwarmSettings
 from swarm.driver import NEW_TOKENS, decoded, events, from_bytes, gather, generated, inspected, options, prompts
 from tier import by_tier
 
-PROMPTS = by_tier(fast=20, nightly=200)
+PROMPTS = by_tier(fast=8, nightly=200)
 FAST = frozenset({"llama", "mamba"})
 SLOW = EVERY_TAG | {"gemma2"}
 # Layers that read keys and values of others cannot lie on other machines than those: a swarm refuses them.
@@ -45,16 +45,16 @@ def test_texts_that_are_read_otherwise_in_two_passes_are_refused(name: str) -> N
 @EVERY_DECODER
 def test_requests_at_once_write_what_each_writes_alone(one: Specimen) -> None:
     model = specimen.build(one)
-    ids, mask = prompts(6)
+    ids, mask = prompts(4)
     stack = inspected(model, ids[:2])
     texts = [each[kept.bool()][None] for each, kept in zip(ids, mask, strict=True)]
     with from_bytes(stack, nodes=2) as swarm:
 
         async def at_once() -> list[Answer]:
-            return await asyncio.gather(*(swarm.answer(each, **options(new_tokens=20)) for each in texts))
+            return await asyncio.gather(*(swarm.answer(each, **options(new_tokens=10)) for each in texts))
 
         written = [list(answer.tokens) for answer in swarm.run(at_once())]
-    assert written == [generated(model, each, new_tokens=20)[0].tolist() for each in texts]
+    assert written == [generated(model, each, new_tokens=10)[0].tolist() for each in texts]
 
 
 @EVERY_DECODER

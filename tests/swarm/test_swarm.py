@@ -76,7 +76,7 @@ def test_a_sampled_answer_is_that_of_its_seed(demo: Stack) -> None:
     assert list(answer.tokens) == first
 
 
-@pytest.mark.parametrize("decoding", [Decoding(12, 12), Decoding(12, 12, 1.0, seed=-7), Decoding(12, stop=(" a",))])
+@pytest.mark.parametrize("decoding", [Decoding(6, 6), Decoding(6, 6, 1.0, seed=-7), Decoding(6, stop=(" a",))])
 def test_an_answer_that_another_swarm_began_is_gone_on_with(demo: Stack, decoding: Decoding) -> None:
     with gather(demo, 2, 1) as swarm:
         *tokens, whole = swarm.run(_collect(swarm.stream([5, 6, 7], decoding, request="whole")))
@@ -91,7 +91,7 @@ def test_an_answer_that_another_swarm_began_is_gone_on_with(demo: Stack, decodin
 @pytest.mark.parametrize(
     "decoding",
     [
-        *(Decoding(6, temperature=temperature) for temperature in (1e-320, 1e-45, 1e-5, 1e-4)),
+        *(Decoding(6, temperature=temperature) for temperature in (1e-320, 1e-5)),
         Decoding(6, temperature=1.0, seed=1, min_p=1.0),
     ],
 )
