@@ -13,8 +13,10 @@ from pathlib import Path
 CACHE = Path(".pytest_cache")
 MOST = 20
 AGAIN = 2
-# One process more than CPUs, since tests wait for processes; files stay whole for their fixtures.
-SIDE_BY_SIDE = ("--numprocesses", str((os.cpu_count() or 1) + 1), "--dist", "loadfile", "--no-loadscope-reorder")
+# One process more than CPUs, since tests wait for processes; files stay whole for their fixtures. Every process would
+# rewrite every assertion of a fresh clone: only the tests that are run again show what their assertions compared.
+PROCESSES = str((os.cpu_count() or 1) + 1)
+SIDE_BY_SIDE = ("--numprocesses", PROCESSES, "--dist", "loadfile", "--no-loadscope-reorder", "--assert=plain")
 
 
 def pytest(*options: str) -> int:

@@ -1,4 +1,4 @@
-"""Batches that layerwise makes up: for every head of transformers, and for towers that text does not reach."""
+"""Inputs of models: what is made up for a head, and the longest text."""
 
 import copy
 from typing import Any
@@ -7,12 +7,41 @@ import pytest
 import torch
 import transformers
 from torch import nn
-from transformers import CLIPVisionConfig, LlamaConfig, LlavaConfig, LlavaForConditionalGeneration, PreTrainedModel
+from transformers import (
+    CLIPVisionConfig,
+    EsmConfig,
+    EsmForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    MPNetConfig,
+    MPNetForMaskedLM,
+    OPTConfig,
+    OPTForCausalLM,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
 
-from layerwise.errors import MeasureError, UnsupportedModel
+from conftest import tiny_llama
+from layerwise.data.suites.classification import Labelled
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import DataError, MeasureError, UnsupportedModel
+from layerwise.measure.language.evaluation_data import tokenize
+from layerwise.measure.language.loss import window_losses
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer
+from layerwise.plan import Plan
 from layerwise.stack import load, verify
 from layerwise.stack.inputs import example_inputs, main_tensor
+from layerwise.stack.max_length import longest_input
+from layerwise.train.fine_tuning import FineTuningConfig, _encoded
+from measure.language.test_loss import vision_stack
 from tier import first_fast
+from tiny_tokenizers import word_tokenizer
 
 TEXT: dict[str, Any] = {
     "vocab_size": 97,
@@ -148,3 +177,71 @@ def test_a_model_whose_inputs_cannot_be_made_up_is_opened_and_asks_for_them() ->
         stack.inspect(input_ids=torch.ones(1, 4, dtype=torch.long))
     with pytest.raises(MeasureError, match="pass a batch"):
         verify(stack, "0")
+
+
+ROWS = 32
+SMALL: dict[str, Any] = {
+    "vocab_size": 20,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": ROWS,
+}
+
+
+def roberta(padding: int = 1, vocabulary: int = 20) -> RobertaForMaskedLM:
+    torch.manual_seed(0)
+    return RobertaForMaskedLM(RobertaConfig(**{**SMALL, "vocab_size": vocabulary}, pad_token_id=padding)).eval()
+
+
+@pytest.mark.parametrize(
+    ("model", "longest"),
+    [
+        (roberta(1), ROWS - 2),
+        (roberta(0), ROWS - 1),
+        (roberta(5), ROWS - 6),
+        (MPNetForMaskedLM(MPNetConfig(**SMALL)), ROWS - 2),
+        (EsmForMaskedLM(EsmConfig(**SMALL, position_embedding_type="absolute", pad_token_id=1)), ROWS - 2),
+        (EsmForMaskedLM(EsmConfig(**SMALL, position_embedding_type="rotary", pad_token_id=1)), ROWS),
+        (OPTForCausalLM(OPTConfig(**SMALL, ffn_dim=32, word_embed_proj_dim=16)), ROWS),  # a table of two rows more
+        (GPT2LMHeadModel(GPT2Config(vocab_size=20, n_embd=16, n_layer=2, n_head=2, n_positions=ROWS)), ROWS),
+        (tiny_llama(1), 128),
+        (vision_stack().model, None),
+        (nn.Linear(2, 2), None),
+    ],
+    ids=["roberta", "padding 0", "padding 5", "mpnet", "esm", "esm rotary", "opt", "gpt2", "llama", "vit", "module"],
+)
+def test_the_longest_text_is_seen_and_not_only_read(model: nn.Module, longest: int | None) -> None:
+    modes = [module.training for module in model.modules()]
+    assert longest_input(model) == longest
+    assert [module.training for module in model.modules()] == modes
+
+
+def _tokenizer() -> PreTrainedTokenizerFast:
+    return word_tokenizer(["b", "c"])
+
+
+def test_a_window_of_all_positions_is_scored_and_a_longer_one_is_refused_with_a_sentence() -> None:
+    tokenizer = _tokenizer()
+    stack = load(roberta(int(tokenizer.pad_token_id), len(tokenizer)), tokenizer=tokenizer)
+    longest = longest_input(stack.model)
+    assert longest == ROWS - 1 - int(tokenizer.pad_token_id)
+    corpus = Corpus("words", (Document("d", "b c " * 40, task="text"),))
+    reading = tokenize(stack, corpus)
+    assert reading.length == longest == max(batch.inputs["input_ids"].shape[1] for batch in reading.batches)
+    for batch in reading.batches:
+        state = stack.run(Plan.identity(2), stack.capture(**batch.inputs))
+        assert all(loss.nll > 0 for loss in window_losses(stack, state, batch))
+    with pytest.raises(DataError, match=f"the model has {longest} positions: use --max-length {longest} or less"):
+        tokenize(stack, corpus, length=longest + 1)
+
+
+def test_sentences_and_fine_tuning_know_the_longest_text_too() -> None:
+    tokenizer = _tokenizer()
+    model = roberta(int(tokenizer.pad_token_id), len(tokenizer))
+    longest = ROWS - 1 - int(tokenizer.pad_token_id)
+    assert SentenceScorer.of(model, tokenizer).positions == longest
+    (row,) = _encoded([Labelled("b c " * 40, None, 0)], model, tokenizer, FineTuningConfig())
+    assert len(row["input_ids"]) == longest
+    model(input_ids=torch.tensor([row["input_ids"]]))
