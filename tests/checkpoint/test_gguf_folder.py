@@ -21,6 +21,7 @@ from layerwise.errors import CheckpointError, LayerwiseError, UnsupportedModel
 from layerwise.gguf import GGUFFile
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
+from tier import first_fast
 
 pytest.importorskip("gguf", reason="needs the package gguf: pip install 'layerwise[gguf]'")
 
@@ -43,7 +44,7 @@ def logits(stack: Stack) -> torch.Tensor:
     return made
 
 
-@pytest.mark.parametrize("architecture", CAUSAL)
+@pytest.mark.parametrize("architecture", first_fast(CAUSAL, 2))
 def test_a_folder_comes_back_as_it_is(architecture: str, tmp_path: Path) -> None:
     """Every parameter is equal after transformers' conversion; tied heads stay tied."""
     file = write_causal(tmp_path / "a.gguf", architecture, "F32")

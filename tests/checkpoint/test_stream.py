@@ -37,7 +37,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("quick")
-@every_type(fast=KINDS)
+@every_type(fast=KINDS[:2], slow=KINDS[2:])
 @pytest.mark.parametrize("text", first_fast(["4 0*2 3 1", "0-3"]))
 def test_streamed_files_are_those_of_the_way_through_memory(one: Specimen, text: str, tmp_path: Path) -> None:
     model = build(one)

@@ -19,7 +19,7 @@ from layerwise.search.rungs import Evaluator, RungSettings, grown
 from layerwise.stack import Stack
 from search.planted_objective import PlantedObjective
 from search.planted_stack import planted_search
-from tier import by_tier
+from tier import by_tier, first_fast
 
 
 def layers(plan: Plan) -> float:
@@ -55,7 +55,7 @@ def test_the_best_set_of_coupled_layers_is_the_exhaustive_optimum() -> None:
     assert right >= seeds - 1
 
 
-@pytest.mark.parametrize("search", [greedy, evolve])
+@pytest.mark.parametrize("search", first_fast([greedy, evolve]))
 def test_each_of_two_models_gives_the_layer_that_is_spoilt_in_the_other(search: Callable[..., Any]) -> None:
     """Each copy of the model has noise in another layer; merged, they give the original."""
     first, text = planted_search([], [1], depth=4, windows=48)

@@ -13,7 +13,7 @@ from layerwise.results.vocabulary import DELTA
 from layerwise.search.confirm import losses_above
 from layerwise.search.greedy import Space, exchanges, winners
 from layerwise.search.rungs import mean_losses
-from tier import TIER
+from tier import TIER, first_fast
 
 DEPTH, DOCUMENTS = 12, 64
 WHOLE = Plan.identity(DEPTH)
@@ -68,7 +68,7 @@ def gains(costs: Callable[[Plan], float], seed: int) -> Mapping[Plan, float]:
 
 
 @pytest.mark.parametrize(
-    "costs", [lambda plan: 0.0, lambda plan: 0.002 * (crc32(str(plan).encode()) % 100)], ids=["nothing", "something"]
+    "costs", first_fast([lambda plan: 0.002 * (crc32(str(plan).encode()) % 100), lambda plan: 0.0])
 )
 def test_a_scan_in_which_nothing_helps_claims_a_repeat_in_at_most_5_of_100(costs: Callable[[Plan], float]) -> None:
     assert sum(bool(gains(costs, seed)) for seed in range(SEEDS)) <= 0.05 * SEEDS

@@ -97,7 +97,7 @@ def test_the_next_plan_runs_the_blocks_that_the_model_has_now(change: Callable[[
             stack.run("0", captured)
 
 
-@pytest.mark.parametrize("keep", [(0, 1, 4, 5), (2, 3, 4), (3, 1, 0, 1)])
+@pytest.mark.parametrize("keep", first_fast([(3, 1, 0, 1), (0, 1, 4, 5), (2, 3, 4)]))
 @pytest.mark.parametrize("make", [tiny_llama, gemma])
 @torch.no_grad()
 def test_a_list_put_together_by_hand_runs_plans_whatever_the_configuration_counts(

@@ -26,6 +26,7 @@ from layerwise.stack.blocks import find_blocks
 from layerwise.stack.load import resolve_device
 from layerwise.stack.placement import batch_size_within, device_of, dtype_of, free_memory, release_freed
 from stack.makers import IDS, gpt2
+from tier import first_fast
 
 
 @pytest.fixture
@@ -54,7 +55,7 @@ def test_a_module_is_used_as_it_is() -> None:
     assert load(model).model is model
 
 
-@pytest.mark.parametrize("dtype", ["auto", "stored", "float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", first_fast(["auto", "bfloat16", "stored", "float32"], 2))
 def test_half_precision_becomes_single_on_a_cpu_unless_asked_for(tmp_path: Path, dtype: str) -> None:
     tiny_llama().to(torch.bfloat16).save_pretrained(tmp_path)
     expected = torch.bfloat16 if dtype in ("stored", "bfloat16") else torch.float32

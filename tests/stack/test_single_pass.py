@@ -13,8 +13,9 @@ from layerwise.stack import Stack, load
 from layerwise.stack.blocks import block_list
 from stack.makers import DEPTH, MAKERS, merged_stack
 from stack.test_blocks import Residual
+from tier import first_fast
 
-KINDS = pytest.mark.parametrize("kind", ["llama", "vit", "bert"])
+KINDS = pytest.mark.parametrize("kind", first_fast(["llama", "vit", "bert"]))
 
 
 def made(kind: str) -> tuple[Stack, dict[str, Tensor]]:

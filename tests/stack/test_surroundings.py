@@ -19,6 +19,7 @@ from layerwise.errors import ModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from stack.makers import bart
+from tier import first_fast
 from train.tiny_models import arguments
 
 IDS = torch.randint(3, 97, (2, 9), generator=torch.Generator().manual_seed(2))
@@ -36,7 +37,7 @@ def logits(model: nn.Module) -> torch.Tensor:
         return found
 
 
-@pytest.mark.parametrize("text", PLANS)
+@pytest.mark.parametrize("text", first_fast(PLANS, 2))
 def test_the_model_itself_is_saved(stack: Stack, text: str, tmp_path: Path) -> None:
     model = stack.model
     own, weights = logits(model), {name: value.clone() for name, value in model.state_dict().items()}
@@ -103,7 +104,7 @@ def add_adapters(model: nn.Module) -> None:
             setattr(model.get_submodule(parent), own, Adapter(module))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("single_pass", [True, False])
+@pytest.mark.parametrize("single_pass", first_fast([False, True]))
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_change_inside_counts_at_once_and_stays(stack: Stack, change: str, single_pass: bool) -> None:
     plan = Plan.parse("1*2 (2|3) 2 0")
@@ -193,7 +194,7 @@ HOOKED = ("0 (1|2 3) 4 5", "0 (1 2|3):sum 4", "[(1|3)*2 1]*2 5", "3 1")
 
 
 @pytest.mark.parametrize("single_pass", [True, False])
-@pytest.mark.parametrize("text", HOOKED)
+@pytest.mark.parametrize("text", first_fast(HOOKED, 2))
 def test_hooks_see_in_place_what_they_see_step_by_step(stack: Stack, text: str, single_pass: bool) -> None:
     plan = Plan.parse(text)
     seen: list[tuple[str, torch.Tensor]] = []

@@ -130,7 +130,7 @@ PUT_TOGETHER = ("a:0 b:1 c:2 a:3", "c:3 b:0 a:1 c:2", "0 b:1-3", "5-0", "0 3*3 5
 
 
 @pytest.mark.parametrize("kind", first_fast(["llama", "vit", "bert"], slow=1))
-@pytest.mark.parametrize("text", PUT_TOGETHER)
+@pytest.mark.parametrize("text", first_fast(PUT_TOGETHER, 3))
 def test_a_plan_is_the_model_put_together_from_its_layers(kind: str, text: str) -> None:
     plan, inputs = Plan.parse(text), MAKERS[kind][1]
     expected, stack = by_hand(kind, plan), merged_stack(kind)

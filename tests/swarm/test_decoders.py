@@ -19,8 +19,8 @@ from swarm.driver import NEW_TOKENS, decoded, events, from_bytes, gather, genera
 from tier import by_tier
 
 PROMPTS = by_tier(fast=8, nightly=200)
-FAST = frozenset({"llama", "mamba"})
-SLOW = EVERY_TAG | {"gemma2"}
+FAST = frozenset({"llama"})
+SLOW = EVERY_TAG | {"gemma2", "mamba"}
 # Layers that read keys and values of others cannot lie on other machines than those: a swarm refuses them.
 UNLIKE = frozenset({"cpmant", "recurrent_gemma"})
 EVERY_DECODER = every_type(

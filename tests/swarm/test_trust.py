@@ -17,7 +17,7 @@ from layerwise.swarm.nodes.local import LocalTransport
 from layerwise.swarm.trust import ROUTER, Judgement, is_compared, judge, tolerance
 from layerwise.swarm.wire import to_array
 from swarm.driver import generated, llama, prompts
-from tier import by_tier
+from tier import by_tier, first_fast
 
 REQUESTS = 20
 WITHIN = 4
@@ -36,7 +36,7 @@ def _requests_until_found(swarm: Swarm, seed: int) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("replicas", [2, 3])
+@pytest.mark.parametrize("replicas", first_fast([2, 3]))
 @pytest.mark.parametrize("wrongness", ["noise", "zeros", "another layer"])
 @pytest.mark.parametrize("seed", range(by_tier(fast=1, nightly=10)))
 def test_a_wrong_node_is_quarantined(wrongness: str, replicas: int, seed: int) -> None:
@@ -115,7 +115,7 @@ def test_an_honest_node_is_never_quarantined() -> None:
             assert _requests_until_found(swarm, seed) is None
 
 
-@pytest.mark.parametrize("wrongness", ["noise", "zeros"])
+@pytest.mark.parametrize("wrongness", first_fast(["noise", "zeros"]))
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 @pytest.mark.parametrize("seed", range(by_tier(fast=1, nightly=10)))
 def test_where_every_hop_is_compared_the_first_answer_is_right(wrongness: str, replicas: int, seed: int) -> None:

@@ -91,7 +91,7 @@ def behind(noted: Noted, step: int, steps: int) -> tuple[list[float], list[str],
 STOPS = [
     *(
         pytest.param(
-            kind, {"growth": 10, "with dropout": 3}.get(kind, 5), marks=[] if kind in ONE[:3] else pytest.mark.slow
+            kind, {"growth": 10, "with dropout": 3}.get(kind, 5), marks=[] if kind in ONE[:2] else pytest.mark.slow
         )
         for kind in ONE
     ),

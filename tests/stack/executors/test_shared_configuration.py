@@ -57,7 +57,7 @@ def abandon(config: Any, kind: type[PreTrainedModel], plan: Plan) -> None:
     gc.collect()
 
 
-@pytest.mark.parametrize("seed", range(by_tier(fast=4, nightly=500)))
+@pytest.mark.parametrize("seed", range(by_tier(fast=2, nightly=500)))
 def test_interleaved_plans_equal_each_model_alone(seed: int) -> None:
     draw = random.Random(seed)
     kind = draw.choice(list(KINDS))

@@ -18,7 +18,7 @@ from layerwise.stack import Stack, load, verify
 from layerwise.stack.executors.graph import GraphExecutor, build
 from layerwise.stack.inputs import main_tensor
 from stack.mixing import MixingModel, inputs
-from tier import by_tier
+from tier import by_tier, first_fast
 
 DEPTH = 5
 
@@ -109,7 +109,7 @@ def test_a_walk_over_many_plans_gives_each_the_bits_of_running_it_alone(
 
 
 @pytest.mark.parametrize("variant", ["elc", "normalized", "weighted-output", "denseformer"])
-@pytest.mark.parametrize("text", ["0-1 3-4", "4-0", "0-2 2*2 4 3 0"])
+@pytest.mark.parametrize("text", first_fast(["0-2 2*2 4 3 0", "0-1 3-4", "4-0"]))
 def test_the_laws_hold_of_the_variants_of_elc_bert(variant: str, text: str) -> None:
     stack = load(elc(variant), device="cpu")
     assert stack.head_by_token

@@ -27,7 +27,7 @@ from layerwise.stack.streaming.readings import ReadingSchedule, reading_schedule
 from layerwise.stack.weights import layer_weights, weight_rows
 from measure.interventions.test_sweep_pieces import text
 from stack.random_plans import plans
-from tier import by_tier
+from tier import by_tier, first_fast
 
 PLAN = Plan.parse("0 4 (1|2|3):sum 2 5")
 IDS = torch.arange(3, 27).view(2, 12)
@@ -233,7 +233,7 @@ def test_any_plans_are_computed_whole(first: list[Plan], second: list[Plan], mos
     check_valid(reading_schedule(graphs, most), graphs, most)
 
 
-@pytest.mark.parametrize("most", [1, 2, 3])
+@pytest.mark.parametrize("most", first_fast([2, 1, 3]))
 @pytest.mark.parametrize("name", ["leave_one_out", "every_window"])
 def test_rising_plans_read_each_layer_once(name: str, most: int) -> None:
     members = families.family(name, 30)
