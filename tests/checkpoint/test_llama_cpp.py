@@ -27,7 +27,7 @@ pytest.importorskip("xllamacpp", reason="needs llama.cpp: pip install xllamacpp"
 pytest.importorskip("gguf", reason="needs the package gguf: pip install gguf")
 
 DEPTH = 6
-PLANS = by_tier(fast=40, nightly=1_000)
+PLANS = by_tier(fast=15, nightly=1_000)
 BAR = 2
 """Maximum difference under a plan relative to the original model's."""
 
@@ -102,7 +102,7 @@ def test_llama_cpp_computes_layers_at_types(pair: Pair, tmp_path: Path) -> None:
         pytest.skip("where nothing is quantised llama.cpp rounds no activations, and there is no bar")
     draw = random.Random(7)
     right, wrong = [], []
-    for _ in range(by_tier(fast=10, nightly=100)):
+    for _ in range(by_tier(fast=6, nightly=100)):
         types = [draw.choice(["Q4_0:", "Q5_0:", "Q8_0:", ""]) for _ in range(DEPTH)]
         for order, distances in ((types, right), (types[1:] + types[:1], wrong)):
             save(pair.path, _at(order), tmp_path / "plan.gguf", overwrite=True)

@@ -86,7 +86,7 @@ def image_set(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytes
     return tmp_path / "set"
 
 
-every_layout = pytest.mark.parametrize("image_set", first_fast(LAYOUTS, 2), indirect=True)
+every_layout = pytest.mark.parametrize("image_set", first_fast(LAYOUTS), indirect=True)
 
 
 def content_of(examples: Examples) -> list[tuple[bytes, int]]:
