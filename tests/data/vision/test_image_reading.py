@@ -15,7 +15,7 @@ from transformers import ViTConfig
 from layerwise.data.splits import Examples, Splits
 from layerwise.data.vision import image_reading, images
 from layerwise.data.vision.image_examples import augmented
-from layerwise.data.vision.image_sources import ImageSet, ImageSource, decoded
+from layerwise.data.vision.image_sources import ImageSource, decoded
 from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import Preprocessing
 from layerwise.errors import DataError
@@ -178,30 +178,15 @@ def png(**saved: object) -> bytes:
     return content.getvalue()
 
 
-def test_a_picture_is_decoded_from_its_bytes() -> None:
-    assert numpy.array_equal(numpy.array(ImageSource("a", 0, png).image()), NOISE)
-
-
 def test_a_photograph_is_turned_upright() -> None:
     turned = Image.Exif()
     turned[0x0112] = 3  # upside down
     assert numpy.array_equal(numpy.array(decoded(png(exif=turned))), NOISE[::-1, ::-1])
 
 
-@pytest.mark.parametrize("length", [0, 20, 100])
-def test_a_file_that_is_cut_short_is_no_image(length: int) -> None:
-    with pytest.raises(DataError):
-        decoded(png()[:length])
-
-
 def test_an_image_that_went_away_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"cannot read the image a\.png: No such file"):
         ImageSource("a.png", 0, (tmp_path / "a.png").read_bytes).image()
-
-
-def test_one_class_is_nothing_to_tell_apart() -> None:
-    with pytest.raises(DataError, match=r"1 class\(es\) \(cat\)"):
-        ImageSet("pets", ("cat",), {"train": ()})
 
 
 def spot(side: int) -> torch.Tensor:

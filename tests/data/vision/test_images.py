@@ -211,13 +211,6 @@ def test_folders_that_are_no_image_set_are_refused(split_folder: Path, what: str
         read_images(change(split_folder, what), preprocessing=SMALL)
 
 
-def test_nothing_left_of_a_class(split_folder: Path) -> None:
-    for file in (split_folder / "train" / "cat").iterdir():
-        file.write_bytes(b"")
-    with pytest.raises(DataError, match="no image of cat to train on"):
-        read_images(split_folder, preprocessing=SMALL, unreadable="skip")
-
-
 def test_unknown_names_are_refused(folder: Path) -> None:
     with pytest.raises(DataError, match="did you mean skip"):
         read_images(folder, preprocessing=SMALL, unreadable="skipp")
