@@ -130,13 +130,9 @@ def test_other_settings_and_other_tokenizers_have_texts_of_their_own(text: Path,
     assert (given.read, given.learned) == (1, 0)
 
 
-def touched(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    (folder / "one.txt").touch()
-
-
 DOUBTS: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
     "other code": lambda folder, patch: patch.setattr(token_cache, "_program", lambda: ["another version"]),
-    "files that were only touched": touched,
+    "files that were only touched": lambda folder, patch: (folder / "one.txt").touch(),
 }
 
 

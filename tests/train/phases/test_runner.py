@@ -264,18 +264,6 @@ def test_moments_are_kept_or_dropped_as_declared(straight: tuple[Path, Seen, Tra
     assert seen.moments[9] == seen.moments[8] - layers[1] - layers[2] - head
 
 
-def test_moments_of_new_weights_are_dropped_in_any_case(tmp_path: Path) -> None:
-    seen = Seen()
-    schedule = GrowthSchedule(
-        "anew", DEPTH, (Phase("all", 0.5, ALL), Phase("again", 0.5, ALL, redraw=(0,), copies=((2, 1),)))
-    )
-    run(schedule, tmp_path, seen)
-    names = set(seen.before[0])
-    new = {name for name in names if ".layers.0." in name or ".layers.2." in name}
-    assert seen.moments[5] == names
-    assert seen.moments[6] == names - new
-
-
 def test_layers_that_are_not_present_do_not_run(straight: tuple[Path, Seen, TrainingRecord]) -> None:
     _, seen, _ = straight
     assert [seen.ran[step] for step in range(3)] == [[0, 1, 0, 1]] * 3
