@@ -10,9 +10,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from data.glue_files import BABYLM, write
 from layerwise.data.suites.classification import Labelled, Task
-from layerwise.data.suites.glue import read_tasks
 from layerwise.errors import CheckpointError, TrainError
 from layerwise.experiments import finetuned_tasks
 from layerwise.experiments.finetuned_tasks import (
@@ -26,7 +24,6 @@ from layerwise.experiments.finetuned_tasks import (
     run_benchmarks,
 )
 from layerwise.measure.stats.seeds import over_seeds
-from layerwise.measure.stats.task_metrics import confusion_matrix, metric_of
 from layerwise.results import Run
 from layerwise.results.manifest import Manifest
 from layerwise.results.rows import Score
@@ -70,19 +67,6 @@ def test_a_task_that_can_be_learned_is_learned(bert: Path) -> None:
     assert _found(rows, "all", "mcc").value > 0.95
     assert _found(rows, "all", "accuracy").value > 0.95
     assert _found(rows, "all", "accuracy").documents == 60
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", BABYLM)
-def test_every_task_of_babylm_is_fine_tuned_and_scored_as_there(name: str, bert: Path, tmp_path: Path) -> None:
-    (task,) = read_tasks(write(tmp_path, name), [name])
-    rows = benchmark(bert, task, replace(ONCE, batch_size=36), 0, device="cpu")
-    main = {"cola": "mcc", "mrpc": "f1", "qqp": "f1"}.get(name, "accuracy")
-    assert rows[0].metric == main
-    assert {(row.metric, row.against) for row in rows} == {
-        (metric, against) for metric in (main, "accuracy") for against in (None, "chance")
-    }
-    assert {(row.task, row.documents) for row in rows} == {(name, 10)}
 
 
 def test_random_labels_stay_at_chance(bert: Path) -> None:
@@ -148,18 +132,6 @@ def test_the_test_set_is_not_used_to_select(bert: Path) -> None:
     flipped = replace(task, test=tuple(row._replace(label=1 - row.label) for row in task.test))
     first, second = (fine_tune(bert, each, QUICK, 0, device="cpu") for each in (task, flipped))
     assert (first.predictions, first.selection, first.epoch) == (second.predictions, second.selection, second.epoch)
-
-
-def test_the_epoch_that_selected_best_answers_the_test(bert: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    coin = planted(random_labels=True)
-    encode, encoded = fine_tuning._encoded, []
-    monkeypatch.setattr(fine_tuning, "_encoded", lambda *given: encoded.append(encode(*given)) or encoded[-1])
-    answer = fine_tuning._answers
-    monkeypatch.setattr(fine_tuning, "_answers", lambda model, _, *rest: answer(model, encoded[1], *rest))
-    outcome = fine_tune(bert, coin, QUICK, 0, device="cpu")
-    assert outcome.epoch < QUICK.epochs
-    labels = [row.label for row in coin.selection]
-    assert float(metric_of("mcc")(confusion_matrix(labels, outcome.predictions, 2))) == pytest.approx(outcome.selection)
 
 
 def test_patience_ends_the_teaching(bert: Path) -> None:

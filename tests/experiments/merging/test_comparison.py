@@ -118,13 +118,6 @@ def test_every_row_has_a_key_of_its_own_and_the_study_is_a_function_of_the_seed(
     assert seen == [(number, 18) for number in range(1, 19)]
 
 
-def test_without_draws_nothing_is_merged() -> None:
-    found = {(row.part, row.condition) for row in compare("arm", STACKS, SPLITS, draws=0)}
-    assert found == {
-        (part, order) for part in ("members", "best member", "ensemble") for order in ("sequential", "random")
-    }
-
-
 def test_language_models_are_led_by_their_loss() -> None:
     ids = torch.randint(3, 97, (24, 9), generator=torch.Generator().manual_seed(0))
     texts = Listed([{"input_ids": row, "labels": row} for row in ids])
