@@ -182,15 +182,13 @@ def read(model: Any, cache: Any, first: int = 0, last: int = 5) -> torch.Tensor:
         return model(IDS[:, first:last], **{name: cache}, use_cache=True).logits
 
 
-@pytest.mark.parametrize(
-    ("name", "make"), first_fast([("gemma", "static"), ("llama", "dynamic"), ("mamba", "dynamic")])
-)
+@pytest.mark.parametrize("name", first_fast(["gemma", "llama", "mamba"]))
 @pytest.mark.parametrize(("writer", "reader"), PAIRS)
-def test_a_cache_of_another_order_is_refused(name: str, make: str, writer: str | None, reader: str | None) -> None:
+def test_a_cache_of_another_order_is_refused(name: str, writer: str | None, reader: str | None) -> None:
     model = MODELS[name]
     stack = load(model)
     with entered(stack, writer):
-        cache = KINDS[make](config=model.config)
+        cache = KINDS["static" if name == "gemma" else "dynamic"](config=model.config)
         read(model, cache)
     with entered(stack, reader), pytest.raises(ModelError, match=r"a cache written by .* Start from an empty cache"):
         read(model, cache, 5, 6)

@@ -62,15 +62,6 @@ def drawn_offers(chance: random.Random, layers: Sequence[RemoteLayer], nodes: in
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_twelve_layers_take_what_brute_force_finds(seed: int) -> None:
-    visits = visits_of(12)
-    offers = drawn_offers(random.Random(seed), [visit.layer for visit in visits], nodes=6, replicas=2)
-    legs = cheapest(visits, offers)
-    assert not isinstance(legs, Uncovered)
-    assert seconds_of_legs(legs, offers, {}) == pytest.approx(brute_force(visits, offers, {}), rel=1e-12)
-
-
 @st.composite
 def problems(draw: st.DrawFn, most: int = 4) -> tuple[tuple[RemoteVisit, ...], tuple[Offer, ...], Extra]:
     chance = random.Random(draw(st.integers(0, 10**6)))

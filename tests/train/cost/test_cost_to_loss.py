@@ -116,11 +116,6 @@ def test_a_planted_saving_is_read_off_a_curve_within_three_points(truth: float) 
     assert exact.value == pytest.approx(truth, abs=0.03)
 
 
-def test_a_cost_of_nothing_beside_others_is_refused() -> None:
-    with pytest.raises(MeasureError, match="costs above 0"):
-        cost_to_loss(points((0.0, 3.0), (4.0, 2.0)), 2.5, "flops")
-
-
 LENGTHS = (0.8, 1.0, 1.25, 1.5, 2.0)
 INTERCEPTS = {0: 5.0, 1: 5.3, 2: 4.9}
 """Seeds differ by far more than any planted effect."""
