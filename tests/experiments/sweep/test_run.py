@@ -311,7 +311,7 @@ def test_of_few_tokens_a_skill_may_not_be_read() -> None:
 
 def test_a_sweep_that_skips_every_layer_stores_the_contrasts_of_all_claims(corpus: Corpus, tmp_path: Path) -> None:
     stack = load(tiny_llama(8, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
-    config = replace(SWEEP, families=("leave_one_out", "painters"), plan=(), similarity=False)
+    config = replace(SWEEP, families=("leave_one_out", "painters"), plan=())
     measure(stack, corpus, tmp_path / "run", config)
     with Run.open(tmp_path / "run") as run:
         stored = {row.claim for row in run.store.scores(CONTRAST)}
