@@ -1,25 +1,31 @@
-"""Where layers are placed, which route a request takes, and what a missing layer costs."""
+"""Routes of a swarm, its settings, and the spans of an answer."""
 
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from laws.plans import plans
 from layerwise.errors import RunError, SwarmError
 from layerwise.plan import Plan
 from layerwise.plan.families import leave_one_out, random_subsets
 from layerwise.results import Manifest, PlanRecord, Run, Score
-from layerwise.swarm.answer import COMPLETE, UNKNOWN, Expected
+from layerwise.swarm.answer import COMPLETE, UNKNOWN, Decoding, Expected, TokenSpan, continued
 from layerwise.swarm.estimate import LossEstimate, estimate_of_run
+from layerwise.swarm.live_plan import LivePlan, layers_of
 from layerwise.swarm.messages import RemoteLayer, RemoteVisit
 from layerwise.swarm.placement import Placement, assign_layers, assign_missing
 from layerwise.swarm.route import Leg, Offer, Uncovered, cheapest
+from layerwise.swarm.serve.settings import ServeSettings
+from layerwise.swarm.settings import Quorum, SwarmSettings
 
 
 def visits_of(count: int) -> tuple[RemoteVisit, ...]:
@@ -110,12 +116,12 @@ def test_without_any_node_every_visit_is_uncovered() -> None:
     assert cheapest((), []) == ()
 
 
-def layers_of(depth: int) -> list[RemoteLayer]:
+def numbered_layers(depth: int) -> list[RemoteLayer]:
     return [RemoteLayer(number) for number in range(depth)]
 
 
 def placed(depth: int, nodes: int, replicas: int = 2) -> Placement:
-    return assign_layers(layers_of(depth), [f"n{number}" for number in range(nodes)], replicas)
+    return assign_layers(numbered_layers(depth), [f"n{number}" for number in range(nodes)], replicas)
 
 
 def numbers(placement: Placement) -> dict[str, list[int]]:
@@ -132,7 +138,7 @@ def test_copies_of_a_layer_are_on_different_nodes_and_nodes_hold_equally_many(
         assert list(held) == sorted(set(held)), "in order, none twice"
         assert abs(len(held) - depth * min(replicas, nodes) / nodes) < 1
     copies = Counter(layer for held in placement.values() for layer in held)
-    assert copies == dict.fromkeys(layers_of(depth), min(replicas, nodes))
+    assert copies == dict.fromkeys(numbered_layers(depth), min(replicas, nodes))
 
 
 @given(st.integers(1, 24), st.integers(1, 9), st.integers(1, 4), st.data())
@@ -142,12 +148,12 @@ def test_missing_copies_are_placed_on_live_nodes_and_nothing_else_moves(
     placement = placed(depth, nodes, replicas)
     names = data.draw(st.sets(st.sampled_from(sorted(placement))))
     live = {name: placement[name] for name in sorted(names)}
-    added = assign_missing(layers_of(depth), live, replicas)
+    added = assign_missing(numbered_layers(depth), live, replicas)
     assert not any(set(placement[name]) & set(own) for name, own in added.items())
     held = Counter(layer for name, own in live.items() for layer in (*own, *added.get(name, ())))
-    assert held == (dict.fromkeys(layers_of(depth), min(replicas, len(live))) if live else {})
+    assert held == (dict.fromkeys(numbered_layers(depth), min(replicas, len(live))) if live else {})
     after = {name: (*own, *added.get(name, ())) for name, own in live.items()}
-    assert assign_missing(layers_of(depth), after, replicas) == {}
+    assert assign_missing(numbered_layers(depth), after, replicas) == {}
 
 
 def test_nodes_hold_runs_of_consecutive_layers() -> None:
@@ -176,7 +182,7 @@ def test_a_node_without_a_neighbor_counts_as_half_as_much_again(
 
 DEPTH = 12
 MANIFEST = Manifest("demo", None, "w", "float32", "cpu", "lib", "c", 2, 9, 8, ("random_subsets",), ("t",), 0)
-WHOLE = PlanRecord(f"0-{DEPTH - 1}", "identity", "identity", 0, None, 12, 12, 12, 12)
+WHOLE_MODEL = PlanRecord(f"0-{DEPTH - 1}", "identity", "identity", 0, None, 12, 12, 12, 12)
 
 
 def test_what_was_measured_is_given_as_it_was_and_anything_else_is_unknown() -> None:
@@ -194,7 +200,7 @@ def stored(folder: Path, *, scores: bool = True) -> dict[str, float]:
     members = [*leave_one_out(DEPTH), *random_subsets(DEPTH, 20)]
     costs = {str(member.plan): 0.1 * (number + 1) for number, member in enumerate(members)}
     with Run.create(folder, MANIFEST) as run:
-        run.store.add_plans([WHOLE])
+        run.store.add_plans([WHOLE_MODEL])
         if scores:
             rows = [
                 Score("effect", "delta_nll", cost * by, cost * by - 0.2, cost * by + 0.4, task=task, plan=plan)
@@ -221,3 +227,170 @@ def test_a_run_without_effects_is_refused(tmp_path: Path) -> None:
         estimate_of_run(tmp_path / "begun")
     with pytest.raises(RunError, match="is not a run"):
         estimate_of_run(tmp_path / "nothing")
+
+
+REFUSED: tuple[tuple[Any, dict[str, Any], str], ...] = (
+    *(
+        (Decoding, {"max_new_tokens": 4, name: value}, rf"^{name} is .*; write ")
+        for name, value in (
+            ("max_new_tokens", 0),
+            ("min_new_tokens", 5),
+            ("temperature", -0.1),
+            ("top_p", 0.0),
+            ("top_k", -1),
+            ("repetition_penalty", math.inf),
+            ("stop", ("",)),
+            ("stop", ("a" * 2_000,)),
+            ("seed", 2**63),
+        )
+    ),
+    (Quorum, {}, "one of the two"),
+    (Quorum, {"layers": 1, "nats": 1.0}, "one of the two"),
+    (Quorum, {"nats": math.inf}, "a number of nats from 0, not inf"),
+    *(
+        (SwarmSettings, {name: value}, f"{name} is {value}; give a number of seconds above 0")
+        for name, value in (("hop_floor", 0.0), ("first_deadline", -1.0), ("first_deadline", math.inf))
+    ),
+    (SwarmSettings, {"spot_share": 2.0}, "spot_share is 2.0; give a share from 0 to 1"),
+    (SwarmSettings, {"history_bytes": 0}, "history_bytes is 0; give a number from 1"),
+    *(
+        (ServeSettings, {name: value}, name)
+        for name, value in (("port", 70_000), ("temperature", 3.0), ("most_running", 0), ("body_seconds", -1.0))
+    ),
+)
+
+
+@pytest.mark.parametrize(("kind", "values", "words"), REFUSED)
+def test_a_value_that_cannot_be_is_refused_in_a_sentence(kind: Any, values: dict[str, Any], words: str) -> None:
+    with pytest.raises(SwarmError, match=words) as caught:
+        kind(**values)
+    assert len(str(caught.value)) < 200
+
+
+@pytest.mark.parametrize(
+    ("text", "quorum"),
+    [
+        ("8", Quorum(layers=8)),
+        (" 8 layers ", Quorum(layers=8)),
+        ("0.5 nats", Quorum(nats=0.5)),
+        (".25 nats", Quorum(nats=0.25)),
+    ],
+)
+def test_how_a_quorum_is_written(text: str, quorum: Quorum) -> None:
+    assert Quorum.parse(text) == quorum
+    assert Quorum.parse(str(quorum)) == quorum
+
+
+@pytest.mark.parametrize("text", ["", "0", "0.5", "-1", "half", "0.5 nat per token", "1e3 nats", "8 of 12", "٣ nats"])
+def test_what_is_no_quorum_is_refused(text: str) -> None:
+    with pytest.raises(SwarmError, match="a quorum is a"):
+        Quorum.parse(text)
+
+
+def test_a_quorum_can_be_met() -> None:
+    with pytest.raises(
+        SwarmError, match="the model has 6 layers, so that it never meets a quorum of 8 layers: write 6"
+    ):
+        SwarmSettings(quorum=Quorum(layers=8)).quorum_of(6)
+    assert SwarmSettings(quorum=Quorum(layers=6)).quorum_of(6) == Quorum(layers=6)
+    assert SwarmSettings(quorum=Quorum(nats=0.5)).quorum_of(1) == Quorum(nats=0.5)
+    assert SwarmSettings().quorum_of(5) == Quorum(layers=3)
+
+
+@given(st.integers(1, 12), st.sets(st.integers(0, 11)))
+def test_a_quorum_of_layers_counts_those_that_are_live(least: int, missing: set[int]) -> None:
+    live = set(range(12)) - missing
+    assert (Quorum(layers=least).verdict(live, missing, UNKNOWN) is None) == (len(live) >= least)
+
+
+def test_the_sentences() -> None:
+    cost = Expected(0.4, 0.3, 0.6, "measured")
+    assert Quorum(layers=8).verdict(range(5), range(5, 12), cost) == (
+        "5 of 12 layers are live and the quorum is 8 layers; missing: 5-11"
+    )
+    assert Quorum(nats=0.6).verdict(range(9), [9, 10, 11], cost) is None
+    assert Quorum(nats=0.5).verdict(range(9), [9, 10, 11], cost) == (
+        "the missing layers are expected to cost 0.4 nats per token, at most 0.6, and the quorum is 0.5 nats; "
+        "missing: 9-11"
+    )
+    assert Quorum(nats=0.5).verdict([0, 2], [1], UNKNOWN) == (
+        "nobody knows what the missing layers cost and the quorum is 0.5 nats; missing: 1"
+    )
+    assert Quorum(nats=9.0).verdict([], [0], cost) == "no layer is live and the quorum is 9 nats"
+    assert Quorum(nats=0.0).verdict(range(12), [], COMPLETE) is None
+
+
+def _live(text: str, *missing: int) -> LivePlan:
+    live = LivePlan.of(Plan.parse(text), [RemoteLayer(number) for number in missing])
+    assert live is not None
+    return live
+
+
+def test_a_layer_keeps_its_slot_when_others_go() -> None:
+    live = _live("0 1 (2|3) 1 4", 0, 2)
+    assert str(live.running) == "1 (3) 1 4"
+    assert [(visit.slot, visit.layer.number) for visit in live.visits] == [(1, 1), (3, 3), (4, 1), (5, 4)]
+    assert live.missing_numbers == (0, 2)
+    assert LivePlan.of(Plan.parse("0 1"), [RemoteLayer(0), RemoteLayer(1)]) is None
+
+
+def test_a_replaced_layer_runs_in_the_same_slot() -> None:
+    replaced = {RemoteLayer(number): RemoteLayer(number, "b") for number in (1, 2)}
+    live = LivePlan.of(Plan.parse("0-3"), [RemoteLayer(2)], replaced)
+    assert str(live.running) == "0 b:1 3"
+    assert live.missing_numbers == (2,)
+
+
+def test_hops_begin_at_the_seams_of_groups() -> None:
+    assert _live("0 (1 2|3) 4").seams() == (0, 1, 3, 4)
+    assert _live("0-3").seams() == (0,)
+
+
+@given(plans(depth=6), st.sets(st.integers(0, 5), max_size=4))
+def test_what_runs_are_the_steps_of_the_running_plan(plan: Plan, missing: set[int]) -> None:
+    gone = [RemoteLayer(number) for number in missing]
+    live = LivePlan.of(plan, gone)
+    if live is None:
+        assert set(layers_of(plan)) <= set(gone)
+        return
+    assert [step.layer for step in live.running.steps()] == [visit.layer.number for visit in live.visits]
+    assert not {visit.layer for visit in live.visits} & set(gone)
+    slots = [visit.slot for visit in live.visits]
+    assert slots == sorted(set(slots))
+    assert [plan.steps()[slot].layer for slot in slots] == [visit.layer.number for visit in live.visits]
+
+
+WHOLE = TokenSpan(0, 5, "0-11")
+LACKING = TokenSpan(2, 5, "0-3 6-11", (4, 5), Expected(0.3, 0.1, 0.5, "fitted"))
+
+
+@given(st.integers(1, 40), st.data())
+def test_what_the_whole_model_wrote_in_two_parts_is_one_span(count: int, data: st.DataObject) -> None:
+    at = data.draw(st.integers(0, count - 1))
+    known = data.draw(st.integers(min(at, 1), at))  # the spans are told where they change, not with every token
+    before = (TokenSpan(0, known, "0-11"),) if at else ()
+    assert continued(before, at, (TokenSpan(0, count - at, "0-11"),)) == (TokenSpan(0, count, "0-11"),)
+
+
+def test_the_last_span_reaches_to_where_the_second_swarm_began() -> None:
+    assert continued((TokenSpan(0, 2, "0-11"), LACKING), 9, ()) == (
+        TokenSpan(0, 2, "0-11"),
+        TokenSpan(2, 9, "0-3 6-11", (4, 5), LACKING.expected),
+    )
+
+
+def test_what_lacked_before_follows_all_later_tokens() -> None:
+    *_, last = continued((TokenSpan(0, 2, "0-11"), LACKING), 5, (TokenSpan(0, 3, "0-11"),))
+    assert last == TokenSpan(5, 8, "0-11", (), COMPLETE, earlier=(4, 5))
+    assert not last.is_whole
+
+
+def test_a_doubted_node_is_named_in_all_later_tokens() -> None:
+    doubted = TokenSpan(0, 5, "0-11", (), UNKNOWN, doubted=("node-1",))
+    *_, last = continued((doubted,), 5, (TokenSpan(0, 3, "0-11", doubted=("node-0",)),))
+    assert last.doubted == ("node-0", "node-1")
+
+
+def test_tokens_that_are_made_again_are_the_second_swarms() -> None:
+    first, second = continued((WHOLE,), 4, (TokenSpan(0, 3, "0-3 6-11", (4, 5), LACKING.expected),))
+    assert (first.start, first.stop, second.start, second.stop) == (0, 4, 4, 7)
