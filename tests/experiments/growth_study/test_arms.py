@@ -282,13 +282,6 @@ def test_a_study_that_cannot_be_is_refused_before_there_is_a_folder(
     assert not run.exists()
 
 
-def test_a_study_is_not_for_several_processes(config: Path, texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "start it without torchrun" in refused(
-        "train", "growth-study", "--model", config, "--text", texts, *SHORT[2:]
-    )
-
-
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> None:
     effects = (0.0, 0.1, 0.4, 0.2)

@@ -261,11 +261,6 @@ def test_windows_have_the_number_of_layers_before_and_after() -> None:
     assert one(rows, metric="difference", arm="skip-1", condition="before").value == pytest.approx(-0.25)
 
 
-def test_questions_alone_have_an_interval_where_there_is_one_seed() -> None:
-    row = one(rows_of(seeds=1), metric="difference", arm="lora", against="whole")
-    assert row.low < 0 < row.high
-
-
 SHORT = ("--steps", "2", "--seeds", "2", "--set", "evals=1", "--batch-size", "4", "--max-length", "24")
 ONE_RATE = ("--learning-rates", "1e-3")
 
@@ -375,10 +370,6 @@ def test_groups_are_healed_and_no_checkpoint_is_written(inputs: tuple[Path, Path
 def test_what_cannot_be_is_refused_before_a_model_is_opened(options: tuple[str, ...], words: str) -> None:
     message = refused("heal", "no/model/there", *options)
     assert words in message or "99x" in message
-
-
-def test_a_plan_of_layers_that_there_are_not_is_refused(inputs: tuple[Path, Path]) -> None:
-    assert "layer" in refused("heal", inputs[0], "--plan", "0-9", "--text", inputs[1], "--dry-run")
 
 
 @pytest.mark.parametrize(

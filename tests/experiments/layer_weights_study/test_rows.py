@@ -137,10 +137,6 @@ def test_learned_weights_are_judged_against_the_same_unlearned() -> None:
     assert own.p_adjusted == own.p, "it is a question of its own"
 
 
-def test_without_a_backbone_nothing_is_compared() -> None:
-    assert difference_rows(models("masked_lm", "all", "nll", elc=[1.0, 2.0], zero=[1.0, 2.0])) == []
-
-
 def test_costs_are_ratios_within_rounds() -> None:
     slow = np.array([1.0, 4.0, 1.0, 9.0, 2.0, 1.0])
     rows = cost_rows({"ltg": Overhead(slow, slow, 100), "elc": Overhead(1.25 * slow, 1.5 * slow, 110)})
@@ -165,10 +161,6 @@ def biased(effect: dict[float, float], seeds: int = 3, noise: float = 0.004, run
 
 def on_grid(rows: list[Score]) -> dict[tuple[str, str], Score]:
     return {(named(row), row.metric): row for row in bias_rows(rows, BIASES)}
-
-
-def test_two_biases_are_no_grid() -> None:
-    assert bias_rows(biased(dict.fromkeys(BIASES.values(), 0.0)), bias_arms((0, 1))) == []
 
 
 def test_every_arm_has_its_bias_and_its_mean() -> None:
@@ -358,11 +350,6 @@ def few_examples() -> Iterator[None]:
 )
 def test_shares_and_biases_that_cannot_be_are_refused(options: tuple[str, str], message: str) -> None:
     assert message in refused("train", "elc-study", *options)
-
-
-def test_several_processes_are_refused(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert "start it without torchrun" in refused("train", "elc-study", "--text", texts)
 
 
 @pytest.mark.nightly
