@@ -35,12 +35,7 @@ NEAR = 0.1
 """Maximum difference of the two ends, as a share of the change by training."""
 
 SCHEDULE = GrowthSchedule(
-    "grows",
-    DEPTH,
-    (
-        Phase("first", 0.5, (0, 1, 2, 3)),
-        Phase("top", 0.5, (2, 3), embedding=False, head=False),
-    ),
+    "grows", DEPTH, (Phase("first", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (2, 3), embedding=False, head=False))
 )
 GROWTH = GrowthVariant(SCHEDULE, 6, ModelCost((3.0,) * DEPTH, embedding=0.0, head=1.0))
 

@@ -153,24 +153,9 @@ def test_a_killed_process_leaves_the_folder_that_was_there_or_a_whole_one(
         assert (load(target).depth in (depth, 7)) if target.exists() else not depth
 
 
-DTYPES = (
-    torch.bool,
-    torch.uint8,
-    torch.int8,
-    torch.int16,
-    torch.uint16,
-    torch.float16,
-    torch.bfloat16,
-    torch.int32,
-    torch.uint32,
-    torch.float32,
-    torch.complex64,
-    torch.float64,
-    torch.int64,
-    torch.uint64,
-    torch.float8_e5m2,
-    torch.float8_e4m3fn,
-)
+INTEGERS = "uint8 int8 int16 uint16 int32 uint32 int64 uint64"
+FLOATS = "float16 bfloat16 float32 complex64 float64 float8_e5m2 float8_e4m3fn"
+DTYPES = tuple(getattr(torch, name) for name in f"bool {INTEGERS} {FLOATS}".split())
 
 
 def every_dtype(folder: Path) -> Path:

@@ -109,10 +109,7 @@ def opened(folder: Path, content: bytes) -> GGUFFile:
 def test_bounds_are_the_last_values_that_are_read(tmp_path: Path) -> None:
     one = Entry(b"general.alignment", U32, struct.pack("<I", 1))
     largest = Entry(b"general.alignment", U32, struct.pack("<I", 2**16))
-    kept = [
-        Entry(b"a.text", STRING, text("x" * KEPT)),
-        Entry(b"an.array", ARRAY, array(F32, bytes(4 * KEPT), KEPT)),
-    ]
+    kept = [Entry(b"a.text", STRING, text("x" * KEPT)), Entry(b"an.array", ARRAY, array(F32, bytes(4 * KEPT), KEPT))]
     file = opened(tmp_path, Spec(entries=[*Spec().entries, *kept, largest], headers=[]).bytes())
     assert (len(file.entries["a.text"].value), len(file.entries["an.array"].value)) == (KEPT, KEPT)
     assert file.alignment == 2**16
@@ -129,13 +126,6 @@ def test_bounds_are_the_last_values_that_are_read(tmp_path: Path) -> None:
     assert opened(tmp_path, whole).alignment == 1
     with pytest.raises(CheckpointError, match=r"is cut short: the value of 'general\.alignment' needs 4 bytes"):
         opened(tmp_path, whole[: whole.index(b"general.alignment") + 17 + 4 + 3])
-
-
-def test_the_alignment_of_the_metadata_holds(tmp_path: Path) -> None:
-    spec = Spec()
-    spec.entries.append(Entry(b"general.alignment", U32, struct.pack("<I", 256)))
-    with pytest.raises(CheckpointError, match="no multiple of 256"):
-        GGUFFile.open(write(tmp_path / "m.gguf", spec))
 
 
 def test_types_of_tensors_are_those_of_the_package_gguf() -> None:
@@ -218,12 +208,6 @@ def test_a_file_may_end_with_its_last_tensor_and_no_earlier(tmp_path: Path) -> N
     assert GGUFFile.open(tmp_path / "m.gguf").size == len(content) - 12
     (tmp_path / "m.gguf").write_bytes(content[:-13])
     with pytest.raises(CheckpointError, match=r"output_norm.weight' ends at byte"):
-        GGUFFile.open(tmp_path / "m.gguf")
-
-
-def test_a_number_of_tensors_is_compared_with_the_room_that_is_left(tmp_path: Path) -> None:
-    (tmp_path / "m.gguf").write_bytes(Spec(counts={"tensors": 60}).bytes())
-    with pytest.raises(CheckpointError, match="has 60 tensors, and there is room for 49"):
         GGUFFile.open(tmp_path / "m.gguf")
 
 

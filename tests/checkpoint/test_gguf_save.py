@@ -508,10 +508,7 @@ def test_a_file_becomes_a_folder_and_new_files_are_compared(tmp_path: Path, monk
 
 @pytest.mark.parametrize(
     ("name", "shape", "words"),
-    [
-        ("ffn_down_exps.weight", [64, 32, 2], "is not known"),
-        ("ssm_conv1d.weight", [64, 4], "is not known"),
-    ],
+    [("ffn_down_exps.weight", [64, 32, 2], "is not known"), ("ssm_conv1d.weight", [64, 4], "is not known")],
 )
 def test_what_cannot_be_at_a_type_is_refused_by_its_name(
     name: str, shape: list[int], words: str, tmp_path: Path

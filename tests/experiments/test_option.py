@@ -11,15 +11,7 @@ import pytest
 from layerwise.data.text.sources import HubText
 from layerwise.errors import LayerwiseError, OptionError
 from layerwise.experiments.catalogue import VERBS, configuration
-from layerwise.experiments.option import (
-    check_options,
-    configured,
-    flag_of,
-    given_options,
-    option,
-    options_of,
-    plain,
-)
+from layerwise.experiments.option import check_options, configured, flag_of, given_options, option, options_of, plain
 from layerwise.experiments.options.plans import whole_numbers
 from layerwise.experiments.robustness.config import RobustTraining
 from layerwise.experiments.saving.config import bytes_of

@@ -110,8 +110,7 @@ def test_models_that_do_not_fit_together_are_refused(trained: tuple[Path, Path],
 
 
 @pytest.mark.parametrize(
-    ("plan", "reason"),
-    [("a:0 c:1", "from 'c'"), ("a:0 (a:1|b:1)", "has a group"), ("a:0 b:7", "visits layer 7")],
+    ("plan", "reason"), [("a:0 c:1", "from 'c'"), ("a:0 (a:1|b:1)", "has a group"), ("a:0 b:7", "visits layer 7")]
 )
 def test_merged_plans_that_cannot_be_written_are_refused(
     trained: tuple[Path, Path], plan: str, reason: str, tmp_path: Path

@@ -194,10 +194,7 @@ def digest_of(config: Merging | Robustness) -> str:
 @pytest.mark.parametrize("verb", ["robustness", "merge"])
 def test_the_images_of_the_training_are_those_of_its_run(verb: str, trained: tuple[Path, Splits]) -> None:
     run, splits = trained
-    configs = {
-        "robustness": Robustness(model=str(run)),
-        "merge": Merging(models=(str(run),)),
-    }
+    configs = {"robustness": Robustness(model=str(run)), "merge": Merging(models=(str(run),))}
     assert digest_of(configs[verb]) == splits.digest
 
 

@@ -91,8 +91,7 @@ def test_checkpointing_that_would_lose_gradients_is_refused() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "variant",
-    [pytest.param(name, marks=() if name in COMPILED else pytest.mark.nightly) for name in VARIANTS],
+    "variant", [pytest.param(name, marks=() if name in COMPILED else pytest.mark.nightly) for name in VARIANTS]
 )
 def test_it_compiles_as_one_graph(variant: str) -> None:
     torch._dynamo.reset()

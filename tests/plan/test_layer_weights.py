@@ -155,17 +155,8 @@ def test_a_plan_too_long_to_write_out_is_refused() -> None:
 
 def test_the_shades_are_what_each_step_reads() -> None:
     assert picture(Plan.parse("0 (1|2):gain=-1 (3|4|5|6|7|8)")).splitlines()[-1] == "out  ████" + "−" * 4 + "░" * 12
-    assert picture(Plan.parse("10 (1|2):sum")).splitlines() == [
-        " 10  ██",
-        "  1  ████",
-        "  2  ████··",
-        "out  ████████",
-    ]
-    assert picture(Plan.parse("10.attn 2.mlp")).splitlines() == [
-        "10.attn  ██",
-        "  2.mlp  ████",
-        "    out  ██████",
-    ]
+    assert picture(Plan.parse("10 (1|2):sum")).splitlines() == [" 10  ██", "  1  ████", "  2  ████··", "out  ████████"]
+    assert picture(Plan.parse("10.attn 2.mlp")).splitlines() == ["10.attn  ██", "  2.mlp  ████", "    out  ██████"]
     assert picture(Plan.parse("(0|1)")).splitlines()[-1] == "out  ██▓▓▓▓"
 
 

@@ -34,13 +34,7 @@ def test_steps_say_where_groups_open_and_branches_close() -> None:
     mean, gain = Reduction("mean"), Reduction("gain", 2)
     assert Plan.parse("0 ((1|2 3):gain=2|4)*2").steps() == (
         Step(0),
-        *2
-        * (
-            Step(1, opens=2, closes=(None,)),
-            Step(2),
-            Step(3, closes=(gain, None)),
-            Step(4, closes=(mean,)),
-        ),
+        *2 * (Step(1, opens=2, closes=(None,)), Step(2), Step(3, closes=(gain, None)), Step(4, closes=(mean,))),
     )
     assert Plan.parse("3.attn (3.mlp)").steps() == (
         Step(3, sublayer="attn"),

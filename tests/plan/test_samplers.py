@@ -220,10 +220,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         for count in (0, 5, -1, 2.0)
     ),
     (lambda: Fixed(Plan.parse("0-11")).draw(6, chance(0)), "11"),
-    (
-        lambda: Drop(0.2, of=Fixed(Plan.parse("0 (1|2) 3"))).draw(4, chance(0)),
-        r"single visits; .* has groups",
-    ),
+    (lambda: Drop(0.2, of=Fixed(Plan.parse("0 (1|2) 3"))).draw(4, chance(0)), r"single visits; .* has groups"),
     (lambda: Failout(((0, 1, 2), (1, 2, 3)), 0.1), "on several lie 1, 2"),
     (lambda: Failout(((0, 4),), 0.1).draw(4, chance(0)), "hold layer 4, but the model has layers 0 to 3"),
     (lambda: layer_subset(4, 2, "frist", chance(0)), "did you mean first"),

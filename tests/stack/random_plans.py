@@ -21,11 +21,7 @@ def plans(depth: int, stages: int = 3, sources: Sequence[str | None] = (None,)) 
     level: st.SearchStrategy[Plan] = _plan(visits, stages)
     for _ in range(2):
         branches = st.lists(level, min_size=2, max_size=3).map(tuple)
-        stage = st.one_of(
-            visits,
-            st.builds(Group, branches, merge, times),
-            st.builds(Block, level, times),
-        )
+        stage = st.one_of(visits, st.builds(Group, branches, merge, times), st.builds(Block, level, times))
         level = _plan(stage, stages)
     return level.filter(lambda plan: len(plan.steps()) <= LONGEST)
 

@@ -55,10 +55,7 @@ def test_a_half_in_place_shares_its_weights_and_silences_the_other_branch_of_tha
     gradients = {
         f"{layer}.{part}": weight.grad
         for layer in range(4)
-        for part, weight in (
-            ("attn", blocks[layer].self_attn.o_proj.weight),
-            ("mlp", blocks[layer].mlp.up_proj.weight),
-        )
+        for part, weight in (("attn", blocks[layer].self_attn.o_proj.weight), ("mlp", blocks[layer].mlp.up_proj.weight))
     }
     used = {name for name, gradient in gradients.items() if gradient is not None and gradient.any()}
     assert used == {"0.attn", "0.mlp", "1.attn", "2.mlp", "3.attn", "3.mlp"}
@@ -153,10 +150,7 @@ class Skipping(Mixer):
 
 @pytest.mark.parametrize(
     ("kind", "reason"),
-    [
-        (Looped, r"4 blocks 2 times over.*one pass .*the plan \[0-3\]\*2"),
-        (Skipping, "identity plan"),
-    ],
+    [(Looped, r"4 blocks 2 times over.*one pass .*the plan \[0-3\]\*2"), (Skipping, "identity plan")],
 )
 def test_a_model_that_does_more_with_its_blocks_than_run_them_is_refused(kind: type[Mixer], reason: str) -> None:
     with pytest.raises(UnsupportedModel, match=reason):

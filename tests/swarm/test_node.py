@@ -168,17 +168,8 @@ def test_blocks_from_bytes_are_the_blocks(stack: Stack) -> None:
     assert to_tensor(message.weights[0][0][1]).dtype == torch.float32
 
 
-DTYPES = (
-    torch.float32,
-    torch.float64,
-    torch.float16,
-    torch.bfloat16,
-    torch.int64,
-    torch.int32,
-    torch.uint8,
-    torch.bool,
-    torch.complex64,
-)
+NAMES = "float32 float64 float16 bfloat16 int64 int32 uint8 bool complex64"
+DTYPES = tuple(getattr(torch, name) for name in NAMES.split())
 
 
 def normal(*shape: int) -> Tensor:

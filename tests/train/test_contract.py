@@ -161,10 +161,7 @@ ASKED: dict[str, Any] = {
 ANOTHER: dict[str, tuple[Any, str]] = {
     "base": ("another", "it begins from another model"),
     "data": ("another", "it learns from other examples"),
-    "recipe": (
-        {"settings": {"learning_rate": 0.02, "epochs": 2}},
-        "its learning_rate is 0.01, and 0.02 was asked for",
-    ),
+    "recipe": ({"settings": {"learning_rate": 0.02, "epochs": 2}}, "its learning_rate is 0.01, and 0.02 was asked for"),
     "seed": (2, "its seed is 1, and 2 was asked for"),
 }
 

@@ -12,14 +12,7 @@ from sklearn.metrics import matthews_corrcoef
 
 from layerwise.data.demo.python_stdlib import documents
 from layerwise.data.suites.classification import Task
-from layerwise.data.suites.generated_msgs import (
-    LINGUISTIC,
-    NAMES,
-    Sizes,
-    feature_spans,
-    features_of,
-    mixed_signals,
-)
+from layerwise.data.suites.generated_msgs import LINGUISTIC, NAMES, Sizes, feature_spans, features_of, mixed_signals
 from layerwise.data.suites.generated_pairs import PAIRS, PARADIGMS, generated_pairs
 from layerwise.data.suites.probing import WORDS
 from layerwise.errors import DataError

@@ -20,14 +20,7 @@ from layerwise.data.text.division import division
 from layerwise.data.text.documents import Document
 from layerwise.data.text.encoding import Encoded, encode, encoded_rows, paragraphs, sentences
 from layerwise.data.text.segments import AROUND, cut, pretraining_text
-from layerwise.data.text.span_masking import (
-    LONGEST,
-    Draw,
-    FixedMasks,
-    MaskedSegments,
-    SpanMasking,
-    uniforms,
-)
+from layerwise.data.text.span_masking import LONGEST, Draw, FixedMasks, MaskedSegments, SpanMasking, uniforms
 from layerwise.data.text.vocabulary import PARAGRAPH, TAB, train_wordpiece
 from layerwise.errors import DataError
 
@@ -49,8 +42,7 @@ def ids_of(text: Encoded) -> list[int]:
 
 
 @given(
-    st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=6),
-    st.integers(AROUND + 1, 40),
+    st.lists(st.lists(st.integers(1, 30), min_size=1, max_size=8), min_size=1, max_size=6), st.integers(AROUND + 1, 40)
 )
 def test_segments_cover_a_document_and_begin_with_the_sentence_that_overflowed(
     corpus: list[list[int]], length: int

@@ -133,10 +133,7 @@ def test_over_the_tasks_there_is_a_mean_and_the_scale_from_chance(tmp_path: Path
     assert means["bert/0.1"] == pytest.approx((easy["bert/0.1"] + hard["bert/0.1"]) / 2)
     assert means["0 of bert"] == pytest.approx((easy["0 of bert"] + hard["0 of bert"]) / 2)
     assert _values(run, "all", "mean", against=CHANCE)["0 of bert"] == pytest.approx(0.25)
-    parts = [
-        (easy["0 1 3 of bert/0.0"] - 0.5) / (easy["bert"] - 0.5),
-        hard["0 1 3 of bert/0.0"] / hard["bert"],
-    ]
+    parts = [(easy["0 1 3 of bert/0.0"] - 0.5) / (easy["bert"] - 0.5), hard["0 1 3 of bert/0.0"] / hard["bert"]]
     assert scaled["0 1 3 of bert/0.0"] == medians["0 1 3 of bert/0.0"] == pytest.approx(sum(parts) / 2)
     assert _values(run, "easy", "accuracy", NORMALISED)["0 1 3 of bert/0.0"] == pytest.approx(parts[0])
     assert not any(" of " not in subject for subject in scaled)

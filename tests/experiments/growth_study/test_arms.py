@@ -14,12 +14,7 @@ from layerwise.errors import PlanError, TrainError
 from layerwise.experiments.engines.trainings import beyond
 from layerwise.experiments.growth.config import UNIFORM
 from layerwise.experiments.growth.schedule_file import read_schedule
-from layerwise.experiments.growth.task import (
-    check_epochs,
-    check_initial_weights,
-    cost_in_uniform_steps,
-    steps_within,
-)
+from layerwise.experiments.growth.task import check_epochs, check_initial_weights, cost_in_uniform_steps, steps_within
 from layerwise.experiments.growth_study import run as study_run
 from layerwise.experiments.growth_study.arms import (
     ARMS,

@@ -77,11 +77,7 @@ Ask = Callable[..., bool]
 @pytest.fixture
 def ask(run: Run, shelf: Shelf, tmp_path: Path) -> Ask:
     def asked(
-        *labels: str,
-        grid: EvaluationGrid = QUESTIONS,
-        splits: Splits = SPLITS,
-        open_model: Any = shelf,
-        how: str = "",
+        *labels: str, grid: EvaluationGrid = QUESTIONS, splits: Splits = SPLITS, open_model: Any = shelf, how: str = ""
     ) -> bool:
         return assess(trained_models(tmp_path, *labels), splits, grid, run, Silent(), open_model=open_model, how=how)
 

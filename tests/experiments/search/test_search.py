@@ -173,8 +173,7 @@ def test_parts_of_few_documents_share_none_where_each_has_eight_windows(
 
 
 @pytest.mark.parametrize(
-    "options",
-    first_fast([{"method": "one-shot"}, {"method": "evolve"}, {"moves": ("drop", "halves"), "width": 2}]),
+    "options", first_fast([{"method": "one-shot"}, {"method": "evolve"}, {"moves": ("drop", "halves"), "width": 2}])
 )
 def test_every_method_and_move_ends_within_the_budget(
     stack: Stack, corpus: Corpus, tmp_path: Path, options: dict[str, Any]

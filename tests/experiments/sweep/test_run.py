@@ -205,12 +205,7 @@ def benchmark(tmp_path: Path) -> Iterator[Sweep]:
 
 
 def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
-    stack: Stack,
-    corpus: Corpus,
-    tmp_path: Path,
-    benchmark: Sweep,
-    calls: Counter[str],
-    monkeypatch: pytest.MonkeyPatch,
+    stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Sweep, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     apply, ask = stack.apply, asking.judged
 

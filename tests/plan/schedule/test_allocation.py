@@ -10,13 +10,7 @@ from hypothesis import strategies as st
 from layerwise.errors import PlanError
 from layerwise.measure.stats.estimate import Estimate
 from layerwise.measure.stats.verdicts import VerdictCriterion
-from layerwise.plan.schedule.allocation import (
-    MIN_EFFECT,
-    Allocation,
-    Importance,
-    allocation,
-    explain_allocation,
-)
+from layerwise.plan.schedule.allocation import MIN_EFFECT, Allocation, Importance, allocation, explain_allocation
 
 STRONG, WEAK, NOTHING, HARMFUL = (
     Importance(0.4, 0.3, 0.5),

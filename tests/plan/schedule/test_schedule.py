@@ -56,8 +56,7 @@ def test_bounds_partition_the_steps(schedule: GrowthSchedule, steps: int) -> Non
 
 
 @pytest.mark.parametrize(
-    ("share", "steps", "bounds"),
-    [(1 / 3, 8, ((0, 3), (3, 6), (6, 8))), (0.3333333, 9, ((0, 3), (3, 6), (6, 9)))],
+    ("share", "steps", "bounds"), [(1 / 3, 8, ((0, 3), (3, 6), (6, 8))), (0.3333333, 9, ((0, 3), (3, 6), (6, 9)))]
 )
 def test_thirds_may_be_rounded(share: float, steps: int, bounds: tuple[tuple[int, int], ...]) -> None:
     thirds = tuple(Phase(name, share, (0,)) for name in "abc")

@@ -154,9 +154,7 @@ def test_a_walk_over_many_plans_gives_each_the_bits_of_running_it_alone(
         captured = stack.capture(**batch)
         graph = build(wanted)
         walk = GraphExecutor(
-            graph,
-            lambda layer, state, part, source: stack.apply(layer, state, captured, part, source),
-            captured.state,
+            graph, lambda layer, state, part, source: stack.apply(layer, state, captured, part, source), captured.state
         )
         reached = {node: main_tensor(stack.finish(state, batch)).clone() for node, state in walk.states()}
         for plan in wanted:

@@ -12,8 +12,7 @@ LATE = "The current node timed out during startup. This could happen because the
 
 
 @pytest.mark.parametrize(
-    ("failures", "starts", "is_refused"),
-    [([LATE], 2, False), ([LATE, LATE], 2, True), (["no memory"], 1, True)],
+    ("failures", "starts", "is_refused"), [([LATE], 2, False), ([LATE, LATE], 2, True), (["no memory"], 1, True)]
 )
 def test_a_cluster_that_is_late_is_started_twice(
     failures: list[str], starts: int, is_refused: bool, monkeypatch: pytest.MonkeyPatch
