@@ -51,7 +51,7 @@ def tiny_bert() -> BertForMaskedLM:
 
 
 MAKERS: tuple[Callable[[], PreTrainedModel], ...] = (tiny_llama, tiny_vit, tiny_gpt2, tiny_bert)
-MODELS = pytest.mark.parametrize("make", first_fast(MAKERS, slow=1), ids=["llama", "vit", "gpt2", "bert"])
+MODELS = pytest.mark.parametrize("make", first_fast(MAKERS, slow=1))
 
 
 def inputs_of(model: PreTrainedModel) -> dict[str, Tensor]:

@@ -36,6 +36,7 @@ _VIEW = "_layerwise_view"
 
 # Set in the flags of classes that were made by a class statement (CPython's Py_TPFLAGS_HEAPTYPE).
 _HEAP_TYPE = 1 << 9
+_PLAIN = frozenset({bool, int, float, str, type(None)})
 
 # Configurations are searched for others to this depth.
 _MAX_NESTING = 3
@@ -280,7 +281,7 @@ def _is_settings(value: Any, orders: _Orders) -> bool:
     kind = type(value)
     if kind.__flags__ & _HEAP_TYPE and kind.__dictoffset__ != 0:
         return not isinstance(value, nn.Module | Tensor | type)
-    return any(id(value) in each.values for each in orders)
+    return kind not in _PLAIN and any(id(value) in each.values for each in orders)
 
 
 def _view_of(value: Any) -> _View:
