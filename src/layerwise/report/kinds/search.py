@@ -23,8 +23,8 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import PRESENT, Rows
 
-TEXTS: Mapping[str, str] = {vocab.REPORT: "fresh text", vocab.SECOND: "second corpus"}
-"""The texts that chose nothing, as they are called."""
+TEXTS: Mapping[str, str] = {vocab.REPORT: "held-out text", vocab.SECOND: "second corpus"}
+"""The texts on which nothing was chosen, as they are called."""
 
 UNITS: Mapping[str, str] = {"layers": "layer evaluations", "ms": "milliseconds of a pass", "bytes": "bytes of weights"}
 PRICES: Mapping[str, Show] = {
@@ -96,7 +96,7 @@ def drawn(data: ReportData) -> Iterator[Score]:
         one = {name: (plan,) for name, plan in (*arms(data).items(), (vocab.CHOSEN, str(best.plan)))}
         for name, plans in {"searched": tuple(searched), vocab.FRONT: front(data, unit), **one}.items():
             for plan in (plan for plan in plans if plan in prices):
-                # The model as trained has no row: losses are differences to it.
+                # The original model has no row: losses are differences to it.
                 trained = Score(vocab.SEARCH, vocab.DELTA, 0.0, plan=plan)
                 loss = (searched if name == "searched" else fresh).get(plan, trained)
                 yield from (replace(row, arm=name, condition=unit) for row in (prices[plan], loss))
@@ -144,7 +144,7 @@ def findings(data: ReportData) -> Iterator[str]:
     prices = own.where(metric=vocab.PRICE).along("condition")
     units = (unit for unit in _units(data) if unit in prices)
     listed = ", ".join(PRICES[unit].text(prices[unit]) + " layers" * (unit == "layers") for unit in units)
-    chose = "no plan, since none was better than the model as trained: " if _is_trained(data) else ""
+    chose = "no plan, since none was better than the original model: " if _is_trained(data) else ""
     yield f"Chosen within {best.against}: {chose}{best.plan} ({listed})."
     for text, name in TEXTS.items():
         fresh, again = (own.one(metric=metric, task=text) for metric in (vocab.DELTA, vocab.AGAIN))
