@@ -142,18 +142,21 @@ def test_what_is_compared_on_a_share_of_the_text_needs_its_windows_there(stack: 
     assert replace(timed(stack, 1.0), compared=30, share=0.5).least_units == 21
 
 
-@pytest.mark.parametrize(("context", "longest"), [(module.CONTEXT, 128), (48, 48)])
-def test_windows_are_not_cut_below_the_least_context_however_long_they_take(
-    stack: Stack, monkeypatch: pytest.MonkeyPatch, context: int, longest: int
+@pytest.mark.parametrize(
+    ("context", "seconds", "longest", "units"),
+    [(module.CONTEXT, 1e3, 128, 8), (48, 1e3, 48, 8), (48, 0.64, 48, 14), (48, 0.3, 128, 11)],
+)
+def test_windows_are_whole_or_of_the_least_context_and_never_shorter_however_long_they_take(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, clock: Any, context: int, seconds: float, longest: int, units: int
 ) -> None:
-    """The model has 128 positions, and documents are longer."""
+    """The model has 128 positions, and documents are longer: between the two lengths more documents are read."""
     assert module.CONTEXT == 256
     monkeypatch.setattr(module, "CONTEXT", context)
-    own = choose(stack, timed(stack, 1e3))
-    assert own.data.units >= 8
+    own = choose(stack, timed(stack, seconds))
+    assert own.data.units >= units
     assert max(len(window.ids) for window in own.data.windows) == longest
     assert own.options["minutes"] == MINUTES
-    assert any("takes about" in text for text in own.says)
+    assert any("takes about" in text for text in own.says) == (seconds == 1e3)
 
 
 def test_where_time_is_short_the_first_smaller_question_that_fits_is_answered_and_said(

@@ -180,13 +180,10 @@ class _Cut:
         return replace(cut, least=least)
 
     def length(self, tokens: int) -> int | None:
-        within = int(tokens / self.dense / self.units)
         longest = max(each.scored_until - each.scored_from for each in self.first.windows)
-        return (
-            max(min(CONTEXT, self.first.length), within)
-            if self.shortens and within < longest
-            else self.config.max_length
-        )
+        if self.shortens and tokens / self.dense < self.units * longest:
+            return min(CONTEXT, self.first.length)  # more documents say more than longer windows
+        return self.config.max_length
 
     def read(self, pace: float, tokens: int) -> tuple[EvalData, float]:
         data = self.timed.cut(tokens, self.length(tokens))

@@ -92,7 +92,7 @@ def _layers(data: ReportData) -> Finding | None:
     few = "" if whole else f"Inconclusive: {len(rows)} of {counted(data.depth, 'layer')} were left out. Of these "
     answer = (
         f"{few}{'layer' if few else 'Layer'} {most.layer}: dropping it costs {SIGNED.text(most)} nats per token; layer"
-        f" {least.layer} moves the loss least, {SIGNED.text(least)}. {_silence(rows, data.level)}"
+        f" {least.layer} has the smallest effect, {SIGNED.text(least)}. {_silence(rows, data.level)}"
     )
     if helped:
         answer += f" Dropping layer {_named(helped)} lowers the loss."
