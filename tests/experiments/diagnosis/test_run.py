@@ -191,8 +191,12 @@ def test_a_shallow_model_is_refused(tmp_path: Path) -> None:
         carried_out(tmp_path / "run", stack, own_text(stack, windows=8, length=8), diagnosis())
 
 
-def test_without_an_ablation_the_race_gives_the_verdicts(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
-    scores, _ = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=("racing",)))
+def test_without_an_ablation_the_race_gives_the_verdicts_of_windows_with_their_context(
+    stack: Stack, tmp_path: Path
+) -> None:
+    long = own_text(stack, windows=16, length=40)
+    scores, _ = carried_out(tmp_path / "run", stack, long, diagnosis(parts=("racing",)))
+    assert {row.tokens for row in scores if row.measure == "verdict" and row.layer is not None} == {long.tokens}
     race = {row.layer: row.metric for row in scores if row.measure == "racing" and row.layer is not None}
     told = {score.layer: score.metric for score in scores if score.measure == "verdict"}
     assert told == race | {None: "margin"}

@@ -21,7 +21,7 @@ from layerwise.measure.interventions.intervention import ResultCache, interventi
 from layerwise.measure.interventions.perturbation_curves import joint_manipulation, perturbation_curves
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets, predicted_weight_loss
 from layerwise.measure.interventions.redundancy import measure_plans, random_sets, skipping
-from layerwise.measure.language.evaluation_data import EvalData, sample, split, too_little
+from layerwise.measure.language.evaluation_data import CONTEXT, EvalData, sample, split, too_little
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
 from layerwise.measure.stats import verdicts
@@ -111,6 +111,7 @@ def _racing(context: PartContext, note: Note) -> None:
     rows = racing.racing(
         context.stack,
         context.text,
+        beginning=CONTEXT,
         seed=context.seed,
         rule=context.rule,
         cache=context.cache("racing", note),

@@ -29,12 +29,15 @@ def racing(
     stack: Stack,
     data: EvalData,
     *,
+    beginning: int = BEGINNING,
     budget: int | None = None,
     seed: int = 0,
     rule: VerdictCriterion | None = None,
     cache: ResultCache | None = None,
 ) -> list[Score]:
     """Race the layers of `stack` on `data`; at most `budget` scored tokens are spent on any of them, or one look.
+
+    Of a window the first `beginning` tokens are scored: with little context other layers matter.
 
     Rows by layer: the decision (`matters`, `no_effect`, `harmful`, `unresolved`) with effect, simultaneous interval,
     evidence (`mde`), documents and tokens. Rows of the race: `evaluations` and `evaluations_full` (layer evaluations
@@ -44,7 +47,7 @@ def racing(
     refuse_shallow(stack)
     known = cache or ResultCache()
     candidates = skips(stack.depth)
-    short, whole = raced_text(data, seed)
+    short, whole = raced_text(data, beginning, seed)
 
     def measure(layers: Collection[int], text: Sequence[Piece]) -> list[Loss]:
         return intervention_losses(stack, [candidates[layer] for layer in layers], portion(short, text), known)
@@ -52,11 +55,11 @@ def racing(
     return rows(race(measure, skip_keys(stack.depth), pieces(short), whole=whole, budget=budget, seed=seed, rule=rule))
 
 
-def raced_text(data: EvalData, seed: int) -> tuple[EvalData, Mapping[Piece, int]]:
-    return (data, pieces(data)) if data.documents < FEWEST_DOCUMENTS else beginnings(data, seed=seed)
+def raced_text(data: EvalData, beginning: int, seed: int) -> tuple[EvalData, Mapping[Piece, int]]:
+    return (data, pieces(data)) if data.documents < FEWEST_DOCUMENTS else beginnings(data, beginning, seed)
 
 
-def beginnings(data: EvalData, tokens: int = BEGINNING, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
+def beginnings(data: EvalData, tokens: int, seed: int = 0) -> tuple[EvalData, dict[Piece, int]]:
     cut = shortened(data, tokens)
     documents: dict[tuple[str, str], list[Window]] = {}
     for window in data.windows:
