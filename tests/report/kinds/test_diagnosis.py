@@ -3,13 +3,14 @@
 import json
 import re
 from dataclasses import replace
+from importlib.resources import files
 from typing import Any
 
 import pytest
 
 from layerwise.report import ReportData, render
 from layerwise.report.data import concluded
-from layerwise.report.kinds.diagnosis import DIAGNOSIS, in_words, worth
+from layerwise.report.kinds.diagnosis import DIAGNOSIS, VERDICT_SLOTS, in_words, worth
 from layerwise.report.kinds.diagnosis_changes import recommendation
 from layerwise.report.show import SIGNED
 from layerwise.results.rows import Score
@@ -51,6 +52,13 @@ def test_what_skipping_a_layer_costs_has_one_interval_on_the_whole_page() -> Non
     data = stored("diagnosis")
     number = re.escape(SIGNED.number(worth(data)[0].value))
     assert len(set(re.findall(rf"{number} (\[[^]]*\])", visible_text(render(data))))) == 1
+
+
+def test_a_verdict_has_the_color_of_its_badge_on_every_other_page() -> None:
+    style = files("layerwise.report").joinpath("style.css").read_text(encoding="utf-8")
+    slots = dict(re.findall(r"\.badge\.(\w+) \{ color: var\(--series-(\d+)\); \}", style))
+    like = {"resolved": "matters", "unresolved": "unresolved", "null": "no_effect", "contradicted": "harmful"}
+    assert slots == {badge: str(VERDICT_SLOTS[verdict]) for badge, verdict in like.items()}
 
 
 def test_what_follows_is_a_plan_to_be_measured_or_more_text() -> None:
