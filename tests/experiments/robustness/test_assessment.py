@@ -34,10 +34,10 @@ from layerwise.train.methods.layershuffle import PredictionOptions
 from measure.planted_classifiers import Listed
 from train.tiny_models import tiny_vit
 
-SPLITS = digits(limit=30)
+SPLITS = digits(limit=20)
 DEPTH = 3
 QUESTIONS = EvaluationGrid(orders=3, draws=3)
-MANIFEST = Manifest("m", None, "w", "float32", "cpu", "digits", "c", 30, 30, 1, ("robustness",), (), 0)
+MANIFEST = Manifest("m", None, "w", "float32", "cpu", "digits", "c", 20, 20, 1, ("robustness",), (), 0)
 
 pytestmark = pytest.mark.usefixtures("flat")
 
@@ -148,7 +148,7 @@ def test_a_survey_answers_for_its_questions_data_and_numerics_alone(ask: Ask, tm
         {},
         {"grid": replace(plain, orders=4)},
         {"grid": replace(plain, seed=1)},
-        {"splits": digits(limit=20)},
+        {"splits": digits(limit=15)},
         {"how": "bfloat16 on cpu, 1 thread"},
     ):
         asked: dict[str, Any] = {"grid": plain, "how": how, **other}
@@ -223,7 +223,7 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
     draws = SeededSampler(Shuffle(), DEPTH, 0, stream="position")
     right = dict.fromkeys(range(DEPTH), 0)
     with torch.inference_mode():
-        for batch in range(3):  # 30 images in 3 batches of 10
+        for batch in range(2):  # 20 images in 2 batches of 10
             images = SPLITS.collate([SPLITS.test[index] for index in range(10 * batch, 10 * batch + 10)])
             with model.stack.under(draws.at(batch)):
                 model.stack.model(images["pixel_values"])
@@ -232,9 +232,9 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
     found = scores(run, "position")
     for position, hits in right.items():
         row = found.one(seed=0, other=position)
-        assert (row.value, row.low, row.documents) == (pytest.approx(hits / 30), None, 30)
+        assert (row.value, row.low, row.documents) == (pytest.approx(hits / 20), None, 20)
     both = [found.value(seed=seed, other=None) or 0.0 for seed in range(2)]
-    assert both[0] == pytest.approx(sum(right.values()) / 90)
+    assert both[0] == pytest.approx(sum(right.values()) / 60)
     assert found.value(seed=None, other=None, against=None) == pytest.approx(np.mean(both))
     assert found.value(seed=None, other=None, against="chance") == pytest.approx(1 / 3)
     assert found.axis("arm") == ("layershuffle-predict",)

@@ -164,19 +164,13 @@ def test_the_demo_trains_every_method_first(tmp_path: Path, monkeypatch: pytest.
     assert {(row.amount, row.part, row.condition) for row in rows} == {(3, "even", "sequential"), (3, "even", "random")}
 
 
-def test_a_run_of_another_kind_and_one_without_a_finished_model(
-    trained: Path, one: tuple[Path, Ended], tmp_path: Path
-) -> None:
+def test_a_run_of_another_kind_is_refused(one: tuple[Path, Ended], tmp_path: Path) -> None:
     swept = tmp_path / "swept"
     with Run.open(one[0]) as run:
         Run.create(swept, replace(run.manifest, families=("leave_one_out",))).close()
     message = refused("robustness", swept, *DIGITS)
     assert "is a run of another kind" in message
     assert "give a folder that `layerwise train robust` has written" in message
-    unfinished = shutil.copytree(trained, tmp_path / "unfinished")
-    for record in unfinished.rglob("training.json"):
-        record.unlink()
-    assert "holds no finished model yet" in refused("robustness", unfinished, *DIGITS)
 
 
 @pytest.mark.slow
@@ -186,3 +180,7 @@ def test_what_a_run_cannot_be_asked(trained: Path, tmp_path: Path) -> None:
     assert "--limit, --select-on and --seed of its training" in message
     message = refused("robustness", trained, "--run", tmp_path / "run")
     assert f"leave out --run {tmp_path / 'run'}" in message
+    unfinished = shutil.copytree(trained, tmp_path / "unfinished")
+    for record in unfinished.rglob("training.json"):
+        record.unlink()
+    assert "holds no finished model yet" in refused("robustness", unfinished, *DIGITS)
