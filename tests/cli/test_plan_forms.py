@@ -70,13 +70,10 @@ def test_the_depth_and_the_location_of_a_model_are_read(tmp_path: Path) -> None:
     ("change", "reason"),
     [
         ({"num_hidden_layers": True}, "config"),
-        ({"num_hidden_layers": "5"}, "config"),
-        ({"num_hidden_layers": [5]}, "config"),
         ({"num_hidden_layers": None}, "config"),
         ({"num_hidden_layers": 0}, "--depth"),
         ({"num_hidden_layers": 10**9}, "num_hidden_layers is 1,000,000,000"),
         ({"model_type": ["llama"]}, "model_type is ['llama']; it should be a name"),
-        ({"model_type": 5}, "model_type is 5; it should be a name"),
         ({"model_type": "a" * 100_000}, "cannot be read"),
         ({"model_type": "t5", "num_layers": 2}, "--depth"),
         ({"model_type": "vit", "hidden_size": "wide"}, "cannot be read"),
@@ -105,7 +102,6 @@ def test_odd_configurations_are_refused(change: dict[str, object] | str, reason:
         (("0-3", "--to", "yaml"), "--to takes one of mergekit, tensor-types, text, not 'yaml'"),
         (("0-3", "--from", "0-2"), "a PLAN and --from each say what the plan is"),
         (("--from", "nothing.yml"), "nothing.yml is no file"),
-        (("--from", "/"), "/ is no file"),
     ],
 )
 def test_what_cannot_be_translated_is_refused(arguments: tuple[str, ...], reason: str) -> None:

@@ -11,23 +11,17 @@ INNER = Plan((Visit(0), Group((Plan.of([1]), Plan((Block(Plan.of([2, 3]), 2),)))
 WRITTEN = {
     "0-31": Plan.of(range(32)),
     "0-13 18-31": Plan.of([*range(14), *range(18, 32)]),
-    "0-13 17-14 18-31": Plan.of([*range(14), 17, 16, 15, 14, *range(18, 32)]),
     "0-2 15*4 18": Plan((Visit(0), Visit(1), Visit(2), Visit(15, 4), Visit(18))),
     "(14|15|16|17)": Plan((Group(tuple(Plan.of([layer]) for layer in (14, 15, 16, 17))),)),
-    "(14|15)*3": Plan((Group((Plan.of([14]), Plan.of([15])), times=3),)),
     "(6 7|8 9):sum": Plan((Group((Plan.of([6, 7]), Plan.of([8, 9])), Reduction("sum")),)),
     "(6|8):gain=0.5*2": Plan((Group((Plan.of([6]), Plan.of([8])), Reduction("gain", 0.5), 2),)),
     "(6):gain=-2": Plan((Group((Plan.of([6]),), Reduction("gain", -2)),)),
     "[45-51]*2": Plan((Block(Plan.of(range(45, 52)), 2),)),
-    "[0]": Plan((Block(Plan.of([0])),)),
     "12.attn": Plan((Visit(12, sublayer="attn"),)),
     "12.attn 12.mlp*2 12": Plan((Visit(12, sublayer="attn"), Visit(12, 2, "mlp"), Visit(12))),
-    "8-11.mlp": Plan(tuple(Visit(layer, sublayer="mlp") for layer in range(8, 12))),
     "2-0.attn 0 1": Plan((*(Visit(layer, sublayer="attn") for layer in (2, 1, 0)), Visit(0), Visit(1))),
     "(12.attn|12.mlp):sum": Plan((Group(tuple(Plan((Visit(12, sublayer=p),)) for p in SUBLAYERS), Reduction("sum")),)),
-    "a:3": Plan((Visit(3, source="a"),)),
     "a:0-3 b:4-7": Plan(tuple(Visit(layer, source="a" if layer < 4 else "b") for layer in range(8))),
-    "0 a:1 2": Plan((Visit(0), Visit(1, source="a"), Visit(2))),
     "run-2:5.attn m_3:3*2": Plan((Visit(5, sublayer="attn", source="run-2"), Visit(3, 2, source="m_3"))),
     "A:7-5.mlp": Plan(tuple(Visit(layer, sublayer="mlp", source="A") for layer in (7, 6, 5))),
     "(a:1|b:1):sum": Plan((Group(tuple(Plan((Visit(1, source=name),)) for name in "ab"), Reduction("sum")),)),
@@ -47,13 +41,9 @@ def test_the_text_means_the_plan_and_is_its_own_form(text: str, plan: Plan) -> N
     [
         ("  0 1   2\t3\n", "0-3"),
         ("0-1 2-3", "0-3"),
-        ("0-1", "0 1"),
-        ("3-3", "3"),
         ("007", "7"),
         ("5*1", "5"),
-        ("0-2 1 0", "0-2 1 0"),
         ("0 1 2 1 0 5", "0-2 1 0 5"),
-        ("2 1 0 1 2", "2-0 1 2"),
         ("0 1 2*2 3 4 5", "0 1 2*2 3-5"),
         ("( 0 | 1 ):mean*2", "(0|1)*2"),
         ("(0|1):gain=+2.50", "(0|1):gain=2.5"),
@@ -62,14 +52,12 @@ def test_the_text_means_the_plan_and_is_its_own_form(text: str, plan: Plan) -> N
         ("[ 0 ]*2", "[0]*2"),
         ("0-1.mlp", "0.mlp 1.mlp"),
         ("0.mlp 1.mlp 2-3.mlp", "0-3.mlp"),
-        ("3-3.attn", "3.attn"),
         ("0 1 2.attn 3 4", "0 1 2.attn 3 4"),
         ("0.attn 1.attn 2.mlp 3.mlp", "0.attn 1.attn 2.mlp 3.mlp"),
         ("0.mlp 1.mlp*2 2.mlp", "0.mlp 1.mlp*2 2.mlp"),
         ("a:0 a:1 a:2 b:3", "a:0-2 b:3"),
         ("a:0 1 2 3", "a:0 1-3"),
         ("a:0-1 A:2", "a:0 a:1 A:2"),
-        ("a:3-3", "a:3"),
     ],
 )
 def test_other_spellings_have_one_written_form(text: str, canonical: str) -> None:
@@ -181,30 +169,25 @@ WHOLE = Plan.identity(8)
     ("edited", "text"),
     [
         (edits.skip(WHOLE, 3), "0-2 4-7"),
-        (edits.skip(WHOLE, 7, 0), "1-6"),
         (edits.skip(Plan.parse("0 (1|2 3|4)*2 [1 (1)]*2 1*3"), 1), "0 (2 3|4)*2"),
         (edits.swap(WHOLE, 0, 7), "7 1-6 0"),
         (edits.swap(Plan.parse("1*2 (1|2) [2 3]*2"), 1, 2), "2*2 (2|1) [1 3]*2"),
         (edits.replace(WHOLE, 4, 3), "0-3 3 5-7"),
         (edits.reverse(WHOLE, 0, 8), "7-0"),
         (edits.reverse(Plan.parse("0 (1|2) 3*2"), 1, 3), "0 3*2 (1|2)"),
-        (edits.move(WHOLE, 0, 7), "1-7 0"),
         (edits.move(WHOLE, 5, 2), "0 1 5 2-4 6 7"),
         (edits.repeat(WHOLE, 2, 5, 3), "0 1 [2-4]*3 5-7"),
         (edits.repeat(Plan.parse("0 1*2 (2|3)*2"), 1, 2, 3), "0 1*6 (2|3)*2"),
         (edits.repeat(Plan.parse("0 1*2 (2|3)*2"), 2, 3, 3), "0 1*2 (2|3)*6"),
-        (edits.parallel(WHOLE, 2, 4), "0 1 (2|3) 4-7"),
         (edits.parallel(WHOLE, 2, 4, Reduction("sum")), "0 1 (2|3):sum 4-7"),
         (edits.parallel(WHOLE, 2, 3), "0-7"),
         (edits.parallel(WHOLE, 2, 3, Reduction("gain", 2)), "0 1 (2):gain=2 3-7"),
         (edits.loop(WHOLE, 2, 4, 3), "0 1 (2|3)*3 4-7"),
-        (edits.loop(WHOLE, 2, 3, 3), "0 1 2*3 3-7"),
         (edits.without_branch(WHOLE, 3, "attn"), "0-2 3.mlp 4-7"),
         (
             edits.without_branch(Plan.parse("3*2 (3.mlp|2|3.attn) [3.mlp] 3.attn"), 3, "mlp"),
             "3.attn*2 (2|3.attn) 3.attn",
         ),
-        (edits.skip(Plan.parse("0 3.attn (3.mlp|2) 3"), 3), "0 (2)"),
         (edits.swap(Plan.parse("3.attn*2 2 3.mlp"), 2, 3), "2.attn*2 3 2.mlp"),
         (edits.replace(Plan.parse("3.attn 2 3"), 3, 5), "5.attn 2 5"),
     ],
@@ -220,11 +203,9 @@ def test_edits(edited: Plan, text: str) -> None:
         (lambda: edits.skip(WHOLE, 8), "does not run layer 8; the layers it runs: 0-7"),
         (lambda: edits.skip(WHOLE, [1, 2]), "named one by one"),  # type: ignore[arg-type]
         (lambda: edits.skip(WHOLE, *range(8)), "skips every layer"),
-        (lambda: edits.swap(WHOLE, 1, 9), "does not run layer 9"),
         (lambda: edits.swap(WHOLE, 1, 1.0), "whole numbers"),  # type: ignore[arg-type]
         (lambda: edits.replace(WHOLE, 9, 1), "does not run layer 9"),
         (lambda: edits.replace(WHOLE, 1, -1), "a layer is a whole number"),
-        (lambda: edits.without_branch(WHOLE, 9, "attn"), "does not run layer 9"),
         (lambda: edits.without_branch(WHOLE, 3, "atn"), "unknown half 'atn'.*did you mean attn"),  # type: ignore[arg-type]
         (
             lambda: edits.without_branch(Plan.parse("0 3.mlp"), 3, "attn"),
@@ -232,16 +213,12 @@ def test_edits(edited: Plan, text: str) -> None:
         ),
         (lambda: edits.without_branch(Plan.parse("3.mlp"), 3, "mlp"), r"3\.mlp is all that the plan runs"),
         (lambda: edits.reverse(WHOLE, 3, 3), "0 <= start < stop <= 8"),
-        (lambda: edits.reverse(WHOLE, -3, -1), "0 <= start < stop <= 8"),
         (lambda: edits.reverse(WHOLE, 3, 9), "0 <= start < stop <= 8"),
-        (lambda: edits.reverse(WHOLE, 1.0, 3), "whole numbers"),  # type: ignore[arg-type]
         (lambda: edits.move(WHOLE, 0, 8), "0 <= start < stop <= 8"),
-        (lambda: edits.move(WHOLE, 8, 0), "0 <= start < stop <= 8"),
         (lambda: edits.shuffle(WHOLE, 0, 8, None), "a seed is a whole number"),  # type: ignore[arg-type]
         (lambda: edits.repeat(WHOLE, 0, 8, 0), "from 1 up"),
         (lambda: edits.repeat(WHOLE, 0, 8, 2_000), "more than 10,000"),
         (lambda: edits.parallel(WHOLE, 0, 2, "sum"), "is a Reduction"),  # type: ignore[arg-type]
-        (lambda: edits.parallel(WHOLE, 0, 1, "sum"), "is a Reduction"),  # type: ignore[arg-type]
     ],
 )
 def test_a_wrong_edit_is_told_why(edit: Callable[[], Plan], reason: str) -> None:

@@ -225,7 +225,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: Failout(((0, 4),), 0.1).draw(4, chance(0)), "hold layer 4, but the model has layers 0 to 3"),
     (lambda: layer_subset(4, 2, "frist", chance(0)), "did you mean first"),
     (lambda: node_layout(12, 4, "ring"), "'ring' is none"),
-    (lambda: node_layout(3, 4, "round-robin"), "3 layers lie on 1 to 3 nodes, not 4"),
 ]
 
 

@@ -224,13 +224,10 @@ def test_a_gap_is_relative_to_a_vector(found: list[float], expected: list[float]
     ("found", "expected", "apart_by"),
     [
         ([NAN, 1.0], [NAN, 1.0], 0.0),
-        ([-INF, 1.0], [-INF, 1.0], 0.0),
         ([NAN, 1.0], [1.0, 1.0], INF),
-        ([1.0, 1.0], [NAN, 1.0], INF),
         ([INF, 1.0], [-INF, 1.0], INF),
         ([-INF, 1.5], [-INF, 1.0], 0.5),
         ([1.0], [1.0, 1.0], INF),
-        ([0.0, 0.0], [0.0, 0.0], 0.0),
     ],
 )
 def test_what_is_not_finite_equals_itself_alone(found: list[float], expected: list[float], apart_by: float) -> None:

@@ -86,7 +86,6 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
         (["--suite", ","], "--suite names nothing"),
         (["--tasks", "cola"], "add one of glue, msgs, msgs-ours"),
         (["--suite", "msgs-ours", "--families", "painter"], "unknown family 'painter'; did you mean painters"),
-        (["--suite", "msgs-ours", "--plan", "0-"], "0-"),
         (["--suite", "msgs-ours", "--train", "heads"], "did you mean head"),
         (["--minutes", "3", "--limit", "5"], "say how many pairs are scored"),
         (["--suite", "msgs-ours,pairs", "--minutes", "3"], "evaluate msgs-ours by themselves, with --limit N"),
@@ -141,10 +140,8 @@ def test_overwrite_discards_the_rows_of_the_suites_that_are_named(model: Path, t
     ("options", "message"),
     [
         ({"data": Path("x")}, "--data does nothing here: published suites"),
-        ({"password": "x"}, "--set password does nothing here"),
         ({"seeds": 2}, "--seeds does nothing here: fine-tuning reads it"),
         ({"plan": ("0 1",), "families": ("painters",)}, "--families and --plan do nothing here: fine-tuning reads"),
-        ({"train": "head"}, "--train does nothing here"),
         ({"learning_rate": 1e-3, "epochs": 2}, "--learning-rate and --epochs do nothing here"),
         (
             {"batch_size": 8, "patience": 2, "max_length": 64},

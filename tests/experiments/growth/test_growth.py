@@ -187,16 +187,13 @@ def test_names_in_the_help_are_those_of_the_code() -> None:
         (("--importance", "run"), "--importance is for --schedule importance"),
         (("--size", "published"), "--size does nothing here: it is read without --model"),
         (("--schedule", "uniform", "--match", "tokens"), "--match does nothing here"),
-        (("--schedule", "uniform", "--no-baseline"), "--no-baseline does nothing here"),
         (("--schedule", "importance", "--importance", "nowhere"), "nowhere is not a run"),
-        (("--steps", "8", "--batch-size", "1000"), "would read the text"),
         (("--batch-size", "2000"), "fewer than a batch of 2,000"),
         (("--epochs", "2.5"), "would read the text 2.5 times"),
         (("--epochs", "2", "--schedule", "stacking"), "stacking, for the cost of uniform, would read the text"),
         (("--steps", "3"), "its share of"),
         (("--max-length", "100"), "the model has 64 positions"),
         (("--max-length", "64", "--steps", "9", "--from-scratch"), "leave --from-scratch out"),
-        (("--tokenizer", "/nowhere"), "no tokenizer could be loaded from /nowhere"),
     ],
 )
 def test_what_cannot_be_is_refused_before_there_is_a_folder(

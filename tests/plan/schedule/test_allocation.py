@@ -185,12 +185,9 @@ def test_an_exaggeration_is_called_one() -> None:
         ([UNRESOLVED, HARMFUL], {}, "the largest is that of layer 0, -0.0200 [-0.1400, +0.1000]"),
         ([WEAK], {"min_effect": 0.2}, "no layer has an effect above 0.2 nats"),
         ([STRONG, WEAK], {"max_share": 0.5}, "the least that is possible is 0.625: 2 layers of 2"),
-        ([STRONG, STRONG], {"max_share": 0.9}, "the least that is possible is 1:"),
         ([STRONG], {"max_share": 0.0}, "--max-share is a share"),
-        ([STRONG], {"max_share": 1.1}, "--max-share is a share"),
         ([STRONG], {"min_effect": 0.0}, "--min-effect is an effect"),
         ([STRONG], {"phases": 0}, "--phases are equal parts"),
-        ([STRONG], {"phases": 2.5}, "--phases are equal parts"),
     ],
 )
 def test_what_no_allocation_is_made_from_is_refused(

@@ -36,11 +36,9 @@ def costs(depth: int) -> st.SearchStrategy[ModelCost]:
     [
         (embedding_share, {"trains": (0,)}, 1),
         (embedding_share, {"trains": (4, 6), "embedding": False}, 1 / 3),
-        (head_share, {"trains": ()}, 1),
         (head_share, {"trains": (0,), "embedding": False}, 1),
         (head_share, {"trains": (), "embedding": False}, 2 / 3),
         (head_share, {"trains": (0,), "head": False}, 2 / 3),
-        (head_share, {"trains": (), "head": False}, 2 / 3),
     ],
 )
 def test_embedding_and_head(share_of: Callable[[Phase], float], fields: dict[str, Any], share: float) -> None:

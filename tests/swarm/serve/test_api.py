@@ -260,21 +260,15 @@ def test_a_template_may_refuse_and_images_are_no_text() -> None:
 HOSTILE = {
     "no json": b"prompt=a",
     "nothing": b"",
-    "half": b'{"prompt": "a"',
     "deep": b'{"prompt": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-    "deep objects": b'{"a":' * 50_000 + b"1" + b"}" * 50_000,
     "no utf-8": b'{"prompt": "\xff\xfe"}',
     "surrogate": b'{"prompt": "\\ud800"}',
-    "surrogate model": b'{"prompt": "a", "model": "\\ud800"}',
     "surrogate name": b'{"prompt": "a", "\\ud800": 1}',
     "nan": b'{"prompt": "a", "temperature": NaN}',
-    "infinity": b'{"prompt": "a", "temperature": Infinity}',
     "digits": b'{"prompt": "a", "seed": ' + b"9" * 10_000 + b"}",
     "list": b"[]",
-    "null": b"null",
     "number": b"1e999",
     "nested prompt": b'{"prompt": [[[1]]]}',
-    "model": b'{"prompt": "a", "model": "' + b"m" * 10_000 + b'"}',
     "name": b'{"prompt": "a", "' + b"x" * 10_000 + b'": 1}',
 }
 
