@@ -66,18 +66,9 @@ QUICK_TESTS = (
 
 def command(paths: Sequence[str], workers: str) -> list[str]:
     where = [str(TESTS / path) for path in paths] or [str(TESTS)]
-    return [
-        sys.executable,
-        "-m",
-        "pytest",
-        "--numprocesses",
-        workers,
-        "--dist",
-        "worksteal",
-        "-m",
-        "numbers and not slow and not nightly",
-        *where,
-    ]
+    marks = "numbers and not slow and not nightly"
+    options = ["--numprocesses", workers, "--dist", "worksteal", "-m", marks]
+    return [sys.executable, "-m", "pytest", *options, *where]
 
 
 def main() -> int:

@@ -73,6 +73,7 @@ def _nobody_is_asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterato
 
 TEXT = ("--text", "texts")
 IMAGES = ("--images", "images")
+ELC = ("--variant", "elc", "--tokenizer", "llama")
 ROBUST = ("train", "robust", "layershuffle", "--model")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "plan": ("plan", "0-3", "--model", "model"),
@@ -98,17 +99,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "robust --new-head": (*ROBUST, "vit", *IMAGES, "--new-head"),
     "serve": ("serve", "model", "--in-process"),
     "a tokenizer": ("sweep", "sound", *TEXT, "--tokenizer", "llama"),
-    "save convert": (
-        "save",
-        "convert",
-        "sound/model.safetensors",
-        "--variant",
-        "elc",
-        "--tokenizer",
-        "llama",
-        "--output",
-        "out",
-    ),
+    "save convert": ("save", "convert", "sound/model.safetensors", *ELC, "--output", "out"),
 }
 
 

@@ -44,18 +44,10 @@ from train.sharded_script import compare_all
 from train.tiny_models import rooted, same_weights
 
 ONE = (
-    "growth",
-    "with dropout",
-    "heal full",
-    "pretraining with dropout",
-    "heal lora",
-    "heal tail",
-    "layershuffle-position",
-    "layershuffle-predict",
-    "wiring-softmax",
-    "layerdrop",
+    *("growth", "with dropout", "heal full", "pretraining with dropout", "heal lora", "heal tail"),
+    *("layershuffle-position", "layershuffle-predict", "wiring-softmax", "layerdrop"),
 )
-"""Kinds trained in one process; the first three are also in the fast tests."""
+"""Kinds trained in one process; the first two are also in the fast tests."""
 
 Straight = Callable[[str], tuple[Path, Noted, TrainingRecord]]
 

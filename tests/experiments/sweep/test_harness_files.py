@@ -54,19 +54,9 @@ def theirs(stack: Stack, tasks: Path, tmp_path: Path) -> dict[str, Any]:
 
 
 EQUAL = (
-    "group_subtasks",
-    "versions",
-    "n-shot",
-    "higher_is_better",
-    "n-samples",
-    "task_hashes",
-    "transformers_version",
-    "lm_eval_version",
-    "max_length",
-    "eot_token_id",
-    "model_source",
-    "chat_template",
-    "system_instruction",
+    *("group_subtasks", "versions", "n-shot", "higher_is_better", "n-samples", "task_hashes"),
+    *("transformers_version", "lm_eval_version", "max_length", "eot_token_id", "model_source"),
+    *("chat_template", "system_instruction"),
 )
 TOLERANCE = 1e-4
 """Perplexities are exponentials of sums in float32 over a few dozen tokens."""

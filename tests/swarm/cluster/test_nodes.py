@@ -24,18 +24,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.numbers]
 
 NODES = 4
 TYPES = (
-    "llama",
-    "gemma2",
-    "gpt2",
-    "bloom",
-    "mixtral",
-    "mamba",
-    "qwen3_next",
-    "opt",
-    "gptj",
-    "falcon",
-    "phi3",
-    "deepseek_v3",
+    *("llama", "gemma2", "gpt2", "bloom", "mixtral", "mamba", "qwen3_next", "opt", "gptj", "falcon"),
+    *("phi3", "deepseek_v3"),
 )
 _NUMBERS = count()
 PATIENT = {"first_deadline": 300.0, "hop_floor": 300.0, "health_seconds": 1e6, "balance_after": 1e9}
