@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from layerwise.errors import PlanError
-from layerwise.experiments.opening import hardware, in_words, numerics, task_digest
+from layerwise.experiments.opening import in_words, numerics, task_digest
 from layerwise.experiments.options.plans import chosen_plan
 from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
@@ -43,10 +43,6 @@ def test_the_precision_of_products_is_known_by_either_way_of_setting_it(asked: s
     assert matmul_precision() == "highest"
 
 
-def test_the_instructions_of_the_kernels_are_told() -> None:
-    assert hardware("cpu")["kernels"] == torch.backends.cpu.get_cpu_capability()
-
-
 def test_task_files_are_known_by_what_is_in_them(tmp_path: Path) -> None:
     def written(name: str, text: str) -> str:
         path = tmp_path / name
@@ -72,12 +68,6 @@ def test_task_files_are_known_by_what_is_in_them(tmp_path: Path) -> None:
 
 
 MANIFEST = Manifest("m", None, "w", "float32", "cpu", "c", "h", 1, 1, 1, (), (), 0)
-
-
-def test_a_text_is_a_plan() -> None:
-    assert chosen_plan("0-3 6-11") == Plan.parse("0-3 6-11")
-    with pytest.raises(PlanError):
-        chosen_plan("runs/nothing")
 
 
 def test_the_folder_of_a_search_stands_for_the_plan_that_it_chose(tmp_path: Path) -> None:

@@ -73,32 +73,6 @@ def test_nothing_is_evaluated_twice_and_stored_rows_stand_for_it(stack: Stack, r
     assert resumed.spent.layer_tokens == 0
 
 
-def test_a_plan_is_written_out_once_a_call_and_batch_not_for_every_window(
-    stack: Stack, reading: EvalData, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: Counter[Plan] = Counter()
-    write = Plan.__str__
-
-    def counted(plan: Plan) -> str:
-        written[plan] += 1
-        return write(plan)
-
-    rungs = grown(reading, 0)
-    evaluator = GraphEvaluator(stack, rungs)
-    some, whole = plans(ROUNDS[1][1]), Plan.parse("0-5")
-    monkeypatch.setattr(Plan, "__str__", counted)
-    for rung in range(len(rungs)):
-        evaluator.evaluate(some, rung, whole)
-    windows, batches = sum(len(data.windows) for data in rungs), sum(len(data.batches) for data in rungs)
-    assert windows > 2 * (batches + len(rungs))
-    assert max(written.values()) <= batches + len(rungs)
-    written.clear()
-    for rung in range(len(rungs)):
-        evaluator.evaluate(some, rung, whole)  # all of it is known
-    evaluator.losses(some)
-    assert max(written.values()) <= len(rungs) + 1
-
-
 def test_a_plan_that_has_not_read_all_of_the_text_has_no_rows(stack: Stack, reading: EvalData) -> None:
     order, windows = pieces(reading, fewest=1), len(reading.windows)
     rungs = [portion(reading, list(order)[start::2]) for start in (0, 1)]
