@@ -18,7 +18,7 @@ def save_documents(folder: Path) -> Path:
     return folder
 
 
-def save_config(folder: Path, *, tied: bool = False) -> Path:
+def save_config(folder: Path) -> Path:
     config = LlamaConfig(
         vocab_size=280,
         hidden_size=16,
@@ -27,7 +27,7 @@ def save_config(folder: Path, *, tied: bool = False) -> Path:
         num_attention_heads=2,
         max_position_embeddings=64,
         use_cache=False,
-        tie_word_embeddings=tied,
+        tie_word_embeddings=False,
     )
     config.save_pretrained(folder)
     return folder
