@@ -88,11 +88,6 @@ def test_nodes_fail_whole(depth: int, seed: int, share: float, data: st.DataObje
     assert [layer for layer in Shuffle().draw(depth, chance(seed)).order() if layer in left] == left
 
 
-@given(depth=DEPTHS, seed=SEEDS)
-def test_a_layer_on_no_node_never_fails(depth: int, seed: int) -> None:
-    assert depth - 1 in Failout(((0,),), 0.9).draw(depth, chance(seed)).order()
-
-
 def test_repeats_are_dropped_visit_by_visit() -> None:
     sampler = Drop(0.5, of=Fixed(Plan.parse("3*2 1")))
     drawn = {sampler.draw(4, chance(seed)).order() for seed in range(60)}

@@ -67,21 +67,6 @@ def test_what_was_shipped_is_frozen() -> None:
     assert {python_stdlib.split_of(name) for name in train} == {"train"}
 
 
-FAMILIES = [
-    ("json", "json.decoder"),
-    ("decimal", "_pydecimal"),
-    ("io", "_pyio"),
-    ("posixpath", "ntpath"),
-    ("profile", "cProfile"),
-    ("sre_parse", "re._parser"),
-]
-
-
-@pytest.mark.parametrize(("one", "other"), FAMILIES)
-def test_a_family_falls_on_one_side(one: str, other: str) -> None:
-    assert python_stdlib._family(one) == python_stdlib._family(other)
-
-
 @pytest.mark.slow
 def test_every_module_is_in_exactly_one_split_and_both_are_large() -> None:
     texts = {

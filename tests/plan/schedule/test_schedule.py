@@ -19,7 +19,6 @@ from layerwise.plan.schedule.presets import (
     PRESETS,
     ROLES,
     freezing,
-    lisa,
     preset,
     published,
     published_roles,
@@ -238,11 +237,6 @@ def test_of_thirty_layers_the_places_of_the_text_are_kept() -> None:
     assert phases[-1].trains == tuple(range(30))
 
 
-@given(depth=st.integers(1, 7))
-def test_a_shallow_model_has_layers_of_several_roles(depth: int) -> None:
-    assert all(phase.trains for phase in published(depth).phases)
-
-
 @given(depth=st.integers(2, 100))
 def test_freezing_only_ever_freezes_and_from_the_front(depth: int) -> None:
     phases = freezing(depth).phases
@@ -274,10 +268,6 @@ def test_stacking_copies_the_small_model_upwards_in_order(depth: int) -> None:
 def test_what_no_preset_can_be_is_refused(make: Callable[[], object], message: str) -> None:
     with pytest.raises(PlanError, match=message):
         make()
-
-
-def test_lisa_in_a_model_of_one_layer() -> None:
-    assert lisa(1).phases[0].sample == 1
 
 
 @given(made=schedules(growing=False), seed=st.integers(0, 10**6))
