@@ -1,15 +1,18 @@
 """A dry run says what a run would cost, computes nothing, and makes no folder: every verb that computes."""
 
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
+import transformers
 
 from cli.command import layerwise
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
 from experiments.growth.tiny_inputs import save_config, save_documents
 from experiments.merging import trained_vit
+from layerwise.data.model_location import location_of
 from layerwise.data.vision.digits import digits
 
 DIGITS = "--images digits --limit 20"
@@ -95,3 +98,11 @@ def test_a_run_folder_that_cannot_be_is_refused_before_anything_is_loaded(
         assert ended.code == 2
         assert f"--run must be a folder, got {place} (taken is not a folder)" in ended.err
         assert "loading" not in ended.err
+
+
+def test_the_hub_is_not_asked_about_a_demo_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(location_of("demo-vit"), tmp_path / "copy")
+    asked: list[str] = []
+    monkeypatch.setattr(transformers.utils, "cached_file", lambda where, *_, **__: asked.append(where))
+    ended = layerwise("robustness", "merge", "demo-vit", tmp_path / "copy", "--images", "digits", "--dry-run")
+    assert (ended.code, asked) == (0, []), ended.err

@@ -148,7 +148,6 @@ REFUSED: dict[str, tuple[Callable[[Path], object], type[LayerwiseError], str]] =
     "training": (lambda _: enter(load(tiny_llama().train())), PlanError, "cannot train .* with Q4_0:1"),
     "name": (lambda _: Stack.with_sources({"Q4_0": stack_of("llama")}), PlanError, "Q4_0 is a type of GGUF and names"),
     "save": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m"), PlanError, "cannot save a model under"),
-    "compact": (lambda path: save(stack_of("llama"), "0 Q4_0:1", path / "m", compact=True), PlanError, "cannot save a"),
     "swarm": (lambda _: Supply(stack_of("llama"), Plan.parse("0 Q4_0:1"), []), PlanError, "cannot serve a model under"),
 }
 

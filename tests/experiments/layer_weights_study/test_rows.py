@@ -24,7 +24,6 @@ from layerwise.experiments.layer_weights_study import arms, tunings
 from layerwise.experiments.layer_weights_study import arms as study
 from layerwise.experiments.layer_weights_study.arms import bias_arms, share_arm
 from layerwise.experiments.layer_weights_study.rows import (
-    answers,
     bias_rows,
     cost_rows,
     difference_rows,
@@ -209,11 +208,6 @@ def test_gains_and_what_a_halving_adds_to_them() -> None:
     assert found["elc - ltg", None].value == pytest.approx(-0.1)
 
 
-def test_shares_are_compared_with_each_other_alone() -> None:
-    assert set(answers(on_shares({0.5: 0.1, 1.0: 0.1}))["masked_lm"]) == {"ltg", "elc"}
-    assert share_rows(on_shares({1.0: 0.1})) == []
-
-
 TOKENIZER = train_wordpiece(["The cat saw the dog."] * 10, vocabulary=270)
 DOCUMENTS = tuple(Document(f"{n}", " ".join(["word"] * Random(n).randint(5, 60))) for n in range(80))
 
@@ -229,11 +223,6 @@ def test_a_larger_share_holds_the_smaller_ones_and_none_is_far_off() -> None:
     for share, documents in zip((0.125, 0.25, 0.5), shares, strict=False):
         assert share * words(DOCUMENTS) <= words(documents) < share * words(DOCUMENTS) + 60
         assert list(documents) == [each for each in DOCUMENTS if each in documents], "they stay in their order"
-
-
-def test_recipes_of_a_share_differ_in_their_name_alone() -> None:
-    recipes = [pretraining_recipe("tiny", name) for name in ("ltg", "elc", "zero")]
-    assert [each.arm for each in study.share_recipes(recipes, 0.5)] == ["ltg-share-0.5", "elc-share-0.5"]
 
 
 def test_arms_differ_from_their_kind_in_one_thing() -> None:

@@ -190,7 +190,7 @@ def test_types_of_layers_are_chosen_within_a_budget_of_bytes(
 ) -> None:
     """Compared with the rules and the importance matrix at no more bytes; the rows hold each layer's own cost."""
     pytest.importorskip("gguf", reason="needs layerwise[gguf]")
-    from stack.test_imatrix import write
+    from stack.test_load_gguf import write
 
     monkeypatch.chdir(tmp_path)
     (tmp_path / stack.source.name).mkdir()

@@ -286,12 +286,6 @@ def test_two_equal_arms_are_treated_alike() -> None:
     assert 0.4 < np.mean(faster) < 0.6
 
 
-def test_seconds_count_what_a_step_takes() -> None:
-    rows = convergence_rows(trainings(0.8, 0), "ltg", 3.6)
-    steps, seconds = (row(rows, "elc - ltg", cost, "ratio").value for cost in ("steps", "seconds"))
-    assert seconds == pytest.approx(1.2 * steps)
-
-
 @pytest.mark.parametrize(("losses", "censored"), [((9.0, 8.0), [0.2]), ((3.0, 2.0), [])], ids=["never", "at once"])
 def test_a_training_that_never_reaches_it_or_at_its_first_note_leaves_a_bound(
     losses: tuple[float, float], censored: list[float]

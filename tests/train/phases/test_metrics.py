@@ -1,20 +1,30 @@
-"""The rows of a run of growth: the null is asked what models are asked, and phases, steps and rates are told."""
+"""The timetable of phases, the time of their steps, and the rows of a run of growth."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import get_scheduler
 
+from drawn_schedules import schedules
 from layerwise.data.splits import Splits
 from layerwise.data.text.language_modelling import TokenWindows
 from layerwise.data.text.tokens import Window
 from layerwise.errors import MeasureError
 from layerwise.measure.language.bigram import BigramModel
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, Phase
+from layerwise.plan.schedule.cost import flops_per_token
 from layerwise.results.rows import Score
 from layerwise.results.training_record import LogEntry, TrainingRecord
+from layerwise.stack import load
+from layerwise.train.phases import step_time
 from layerwise.train.phases.metrics import (
     accounting_rows,
     arm_rows,
@@ -29,6 +39,10 @@ from layerwise.train.phases.metrics import (
     seconds_of_steps,
     step_pace,
 )
+from layerwise.train.phases.step_schedule import StepSchedule
+from layerwise.train.recipe import Settings
+from layerwise.train.training import Base
+from tier import first_fast
 from train.tiny_models import VOCABULARY, tiny_llama, tiny_text
 
 HALVES = GrowthSchedule(
@@ -184,3 +198,166 @@ def test_arms_are_told_by_the_mean_over_their_seeds() -> None:
     assert (mean.arm, mean.seed, mean.value, mean.documents) == ("a", None, 2.0, 5)
     assert mean.low == pytest.approx(2 - (12.7062**2 + 1) ** 0.5, abs=1e-3)  # over two seeds, and over documents
     assert (single.arm, single.value, single.low) == ("b", 5.0, 4.0)
+
+
+DEPTH = 6
+EVERY = tuple(range(DEPTH))
+COST = ModelCost(tuple(float(layer + 1) for layer in EVERY), embedding=2.0, head=3.0)
+
+
+def table(*phases: Phase, steps: int = 30, seed: int = 0) -> StepSchedule:
+    return StepSchedule(GrowthSchedule("any", DEPTH, phases), steps, seed)
+
+
+def last(**fields: object) -> Phase:
+    return Phase("last", 1.0, EVERY, **fields)  # type: ignore[arg-type]
+
+
+@given(schedules(), st.integers(0, 3), st.data())
+def test_what_a_pass_runs_is_settled_by_its_index(schedule: GrowthSchedule, seed: int, data: st.DataObject) -> None:
+    found, again = (StepSchedule(schedule, steps=200, seed=seed) for _ in range(2))
+    step, number = data.draw(st.integers(0, 199)), data.draw(st.integers(0, 3))
+    again.resolve(data.draw(st.integers(0, 199)))
+    settled, phase = found.resolve(step, number), found.phase(step)
+    assert settled == again.resolve(step, number)
+    running = settled.running(schedule.depth)
+    assert running
+    assert set(running) <= set(phase.running(schedule.depth))
+    assert set(settled.trains) <= set(phase.trains) & set(running)
+    assert settled.trains or settled.embedding or settled.head
+    assert settled.sample is None
+    assert settled.drop == (0.0, 0.0)
+    if phase.sample is None and phase.drop == (0.0, 0.0):
+        assert (running, settled.trains) == (phase.running(schedule.depth), phase.trains)
+
+
+@given(schedules(), st.integers(40, 300))
+def test_every_phase_begins_and_ends_once(schedule: GrowthSchedule, steps: int) -> None:
+    found = StepSchedule(schedule, steps, seed=0)
+    assert [step for step in range(steps) if found.begins(step)] == [first for first, _ in schedule.bounds(steps)]
+    assert [step + 1 for step in range(steps) if found.ends(step)] == [end for _, end in schedule.bounds(steps)]
+    assert [found.number(step) for step in range(steps)] == [
+        number for number, (first, end) in enumerate(schedule.bounds(steps)) for _ in range(first, end)
+    ]
+
+
+def test_sampled_layers_are_drawn_anew_every_so_many_steps() -> None:
+    found = table(Phase("first", 1 / 3, (0, 5)), Phase("drawn", 2 / 3, EVERY, sample=2, every=4))
+    drawn = [found.learning(step) for step in range(30)]
+    assert drawn[:10] == [(0, 5)] * 10
+    blocks = [drawn[start : start + 4] for start in range(10, 30, 4)]
+    assert all(set(block) == {block[0]} for block in blocks)
+    assert len({block[0] for block in blocks}) > 2
+    assert all(len(layers) == 2 for layers in drawn)
+    other = table(Phase("first", 1 / 3, (0, 5)), Phase("drawn", 2 / 3, EVERY, sample=2, every=4), seed=1)
+    assert drawn != [other.learning(step) for step in range(30)]
+
+
+def test_passes_of_a_step_drop_layers_each_by_its_own_draw() -> None:
+    found = table(last(drop=(0.5, 0.5)))
+    assert len({found.resolve(7, number) for number in range(20)}) > 5
+
+
+def test_what_is_dropped_goes_in_a_line_from_the_first_step_to_the_last() -> None:
+    found = table(last(drop=(0.0, 0.9)), steps=4000)
+    counts = [len(found.resolve(step).running(DEPTH)) for step in range(4000)]
+    assert counts[0] == DEPTH
+    mean_share = fmean((index + 1) / DEPTH for index in range(DEPTH))
+    for first in range(0, 4000, 1000):
+        expected = DEPTH * (1 - 0.9 * (first + 499.5) / 3999 * mean_share)
+        assert fmean(counts[first : first + 1000]) == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "phase",
+    first_fast(
+        [last(sample=2), last(drop=(0.0, 0.8)), last(drop=(0.6, 0.2)), Phase("last", 1.0, (2, 4), drop=(0.5, 0.5))], 2
+    ),
+)
+def test_the_draws_cost_on_average_what_the_phase_is_said_to_cost(phase: Phase) -> None:
+    found = table(phase, steps=6000)
+    realised = fmean(flops_per_token(found.resolve(step), COST) for step in range(6000))
+    assert realised == pytest.approx(flops_per_token(phase, COST), rel=0.01)
+
+
+def test_a_pass_in_which_nothing_would_learn_is_drawn_again() -> None:
+    found = table(Phase("one", 0.5, (5,), embedding=False, head=False, drop=(0.99, 0.99)), Phase("all", 0.5, EVERY))
+    assert all(5 in found.resolve(step).trains for step in range(15))
+
+
+def curve_of(kind: str, steps: int, warmup: int) -> Callable[[int], float]:
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=1.0)
+    found = get_scheduler(kind, optimizer, num_warmup_steps=warmup, num_training_steps=steps)
+    return found.lr_lambdas[0]  # type: ignore[no-any-return, attr-defined]
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine", "constant_with_warmup"])
+def test_a_curve_of_a_phase_is_transformers_own_over_the_steps_of_the_phase(kind: str) -> None:
+    shape = kind.removesuffix("_with_warmup")
+    found = table(
+        Phase("first", 1 / 3, EVERY, shape=shape, warmup=0.3, rate=0.5),  # type: ignore[arg-type]
+        Phase("second", 2 / 3, EVERY, shape=shape),  # type: ignore[arg-type]
+    )
+    factors = [found.factor(step, curve=lambda step: 7.0) for step in range(31)]
+    first, second = curve_of(kind, 10, 3), curve_of(kind, 20, 0)
+    assert factors[:10] == pytest.approx([0.5 * first(step) for step in range(10)])
+    assert factors[10:] == pytest.approx([second(step) for step in range(21)])
+    assert factors[0] == 0.0
+    assert factors[30] == pytest.approx(1.0 if shape == "constant" else 0.0)
+
+
+def test_the_shape_run_is_the_curve_of_the_training_to_the_bit() -> None:
+    curve = curve_of("cosine", 30, 4)
+    found = table(Phase("first", 1 / 3, EVERY), Phase("second", 2 / 3, EVERY, rate=0.1))
+    factors = [found.factor(step, curve) for step in range(31)]
+    assert factors == [curve(step) * (1.0 if step < 10 else 0.1) for step in range(31)]
+
+
+def test_a_warm_up_of_the_whole_phase_leaves_its_last_step_at_the_full_rate() -> None:
+    found = table(last(shape="linear", warmup=0.99))
+    assert found.factor(29, curve=lambda step: 0.0) == 1.0
+    assert found.factor(30, curve=lambda step: 0.0) == 0.0
+
+
+def test_phases_are_timed_against_uniform_within_each_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine is twice as slow every other round; the phase takes 0.7 of a uniform step in all of them."""
+    schedule = GrowthSchedule("two", 3, (Phase("top", 0.5, (2,), embedding=False), Phase("all", 0.5, (0, 1, 2))))
+    turns: list[int] = []
+
+    def seconds(make: Any, steps: Sequence[int]) -> dict[int, float]:
+        table = make(Path("unused"), {}).runner.step_schedule
+        turns.extend(table.number(step) for step in steps)
+        assert not any(table.begins(step) for step in steps), "what begins a phase is no part of its steps"
+        pace = {(2,): 0.7, (0, 1, 2): 1.0}
+        return {step: pace[table.phase(step).trains] * (1 + at // 3 % 2) for at, step in enumerate(steps)}
+
+    monkeypatch.setattr(step_time, "seconds_of_steps", seconds)
+    assert _slowness(schedule) == pytest.approx((0.7, 1.0))
+    rounds = [turns[first : first + 3] for first in range(0, len(turns), 3)]
+    assert all(sorted(each) == [0, 1, 2] for each in rounds)
+    assert len(set(map(tuple, rounds))) > 2
+
+
+def test_timing_runs_every_phase_in_a_model_of_its_own() -> None:
+    last = Phase("last", 0.5, (0, 1, 2), copies=((2, 0),), redraw=(1,), drop=(0.0, 0.5))
+    schedule = GrowthSchedule("grown", 3, (Phase("core", 0.5, (0,), present=(0, 1)), last))
+    opened: list[Any] = []
+
+    def opener() -> Any:
+        opened.append(load(tiny_llama()))
+        return opened[-1]
+
+    ratios = _slowness(schedule, Base(opener, "x"))
+    assert len(opened) == 1
+    assert len(ratios) == 2
+    assert min(ratios) > 0
+    for name, weight in tiny_llama().state_dict().items():
+        torch.testing.assert_close(opened[0].model.state_dict()[name], weight)
+
+
+def _slowness(schedule: GrowthSchedule, base: Base | None = None) -> tuple[float, ...]:
+    cost = ModelCost((1.0,) * 3, embedding=0.0, head=1.0)
+    chosen = base or Base(lambda: load(tiny_llama()), "x")
+    return step_time.relative_step_times(
+        chosen, tiny_text(), schedule, cost, Settings(batch_size=8, gradient_accumulation_steps=2), {"use_cpu": True}
+    )
