@@ -96,8 +96,8 @@ def skewed_interval(
     The error is the jackknife's, over residuals r_u / (1 - d_u / sum d). Its degrees of freedom are those of
     (sum d)^2 / sum d^2 effective units (Carter, Schnepel and Steigerwald 2017), or a third of the units' if more. The
     skewness is that of a sum of residuals which are alike if divided by a power of their units' lengths, times
-    `skewness_factor`. With skewness 2 at most 7 % of studies find any of 30 plans that have no effect, but 12 % if
-    residuals grow faster than the lengths.
+    `skewness_factor`. With skewness 2 at most 7 % of studies find any of 30 plans that have no effect, but 9 % if the
+    residuals of 16 units do not grow with their lengths at all, and 12 % if they grow faster.
     """
     above, below = _checked(numerators, denominators)
     third, second = np.zeros((2, len(above)))
@@ -169,18 +169,11 @@ def paired_bootstrap(
     tails = _tail(level, spread.freedom, spread.shortfall)
     bounds = np.empty((2, len(above)))
     for start in range(0, len(above), _COLUMNS):
-        drawn = resampled_ratios(above[start : start + _COLUMNS], below, resamples, seed, strata)
+        each = resampled_strata(above[start : start + _COLUMNS], below, resamples, seed, strata)
+        drawn = np.asarray(sum(stratum.drawn for stratum in each))
         for plan, column in enumerate(drawn.T, start):
             bounds[:, plan] = np.quantile(column, [tails[plan], 1 - tails[plan]])
     return Estimate(ratio(above, below), bounds[0], bounds[1], spread.error, spread.freedom)
-
-
-def resampled_ratios(
-    numerators: Numbers, denominators: Numbers, resamples: int, seed: Seed, strata: StratumLabels | None = None
-) -> Numbers:
-    """`ratio` of every resample of the units, within each of the `strata`: shape (resamples, plans)."""
-    each = resampled_strata(numerators, denominators, resamples, seed, strata)
-    return np.asarray(sum(stratum.drawn for stratum in each))
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,9 +131,8 @@ def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strat
         deltas = part.by_unit(changes[:, owners == name])
         weight = share / sum(present.values())
         own = skewed_interval(deltas, tokens)
-        error = weight * own.error
-        third = own.skewness * error**3
-        parts.append(StratumPart(name, tokens.size, own.freedom, weight * own.value, np.square(error), third))
+        variance, third = np.square(weight * own.error), own.skewness * (weight * own.error) ** 3
+        parts.append(StratumPart(name, tokens.size, own.freedom, weight * own.value, variance, third))
     return parts
 
 

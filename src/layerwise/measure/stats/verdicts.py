@@ -88,7 +88,8 @@ def verdicts(
     wanted = {baseline, *keys.values()}
     grid = arrange(row for row in losses if row.plan in wanted)
     refuse_too_little(grid)
-    layer_effects = whole_effects(grid, baseline, keys, 1 - rule.alpha / len(keys))
+    strata, level = Strata.of(unit_pieces(grid)), 1 - rule.alpha / len(keys)
+    layer_effects = dict(zip(keys, stratified(grid, baseline, list(keys.values()), strata, level), strict=True))
     harm = HarmTest.on(grid, baseline, keys, rule, seed)
     scores = []
     for layer, effect in layer_effects.items():
@@ -108,12 +109,6 @@ def verdicts(
             )
         )
     return scores
-
-
-def whole_effects(grid: Grid, baseline: str, keys: Mapping[int, str], level: float) -> dict[int, Estimate[float]]:
-    """What every change of `keys` costs on all of the text, nats per token, each with its interval at `level`."""
-    strata = Strata.of(unit_pieces(grid))
-    return dict(zip(keys, stratified(grid, baseline, list(keys.values()), strata, level), strict=True))
 
 
 def mde(effect: Estimate[float], decision: Decision, harm: HarmTest, layer: int, rule: VerdictCriterion) -> float:
