@@ -91,6 +91,13 @@ def _bytes(value: str | int) -> bytes | int:
     return value.encode() if isinstance(value, str) else value
 
 
+def test_the_order_of_writing_does_not_show(store: Store) -> None:
+    rows = [replace(LOSS, document=document, plan=plan) for document in ("a", "b") for plan in ("0", "1", "2")]
+    for row in reversed(rows):
+        store.add_losses([row])
+    assert list(store.losses()) == rows
+
+
 def test_losses_are_those_of_the_task_and_what_is_finished_is_so_on_that_window_alone(store: Store) -> None:
     other = replace(LOSS, task="code")
     store.add_losses([LOSS, other, replace(LOSS, plan="0-2", window=1)])

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.measure.activations.zones import best_borders, beyond_walks, contrast_weights, contrasts, find_zones
+from layerwise.measure.activations.zones import (
+    _log_distances,
+    _Measured,
+    best_borders,
+    beyond_walks,
+    contrast_weights,
+    contrasts,
+    find_zones,
+)
 from layerwise.measure.stats.statistics import Numbers
 from measure.activations.planted_states import cosines, redrawn, untrained, walked, zoned
 from tier import by_tier
@@ -82,6 +90,16 @@ def test_dynamic_programming_finds_the_best_of_all_partitions(seed: int, states:
 
 def test_a_partition_that_does_not_fit_is_none() -> None:
     assert best_borders(np.zeros((4, 4)), 4) is None
+
+
+def test_distances_lose_their_decay_and_their_trend() -> None:
+    places = np.arange(16)
+    even = np.exp(-0.05 * np.abs(places[:, None] - places))
+    growing = np.sqrt(np.minimum(places[:, None], places) + 1.0) / np.sqrt(np.maximum(places[:, None], places) + 1.0)
+    for cosine in (even, growing):
+        measured = _Measured.of(_log_distances(cosine)[None])
+        assert np.abs(measured.excess).max() < 0.12
+        assert find_zones(cosine).count == 1
 
 
 @given(st.integers(0, 2**32 - 1))

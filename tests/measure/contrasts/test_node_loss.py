@@ -46,6 +46,16 @@ def test_what_is_left_runs_in_the_orders_of_random(seed: int, batch: int, layout
         assert in_order == tuple(sorted(left))
 
 
+def test_what_is_left_in_its_order_is_set_apart() -> None:
+    stack = turning(6)
+    result = survey(
+        stack, SPLITS.test, SPLITS.collate, EvaluationGrid(orders=1, draws=32, kept=(), layers=False, nodes=(3,))
+    )
+    share = result.identical["nodes 3 blocks any 2 random"]
+    assert 4 < share.identical < 28
+    assert result.outcomes["nodes 3 blocks any 2 random"].scored.sum() == 64 - 2 * share.identical
+
+
 def rows_of(scores: list[Score], metric: str, against: str | None = None) -> dict[tuple[object, ...], Score]:
     own = (row for row in scores if (row.metric, row.against) == (metric, against))
     return {(row.other, row.part, row.amount, row.condition): row for row in own}

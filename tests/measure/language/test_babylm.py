@@ -44,6 +44,15 @@ def found(rows: list[Score]) -> dict[tuple[str, str, str], float]:
     return {(named(row), row.task, row.metric): row.value for row in babylm_rows(rows)}
 
 
+def test_the_metrics_of_glue_are_those_of_babylm() -> None:
+    assert len(GLUE) == FILES["glue"]
+    assert {name: metric for name, metric in GLUE.items() if metric != "accuracy"} == {
+        "cola": "mcc",
+        "mrpc": "f1",
+        "qqp": "f1",
+    }
+
+
 def test_a_whole_run_has_every_file_and_arms_have_means() -> None:
     rows = found([*whole("elc", 0, 0.758, 0.737, 0.294), *whole("elc", 1, 0.738, 0.737, 0.294)])
     assert {part: rows["elc/0", part, "files"] for part in FILES} == FILES
