@@ -1,12 +1,11 @@
-"""Two slow oracles without the engine: `NaiveLoop` runs a sketch recursively, `surgery` rebuilds the model.
+"""A slow oracle without the engine: `NaiveLoop` runs a sketch recursively.
 
 A sketch is nested tuples: a layer, `("block", times, *items)`, or `("group", rule, gain, *branches)`.
 """
 
-import copy
 import inspect
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -142,52 +141,3 @@ def uncached(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, Any]:
     names = inspect.signature(model.forward).parameters
     takes_cache = "use_cache" in names or ("kwargs" in names and model.can_generate())
     return {**batch, "use_cache": False} if takes_cache else dict(batch)
-
-
-def surgery(model: nn.Module, path: str, order: Sequence[int]) -> nn.Module | None:
-    """Return a copy built with the layers of `order`, or None if the configuration cannot express it."""
-    if any(_computed(model.config, name) for name in _PER_LAYER):
-        return None
-    twin = copy.deepcopy(model)
-    blocks = twin.get_submodule(path)
-    depth = len(blocks)
-    fresh = [copy.deepcopy(blocks[index]) for index in order]
-    for position, block in enumerate(fresh):
-        for module in block.modules():
-            for name in ("layer_idx", "layer_id"):
-                if hasattr(module, name):
-                    setattr(module, name, position)
-            if hasattr(module, "config"):
-                module.config = twin.config
-    while len(blocks):
-        del blocks[-1]
-    blocks.extend(fresh)
-    _reconfigure(twin.config, order, depth)
-    return twin
-
-
-_PER_LAYER = (
-    "layer_types",
-    "kv_sharing_modes",
-    "mlp_layer_types",
-    "no_rope_layers",
-    "layer_rope_theta",
-    "layers_block_type",
-)
-
-
-def _reconfigure(config: Any, order: Sequence[int], depth: int) -> None:
-    for name in _PER_LAYER:
-        values = getattr(config, name, None)
-        settable = name not in config.attribute_map and not _is_property(config, name)
-        if settable and isinstance(values, list) and len(values) == depth:
-            setattr(config, name, [values[index] for index in order])
-    config.num_hidden_layers = len(order)
-
-
-def _computed(config: Any, name: str) -> bool:
-    return _is_property(config, name) and len(set(getattr(config, name))) > 1
-
-
-def _is_property(config: Any, name: str) -> bool:
-    return isinstance(getattr(type(config), name, None), property)

@@ -40,12 +40,6 @@ def one(rows: Rows, arm: str, condition: str, metric: str, seed: int | None = No
     return row
 
 
-def bonett_price(gained: int, lost: int, count: int) -> tuple[float, float]:
-    up, down = (gained + 1) / (count + 2), (lost + 1) / (count + 2)
-    reach = stats.norm.ppf(0.975) * np.sqrt((up + down - (up - down) ** 2) / (count + 2))
-    return up - down - reach, up - down + reach
-
-
 ARMS = {
     name: {seed: Survey(4, {"sequential": images(0.9), "random": images(share)}) for seed in range(3)}
     for name, share in (("baseline", 0.2), ("layershuffle", 0.8))
@@ -174,13 +168,6 @@ def test_differences_are_paired_by_seed_image_and_order() -> None:
         if metric == "nll":
             assert (row.low, row.high) == pytest.approx((row.value - half, row.value + half))
     assert not found.where(arm="baseline", against="baseline")
-
-
-def test_a_pair_on_the_same_images_is_closer_than_two_shares() -> None:
-    one, other = outcome([1] * 20 + [0] * 20), outcome([1] * 17 + [0] * 23)
-    value, low, high = paired([(one, other)], "hits")
-    assert (value, low, high) == pytest.approx((0.075, *bonett_price(3, 0, 40)))
-    assert high - low < 0.25
 
 
 def test_seeds_that_the_baseline_lacks_are_not_compared() -> None:

@@ -19,7 +19,7 @@ from layerwise.measure.stats.paired_metrics import (
     mcnemar_power,
     paired_rows,
 )
-from tier import by_tier
+from tier import by_tier, first_fast
 
 MEAN, LOG, WEIGHTED, BITS, F1 = AGGREGATIONS
 
@@ -179,7 +179,7 @@ def truth(world: str) -> float:
 
 
 @pytest.mark.simulated
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", first_fast(sorted(WORLDS, key=lambda name: math.isnan(WORLDS[name][2])), 3, slow=0))
 def test_intervals_cover(world: str) -> None:
     drawn, aggregation, _ = WORLDS[world]
     true, draw, runs = truth(world), np.random.default_rng(0), by_tier(fast=60, nightly=1_000)

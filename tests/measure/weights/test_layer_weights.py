@@ -21,6 +21,7 @@ from layerwise.measure.weights.layer_weights import alpha_rows as rows_of_weight
 from layerwise.plan import Edge, LayerWeights
 from layerwise.report.kinds import pretraining
 from layerwise.results.rows import Score
+from tier import by_tier
 
 DEPTH = 8
 
@@ -65,10 +66,12 @@ def test_the_statistic_is_the_mean_spearman_correlation_over_rows_and_pairs() ->
 def test_independent_seeds_are_rarely_called_alike(shared: float) -> None:
     """Also where all rows of one seed share an accident (`shared`), which a null of single rows counts as many."""
     random = np.random.default_rng(3)
-    drawn = [noise(random) + shared * random.normal(size=(3, 1, DEPTH + 1)) for _ in range(200)]
+    drawn = [
+        noise(random) + shared * random.normal(size=(3, 1, DEPTH + 1)) for _ in range(by_tier(fast=60, nightly=200))
+    ]
     found = np.array([seed_agreement(softmaxed(raw), draws=199, seed=at).p for at, raw in enumerate(drawn)])
-    # 200 tests at 5%: at most 19 alarms in 99.7% of repetitions.
-    assert (found <= 0.05).sum() <= 19
+    # Tests at 5%: at most 9 alarms of 60, or 19 of 200, in 99.7% of repetitions.
+    assert (found <= 0.05).sum() <= by_tier(fast=9, nightly=19)
     assert 0.35 < found.mean() < 0.65
 
 
@@ -129,9 +132,10 @@ def test_random_weights_rarely_show_a_grouping() -> None:
     random = np.random.default_rng(10)
     labels = posited_groups(12)
     found = [
-        group_agreement(softmaxed(random.normal(size=(3, 12, 13))), labels, draws=199, seed=at).p for at in range(200)
+        group_agreement(softmaxed(random.normal(size=(3, 12, 13))), labels, draws=199, seed=at).p
+        for at in range(by_tier(fast=60, nightly=200))
     ]
-    assert (np.array(found) <= 0.05).sum() <= 19
+    assert (np.array(found) <= 0.05).sum() <= by_tier(fast=9, nightly=19)
 
 
 def test_the_posited_groups_of_twelve_layers_are_the_papers() -> None:

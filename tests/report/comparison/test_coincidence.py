@@ -4,10 +4,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from layerwise.measure.stats.effects import effects
 from layerwise.plan import Plan
 from layerwise.report import ReportData
 from layerwise.report.claims.claim import Span
@@ -15,7 +13,7 @@ from layerwise.report.claims.over_models import LEAST_LOST, MARGIN, Pair, coinci
 from layerwise.report.derived.over_depth import curves as curve_rows
 from layerwise.report.kinds.comparison import COMPARISON
 from layerwise.report.writers import terminal_lines
-from layerwise.results.rows import UNIFORM, Loss, Score
+from layerwise.results.rows import UNIFORM, Score
 from report import synthetic
 from report.comparison.several import named
 from report.synthetic import plan_records
@@ -24,7 +22,6 @@ Curve = Callable[[float], float]
 """Share of the depth skipped to share of the scale lost."""
 
 VOCABULARY = 400
-MUCH = {"documents": 800, "shape": 20.0}
 
 
 def usual(depth: float) -> float:
@@ -35,24 +32,23 @@ def steeper(depth: float) -> float:
     return usual(depth) + 0.2 * math.sin(math.pi * depth)
 
 
-def swept(curve: Curve, depth: int, seed: int, *, documents: int, shape: float) -> ReportData:
-    draw = np.random.default_rng(seed)
+def swept(curve: Curve, depth: int) -> ReportData:
     trained = 1.0 + 0.05 * depth
     scale = math.log(VOCABULARY) - trained
-    whole = str(Plan.identity(depth))
     skips = {r.plan: r for r in plan_records(depth, ("painters",)) if r.strategy == "skip" and r.affected > 1}
-    tokens = np.round(draw.lognormal(4.0, 0.3, documents)) + 2
-    factor = draw.gamma(shape, 1 / shape, documents)
-    losses = []
-    for plan, lost in {whole: 0.0, **{plan: curve(r.affected / depth) for plan, r in skips.items()}}.items():
-        nll = tokens * (trained * (0.5 + 0.5 * factor) + scale * lost * factor)
-        losses += [
-            Loss(plan, "text", f"{number:03}", 0, float(each), int(count), 0)
-            for number, (each, count) in enumerate(zip(nll, tokens, strict=True))
+    rows = [
+        Score("run", UNIFORM, math.log(VOCABULARY), part="model"),
+        Score("effect", "nll", trained, plan=str(Plan.identity(depth)), task="text"),
+    ]
+    for plan, record in skips.items():
+        lost = curve(record.affected / depth)
+        bounds = (scale * each for each in (lost, lost - 0.01, lost + 0.01))
+        rows += [
+            Score("effect", "nll", trained + scale * lost, plan=plan, task="text"),
+            Score("effect", "delta_nll", *bounds, plan=plan, task="text"),
         ]
-    uniform = Score("run", UNIFORM, math.log(VOCABULARY), part="model")
-    manifest = {"depth": depth, "model": f"m{depth}", "weight_hash": f"w{seed}"}
-    return ReportData(manifest, tuple(skips.values()), (uniform, *effects(losses, whole, seed=seed, resamples=400)))
+    manifest = {"depth": depth, "model": f"m{depth}", "weight_hash": f"w{depth}"}
+    return ReportData(manifest, tuple(skips.values()), tuple(rows))
 
 
 def compared(runs: Sequence[ReportData]) -> ReportData:
@@ -63,13 +59,9 @@ def compared(runs: Sequence[ReportData]) -> ReportData:
     return replace(data, scores=(*data.scores, *coincidences(data)))
 
 
-def found(curves: Sequence[tuple[Curve, int]], run: int, **settings: float) -> list[Score]:
-    runs = [swept(curve, depth, 100 * run + at, **settings) for at, (curve, depth) in enumerate(curves)]  # type: ignore[arg-type]
-    return list(compared(runs).rows.where(measure="coincidence"))
-
-
 def test_the_pair_that_differs_is_named() -> None:
-    every, *pairs = found(((usual, 8), (usual, 12), (steeper, 20)), 0, **MUCH)
+    runs = [swept(usual, 8), swept(usual, 12), swept(steeper, 20)]
+    every, *pairs = compared(runs).rows.where(measure="coincidence")
     assert (every.metric, every.value, every.arm, every.against) == ("differ", 3.0, None, None)
     assert [(row.arm, row.against, row.metric) for row in pairs] == [
         ("m8", "m12", "coincide"),
