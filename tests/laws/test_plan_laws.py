@@ -1,6 +1,5 @@
 """The text, steps, cost, wiring and edits of random plans agree with independent definitions."""
 
-import random
 import re
 
 import pytest
@@ -12,7 +11,6 @@ from laws.symbolic import INPUT, Computations, run_steps, run_tree
 from layerwise.errors import PlanError
 from layerwise.plan import SUBLAYERS, Block, Group, Plan, Reduction, Sublayer, Visit, edits
 
-WIDTH = 3
 State = list[float]
 
 
@@ -69,63 +67,35 @@ def test_check_accepts_exactly_the_sources_that_are_there(plan: Plan, known: set
     assert named[1] in used - known
 
 
-# The claimed wiring must reproduce each step's input and the output of random linear layers.
-
-
-class LinearModel:
-    def __init__(self) -> None:
-        chance = random.Random(0)
-        self.weights = {
-            (source, layer, part): [[chance.gauss(0, 0.4) for _ in range(WIDTH)] for _ in range(WIDTH)]
-            for source in (None, *SOURCES)
-            for layer in range(DEPTH)
-            for part in (None, *SUBLAYERS)
-        }
-        self.log: list[tuple[State, State]] = []
-
-    def visit(self, visit: Visit, state: State) -> State:
-        weights = self.weights[visit.source, visit.layer, visit.sublayer]
-        output = [sum(weight * x for weight, x in zip(row, state, strict=True)) for row in weights]
-        self.log.append((state, [end - start for start, end in zip(state, output, strict=True)]))
-        return output
-
-    def run(self, plan: Plan, state: State) -> State:
-        for stage in plan.stages:
-            for _ in range(stage.times):
-                match stage:
-                    case Visit():
-                        state = self.visit(stage, state)
-                    case Block():
-                        state = self.run(stage.plan, state)
-                    case Group():
-                        state = merged(stage.merge, state, [self.run(branch, state) for branch in stage.branches])
-        return state
+def run_coefficients(plan: Plan, state: State, inputs: list[State]) -> State:
+    """Run on coefficients of the embedding and of what each step adds, and append the input of every step."""
+    for stage in plan.stages:
+        for _ in range(stage.times):
+            match stage:
+                case Visit():
+                    inputs.append(state)
+                    state = [value + (at == len(inputs)) for at, value in enumerate(state)]
+                case Block():
+                    state = run_coefficients(stage.plan, state, inputs)
+                case Group():
+                    state = merged(
+                        stage.merge, state, [run_coefficients(each, state, inputs) for each in stage.branches]
+                    )
+    return state
 
 
 def merged(merge: Reduction, base: State, outputs: list[State]) -> State:
-    columns = list(zip(base, zip(*outputs, strict=True), strict=True))
-    count = len(outputs)
-    match merge.rule:
-        case "mean":
-            return [sum(ends) / count for _, ends in columns]
-        case "sum":
-            return [start + sum(end - start for end in ends) for start, ends in columns]
-        case "gain":
-            return [start + merge.gain * (sum(ends) / count - start) for start, ends in columns]
+    added = [sum(ends) - len(outputs) * start for start, *ends in zip(base, *outputs, strict=True)]
+    factor = {"mean": 1 / len(outputs), "sum": 1.0, "gain": (merge.gain or 0.0) / len(outputs)}[merge.rule]
+    return [start + factor * change for start, change in zip(base, added, strict=True)]
 
 
 @given(plans(most_steps=40))
 def test_the_wiring_gives_the_input_of_every_step(plan: Plan) -> None:
-    model, embedding = LinearModel(), [1.0, -0.5, 0.25]
-    output = model.run(plan, embedding)
-    inputs = [state for state, _ in model.log] + [output]
-    added = [embedding] + [update for _, update in model.log]
-    wiring = plan.matrix()
-    assert len(wiring) == len(inputs) == plan.evaluations + 1
-    for row, state in zip(wiring, inputs, strict=True):
-        claimed = [sum(a * d[axis] for a, d in zip(row, added, strict=True)) for axis in range(WIDTH)]
-        scale = 1 + sum(abs(a) * max(map(abs, d)) for a, d in zip(row, added, strict=True))
-        assert claimed == pytest.approx(state, abs=1e-9 * scale)
+    inputs: list[State] = []
+    output = run_coefficients(plan, [1.0] + [0.0] * plan.evaluations, inputs)
+    for row, state in zip(plan.matrix(), [*inputs, output], strict=True):
+        assert row == pytest.approx(state, abs=1e-9 * max(map(abs, state)))
 
 
 @given(plans())

@@ -283,14 +283,6 @@ def test_damage_in_the_middle_is_found_when_it_is_read(tmp_path: Path) -> None:
         list(store.losses())
 
 
-def test_another_database_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "run.sqlite"
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE sessions (guest TEXT)")
-    with pytest.raises(RunError, match="Check that it is a layerwise run"):
-        Store.writing(path)
-
-
 @pytest.mark.parametrize("attempt", [Store.writing, Store.reading])
 def test_the_database_of_another_program_is_left_as_it_is(tmp_path: Path, attempt: Callable[[Path], Store]) -> None:
     path = tmp_path / "run.sqlite"
