@@ -37,11 +37,6 @@ def judged(model: SimulatedModel, seed: int = 0) -> dict[int, Score]:
     return {score.layer or 0: score for score in found}
 
 
-def mildly_useful(seed: int) -> SimulatedModel:
-    effects = np.random.default_rng([seed, 1]).uniform(0.0, 0.01, size=DEPTH)
-    return SimulatedModel(effects.tolist(), seed=seed)
-
-
 @pytest.mark.parametrize("depth", [2, 12])
 def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int) -> None:
     model = SimulatedModel([0.01 * layer for layer in range(depth)], documents=24)
@@ -74,22 +69,6 @@ def test_the_harm_that_is_found_in_four_of_five_runs_in_closed_form(candidates: 
         for error, freedom, level in zip(errors, freedoms, levels, strict=True)
     )
     assert chosen * confirmed == pytest.approx(0.8)
-
-
-@pytest.mark.slow
-def test_harm_of_the_printed_resolution_is_found_in_four_of_five_models() -> None:
-    """The resolution is that of the whole procedure: chosen on one half, confirmed on the other."""
-    found = 0
-    for seed in range(MODELS):
-        effects = np.random.default_rng([seed, 1]).uniform(0.0, 0.01, size=DEPTH)
-        planted = int(np.random.default_rng([seed, 2]).integers(DEPTH))
-        effects[planted] = -(judged(mildly_useful(seed))[planted].mde or 0.0)
-        scores = judged(SimulatedModel(effects.tolist(), seed=seed))
-        harmful = {layer for layer, score in scores.items() if score.metric == "harmful"}
-        assert harmful <= {planted}
-        found += harmful == {planted}
-    print(f"found in {found} of {MODELS} models")
-    assert 0.75 * MODELS <= found <= 0.9 * MODELS
 
 
 WORLDS = {

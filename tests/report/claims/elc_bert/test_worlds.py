@@ -12,7 +12,7 @@ from layerwise.measure.weights.layer_weights import seed_agreement_scores
 from layerwise.models.elc.configuration import first_values
 from layerwise.results.rows import Score
 from report.claims import truths
-from report.claims.truths import CONTRADICTED, NOT_SO, NULL, OPEN, SUPPORTED, Truth, ends
+from report.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, Truth, ends
 
 NOISE = 0.004
 """Standard deviation between trainings of one arm in nats, apart from the seed's common effect."""
@@ -118,19 +118,6 @@ test_so_is_every_verdict_near_its_bar = truths.simulated(
         },
     },
     nightly=True,
-)
-# No gain is never support, and a gain at the threshold is never null.
-test_at_the_edge_nothing_is_concluded_too_often = truths.seldom(
-    {
-        "worth": {
-            f"{SUPPORTED}, {CONTRADICTED}": [losses(0.0, 0.03, skewed=skewed) for skewed in (False, True)],
-            NOT_SO: [
-                losses(*gains, noise=0.002, skewed=skewed)
-                for gains in ((0.01, 0.03), (0.03, 0.01))
-                for skewed in (False, True)
-            ],
-        }
-    }
 )
 
 

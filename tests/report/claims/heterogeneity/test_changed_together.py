@@ -13,7 +13,7 @@ from layerwise.measure.contrasts.manipulation import SCALE, SMALL, joint_manipul
 from layerwise.results.rows import Score
 from report.claims import truths
 from report.claims.documents import part
-from report.claims.truths import CONTRADICTED, EACH, NOT_SO, NULL, SUPPORTED, Truth
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
 
 DEPTH = 12
 REST = (0.03, 0.02, 0.02, 0.015, 0.025, 0.02, 0.02)
@@ -109,34 +109,6 @@ TOO_LITTLE = {
     "scaling": scaled(0.05, 0.15, 3.0, noise=2.0, documents=8),
     "error_accumulation": predicted(1.8, 0.3, noise=2.0, documents=8),
 }
-test_at_a_bar_neither_side_is_claimed_too_often = truths.seldom(
-    {
-        "importance_range": {
-            f"{SUPPORTED}; {NOT_SO}": [
-                unlike(2.0, *[0.02] * 6, documents=documents, skew=skew) for documents in (8, 16) for skew in (0.2, 0.5)
-            ]
-        },
-        "joint_collapse": {
-            EACH: [collapsed(1.0, 0.02, 0.05, documents=documents, noise=0.3) for documents in (10, 20)],
-            # A null that keeps 25 % of the damage does not explain it; one that keeps none does not support it.
-            NOT_SO: [collapsed(8.0, *shares, noise=1.0, documents=10) for shares in ((1.5, 0.5), (0.15, 6.0))],
-            SUPPORTED: [collapsed(8.0, 2.0, 0.5, noise=1.5, documents=10)],
-        },
-        "redundant_sets": {
-            f"{SUPPORTED}, {NULL}; {CONTRADICTED}": [
-                dropped(0.2, 2.0, documents=documents, noise=0.1) for documents in (8, 16)
-            ],
-            SUPPORTED: [dropped(0.1, 0.1, noise=0.05)],
-            NULL: [dropped(0.1, 0.15, noise=0.05)],
-        },
-        "scaling": {
-            NOT_SO: [
-                scaled(0.05, equal, 3.0, noise=noise, documents=10) for equal in (0.06, 0.07) for noise in (0.02, 0.1)
-            ],
-            SUPPORTED: [scaled(0.05, 0.05, 3.0, noise=0.2, documents=10)],
-        },
-    }
-)
 
 
 @pytest.mark.parametrize("rule", TOO_LITTLE)

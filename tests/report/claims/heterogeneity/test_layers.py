@@ -14,7 +14,7 @@ from layerwise.plan import Plan
 from layerwise.results.rows import Loss, Score
 from measure.simulated import SimulatedModel
 from report.claims import truths
-from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED
 
 DEPTH = 30
 RANGE = range(8, 12)
@@ -55,11 +55,9 @@ CORE = partial(damaged, skip=effects(1.0, 0.05, first=5.0))
 ALIKE = partial(damaged, skip=effects(0.505, 0.5))
 # Random weights show the core too.
 DAMAGE = partial(damaged, skip=effects(0.1, 0.1), average=effects(2.0, 0.1), random=effects(2.5, 2.5))
-FEW = partial(damaged, skip=effects(0.25, 0.1), noise=1.0, documents=12)
 test_core_layers_are_judged_right = truths.simulated(
     {"core": {SUPPORTED: (CORE,), CONTRADICTED: (ALIKE,), NULL: (DAMAGE,)}}, depth=DEPTH, together=True, nightly=True
 )
-test_too_little_text_shows_no_core = truths.seldom({"core": {NOT_SO: (FEW,)}}, depth=DEPTH)
 
 
 def test_one_core_one_dominant_layer_and_no_core() -> None:
@@ -110,7 +108,4 @@ test_anti_layers_are_judged_right = truths.simulated(
     },
     together=True,
     nightly=True,
-)
-test_too_little_text_shows_no_anti_layer = truths.seldom(
-    {"anti_layers": {NOT_SO: (lambda run: judged(run, harming(run, 0.006), noise=0.3, documents=40),)}}
 )

@@ -87,19 +87,6 @@ FEW = {
     },
 }
 test_few_layers_are_too_few = seldom(FEW, nightly=False)
-test_at_the_margin_neither_side_is_claimed_too_often = seldom(
-    {
-        "agreement": {
-            SUPPORTED: [agreeing(layers, 0.0, damage) for layers in (6, 12, 24) for damage in (0.0, 0.8)],
-            # A shared part of 0.32 of the variance is a rank correlation of about 0.31.
-            NOT_SO: [agreeing(layers, 0.32, damage=0.4) for layers in (12, 30)],
-        },
-        "recovery": {
-            NOT_SO: [recovering(layers, 0.5) for layers in (20, 40, 80)],
-            SUPPORTED: [recovering(layers, 0.0, idle=layers // 2) for layers in (12, 24, 40)],
-        },
-    }
-)
 
 
 def test_few_layers_are_said_to_be_too_few() -> None:

@@ -10,7 +10,7 @@ from layerwise.measure.weights.predictability import entry_levels
 from layerwise.measure.weights.tensors import StackTensors, shuffled_orders, tensor_types, unit_sample
 from layerwise.results.rows import Score
 from measure.planted import alternating, autoregressive, noise, planted_stack
-from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, claim_of, simulated
 
 DEPTH, WIDTH = 12, 6
 HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
@@ -83,13 +83,6 @@ test_each_prediction_is_told = simulated(
     },
     least=0.95,
     nightly=True,
-)
-test_small_matrices_are_not_concluded_from = seldom(
-    {"oscillation": {NOT_SO: (partial(alternate, amplitude=0.5, size=4),)}}
-)
-# The smaller held-out R2 is about one half.
-test_half_of_the_variance_is_not_supported = seldom(
-    {"predictability": {SUPPORTED: (stacked(60, 0.66, 16), stacked(60, 0.64, 9))}}
 )
 
 

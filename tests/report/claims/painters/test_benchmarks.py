@@ -12,7 +12,7 @@ from layerwise.report.kinds.sweep_findings import faster
 from layerwise.report.kinds.sweep_findings import fragile as fragile_facts
 from layerwise.results.rows import PlanRecord
 from report.claims.benchmarked import BENCHMARKS, DEPTH, Planted, benchmarked, fragility_alone, straight
-from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, found, others, seldom
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, found
 from tier import by_tier
 
 HUNDRED = by_tier(fast=5, nightly=100)
@@ -95,16 +95,6 @@ def clear(*kinds: str) -> Table:
 
 test_what_was_planted_is_found = found(clear(SUPPORTED), depth=DEPTH)
 test_so_is_the_null_and_its_opposite = found(clear(NULL, CONTRADICTED), depth=DEPTH, nightly=True)
-test_few_documents_seldom_end_in_a_wrong_verdict = seldom(
-    {
-        rule: {
-            others(kind): [benchmarked(planted, documents=100, resamples=400) for planted in worlds]
-            for kind, worlds in kinds_of.items()
-        }
-        for rule, kinds_of in PLANTED.items()
-    },
-    depth=DEPTH,
-)
 
 
 def test_fragility_is_had_for_every_strategy() -> None:

@@ -11,7 +11,7 @@ from layerwise.measure.contrasts.contrast import Part
 from layerwise.measure.contrasts.order import order_by_task, order_of_sweep
 from layerwise.results.rows import Loss, Score
 from report.claims import truths
-from report.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED
 from report.synthetic import plan_records
 
 BASELINE, ABSENT = "0-7", "0-2 6 7"
@@ -79,15 +79,6 @@ test_each_world_is_told = truths.simulated(
     },
     together=True,
     nightly=True,
-)
-test_too_little_text_seldom_ends_in_a_wrong_verdict = truths.seldom(
-    {
-        "middle": {NOT_SO: (partial(turned, ratio=0.7, untrained=1.0, documents=9, noise=1.0),)},
-        "order_by_task": {
-            f"{SUPPORTED}, {CONTRADICTED}": (partial(ordered, reasoning=(2.0, 2.0), documents=16),),
-            NOT_SO: (partial(ordered, reasoning=(0.8, 0.5), documents=9, noise=1.5),),
-        },
-    }
 )
 
 

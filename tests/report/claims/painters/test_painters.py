@@ -7,7 +7,7 @@ import pytest
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import PlanRecord
 from report.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
-from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, found, seldom, simulated
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, found, simulated
 
 LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}  # few documents, and a few of those carry most
 MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
@@ -117,10 +117,3 @@ def test_a_best_count_at_the_end_contradicts_nothing() -> None:
     claim = claim_of("loop_count", run("loop_count", looped(lambda affected: 12, 0.8), ("looped",), **MUCH)(0), DEPTH)
     assert claim.verdict == "inconclusive"
     assert claim.why == "More loops than were run may be best."
-
-
-# Twelve pairs are as published, and one of the other three must be resolved by chance.
-ALL_BUT_THREE = by_strategy(**dict(zip(PAINTERS_RANKING, (1, 1, 1, 1.5, 2.2, 3.2), strict=True)))
-test_three_strategies_that_cost_the_same_are_no_published_ranking = seldom(
-    {"ranking": {SUPPORTED: (run("ranking", ALL_BUT_THREE),)}}, depth=DEPTH
-)
