@@ -38,15 +38,12 @@ def swept(curve: Curve, depth: int) -> ReportData:
     skips = {r.plan: r for r in plan_records(depth, ("painters",)) if r.strategy == "skip" and r.affected > 1}
     rows = [
         Score("run", UNIFORM, math.log(VOCABULARY), part="model"),
-        Score("effect", "nll", trained, plan=str(Plan.identity(depth)), task="text"),
+        Score("effect", "nll", trained, trained - 0.01, trained + 0.01, plan=str(Plan.identity(depth)), task="text"),
     ]
     for plan, record in skips.items():
         lost = curve(record.affected / depth)
         bounds = (scale * each for each in (lost, lost - 0.01, lost + 0.01))
-        rows += [
-            Score("effect", "nll", trained + scale * lost, plan=plan, task="text"),
-            Score("effect", "delta_nll", *bounds, plan=plan, task="text"),
-        ]
+        rows.append(Score("effect", "delta_nll", *bounds, plan=plan, task="text"))
     manifest = {"depth": depth, "model": f"m{depth}", "weight_hash": f"w{depth}"}
     return ReportData(manifest, tuple(skips.values()), tuple(rows))
 
