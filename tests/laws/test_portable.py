@@ -4,11 +4,9 @@ import subprocess
 
 import pytest
 import torch
-from torch import nn
 
 from other_kernel import OtherKernel
 from portable import QUICK, QUICK_TESTS, Setting, command
-from rounding import realigned
 
 
 @pytest.mark.nightly
@@ -32,15 +30,3 @@ def test_the_other_kernel_gives_equal_bits_to_equal_operands_alone() -> None:
             torch.testing.assert_close(other, whole)
         assert torch.equal(torch.eye(8) @ right, right), "a sum of one term is exact"
         assert torch.equal(left.round().sum(), left.round().double().sum().float()), "and so is one of whole numbers"
-
-
-def test_realigned_weights_are_the_weights_and_stay_tied() -> None:
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
-    model[1].weight = model[0].weight
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    model[0].weight.data = torch.empty(17)[1:].reshape(4, 4).copy_(before["0.weight"])
-    assert model[0].weight.data_ptr() % 64 == 4
-    assert realigned(model) is model
-    assert all(tensor.data_ptr() % 64 == 0 for tensor in model.parameters())
-    assert model[1].weight is model[0].weight
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())

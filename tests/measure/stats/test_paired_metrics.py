@@ -135,13 +135,6 @@ def accuracy(draw: np.random.Generator) -> tuple[object, object]:
     return ease[0] < chance, np.where(draw.random(200) < 0.6, ease[0], ease[1]) < chance + 0.05
 
 
-def normalised(draw: np.random.Generator) -> tuple[object, object]:
-    """One document in 15 is right in one model only; of 120 the interval covers 0.973, as Bonett and Price add one."""
-    chance = np.clip(draw.normal(0.7, 0.2, 400), 0.02, 0.98)
-    ease = draw.random((2, 400))
-    return ease[0] < chance, np.where(draw.random(400) < 0.8, ease[0], ease[1]) < chance
-
-
 def answer_f1(draw: np.random.Generator) -> tuple[object, object]:
     share = draw.beta(0.4, 0.3, (3, 100))
     return np.where(share[0] > 0.9, 1, share[0]), np.clip(0.7 * share[0] + 0.3 * share[1] + 0.02, 0, 1)
@@ -162,7 +155,6 @@ def bits_per_byte(draw: np.random.Generator) -> tuple[object, object]:
 
 WORLDS: dict[str, tuple[Drawn, object, float]] = {
     "accuracy": (accuracy, MEAN, 0.05),
-    "normalised accuracy": (normalised, MEAN, 0.0),
     "F1 of answers": (answer_f1, MEAN, math.nan),
     "F1": (corpus_f1, F1, math.nan),
     "bits per byte": (bits_per_byte, BITS, 0.01 / math.log(2)),

@@ -6,7 +6,7 @@ from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.results.rows import Score
 from report.claims import truths
 from report.claims.trainings import Arms, World
-from report.claims.truths import CONTRADICTED, EACH, NULL, SUPPORTED, Truth
+from report.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
 
 CHANCE = 0.1
 WHOLE = {"sequential": 0.8, "random": 0.12}
@@ -72,18 +72,4 @@ test_so_is_what_is_false_or_of_the_null_or_near_its_bar = truths.simulated(
     },
     together=True,
     nightly=True,
-)
-# At the margin itself either verdict is wrong.
-test_at_the_edge_nothing_is_concluded_too_often = truths.seldom(
-    {
-        "trained_order": {
-            EACH: (
-                *(truth(trained(0.55), world) for world in (PLAIN, SKEWED, EIGHT)),  # a cost of exactly 25 points
-                truth(trained(0.74, 0.74), World(3, spread=0.03)),  # the null is open: it may give as much
-            )
-        },
-        "collapse": {EACH: (truth(trained(baseline=0.15)),)},
-        "pruning": {f"{CONTRADICTED}; {NULL}": (truth(declining(0.4, 0.5), World(8)),)},
-        "position_informed": {EACH: (truth(trained(layershuffle_position=0.65), World(8)),)},
-    }
 )

@@ -17,8 +17,6 @@ DEEP = 12  # windows of 3, 5, 7, 9 and 11 layers
 OF_DEEP = 11
 STATED = 16
 MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
-LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}
-
 Rise = Callable[[int], float]
 """Number of layers to loss increase."""
 
@@ -112,28 +110,6 @@ test_a_space_is_told = truths.simulated(
     },
     depth=STATED,
     nightly=True,
-)
-test_a_curve_is_seldom_told_wrongly = truths.seldom(
-    {
-        "graceful": {
-            truths.others(kind): [truth(cost, **settings) for cost in costs for settings in ({}, LITTLE)]
-            for kind, costs in WORLDS.items()
-        }
-    },
-    depth=DEEP,
-)
-test_a_space_is_seldom_told_wrongly = truths.seldom(
-    {
-        "same_space": {
-            truths.others(kind): [
-                cosines(*world, documents=documents, spread=spread)
-                for world in worlds
-                for documents, spread in ((24, 0.2), (9, 0.5))
-            ]
-            for kind, worlds in SPACES.items()
-        }
-    },
-    depth=STATED,
 )
 
 
