@@ -15,7 +15,7 @@ from layerwise.errors import ModelError
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from stack.makers import bart
-from stack.test_single_pass import state_of
+from stack.test_verify import state_of
 from tier import first_fast
 
 PLANS = ("0 (1|2 3)*2 4 5", "[(5|4):sum 0]*2 (1|(2|3):gain=2)", "5*3 (0|1|2)", "3 1*2 0 2.mlp")
