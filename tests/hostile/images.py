@@ -117,7 +117,6 @@ _IMAGES = (
     _one("x.ppm", b"P6 1000000 1000000 255\n", "pixels; make it smaller"),
     _one("x.ppm", b"P6 9 7 65535\n" + bytes(9 * 7 * 6), "more than 8 bits"),
     _one("x.png", lambda path: _deep(2, 3), "more than 8 bits"),
-    _one("x.png", lambda path: _deep(4, 2), "more than 8 bits"),
     _one("x.tif", _deep_tiff, "more than 8 bits"),
     _one("x.png", b"\0\0\1\0\1\0" + bytes(99), "not an image of a known format"),
     _one("x.png", b"%PDF-1.7\n" + bytes(99), "not an image of a known format"),
@@ -136,20 +135,6 @@ def _among(name: str, content: Content, *says: str) -> Case:
 
 def _inside(name: str, content: bytes, *says: str) -> Case:
     return _folder(lambda root: put(root / "pictures" / name, content), *says)
-
-
-def _only_a_test(root: Path) -> None:
-    pictures(root).rename(root / "test")
-    (root / "pictures").mkdir()
-    (root / "test").rename(root / "pictures" / "test")
-
-
-def _dataset(**columns: Any) -> Callable[[Path], None]:
-    def make(root: Path) -> None:
-        (root / "pictures").mkdir()
-        parquet.write_table(pyarrow.table(columns), root / "pictures" / "train.parquet")
-
-    return make
 
 
 def _image_table(contents: list[bytes | str | None], labels: list[Any] | None) -> Callable[[Path], None]:
@@ -182,21 +167,13 @@ def _last_row(last: bytes | str | None) -> Callable[[Path], None]:
 
 
 _FOLDERS = (
-    _folder(lambda root: None, "there is no folder 'pictures'"),
-    _folder(lambda root: (root / "pictures").write_text("a"), "pictures is a file"),
-    _folder(lambda root: (root / "pictures").mkdir(), "no subfolders"),
     _folder(lambda root: pictures(root, ("cat",)), "at least two classes"),
-    _folder(lambda root: (pictures(root) / "owl").mkdir(), "owl holds no image"),
-    _folder(lambda root: pictures(root, count=2), "'cat' has 2 example"),
-    _folder(_only_a_test, "holds test/ but no train/"),
     _among("x.png", pipe, "has 2 classes"),
     _among("x.png", loop, "has 2 classes"),
     _among("again", lambda path: path.symlink_to(path.parent, True), "has 2 classes"),
     _among("x.png", sparse, "cat/x.png: ", "3.2 GB"),
     _inside("train.parquet", b"PAR1" + bytes(99) + b"PAR1", "pictures"),
     _inside("state.json", b"{", "pictures"),
-    _folder(_dataset(label=[0, 1], text=["a", "b"]), "no column of images"),
-    _folder(_image_table(_GOOD, None), "no column of labels"),
     _folder(_image_table(_GOOD, [[number] for number in _LABELS]), "label"),
     _folder(_image_table(_GOOD, [-1] * 20), "0 class"),
     _folder(_last_row(None), "train[19]"),

@@ -140,18 +140,13 @@ def _msgs(**changes: object) -> dict[str, bytes]:
 
 
 _SUITES = (
-    _suite("glue", {}, "no GLUE task in data"),
     _suite("glue", _rte(_GLUE_ROW | {"label": "yes"}), "line 1", "'label' holds 'yes'"),
     _suite("glue", _rte(_GLUE_ROW | {"sentence1": 3}), "line 1", "holds 3"),
     _suite("glue", _rte(_GLUE_ROW | {"sentence2": "\ud800"}), "line 1", "half a character"),
     _suite("glue", {"rte.train.jsonl": _rows(_GLUE_ROW), "rte.valid.jsonl": _rows(_GLUE_ROW)}, "rte"),
     _suite("glue", _wsc(span2_index="three"), "line 1", "'span2_index' holds 'three'"),
     _suite("glue", _wsc(span2_index=10**20), "line 1", "'span2_index' holds 1000"),
-    _suite("glue", _wsc(span2_text="they"), "line 1", "span2_text"),
-    _suite("msgs", {}, "no MSGS task in data"),
-    _suite("msgs", _msgs(linguistic_feature_label="yes"), "line 1", "holds 'yes'"),
     _suite("msgs", _msgs(condition=1), "line 1", "'condition' holds 1"),
-    _suite("msgs", {"a_control/train.jsonl": _rows(_MSGS)}, "no test file"),
     _suite("blimp", {}, "no blimp in or below data"),
     _suite("blimp", {"blimp.jsonl": _line()}, "blimp.jsonl", "not blimp's"),
     _suite(
