@@ -475,14 +475,6 @@ def test_tied_weights_learn_as_one(tmp_path: Path) -> None:
     assert torch.equal(seen.before[6][name], seen.after[11][name])
 
 
-def test_a_phase_without_a_step_is_refused_with_the_recipe() -> None:
-    few = GrowthSchedule("few", DEPTH, (Phase("short", 0.01, (0,)), Phase("all", 0.99, ALL)))
-    with pytest.raises(PlanError, match=r"phase short: its share of 0\.01 is less than one of 12 steps"):
-        GrowthVariant(few, 12, COST)
-    with pytest.raises(PlanError, match="for a model of 3 layers, and this one has 1"):
-        GrowthVariant(EVERYTHING, 12, ModelCost((1.0,), 0.0, 0.0))
-
-
 def test_a_sampler_beside_a_schedule_is_refused() -> None:
     growth = GrowthVariant(EVERYTHING, 12, COST)
     with pytest.raises(TrainError, match=r"the sampler in order, 0\.5 of the layers dropped would too"):
