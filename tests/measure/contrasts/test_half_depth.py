@@ -99,3 +99,8 @@ def test_strategies_without_a_difference_are_rarely_told_apart(documents: int, d
     steps = [contrasts(study(rng, documents, draws, spread), draws, STEP)[0] for _ in range(studies)]
     false = sum(not (step.low or 0.0) <= 0.0 <= (step.high or 0.0) for step in steps)
     assert false <= 0.085 * studies  # 0.05, and three standard errors
+
+
+def test_the_tails_of_few_orders_do_not_count_for_the_detectable_effect() -> None:
+    (step,) = contrasts(study(np.random.default_rng(0), 40, 3, 0.3), 3, STEP)
+    assert 2 * (step.mde or 9.0) / ((step.high or 0.0) - (step.low or 0.0)) == pytest.approx(1.356, abs=0.05)
