@@ -119,10 +119,11 @@ def _running(kind: Any) -> Any:
         if is_compiling():
             passes.trace()
             return kind.__call__(self, *args, **kwargs)
-        with passes.one(self), passes.caches.checked((*args, *kwargs.values())):
-            output = kind.__call__(self, *args, **kwargs)
-        outputs = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple) else ()
-        passes.caches.note((*args, *kwargs.values(), *outputs))
+        with passes.one(self):
+            with passes.caches.checked((*args, *kwargs.values())):
+                output = kind.__call__(self, *args, **kwargs)
+            outputs = output.values() if isinstance(output, Mapping) else output if isinstance(output, tuple) else ()
+            passes.caches.note((*args, *kwargs.values(), *outputs))
         return output
 
     return subclass(kind, {**REFUSED_COPIES, "__call__": __call__})
