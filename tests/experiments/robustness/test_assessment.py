@@ -223,8 +223,8 @@ def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shel
     draws = SeededSampler(Shuffle(), DEPTH, 0, stream="position")
     right = dict.fromkeys(range(DEPTH), 0)
     with torch.inference_mode():
-        for batch in range(2):  # 20 images in 2 batches of 10
-            images = SPLITS.collate([SPLITS.test[index] for index in range(10 * batch, 10 * batch + 10)])
+        for batch, start in enumerate(range(0, 20, 6)):  # three full batches and one of two images
+            images = SPLITS.collate([SPLITS.test[index] for index in range(start, min(start + 6, 20))])
             with model.stack.under(draws.at(batch)):
                 model.stack.model(images["pixel_values"])
             for position, logits in model.prediction.predicted:
@@ -292,8 +292,8 @@ def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_p
         "baseline-0": (False, True),
         "layerdrop-0": (False, False),
     }
-    assert kept["baseline-0"].probed[0].shape == (2, 3)
-    assert kept["baseline-0"].probed[0][1].tolist() == [10, 10, 10]
+    assert kept["baseline-0"].probed[0].shape == (2, 4)
+    assert kept["baseline-0"].probed[0][1].tolist() == [6, 6, 6, 2]
 
 
 def test_rows_of_a_training() -> None:
