@@ -20,17 +20,17 @@ import torch
 from transformers import ViTConfig, ViTForImageClassification, set_seed
 from transformers.utils import logging
 
-from layerwise import report as pages
+from layerwise import page as pages
 from layerwise.data.vision.images import read_images
 from layerwise.data.vision.preprocessing import preprocessing_of
-from layerwise.experiments.robustness.assessment import assess
-from layerwise.experiments.summary import report_data, summary
-from layerwise.experiments.terminal import Terminal
-from layerwise.experiments.training_runs import finished_models, training_rows
 from layerwise.measure.interventions.survey import EvaluationGrid
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import MODEL, TrainingRecord
+from layerwise.runner.summary import report_data, summary
+from layerwise.runner.terminal import Terminal
+from layerwise.runner.training_runs import finished_models, training_rows
 from layerwise.stack import Stack, load, weight_hash
+from layerwise.studies.robustness.assessment import assess
 from layerwise.train.methods import COMPARED, Options, recipe
 from layerwise.train.recipe import Recipe, Settings
 from layerwise.train.training import Base, train

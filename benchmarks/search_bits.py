@@ -17,9 +17,9 @@ from pathlib import Path
 from statistics import mean
 
 import layerwise
-from layerwise.report.kinds.search import ARMS, verdict
 from layerwise.results import Rows
 from layerwise.results.vocabulary import ABOVE_CHOSEN, ARM, DELTA, REPORT, SEARCH
+from layerwise.studies.search.page import ARMS, verdict
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import layerwise
-from layerwise.experiments.terminal import Terminal
+from layerwise.runner.terminal import Terminal
 
 
 def main() -> None:

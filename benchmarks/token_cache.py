@@ -88,8 +88,8 @@ def _memory() -> dict[str, float]:
 
 def work(text: Path, tokenizer: str | None, began: float) -> None:
     """In a process of its own: start the training and end after its first step."""
-    from layerwise.experiments.pretraining.config import ElcPretraining
-    from layerwise.experiments.runner import perform
+    from layerwise.runner.perform import perform
+    from layerwise.studies.train_elc.options import ElcPretraining
 
     with tempfile.TemporaryDirectory() as run:
         shared = Path(os.environ.get("BENCHMARK_RUN", run))

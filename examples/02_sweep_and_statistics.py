@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import layerwise
 from layerwise import families
-from layerwise.experiments.reporter import Silent
+from layerwise.runner.reporter import Silent
 
 
 def main(model: str = "demo") -> None:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 load_profile()
 
 # The folders whose tests compute nothing with torch: the rooms of these names may not import it (laws/).
-WITHOUT_NUMBERS = ("plan", "report", "results", "schedule")
+WITHOUT_NUMBERS = ("plan", "page", "results", "schedule")
 
 NIGHTLY_SECONDS = 3600
 """Timeout of nightly tests."""

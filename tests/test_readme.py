@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from cli.command import layerwise
-from layerwise.experiments.catalogue import VERBS, configuration
-from layerwise.experiments.files import RECIPES, ExperimentFile
-from layerwise.experiments.option import flag_of, options_of, settings_of
+from layerwise.catalogue import VERBS
+from layerwise.runner.catalogue import configuration
+from layerwise.runner.files import RECIPES, ExperimentFile
+from layerwise.runner.option import flag_of, options_of, settings_of
 from threads import threaded
 
 ROOT = Path(__file__).parents[1]

@@ -33,7 +33,7 @@ CARRIED = (
     "layerwise/py.typed",
     "layerwise/models/demo/model.safetensors",
     "layerwise/models/demo_vit/model.safetensors",
-    "layerwise/report/plotlyjs/plotly-cartesian.min.js",
+    "layerwise/page/plotlyjs/plotly-cartesian.min.js",
 )
 """Files without which the package is not whole."""
 

@@ -4,7 +4,7 @@
     What the reader should see in it.
     ```
 
-The picture is the wiring of the plan (`layerwise.report.wiring`); beside it stand the plan, what it does in words and
+The picture is the wiring of the plan (`layerwise.page.wiring`); beside it stand the plan, what it does in words and
 what it costs, all three computed by layerwise when the page is built.
 """
 
@@ -17,9 +17,9 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
+from layerwise.page import wiring
 from layerwise.plan import Plan
 from layerwise.plan.explain import explain
-from layerwise.report import wiring
 
 DEPTH = 12  # of the demo model
 

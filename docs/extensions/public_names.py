@@ -12,7 +12,7 @@ from types import ModuleType
 
 import layerwise
 
-LEFT_OUT = ("layerwise.cli", "layerwise.__main__", "layerwise.report.")
+LEFT_OUT = ("layerwise.cli", "layerwise.__main__", "layerwise.page.")
 
 
 @cache

@@ -25,36 +25,37 @@ if TYPE_CHECKING:
     from layerwise.data.demo.corpus import demo_corpus
     from layerwise.data.text.corpus import Corpus, read_corpus
     from layerwise.errors import LayerwiseError
-    from layerwise.experiments.result import Result
-    from layerwise.experiments.verbs import compare, diagnose, evaluate, heal, robustness, run, sweep, time
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
+    from layerwise.runner.result import Result
+    from layerwise.runner.verbs import diagnose, evaluate, heal, robustness, run, sweep, time
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load, verify
+    from layerwise.studies.compare.result import compare
 
 _HOMES = {
     "Budget": "layerwise.search.budget",
     "Corpus": "layerwise.data.text.corpus",
     "LayerwiseError": "layerwise.errors",
     "Plan": "layerwise.plan",
-    "Result": "layerwise.experiments.result",
+    "Result": "layerwise.runner.result",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
-    "compare": "layerwise.experiments.verbs",
+    "compare": "layerwise.studies.compare.result",
     "demo_corpus": "layerwise.data.demo.corpus",
-    "diagnose": "layerwise.experiments.verbs",
+    "diagnose": "layerwise.runner.verbs",
     "edits": "layerwise.plan",
-    "evaluate": "layerwise.experiments.verbs",
+    "evaluate": "layerwise.runner.verbs",
     "families": "layerwise.plan",
-    "heal": "layerwise.experiments.verbs",
+    "heal": "layerwise.runner.verbs",
     "load": "layerwise.stack",
     "read_corpus": "layerwise.data.text.corpus",
-    "robustness": "layerwise.experiments.verbs",
-    "run": "layerwise.experiments.verbs",
+    "robustness": "layerwise.runner.verbs",
+    "run": "layerwise.runner.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
-    "sweep": "layerwise.experiments.verbs",
-    "time": "layerwise.experiments.verbs",
+    "sweep": "layerwise.runner.verbs",
+    "time": "layerwise.runner.verbs",
     "verify": "layerwise.stack",
 }
 

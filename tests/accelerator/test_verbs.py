@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import layerwise
-from experiments.kinds import KINDS, SHORT, corpus, plant, rows, stack
-from layerwise.experiments.diagnosis.config import PARTS
 from layerwise.stack import Stack, load
+from layerwise.studies.diagnose.options import PARTS
+from studies.kinds import KINDS, SHORT, corpus, plant, rows, stack
 from tier import first_fast
 
 LONG = ("train elc-study", "train growth", "train growth-study", "train robust")
@@ -40,7 +40,7 @@ def test_a_verb_runs_whatever_the_default_device(
 ) -> None:
     plant(monkeypatch.setattr)
     if place == "cpu":
-        monkeypatch.setattr("experiments.kinds.resolve_device", lambda _: torch.device("cpu"))
+        monkeypatch.setattr("studies.kinds.resolve_device", lambda _: torch.device("cpu"))
     with torch.device(device):
         KINDS[verb](tmp_path / "run")
     assert rows(tmp_path / "run")

@@ -18,7 +18,7 @@ from layerwise.data.suites.classification import Labelled, Task
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import LayerwiseError
-from layerwise.experiments.interchange.foreign_plans import depth_of
+from layerwise.runner.foreign_plans import depth_of
 from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.train.fine_tuning import _with_head
 from layerwise.train.new_head import with_new_head

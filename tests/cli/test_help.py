@@ -10,11 +10,12 @@ from typing import get_args
 import pytest
 
 from cli.command import layerwise, refused
+from layerwise.catalogue import CATALOGUE, VERBS
 from layerwise.errors import OptionError
-from layerwise.experiments.catalogue import CATALOGUE, VERBS, configuration
-from layerwise.experiments.experiment import Experiment
-from layerwise.experiments.option import CONSEQUENTIAL, configured, flag_of, options_of
-from layerwise.experiments.options.common import Device, Dtype
+from layerwise.runner.catalogue import configuration
+from layerwise.runner.experiment import Experiment
+from layerwise.runner.option import CONSEQUENTIAL, configured, flag_of, options_of
+from layerwise.runner.options.common import Device, Dtype
 from layerwise.stack.load import DEVICES, DTYPES
 
 OTHERS = ("plan", "report", "run")

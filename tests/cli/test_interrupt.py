@@ -15,8 +15,8 @@ import pytest
 from apart import apart
 from cli.command import layerwise
 from layerwise.cli.app import main
-from layerwise.experiments import summary
 from layerwise.results import Loss, Run, Store
+from layerwise.runner import summary
 
 ARGUMENTS = ("--families", "leave_one_out", "--max-length", "20", "--batch-tokens", "40")
 

@@ -10,10 +10,10 @@ from transformers import AutoModelForCausalLM
 
 from cli.command import layerwise
 from cli.conftest import DEPTH, save_llama
-from layerwise.experiments import terminal
-from layerwise.experiments.summary import report_data
 from layerwise.plan import Plan, families
 from layerwise.results import Run
+from layerwise.runner import terminal
+from layerwise.runner.summary import report_data
 
 FEW = ("--families", "leave_one_out", "--no-similarity")
 

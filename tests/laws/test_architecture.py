@@ -22,19 +22,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stack": {"plan", "data", "gguf"},
     "measure": {"results", "plan", "data", "stack"},
     "models": {"plan", "data", "stack"},
-    "report": {"results", "plan"},
+    "catalogue": set(),
+    "page": {"catalogue", "results", "plan"},
     "swarm": {"results", "plan", "data", "stack"},
     "checkpoint": {"plan", "data", "gguf", "stack"},
     "search": {"results", "plan", "data", "stack", "measure"},
     "train": {"results", "plan", "data", "stack", "measure", "models"},
-    "experiments": {
-        *("results", "plan", "data", "gguf", "stack", "measure", "models", "checkpoint", "search", "train", "report"),
-        "swarm",
+    "runner": {
+        *("results", "plan", "data", "gguf", "stack", "measure", "models", "checkpoint", "search", "train", "page"),
+        "catalogue",
     },
-    "cli": {
-        *("results", "plan", "data", "stack", "measure", "models", "report", "checkpoint", "train"),
-        *("experiments", "swarm"),
+    "studies": {
+        *("results", "plan", "data", "gguf", "stack", "measure", "models", "checkpoint", "search", "train", "page"),
+        *("runner", "swarm"),
     },
+    "cli": {"catalogue", "results", "plan", "data", "stack", "page", "checkpoint", "train", "runner", "studies"},
     "__main__": {"cli"},
 }
 MOST_FILES = 25
@@ -91,6 +93,18 @@ def test_imports_point_down() -> None:
     assert {path: found for path, found in upward.items() if found} == {}
 
 
+def imported_studies(path: Path) -> set[str]:
+    """Return the studies other than its own that a file of a study imports."""
+    own = path.relative_to(PACKAGE).parts[1].removesuffix(".py")
+    names = (name.split(".") for name in imported_modules(path))
+    return {name[2] for name in names if name[:2] == ["layerwise", "studies"] and name[2:] and name[2] != own}
+
+
+def test_studies_do_not_import_each_other() -> None:
+    studies = [path for path in FILES if room_of(path) == "studies"]
+    assert {str(path.relative_to(PACKAGE)): found for path in studies if (found := imported_studies(path))} == {}
+
+
 def test_an_upward_import_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "plan").mkdir()
     wrong = tmp_path / "plan" / "wrong.py"
@@ -131,7 +145,7 @@ def own_intervals(path: Path) -> set[str]:
 
 def test_a_page_computes_no_interval_of_its_own(tmp_path: Path) -> None:
     """What renders prints the intervals of rows: it draws nothing, and knows no quantiles."""
-    rendering = [path for path in FILES if room_of(path) in ("report", "cli")]
+    rendering = [path for path in FILES if room_of(path) in ("page", "cli")]
     assert {str(path.relative_to(PACKAGE)): found for path in rendering if (found := own_intervals(path))} == {}
     wrong = tmp_path / "wrong.py"
     for line in ("import numpy as np\nnp.quantile([1], 0.5)", "from scipy import stats", "import random"):
@@ -148,7 +162,7 @@ LIGHT = {
     "layerwise.plan": (*HEAVY, "numpy", "yaml"),
     "layerwise.plan.schedule": HEAVY,
     "layerwise.results": (*HEAVY, "pyarrow"),
-    "layerwise.report": HEAVY,
+    "layerwise.page": HEAVY,
 }
 """Modules that each light package must not import, the lightest first: one process imports them in this order."""
 

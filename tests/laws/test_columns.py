@@ -7,7 +7,7 @@ import pytest
 
 from package_sources import PACKAGE, files, nodes
 
-ROOMS = ("report", "experiments", "results")
+ROOMS = ("page", "runner", "studies", "results")
 
 COLUMNS = frozenset({"metric", "measure", "arm", "part", "condition", "plan", "task", "claim", "against"})
 
@@ -18,8 +18,8 @@ TAKES_APART = frozenset(
 ALLOWED = (
     # The task of a `Loss` is a path that may be split: part of a text, or metric of a benchmark.
     "results/store.py",
-    "experiments/engines/losses.py",
-    "experiments/healing/benchmarks.py",
+    "runner/losses.py",
+    "studies/heal/benchmarks.py",
 )
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 import layerwise
 from layerwise.errors import DataError, MeasureError, OptionError
-from layerwise.experiments.reporter import Silent
 from layerwise.measure.own_batches import own_batches
+from layerwise.runner.reporter import Silent
 from layerwise.stack import Stack
 
 DEPTH = 5

@@ -15,9 +15,9 @@ import layerwise.models
 from cli.command import layerwise as command
 from cli.command import refused
 from layerwise.errors import CheckpointError, ModelError
-from layerwise.experiments.saving.config import Conversion
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcModel, convert_elc
 from layerwise.models.elc.convert import read_checkpoint
+from layerwise.studies.save.options import Conversion
 from models.published import as_published, logits, padded_batch, random_model, row, small_config
 from tier import first_fast
 from tiny_tokenizers import word_tokenizer

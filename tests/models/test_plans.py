@@ -8,12 +8,12 @@ from torch import Tensor
 
 import layerwise
 from layerwise.errors import ModelError, PlanError, UnsupportedModel
-from layerwise.experiments.sweep.config import Sweep
 from layerwise.measure.interventions.sweep import runnable
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcForSequenceClassification
 from layerwise.models.elc.wiring import ElcWiring, rewired
 from layerwise.plan import Edge, LayerWeights, Plan
 from layerwise.stack import load
+from layerwise.studies.sweep.options import Sweep
 from models.published import as_published, logits, padded_batch, random_model, small_config
 from rounding import realigned
 from tier import first_fast

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from experiments.comparison.evaluation_folders import DATE, Evaluation, hashed, samples_of
 from layerwise.errors import RunError
 from layerwise.results.evaluations import EvaluationLog, LoggedDocument, disagreements, match
+from studies.comparison.evaluation_folders import DATE, Evaluation, hashed, samples_of
 
 RIGHT = {"task": {"acc": [1, 0, 1], "acc_norm": [1.0, 1.0, 0.0]}}
 AGAIN = "copy it again, or evaluate again"

@@ -17,12 +17,12 @@ from transformers import LlamaForCausalLM
 
 from conftest import tiny_llama
 from layerwise.errors import ModelError, UnsupportedModel
-from layerwise.experiments.opening import base_model
-from layerwise.experiments.options.common import BaseModelOptions
 from layerwise.measure.gradients.backward import differentiable
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.weights.deltas import deltas
 from layerwise.plan import Plan, Reduction
+from layerwise.runner.opening import base_model
+from layerwise.runner.options.common import BaseModelOptions
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack import weights as module
 from layerwise.stack.executors.state import Merger

@@ -13,10 +13,10 @@ from transformers import TrainingArguments
 
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.errors import TrainError
-from layerwise.experiments.growth.config import GrowthTraining
-from layerwise.experiments.options.training import OptimizationOptions
-from layerwise.experiments.pretraining.config import ElcPretraining
-from layerwise.experiments.robustness.config import RobustTraining
+from layerwise.runner.options.training import OptimizationOptions
+from layerwise.studies.robustness.options import RobustTraining
+from layerwise.studies.train_elc.options import ElcPretraining
+from layerwise.studies.train_growth.options import GrowthTraining
 from layerwise.train import arguments, fine_tuning, precision
 from layerwise.train.arguments import PREFETCHED, WORKERS, check_arguments, input_arguments, loader_arguments
 from layerwise.train.checkpoint_dir import existing_run, write_config

@@ -17,10 +17,10 @@ from dataclasses import astuple, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from layerwise.experiments.summary import report_data
-from layerwise.report import ReportData
+from layerwise.page import ReportData
 from layerwise.results import Run
 from layerwise.results.rows import KEY, Score
+from layerwise.runner.summary import report_data
 from tools.golden.outputs import FOLDER
 from tools.golden.stored_run import rows_of, text_of
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from layerwise.experiments.summary import summary
-from layerwise.report import ReportData, markdown, render, side_by_side
-from layerwise.report.claims import CLAIMS, Claim, claims
-from layerwise.report.writers.claims_page import claims_page
+from layerwise.page import ReportData, markdown, render
+from layerwise.page.claims import CLAIMS, Claim, claims
+from layerwise.page.writers.claims_page import claims_page
 from layerwise.results.vocabulary import CLAIM
+from layerwise.runner.summary import summary
+from layerwise.studies.compare.side_by_side import side_by_side
 from tools.golden.comparable import comparable_figures, visible_text
 from tools.golden.stored_run import has_run, read_run
 

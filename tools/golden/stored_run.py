@@ -13,7 +13,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
-from layerwise.report import ReportData
+from layerwise.page import ReportData
 from layerwise.results.rows import Loss, Note, PlanRecord, Score
 
 FILE = "run.json"

@@ -15,15 +15,16 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, Group, MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
 import layerwise
+from layerwise.catalogue import CATALOGUE, VERBS
 from layerwise.cli.command import command, help_of
 from layerwise.cli.plan import plan
 from layerwise.cli.report import report
 from layerwise.cli.run import run
 from layerwise.errors import LayerwiseError
-from layerwise.experiments.catalogue import CATALOGUE, VERBS, configuration
-from layerwise.experiments.option import CONSEQUENTIAL, flag_of, options_of, settings_of
-from layerwise.experiments.terminal import errors, write
 from layerwise.plan import Plan
+from layerwise.runner.catalogue import configuration
+from layerwise.runner.option import CONSEQUENTIAL, flag_of, options_of, settings_of
+from layerwise.runner.terminal import errors, write
 
 LENGTHS = ("steps", "epochs")
 """The options that say how long a training is, for those who look for `--tokens`."""

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from cyclopts import Group, Parameter
 
-from layerwise.experiments.experiment import Action, Configuration, Experiment
-from layerwise.experiments.option import (
+from layerwise.runner.experiment import Action, Configuration, Experiment
+from layerwise.runner.option import (
     Option,
     flag_of,
     from_text,
@@ -23,7 +23,7 @@ from layerwise.experiments.option import (
     settings_of,
     split_settings,
 )
-from layerwise.experiments.spelling import in_flags, refusals
+from layerwise.runner.spelling import in_flags, refusals
 
 INVOCATION = Group("This invocation", sort_key=99)
 QUIET = Parameter(
@@ -69,13 +69,13 @@ def command(kind: type[Configuration], everything: bool = False) -> Callable[...
 def carry_out(config: Configuration, *, quiet: bool, dry_run: bool) -> int:
     """Carry a configuration out on the terminal; returns the exit code."""
     # What is heavy (torch, transformers) is imported when the configuration has been accepted.
-    from layerwise.experiments.terminal import Terminal
+    from layerwise.runner.terminal import Terminal
 
     with refusals(type(config), in_flags), Terminal(quiet) as reporter:
         if isinstance(config, Action):
             return config.act(reporter)
         assert isinstance(config, Experiment)
-        from layerwise.experiments.runner import describe, perform
+        from layerwise.runner.perform import describe, perform
 
         (describe if dry_run else perform)(config, reporter)
     return 0
@@ -170,7 +170,7 @@ def path_parameter(flag: str, help: str, metavar: str | None = None) -> Paramete
 def _group(kind: type[Configuration], name: str, everything: bool) -> Group:
     """Return the heading of an option: the class that declares it, `TextOptions` as "Text options".
 
-    >>> from layerwise.experiments.sweep.config import Sweep
+    >>> from layerwise.studies.sweep.options import Sweep
     >>> [_group(Sweep, name, True).name for name in ("tasks", "tokens", "device", "seed")]
     ['Options', 'Text options', 'Device options', 'Run options']
     """

@@ -8,10 +8,10 @@ from cyclopts import Parameter
 from rich.table import Table
 
 from layerwise.errors import OptionError
-from layerwise.experiments.terminal import errors, output, write
 from layerwise.plan import Plan
 from layerwise.plan.explain import explain
 from layerwise.plan.wiring import LEGEND, picture
+from layerwise.runner.terminal import errors, output, write
 
 if TYPE_CHECKING:
     from layerwise.plan.dialects import MergeRecipe
@@ -60,8 +60,8 @@ def plan(
     if source is not None and text:
         raise OptionError("a PLAN and --from each say what the plan is; give one of them")
     # YAML is read by few, and help does not wait for it.
-    from layerwise.experiments.interchange.foreign_plans import depth_of, read_recipe, with_models, write_recipe
     from layerwise.plan.dialects import MergeRecipe
+    from layerwise.runner.foreign_plans import depth_of, read_recipe, with_models, write_recipe
 
     if depth is None and model:
         depth = min(map(depth_of, model))

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from layerwise import results
 from layerwise.cli.command import path_parameter
 from layerwise.errors import OptionError, RunError, near_matches
-from layerwise.experiments.terminal import output, write
 from layerwise.results import Run
+from layerwise.runner.terminal import output, write
 
 # With the text beside the choices cyclopts leaves the refusal of another to the verb, also where pydantic is imported.
 Format = Literal["html", "markdown", "claims", "parquet", "csv"]
@@ -63,8 +63,8 @@ def report(
 
 
 def _write_text(runs: list[Run], form: str, path: Path | None) -> None:
-    from layerwise import report as pages
-    from layerwise.experiments.summary import report_data, summary
+    from layerwise import page as pages
+    from layerwise.runner.summary import report_data, summary
 
     data = [report_data(run) for run in runs]
     if form == "html":

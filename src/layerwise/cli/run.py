@@ -8,10 +8,10 @@ from cyclopts import Parameter
 
 from layerwise.cli.command import DRY_RUN, QUIET, carry_out
 from layerwise.errors import LayerwiseError, OptionError
-from layerwise.experiments.files import RECIPES, ExperimentFile, FileStage
-from layerwise.experiments.option import check_location
-from layerwise.experiments.spelling import as_command
-from layerwise.experiments.terminal import errors, output, write
+from layerwise.runner.files import RECIPES, ExperimentFile, FileStage
+from layerwise.runner.option import check_location
+from layerwise.runner.spelling import as_command
+from layerwise.runner.terminal import errors, output, write
 
 SOURCE = f"A recipe ({', '.join(RECIPES)}), a YAML file, or a run folder."
 REST = "Stages to run (default: all), and options that replace those of the file: --model demo, or --STAGE.model demo."

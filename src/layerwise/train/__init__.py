@@ -5,7 +5,7 @@
     layerwise.train.elc("texts/", size="small", seeds=3)
     layerwise.train.growth("MODEL", "texts/", schedule="stacking")
 
-The functions are those of `layerwise.experiments.verbs`; they are resolved when they are first used.
+The functions are those of `layerwise.runner.verbs`; they are resolved when they are first used.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VERBS = ("elc", "elc_study", "growth", "growth_study", "robust")
 
 
 def __getattr__(name: str) -> Any:
-    verbs = "layerwise.experiments.verbs"
+    verbs = "layerwise.runner.verbs"
     if name in _VERBS:
         return getattr(import_module(verbs), f"train_{name}")
     if not name.startswith("_") and name.replace("_", "-") in import_module("layerwise.train.methods").METHODS:

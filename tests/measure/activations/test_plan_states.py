@@ -15,7 +15,7 @@ from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.plan import Plan
 from layerwise.stack import Stack, load
 from measure.activations.planted_states import TOKENS, walked, zoned
-from report.claims.truths import POWER, WRONG, claim_of, concluded, share
+from page.claims.truths import POWER, WRONG, claim_of, concluded, share
 from tier import by_tier
 from tiny_tokenizers import ALPHABET, character_tokenizer
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from layerwise.measure.contrasts.benchmark_scores import Answers, Scaled
-from layerwise.measure.contrasts.benchmarks import benchmark_contrasts
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.plan import Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
+from layerwise.studies.sweep.benchmark_contrasts import benchmark_contrasts
+from layerwise.studies.sweep.benchmark_scores import Answers, Scaled
 
 Contrasts = dict[tuple[str, str, str], Score]
 Shares = dict[tuple[str, str], float]

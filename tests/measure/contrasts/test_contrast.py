@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from layerwise.measure.contrasts.contrast import Part, Resampled, first
-from layerwise.measure.contrasts.strategies import mean_over
 from layerwise.measure.stats.statistics import Numbers
+from layerwise.studies.sweep.strategies import mean_over
 from tier import by_tier
 
 

@@ -6,10 +6,10 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from layerwise.measure.contrasts.half_depth import strategy_contrasts
 from layerwise.plan import Plan
 from layerwise.results.rows import Loss, PlanRecord, Score
 from layerwise.results.vocabulary import DELTA, DIFFERENCE, STEP, TASK_GAP
+from layerwise.studies.sweep.half_depth import strategy_contrasts
 
 DEPTH, TOKENS = 6, 200
 ORDERS = [" ".join(map(str, (0, *order, 5))) for order in permutations((1, 2, 3, 4)) if order != (1, 2, 3, 4)]

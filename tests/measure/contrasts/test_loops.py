@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.measure.contrasts.loops import loop_count
-from layerwise.measure.contrasts.strategies import Strategies
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.measure.stats.grid import Grid
 from layerwise.plan import Plan, families
+from layerwise.studies.sweep.loops import loop_count
+from layerwise.studies.sweep.strategies import Strategies
 
 
 @pytest.fixture(scope="module")

@@ -5,13 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layerwise.measure.contrasts.node_loss import node_loss
 from layerwise.measure.contrasts.trainings import over_trainings
 from layerwise.measure.interventions.accuracy import evaluate
 from layerwise.measure.interventions.survey import Condition, EvaluationGrid, NodeLoss, conditions, survey
 from layerwise.plan import Plan
 from layerwise.plan.samplers import LAYOUTS, node_layout
 from layerwise.results.rows import Score
+from layerwise.studies.robustness.node_loss import node_loss
 from measure.planted_classifiers import Idle, Reader, classifier, splits, turning
 
 SPLITS = splits(64)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy.stats import kendalltau
 
-from layerwise.measure.contrasts.painters import FEWEST_STEPS, excess_weights, painters_contrasts, step_ends
 from layerwise.measure.interventions.sweep import plan_records
 from layerwise.plan import Member, Plan, families
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import Loss, Score
+from layerwise.studies.sweep.painters_contrasts import FEWEST_STEPS, excess_weights, painters_contrasts, step_ends
 
 Found = dict[tuple[str, str], Score]
 Costs = dict[tuple[str, str, int], float]

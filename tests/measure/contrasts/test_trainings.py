@@ -5,12 +5,12 @@ import pytest
 from scipy import stats
 
 from layerwise.measure.contrasts.contrast import ArmEffects, Part, Resampled, first, renewed
-from layerwise.measure.contrasts.joint import accumulation
 from layerwise.measure.contrasts.shuffled import shuffled
 from layerwise.measure.contrasts.trainings import over_trainings, pattern
 from layerwise.measure.interventions.accuracy import Predictions
 from layerwise.measure.interventions.survey import Survey
 from layerwise.results.rows import Score
+from layerwise.studies.diagnose.joint import accumulation
 
 CHANCE = 0.2
 

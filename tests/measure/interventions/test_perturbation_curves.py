@@ -8,9 +8,6 @@ import torch
 
 from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.contrast import ArmEffects
-from layerwise.measure.contrasts.joint import redundant_layers
-from layerwise.measure.contrasts.manipulation import JOINT
-from layerwise.measure.contrasts.manipulation import joint_manipulation as contrasted
 from layerwise.measure.interventions.intervention import Intervention, ResultCache, intervention_losses
 from layerwise.measure.interventions.perturbation_curves import (
     _gated,
@@ -26,6 +23,9 @@ from layerwise.plan.sublayer import SUBLAYERS, Sublayer
 from layerwise.results.rows import Loss, Score
 from layerwise.results.selection import Rows
 from layerwise.stack import Stack, load
+from layerwise.studies.diagnose.joint import redundant_layers
+from layerwise.studies.diagnose.manipulation import JOINT
+from layerwise.studies.diagnose.manipulation import joint_manipulation as contrasted
 from measure.planted_models import own_text, planted
 
 STACK = load(planted(identity=[3]))

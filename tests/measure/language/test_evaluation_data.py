@@ -13,11 +13,11 @@ from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.data.text.tokens import Window, masked
 from layerwise.errors import MeasureError
-from layerwise.experiments.reporter import describe_data
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData, minibatches, refuse_too_little, sample, tokenize
 from layerwise.measure.stats.grid import FEWEST_UNITS
 from layerwise.plan import Plan
+from layerwise.runner.reporter import describe_data
 from layerwise.stack import load
 from measure.planted_models import own_text
 from tiny_tokenizers import word_tokenizer

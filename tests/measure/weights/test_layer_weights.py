@@ -19,8 +19,8 @@ from layerwise.measure.weights.layer_weights import (
 )
 from layerwise.measure.weights.layer_weights import alpha_rows as rows_of_weights
 from layerwise.plan import Edge, LayerWeights
-from layerwise.report.kinds import pretraining
 from layerwise.results.rows import Score
+from layerwise.studies.train_elc import page as pretraining
 from tier import by_tier
 
 DEPTH = 8

@@ -13,11 +13,11 @@ import pytest
 
 from cli.conftest import save_llama, save_texts
 from layerwise.errors import RunError
-from layerwise.experiments.reporter import Silent
-from layerwise.experiments.runner import perform
-from layerwise.experiments.sweep.config import Sweep
 from layerwise.results import Run
 from layerwise.results.rows import Loss
+from layerwise.runner.perform import perform
+from layerwise.runner.reporter import Silent
+from layerwise.studies.sweep.options import Sweep
 from swarm.cluster.processes import PATIENCE, descendants, eventually_ended
 from threads import threaded
 

@@ -32,7 +32,7 @@ from layerwise.train.cost.frontier import (
     frontier_rows,
     saving,
 )
-from report.claims.heterogeneity.planted_frontiers import frontiers
+from page.claims.heterogeneity.planted_frontiers import frontiers
 from row_names import named
 
 

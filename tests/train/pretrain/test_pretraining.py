@@ -16,10 +16,10 @@ from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 from layerwise.data.text.segments import PretrainingText
 from layerwise.errors import TrainError
-from layerwise.experiments.pretraining.evaluation import arm_means, pretrained_rows
-from layerwise.experiments.training_runs import training_rows
 from layerwise.models.elc.configuration import SIZES
 from layerwise.results.training_record import FILE, MODEL, TrainingRecord
+from layerwise.runner.training_runs import training_rows
+from layerwise.studies.train_elc.evaluation import arm_means, pretrained_rows
 from layerwise.train.checkpoint_dir import CONFIG
 from layerwise.train.pretrain import trainer
 from layerwise.train.pretrain.recipe import PRESETS, PretrainingRecipe, pretraining_recipe

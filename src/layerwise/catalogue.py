@@ -1,0 +1,66 @@
+"""The verbs and the pages, each named once with the module below `layerwise.studies` that has it.
+
+A verb that has kinds takes one as its first word: `train elc` is a kind of `train`, and `save convert` one of `save`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+CATALOGUE: Mapping[str, Mapping[str, str]] = {
+    "Plans": {
+        "verify": "verify.actions:Verification",
+        "time": "time.options:Timing",
+    },
+    "Measuring": {
+        "sweep": "sweep.options:Sweep",
+        "diagnose": "diagnose.options:Diagnosis",
+        "evaluate": "evaluate.options:Evaluation",
+        "robustness": "robustness.options:Robustness",
+        "robustness merge": "robustness.options:Merging",
+    },
+    "Changing": {
+        "search": "search.options:Search",
+        "heal": "heal.options:Healing",
+        "save": "save.options:Saving",
+        "save convert": "save.options:Conversion",
+    },
+    "Training": {
+        "train robust": "robustness.options:RobustTraining",
+        "train elc": "train_elc.options:ElcPretraining",
+        "train elc-study": "train_elc.options:LayerWeightsStudy",
+        "train growth": "train_growth.options:GrowthTraining",
+        "train growth-study": "train_growth.study_options:GrowthStudy",
+        "train schedule": "train_growth.options:ImportanceSchedule",
+    },
+    "Serving": {
+        "serve": "serve.steps:Serving",
+        "serve status": "serve.steps:SwarmStatus",
+    },
+    "Results": {
+        "compare": "compare.options:Comparison",
+    },
+}
+"""From the heading of a group to its verbs, each with the module and the class of its configuration."""
+
+VERBS: Mapping[str, str] = {verb: path for members in CATALOGUE.values() for verb, path in members.items()}
+"""Every verb, kinds included, with its module and class."""
+
+PAGES: Mapping[str, str] = {
+    "sweep": "studies.sweep.page:SWEEP",
+    "diagnosis": "studies.diagnose.page:DIAGNOSIS",
+    "growth": "studies.train_growth.page:GROWTH_KIND",
+    "robustness": "studies.robustness.page:ROBUSTNESS_KIND",
+    "training": "page.sections.training:TRAINED",
+    "layer_weights_study": "studies.train_elc.study_page:STUDY_KIND",
+    "pretraining": "studies.train_elc.page:PRETRAINING",
+    "evaluation": "studies.evaluate.page:EVALUATION",
+    "wiring": "page.sections.wiring:WIRING",
+    "search": "studies.search.page:SEARCH_KIND",
+    "healing": "studies.heal.page:HEALING_KIND",
+    "timing": "studies.time.page:TIMING",
+    "probing": "studies.evaluate.probing:PROBING_KIND",
+    "comparison": "studies.compare.page:COMPARISON",
+    "paired": "studies.compare.paired:PAIRED_KIND",
+}
+"""Every kind of page with its module and definition, in the order in which a run of several kinds shows them."""

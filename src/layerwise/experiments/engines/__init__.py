@@ -1,1 +1,0 @@
-"""The engines of experiments: units of work that are kept, resumed and counted."""

@@ -1,1 +1,0 @@
-"""Training in phases, each on the layers that a schedule names, beside uniform training (`layerwise train growth`)."""

@@ -1,1 +1,0 @@
-"""Growth schedules, their controls and uniform training at equal cost (`layerwise train growth-study`)."""

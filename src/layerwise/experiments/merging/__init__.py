@@ -1,1 +1,0 @@
-"""Merging: models made of the layers of several, compared with those models."""

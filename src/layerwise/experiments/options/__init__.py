@@ -1,4 +1,0 @@
-"""Options that several experiments share, each group a base class of their configurations.
-
-The name of a class is a heading of the help text: `ModelOptions` are "Model options".
-"""

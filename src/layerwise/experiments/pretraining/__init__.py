@@ -1,1 +1,0 @@
-"""Pretraining of masked language models with and without learned layer weights (`layerwise train elc`)."""

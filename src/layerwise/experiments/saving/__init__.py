@@ -1,1 +1,0 @@
-"""Saving: a plan, or layers of several models, as an ordinary checkpoint."""

@@ -1,1 +1,0 @@
-"""A sweep: many plans on one model and text, with intervals."""

@@ -1,1 +1,0 @@
-"""Timing: how long passes under several plans take."""

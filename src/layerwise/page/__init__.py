@@ -1,0 +1,32 @@
+"""Turn the rows of a run into a report: figures, a self-contained HTML page, Markdown, and terminal output.
+
+Example:
+    html = render(ReportData(manifest, plans, scores))
+    write(Path("report.html"), html)
+"""
+
+from __future__ import annotations
+
+from layerwise.page.claims import Claim, Judged, claim_lines, judged
+from layerwise.page.data import ReportData
+from layerwise.page.finding import Finding
+from layerwise.page.render import render, write
+from layerwise.page.writers import terminal_lines
+from layerwise.page.writers.claims_page import claims_page
+from layerwise.page.writers.plans import wiring
+from layerwise.page.writers.text import markdown
+
+__all__ = [
+    "Claim",
+    "Finding",
+    "Judged",
+    "ReportData",
+    "claim_lines",
+    "claims_page",
+    "judged",
+    "markdown",
+    "render",
+    "terminal_lines",
+    "wiring",
+    "write",
+]

@@ -1,0 +1,171 @@
+"""The table of the published claims: the key of each and the facts that its rule reads.
+
+A fact is a contrast with its margin, `Read(metric, margin)`, or also a bound, `Read(metric, margin, bound)`, or comes
+from a function of the paper's module. `certain` names the facts that need an interval.
+"""
+
+from __future__ import annotations
+
+from layerwise.page.claims import elc_bert, growth, heterogeneity, layershuffle, painters
+from layerwise.page.claims.contrasts import SHARES, Read, group, nulls, training_ends
+from layerwise.page.claims.published import paper, row
+from layerwise.page.text.wording import label
+
+ELC_BERT = paper(
+    "elc_bert",
+    row("worth", elc_bert.worth, certain=("gain",)),
+    row("grammar", elc_bert.grammar, certain=("gain",)),
+    row("pattern", elc_bert.pattern, certain=("equal", "learned")),
+    row("alike", elc_bert.alike),
+)
+LAYERSHUFFLE = paper(
+    "layershuffle",
+    row(
+        "trained_order",
+        {
+            "cost": Read("cost", 0.05, bound=0.25, within=SHARES),
+            "gains": nulls("gain_above", 0.05, item="{0:%} points above {1}", within=SHARES),
+            "skill": layershuffle.IN_ORDER,
+            "own": layershuffle.IN_RANDOM_ORDER,
+        },
+        certain=("cost", "gains"),
+        words=training_ends(layershuffle.LAYERSHUFFLE),
+    ),
+    row("collapse", layershuffle.collapse, certain=("free", "skill")),
+    row(
+        "pruning",
+        {
+            "beside": Read("spared_above@baseline", 0.1),
+            "spared": nulls("spared_above", 0.1),
+            "lost": Read("lost", optional=True),
+            "rivals": nulls("lost", item="{1} {0:%} %"),
+            "skill": layershuffle.IN_ORDER,
+            "own": layershuffle.IN_RANDOM_ORDER,
+        },
+        certain=("lost", "spared"),
+        words=training_ends(layershuffle.LAYERSHUFFLE),
+    ),
+    row("positions", layershuffle.positions, certain=("short",)),
+    row("position_informed", layershuffle.position_informed, certain=("skill", "gains")),
+    row(
+        "merging",
+        {
+            "loss": Read("loss", 0.05, bound=0.05, within=SHARES),
+            "skill": Read("skill", bound=0.05, optional=True),
+            "rivals": nulls("loss", 0.05, bound=0.05, item="{1} {0:%}", lead=", of ", within=SHARES),
+            "skills": nulls("skill", bound=0.05),
+        },
+        certain=("loss", "skill"),
+        words=training_ends(layershuffle.LAYERSHUFFLE),
+    ),
+    row("switching_off", layershuffle.switching_off, certain=("relation", "own")),
+)
+PAINTERS = paper(
+    "painters",
+    row(
+        "same_space",
+        {
+            "published": Read("published", 0.02),
+            **{side: Read(side, 0.02) for side in painters.SIDES},
+            "sides": Read({side: side for side in painters.SIDES}, 0.02),
+            "every": group("published", *painters.SIDES, margin=0.02),
+        },
+    ),
+    row("three_zones", painters.three_zones),
+    row("one_ending", painters.one_ending),
+    row("middle", painters.middle),
+    row("all_needed", {"saved": Read("saved", 0.25), "rise": Read("rise", 0.01)}),
+    row(
+        "same_function",
+        {"more": Read("middle_repeat:skip"), "harm": Read("middle_repeat", 0.01)},
+        words=painters.costs("same_function"),
+    ),
+    row(
+        "repeat_at_chance",
+        {
+            "left": Read("middle_repeat", 0.1),
+            "above_chance": Read("middle_repeat", 0.1, bound=0.1),
+            "absent": Read("skip", 0.1),
+        },
+    ),
+    row(
+        "any_order",
+        {
+            "costs": Read({label(order): order for order in painters.ORDERS}),
+            "less": Read({label(order): f"skip:{order}" for order in painters.ORDERS}),
+            **{order: Read(f"skip:{order}") for order in painters.ORDERS},
+            "every": group(*(f"skip:{order}" for order in painters.ORDERS), *painters.ORDERS),
+        },
+        words=painters.costs("any_order"),
+    ),
+    row("graceful", painters.graceful),
+    row(
+        "parallel",
+        {
+            "skipped": Read("skip:parallel"),
+            "turned": Read("parallel:reverse"),
+            "both": group("skip:parallel", "parallel:reverse"),
+        },
+        words=painters.costs("parallel"),
+    ),
+    row("fragile", painters.fragile),
+    row("order_by_task", painters.order_by_task),
+    row("order_by_benchmark", painters.order_by_benchmark, certain=("less", "ratio")),
+    row(
+        "looping",
+        {
+            "helps": Read("parallel:looped_parallel"),
+            "gain": Read(
+                {"": "gain:looped_parallel"}, optional=True, item="one with a gain of 3 {0:+} above them", lead=", "
+            ),
+            "measured": group("parallel:looped_parallel", "gain:looped_parallel", optional=True),
+        },
+        words=painters.costs("looping"),
+    ),
+    row("loop_count", painters.loop_count),
+    row("ranking", painters.ranking),
+    row("shallowest", painters.shallowest),
+    row("shallowest_on_benchmarks", painters.shallowest_on_benchmarks),
+)
+HETEROGENEITY = paper(
+    "heterogeneity",
+    row("predictability", heterogeneity.predictability),
+    row("oscillation", heterogeneity.oscillation, certain=("excess",)),
+    row("universal_oscillation", heterogeneity.universal_oscillation, certain=("every",)),
+    row(
+        "joint_collapse",
+        {
+            "joint": Read("joint", 0.0, bound=1.0),
+            "singles": Read("beyond_singles", 0.2),
+            "noise": Read("beyond_noise", 0.2),
+            "layers": Read("layers"),
+            "beyond": group("beyond_singles", "beyond_noise", together=1, margin=0.2),
+        },
+        certain=("joint", "beyond"),
+    ),
+    row("error_accumulation", heterogeneity.accumulation, certain=("share",)),
+    row("core", heterogeneity.core),
+    row("anti_layers", heterogeneity.anti_layers),
+    row("importance_range", heterogeneity.importance_range, certain=("own", "published")),
+    row(
+        "redundant_sets",
+        {
+            "joint": Read("joint", 0.0, bound=0.2),
+            "spared": Read("spared", 0.05),
+            "layers": Read("layers"),
+            "singles": Read("singles"),
+        },
+        certain=("joint", "spared"),
+    ),
+    row("recovery", heterogeneity.recovery),
+    row("scaling", heterogeneity.scaling),
+    row("joint_manipulation", heterogeneity.joint_manipulation, certain=("joint",)),
+    row("agreement", heterogeneity.agreement),
+    row("growth_cost", growth.cost, certain=("number",)),
+    row("growth_loss", growth.loss, certain=("number",)),
+    row("growth_time", growth.time, certain=("number",)),
+)
+
+PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)
+"""The founding papers, in the order in which they were published."""
+CLAIMS = {claim.key: claim for paper_ in PAPERS for claim in paper_.claims}

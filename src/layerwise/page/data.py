@@ -1,0 +1,186 @@
+"""What a report is made of: the manifest of a run, its plans and its scores."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from layerwise.errors import PlanError, RunError
+from layerwise.page.text.number_format import verdict
+from layerwise.page.text.wording import listed
+from layerwise.plan import Plan
+from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.results import vocabulary as vocab
+from layerwise.results.identity import model_title
+from layerwise.results.rows import Loss, Note, PlanRecord, Score
+from layerwise.results.selection import PRESENT, Rows
+
+P = ParamSpec("P")
+T = TypeVar("T")
+_DIGITS = re.compile(r"\d{300}")
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The rows of one run; every number in the report comes from them.
+
+    `manifest` is printed in full in the provenance. With `losses` two plans are compared document by document,
+    otherwise by their intervals. `notes` say what a measure left out, `level` is the significance level of every
+    verdict, and `runs` are the runs of a comparison by model name.
+    """
+
+    manifest: Mapping[str, object]
+    plans: tuple[PlanRecord, ...]
+    scores: tuple[Score, ...]
+    losses: tuple[Loss, ...] = ()
+    notes: tuple[Note, ...] = ()
+    level: float = 0.05
+    runs: Mapping[str, ReportData] = field(default_factory=dict)
+    computed: dict[tuple[Any, ...], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def title(self) -> str:
+        """What the page calls what was measured: the model, or the models that stand side by side; empty if unnamed."""
+        names = (str(self.manifest.get(key) or "") for key in ("model", "structure"))
+        return listed(list(self.runs)) or model_title(*names)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """Return the scores, indexed by column, without non-finite values and intervals.
+
+        Raises `RunError` for a name that contains a number with too many digits.
+        """
+        for name in {name for score in self.scores for name in (score.claim, score.task, score.metric) if name}:
+            if _DIGITS.search(name):
+                raise RunError(
+                    f"a row of this run is of {name[:40]!r}..., which is beyond any layer, step or seed; restore the "
+                    "run from a copy"
+                )
+        return Rows(_bounded(score) for score in self.scores if math.isfinite(score.value))
+
+    @cached_property
+    def depth(self) -> int:
+        """Return the depth from the manifest, a robustness row, or the deepest layer seen; 0 if there are none.
+
+        Raises `RunError` for more layers than a model has.
+        """
+        depth = self._depth()
+        if depth > LAYER_LIMIT:
+            raise RunError(
+                f"the rows of this run are of {depth:,} layers, and no model has more than {LAYER_LIMIT:,}; restore "
+                "the run from a copy"
+            )
+        return depth
+
+    def _depth(self) -> int:
+        stated = self.manifest.get("depth")
+        if isinstance(stated, int) and not isinstance(stated, bool) and stated > 0:
+            return stated
+        written = self.rows.value(measure=vocab.ROBUSTNESS, metric="depth")
+        if written is not None and 0 < written < math.inf:
+            return int(written)
+        planned = (layer for plan in self.schedules.values() for layer in plan.layers())
+        named = (row.layer for row in self.rows if row.layer is not None and row.measure not in vocab.OF_STATES)
+        return 1 + max((*planned, *named), default=-1)
+
+    @cached_property
+    def schedules(self) -> dict[str, Plan]:
+        """The plan of every record whose text is one, by its text."""
+        parsed: dict[str, Plan] = {}
+        for text in dict.fromkeys(record.plan for record in self.plans):
+            try:
+                parsed[text] = Plan.parse(text)
+            except PlanError:  # a row of a foreign store: it stays in the table and has no picture
+                continue
+        return parsed
+
+    @cached_property
+    def swept(self) -> tuple[PlanRecord, ...]:
+        """Return the plans of a sweep, a record for each family that lists one, without those used for fine-tuning."""
+        if not self.rows.where(measure=vocab.FINE_TUNED, plan=PRESENT):
+            return self.plans
+        measured = {plan for plan, _, _ in self._effects}
+        return tuple(record for record in self.plans if record.plan in measured)
+
+    @cached_property
+    def records(self) -> dict[str, PlanRecord]:
+        """The plans of a sweep by their texts, each as the first family that listed it has it."""
+        records: dict[str, PlanRecord] = {}
+        for record in self.swept:
+            records.setdefault(record.plan, record)
+        return records
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """The strategies of a sweep, in the order in which the run lists them."""
+        return tuple(dict.fromkeys(record.strategy for record in self.swept))
+
+    @cached_property
+    def tasks(self) -> tuple[str, ...]:
+        """The tasks on which plans were measured, the whole text first."""
+        return tuple(sorted({task for _, task, _ in self._effects}, key=lambda task: (task != vocab.ALL, task)))
+
+    @property
+    def named_tasks(self) -> tuple[str, ...]:
+        """The tasks themselves, without the whole text."""
+        return tuple(task for task in self.tasks if task != vocab.ALL)
+
+    @property
+    def units(self) -> str:
+        """What the intervals over the text are over: "documents", or "windows" where the text has few documents."""
+        documents = self.manifest.get("documents")
+        return f"{vocab.resampling_unit(documents)}s" if isinstance(documents, int) else "documents"
+
+    @cached_property
+    def _effects(self) -> dict[tuple[str, str, str], Score]:
+        return {(str(row.plan), row.task, row.metric): row for row in self.scores if row.measure == vocab.EFFECT}
+
+    def verdict(self, plan: str) -> str:
+        """Return the verdict on a plan on the whole text, in words; the original model is the baseline and has none."""
+        score = self.effect(plan, self.tasks[0]) if self.tasks else None
+        if score is None and self.depth and self.schedules.get(plan) == Plan.identity(self.depth):
+            return "the baseline"
+        return verdict(score, self.level)
+
+    def effect(self, plan: str, task: str, metric: str = vocab.DELTA) -> Score | None:
+        """The effect of one plan on one task, which may not be finite; `None` where it was not measured."""
+        return self._effects.get((plan, task, metric))
+
+
+def skipped(rows: Rows) -> dict[int, Score]:
+    return _by_layer(rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None, against=None))
+
+
+def concluded(rows: Rows) -> dict[int, Score]:
+    return _by_layer(
+        row for measure in (vocab.RACING, vocab.VERDICT) for row in rows.where(measure=measure, metric=vocab.DECISIONS)
+    )
+
+
+def _by_layer(rows: Iterable[Score]) -> dict[int, Score]:
+    by_layer = {row.layer: row for row in rows if row.layer is not None}
+    return dict(sorted(by_layer.items()))
+
+
+def _bounded(score: Score) -> Score:
+    if score.low is None and score.high is None:  # most rows of a run: nothing to leave out
+        return score
+    if all(bound is not None and math.isfinite(bound) for bound in (score.low, score.high)):
+        return score
+    return replace(score, low=None, high=None)
+
+
+def computed_once(function: Callable[Concatenate[ReportData, P], T]) -> Callable[Concatenate[ReportData, P], T]:
+    @wraps(function)
+    def look_up(data: ReportData, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        key = (function, args, tuple(kwargs.items()))
+        if key not in data.computed:
+            data.computed[key] = function(data, *args, **kwargs)
+        result: T = data.computed[key]
+        return result
+
+    return look_up

@@ -1,0 +1,171 @@
+"""Curves of plans: the effect of a strategy at every number of layers that it affects, and the size for comparisons.
+
+The interval of a mean over draws is a row of the run (`layerwise.studies.sweep.half_depth`). Rows: strategy
+`condition`, family `part`, affected layers `amount`, draw `seed`. Plans that change one window are recognized by their
+schedule.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from statistics import fmean, median
+from typing import Any
+
+from layerwise.page.data import ReportData
+from layerwise.plan.windows import LayerWindow, half_window
+from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import CONTRAST, DELTA, STRATEGIES
+
+DROPPED, SWAPPED = "dropped", "swapped"
+REPEATED = {2: "repeated", 3: "repeated three times"}
+
+Change = tuple[str, int, int]
+"""What is done, and the first and the last layer that it is done to."""
+
+
+def change_of(order: Sequence[int], depth: int) -> Change | None:
+    """What an order of layers does to one window, all else running as trained; `None` where it is something else.
+
+    >>> change_of([0, 1, 4, 5], 6), change_of([0, 2, 1, 3], 4), change_of([0, 1, 2, 1, 2, 3], 4), change_of([2, 0], 3)
+    (('dropped', 2, 3), ('swapped', 1, 2), ('repeated', 1, 2), None)
+    """
+    straight, order = list(range(depth)), list(order)
+    same = next((at for at, pair in enumerate(zip(order, straight, strict=False)) if pair[0] != pair[1]), None)
+    at = min(len(order), depth) if same is None else same
+    more = len(order) - depth
+    if more < 0 and order[at:] == straight[at - more :]:
+        return DROPPED, at, at - more - 1
+    if more == 0 and order[at:] == [at + 1, at, *straight[at + 2 :]]:
+        return SWAPPED, at, at + 1
+    for times, done in REPEATED.items():
+        width, rest = divmod(more, times - 1)
+        if more > 0 and not rest and order[at:] == (times - 1) * straight[max(0, at - width) : at] + straight[at:]:
+            return done, at - width, at - 1
+    return None
+
+
+def changes(data: ReportData) -> dict[Change, str]:
+    plans: dict[Change, str] = {}
+    for text, record in data.records.items():
+        plan = data.schedules.get(text)
+        if (
+            plan is not None
+            and record.stages == record.evaluations
+            and all(step.sublayer is None and step.source is None for step in plan.steps())
+        ):
+            change = change_of(plan.order(), data.depth)
+            if change is not None:
+                plans.setdefault(change, text)
+    return plans
+
+
+def changed(data: ReportData) -> Rows:
+    return Rows(
+        replace(score, layer=first, other=last, condition=done)
+        for (done, first, last), plan in sorted(changes(data).items(), key=lambda change: change[0][1:])
+        for task in data.tasks
+        if (score := data.effect(plan, task)) is not None
+    )
+
+
+def single(data: ReportData, done: str = DROPPED) -> Rows:
+    return Rows(row for row in changed(data).where(condition=done) if done != DROPPED or row.layer == row.other)
+
+
+MeanOf = Callable[[str, str, int], Score | None]
+"""The measured mean over the draws of a strategy: from its family, its name and the number of affected layers."""
+
+
+def averaged(
+    records: Iterable[PlanRecord], score_of: Callable[[str], Score | None], mean_of: MeanOf = lambda *_: None
+) -> Iterator[Score]:
+    """The curves of plans, whatever score each has: of every strategy the mean at every size, and its draws.
+
+    The interval of a mean over draws is that of its row (`mean_of`); without one it has no interval.
+    """
+    grouped: dict[tuple[str, str], dict[int, list[Score]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        score = score_of(record.plan)
+        if score is not None and math.isfinite(score.value):
+            grouped[record.family, record.strategy][record.affected].append(replace(score, plan=record.plan))
+    for (family, strategy), by_size in grouped.items():
+        for affected, scores in sorted(by_size.items()):
+            of_size: dict[str, Any] = {"part": family, "condition": strategy, "amount": float(affected)}
+            if len(scores) > 1:
+                yield from (replace(score, seed=draw, **of_size) for draw, score in enumerate(scores))
+            yield replace(_mean(scores, mean_of(family, strategy, affected)), **of_size)
+
+
+def _mean(scores: list[Score], measured: Score | None) -> Score:
+    if len(scores) == 1:
+        return scores[0]
+    value, mdes = fmean(score.value for score in scores), [score.mde for score in scores if score.mde is not None]
+    low, high, mde = (None, None, median(mdes) if mdes else None)
+    if measured is not None:
+        value, low, high, mde = measured.value, measured.low, measured.high, measured.mde or mde
+    return replace(scores[0], value=value, low=low, high=high, p=None, p_adjusted=None, mde=mde, plan=None)
+
+
+def means_over_draws(data: ReportData, claim: str, task: str, metric: str) -> MeanOf:
+    rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, metric=metric, against=None)
+    by_curve = {(row.part, row.condition, row.amount): row for row in rows}
+    return lambda family, strategy, affected: by_curve.get((family, strategy, float(affected)))
+
+
+def curves(data: ReportData, metric: str = DELTA) -> Iterator[Score]:
+    for task in data.tasks:
+        mean_of = means_over_draws(data, STRATEGIES, task, metric)
+        yield from averaged(data.swept, partial(data.effect, task=task, metric=metric), mean_of)
+
+
+def levels(rows: Rows, named: Mapping[str, float | tuple[float, float]]) -> Iterator[Score]:
+    for size in sorted(rows.axis("amount")):
+        for name, level in named.items():
+            low, high = level if isinstance(level, tuple) else (None, None)
+            yield replace(
+                rows[0],
+                value=0.0 if isinstance(level, tuple) else level,
+                low=low,
+                high=high,
+                against=name,
+                amount=size,
+                condition=None,
+                seed=None,
+                plan=None,
+            )
+
+
+def at_half(data: ReportData) -> Rows:
+    """What every strategy does at the window of half the depth, task by task; none where there is no such window."""
+    window = half_window(data.swept, data.depth)
+    if window is None:
+        return Rows()
+    rows = Rows(curves(data)).where(part=window.family, amount=window.affected)
+    return Rows(row for own in rows.by("task").values() for row in distinct(own))
+
+
+def distinct(rows: Rows) -> Iterator[Score]:
+    seen: set[frozenset[str]] = set()
+    for own in rows.by("condition").values():
+        plans = frozenset(own.axis("plan"))
+        if plans not in seen:
+            seen.add(plans)
+            yield from own
+
+
+def order_strategy(data: ReportData) -> str | None:
+    straight = list(range(data.depth))
+    window, orders = half_window(data.swept, data.depth), defaultdict[str, set[str]](set)
+    for record in data.swept:
+        plan = data.schedules.get(record.plan)
+        if plan is None or plan.has_sublayers() or LayerWindow(record.family, record.affected) != window:
+            continue
+        order = list(plan.order())
+        if record.stages == record.evaluations and sorted(order) == straight and order != straight:
+            orders[record.strategy].add(record.plan)
+    return max(orders, key=lambda strategy: len(orders[strategy]), default=None)

@@ -1,0 +1,90 @@
+"""How much text a given resolution needs: tokens = tokens read * (mde / effect)^2, and minutes at this run's pace."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from statistics import median
+
+from layerwise.page.data import ReportData
+from layerwise.page.text.number_format import tidy
+from layerwise.page.text.wording import counted
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+
+WANTED = 0.01
+"""Nats a token: the smallest effect that counts, unless a run says otherwise."""
+
+BEYOND_REASON = 1_000
+"""From how many times the present text on the amount needed is no useful answer."""
+
+ON_TEXT = (vocab.EFFECT, vocab.SEARCH, *vocab.DIAGNOSED)
+"""The measures of the text that the manifest counts."""
+
+MOST = 100
+"""How many times the present text is proposed at most."""
+
+
+def tokens_needed(score: Score, wanted: float | None = None) -> int | None:
+    """Return the tokens that show `wanted` nats (default: the effect seen); `None` if already enough or unknown.
+
+    >>> tokens_needed(Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000))
+    4000
+    """
+    effect = score.value if wanted is None else wanted
+    if not effect or score.mde is None or score.tokens is None:
+        return None
+    needed = round(score.tokens * (score.mde / effect) ** 2, -2)
+    return int(needed) if math.isfinite(needed) and needed > score.tokens else None
+
+
+def needed_in_words(rows: Iterable[Score], wanted: float | None = None) -> str:
+    """What shows each of `rows`, as the end of a sentence; empty where more text would not help or nobody knows.
+
+    >>> needed_in_words([Score("effect", "delta_nll", 0.0, mde=0.04, tokens=1000)], wanted=0.01)
+    '; about 16,000 tokens of such text would show 0.0100 nats'
+    >>> needed_in_words([Score("search", "above_chosen", 0.01, mde=0.02, tokens=1000)])
+    '; about 4,000 tokens of such text would show a difference as large as this'
+    """
+    numbers = {number: row for row in rows if (number := tokens_needed(row, wanted)) is not None}
+    if not numbers:
+        return ""
+    what = "a difference as large as this" if wanted is None else f"{tidy(wanted)} nats"
+    if max(numbers) > BEYOND_REASON * (numbers[max(numbers)].tokens or 0):
+        return f"; no text of {BEYOND_REASON:,} times this length would show {what}"
+    return f"; about {float(f'{max(numbers):.2g}'):,.0f} tokens of such text would show {what}"
+
+
+def amount_of_text(data: ReportData) -> Iterator[str]:
+    """Say how much text was read; if minutes chose it, also what reads it again and what more text would show."""
+    manifest = data.manifest
+    documents, read, window = (manifest.get(key) for key in ("documents", "tokens", "window"))
+    if not isinstance(read, int) or not isinstance(documents, int) or not data.rows.where(measure=ON_TEXT):
+        return
+    windows = f" in windows of at most {window} tokens" if isinstance(window, int) and window > 1 else ""
+    yield f"Text: {counted(documents, 'document')}, {read:,} scored tokens{windows}."
+    kept = manifest.get("experiment")
+    options = kept if isinstance(kept, Mapping) else {}
+    if "minutes" not in options or "tokens" not in options:
+        return
+    chosen = {name: options[name] for name in ("tokens", "max_length") if name in options}
+    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in chosen.items())
+    minutes = float(options["minutes"])
+    yield f"This is what {minutes:g} minutes allow; {flags} reads the same text again."
+    skipped = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None)
+    measured = skipped or (*data.rows.where(measure=vocab.EFFECT), *data.rows.where(measure=vocab.VERDICT))
+    rows = [row for row in measured if row.mde is not None and row.tokens == read]
+    if not rows or options["tokens"] == "all":
+        return
+    margin = data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN) or WANTED
+    seen = median(row.mde for row in rows if row.mde is not None)
+    resolved = f"Half of the effects would be seen from {tidy(seen)} nats on"
+    needed = tokens_needed(Score("run", "mde", 0.0, mde=seen, tokens=rows[0].tokens), margin)
+    if needed is None:
+        yield f"{resolved}."
+        return
+    if needed > MOST * int(rows[0].tokens or 0):
+        yield f"{resolved}; half of that takes four times the text."
+        return
+    needed_minutes = math.ceil(minutes * needed / int(rows[0].tokens or 1))
+    yield f"{resolved}; {tidy(margin)} nats take about {needed:,} tokens, at this pace --minutes {needed_minutes}."

@@ -1,0 +1,437 @@
+"""What the rows of a robustness run say: the lead quantity, what survives, and what decides it.
+
+Scores are scaled by credit (see `LeadQuantity`): 0 is chance, 1 is the best variant in order. A variant *survives* a
+condition if the low end of its interval is at least 0.75, is *lost* if the high end is below 0.25, survives *in part*
+if both ends are between these, and is *inconclusive* otherwise. A variant at chance in order and in random order has
+not learned, and is inconclusive everywhere. Numbers without intervals are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any, Literal
+
+from layerwise.page.arms import in_reading_order
+from layerwise.page.data import ReportData
+from layerwise.page.show import ACCURACY as SHARE_RIGHT
+from layerwise.page.show import Show
+from layerwise.page.text.wording import counted, listed
+from layerwise.plan.plan import Plan
+from layerwise.plan.samplers import layer_subset
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+
+MEASURES = (
+    vocab.ROBUSTNESS,
+    vocab.ORDERS,
+    vocab.IDENTITY,
+    vocab.MERGING,
+    vocab.MERGES,
+    vocab.POSITION,
+    vocab.BRANCHES,
+    vocab.CONTRIBUTION,
+    vocab.NODES,
+    vocab.WORTH,
+    vocab.ATTENTION,
+    vocab.OUTPUT_LAYOUT,
+)
+"""The measures of a robustness run, but for its trainings."""
+
+CONDITIONS: dict[str, str] = {vocab.SEQUENTIAL: "in order", vocab.RANDOM_ORDER: "in random order"}
+RULES: dict[str, str] = {"even": "evenly spaced", "first": "the first", "last": "the last", "random": "at random"}
+"""Which layers are kept when some are left out, and how it is said."""
+
+EVERY_LAYER: Mapping[str, Any] = {"part": None, "amount": None, "layer": None, "other": None}
+
+OWN_ORDER, ANY_ORDER = "its own order", "random order"
+SURVIVES, FADES = 0.75, 0.25
+"""Shares of the way from chance to the best arm in order."""
+
+ALIKE = {True: 0.05, False: 0.02}
+"""What does not count of a loss of nodes: nats per token of a language model, else a share of the examples."""
+
+Fate = Literal["survives", "in part", "lost", "inconclusive"]
+VERBS: dict[Fate, str] = {
+    "survives": "survives",
+    "in part": "survives in part",
+    "lost": "does not survive",
+    "inconclusive": "inconclusive for",
+}
+BY_WHOM: dict[Fate, str] = {
+    "survives": "survived by",
+    "in part": "survived in part by",
+    "lost": "not survived by",
+    "inconclusive": "inconclusive for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeadQuantity:
+    """The lead quantity of a run: accuracy, or loss in nats/token.
+
+    `above` is the metric of a paired difference of two variants, `added` that of the loss caused by missing layers.
+    """
+
+    metric: str
+    name: str
+    show: Show
+    above: Show
+    cost: str
+    added: Show
+    is_loss: bool
+
+    def credit(self, value: float) -> float:
+        """Return an accuracy as it is, a loss as exp(-loss), the geometric mean probability of the right tokens.
+
+        >>> ACCURACY.credit(0.9), round(LOSS.credit(math.log(4)), 2)
+        (0.9, 0.25)
+        """
+        return math.exp(-value) if self.is_loss else value
+
+
+POINTS = Show(axis="points of accuracy", scale=100.0, decimals=1, signed=True)
+NATS_ABOVE = Show(axis="nats per token", decimals=2, signed=True)
+ACCURACY = LeadQuantity(
+    "accuracy",
+    "accuracy",
+    SHARE_RIGHT,
+    POINTS,
+    "accuracy_lost",
+    POINTS.but(axis="points of accuracy lost", signed=False, reference=0.0),
+    is_loss=False,
+)
+LOSS = LeadQuantity(
+    "nll",
+    "nats per token",
+    Show(axis="nats per token, lower is better", decimals=2),
+    NATS_ABOVE,
+    "nll_added",
+    NATS_ABOVE.but(axis="nats per token added", signed=False, reference=0.0),
+    is_loss=True,
+)
+
+
+def quantity(data: ReportData) -> LeadQuantity:
+    """What the run leads with: nats per token for a model that writes text."""
+    return LOSS if data.rows.value(measure=vocab.ROBUSTNESS, metric="leads") == 0.0 else ACCURACY
+
+
+def above(data: ReportData) -> tuple[str, Show]:
+    """The paired difference to the baseline: in nats where a language model has it, else in points of accuracy."""
+    nats = quantity(data).is_loss and data.rows.where(
+        measure=vocab.ROBUSTNESS, metric="nll_above", against=vocab.BASELINE
+    )
+    return ("nll_above", NATS_ABOVE) if nats else ("accuracy_above", POINTS)
+
+
+def chance(data: ReportData) -> float | None:
+    if not quantity(data).is_loss:
+        return data.rows.value(measure=vocab.ROBUSTNESS, metric="accuracy", arm=None, against=vocab.CHANCE)
+    classes = data.rows.value(measure=vocab.ROBUSTNESS, metric="classes")
+    return None if classes is None or classes < 1.0 else math.log(classes)
+
+
+def lead_show(data: ReportData) -> Show:
+    show, null = quantity(data).show, chance(data)
+    return show if null is None else show.but(reference=show.scale * null)
+
+
+def by_arm(rows: Iterable[Score]) -> Rows:
+    grouped = Rows(rows).by("arm")
+    return Rows(chain.from_iterable(grouped[arm] for arm in in_reading_order(grouped)))
+
+
+def of_arms(data: ReportData, **columns: Any) -> Rows:
+    return by_arm(data.rows.where(seed=None, against=None, **columns))
+
+
+def lead_rows(data: ReportData) -> Rows:
+    return of_arms(data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, **EVERY_LAYER)
+
+
+def kept(data: ReportData, condition: str) -> Iterator[Score]:
+    """How every arm did by the number of layers kept (`amount`) under each rule (`part`); all of them need no rule."""
+    rows = of_arms(
+        data, measure=vocab.ROBUSTNESS, metric=quantity(data).metric, condition=condition, layer=None, other=None
+    )
+    depth = data.depth
+    for rule in RULES:
+        for arm, own in rows.where(part=rule).by("arm").items():
+            yield from (row for row in own if row.amount is not None and row.amount < depth)
+            whole = rows.one(arm=arm, part=None, amount=None)
+            if whole is not None:
+                yield replace(whole, part=rule, amount=float(depth))
+
+
+# ---- what survives
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SurvivalCondition:
+    """Something to survive: its heading in the matrix, its words in a sentence, and the columns of its rows."""
+
+    name: str
+    words: str
+    where: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An arm under a condition: the score, the share that is left of the best arm in order, and what became of it."""
+
+    score: Score
+    share: float
+    fate: Fate
+    at_chance: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """The survival `cells[arm][condition]` where measured; `ends` are the credits of chance and of the best arm."""
+
+    conditions: tuple[SurvivalCondition, ...]
+    cells: Mapping[str, Mapping[SurvivalCondition, Cell]]
+    ends: tuple[float, float]
+
+    def fates(self, arm: str) -> dict[Fate, list[SurvivalCondition]]:
+        by_fate: dict[Fate, list[SurvivalCondition]] = {fate: [] for fate in VERBS}
+        for condition, cell in self.cells[arm].items():
+            if condition.words != OWN_ORDER:
+                by_fate[cell.fate].append(condition)
+        return by_fate
+
+
+def conditions(data: ReportData) -> tuple[SurvivalCondition, ...]:
+    depth, metric = data.depth, quantity(data).metric
+    even = data.rows.where(measure=vocab.ROBUSTNESS, metric=metric, part="even", seed=None, against=None)
+    counts = [int(count) for count in even.axis("amount") if count < depth]
+    half = min(counts, key=lambda count: (abs(2 * count - depth), count), default=0)
+    fewer, lost = f"{half} of {depth} layers", f"the loss of {counted(depth - half, 'layer')}"
+    every, few = (
+        {"measure": vocab.ROBUSTNESS, **EVERY_LAYER},
+        {"measure": vocab.ROBUSTNESS, "part": "even", "amount": float(half)},
+    )
+    several = {"measure": vocab.MERGING, "condition": vocab.RANDOM_ORDER}
+    possible = (
+        SurvivalCondition("all layers, in order", OWN_ORDER, {**every, "condition": vocab.SEQUENTIAL}),
+        SurvivalCondition("all layers, random order", ANY_ORDER, {**every, "condition": vocab.RANDOM_ORDER}),
+        SurvivalCondition(f"{fewer}, in order", lost, {**few, "condition": vocab.SEQUENTIAL}),
+        SurvivalCondition(
+            f"{fewer}, random order", f"{lost} in random order", {**few, "condition": vocab.RANDOM_ORDER}
+        ),
+        SurvivalCondition("several models, merged", "merging", {**several, "part": vocab.MERGED}),
+        SurvivalCondition(
+            "several models, ensemble", "an ensemble in random order", {**several, "part": vocab.ENSEMBLE}
+        ),
+    )
+    return tuple(each for each in possible if of_arms(data, metric=metric, **each.where))
+
+
+def survival(data: ReportData) -> Survival:
+    """The matrix of a run; without cells where nothing but the training was measured."""
+    lead, tested = quantity(data), conditions(data)
+    rows: dict[str, dict[SurvivalCondition, Score]] = {}
+    for condition in tested:
+        for row in of_arms(data, metric=lead.metric, **condition.where):
+            if row.low is not None and row.high is not None:
+                rows.setdefault(str(row.arm), {})[condition] = row
+    scores = [(condition, row) for own in rows.values() for condition, row in own.items()]
+    in_order = [row for condition, row in scores if condition.words == OWN_ORDER] or [row for _, row in scores]
+    best = max((lead.credit(row.value) for row in in_order), default=1.0)
+    null = chance(data)
+    ends = (0.0 if null is None else lead.credit(null), best)
+    cells = {
+        arm: _learned({each: _cell(rows[arm][each], lead, ends) for each in tested if each in rows[arm]})
+        for arm in in_reading_order(rows)
+    }
+    return Survival(tested, cells, ends)
+
+
+def _learned(cells: dict[SurvivalCondition, Cell]) -> dict[SurvivalCondition, Cell]:
+    at_chance = {each.words: cell.at_chance for each, cell in cells.items()}
+    if at_chance.get(OWN_ORDER, False) and at_chance.get(ANY_ORDER, True):
+        return {each: replace(cell, fate="inconclusive") for each, cell in cells.items()}
+    return cells
+
+
+def _cell(row: Score, lead: LeadQuantity, scale: tuple[float, float]) -> Cell:
+    floor, best = scale
+
+    def share(value: float) -> float:
+        return (lead.credit(value) - floor) / (best - floor) if best > floor else 0.0
+
+    ends = sorted(share(row.value if bound is None else bound) for bound in (row.low, row.high))
+    partly: Fate = "in part" if ends[0] >= FADES and ends[1] < SURVIVES else "inconclusive"
+    fate: Fate = "survives" if ends[0] >= SURVIVES else "lost" if ends[1] < FADES else partly
+    return Cell(row, min(1.0, max(0.0, share(row.value))), fate, at_chance=ends[0] <= 0.0)
+
+
+def summary(data: ReportData) -> str:
+    """Say which arms survive random order, and for which it is inconclusive; of merged models alone, what they have."""
+    groups: dict[Fate, list[str]] = {fate: [] for fate in BY_WHOM}
+    at_chance: dict[str, list[bool]] = {OWN_ORDER: [], ANY_ORDER: []}
+    for arm, cells in survival(data).cells.items():
+        for condition, cell in cells.items():
+            if condition.words in at_chance:
+                at_chance[condition.words].append(cell.at_chance)
+            if condition.words == ANY_ORDER:
+                groups[cell.fate].append(arm)
+    ordered, shuffled = at_chance.values()
+    if ordered and all(ordered + shuffled):
+        return "No method can be told from chance even in order, so nothing can be said of random order."
+    if groups["inconclusive"] and not any(groups[fate] for fate in groups if fate != "inconclusive"):
+        return (
+            "No method can be told from chance in random order: inconclusive."
+            if all(shuffled)
+            else "It is inconclusive which methods survive random order: the intervals allow both answers."
+        )
+    parts = [f"{words} {listed(groups[fate])}" for fate, words in BY_WHOM.items() if groups[fate]]
+    return f"Random order is {'; '.join(parts)}." if parts else " ".join(_merged(data))
+
+
+def _merged(data: ReportData) -> Iterator[str]:
+    lead = quantity(data)
+    rows = of_arms(data, measure=vocab.MERGING, metric=lead.metric, condition=vocab.RANDOM_ORDER)
+    for arm in rows.axis("arm"):
+        merged, members = (rows.one(arm=arm, part=part) for part in (vocab.MERGED, "members"))
+        if merged is not None and members is not None:
+            yield (
+                f"Merged from any layers {arm} has {lead.show.text(merged)}, its members in random order "
+                f"{lead.show.text(members)}."
+            )
+
+
+def fates(data: ReportData) -> Iterator[str]:
+    yield from trained_for(data)
+    matrix, lead, (metric, difference) = survival(data), quantity(data), above(data)
+    levels = lead_rows(data)
+    for arm in matrix.cells:
+        pieces = []
+        ordered, shuffled = (levels.value(arm=arm, condition=condition) for condition in CONDITIONS)
+        if ordered is not None and shuffled is not None:
+            unit = f" {lead.name}" if lead.is_loss else ""
+            pieces.append(f"{lead.show.number(ordered)}{unit} in order, {lead.show.number(shuffled)} in random order.")
+        by_fate = {fate: [each.words for each in own] for fate, own in matrix.fates(arm).items()}
+        clauses = [f"{verb} {listed(by_fate[fate])}" for fate, verb in VERBS.items() if by_fate[fate]]
+        if clauses:
+            text = "; ".join(clauses)
+            pieces.append(f"{text[0].upper()}{text[1:]}.")
+        gap = data.rows.one(
+            measure=vocab.ROBUSTNESS,
+            metric=metric,
+            arm=arm,
+            condition=vocab.RANDOM_ORDER,
+            against=vocab.BASELINE,
+            **EVERY_LAYER,
+        )
+        if gap is not None:
+            pieces.append(f"Against the baseline in random order: {difference.text(gap)} {difference.axis}.")
+        yield f"{arm}: {' '.join(pieces)}"
+
+
+def trained_for(data: ReportData) -> Iterator[str]:
+    rows = data.rows.where(measure=vocab.TRAINING, metric="epochs", condition=None)
+    epochs = {arm: max(row.value for row in own) for arm, own in by_arm(rows).by("arm").items()}
+    if len({round(each, 2) for each in epochs.values()}) > 1:
+        arms = [f"{arm} {each:.3g}" for arm, each in epochs.items()]
+        yield f"The arms were not trained equally long; epochs: {listed(arms)}."
+
+
+def fewest_layers(data: ReportData) -> tuple[str, Plan] | None:
+    lead, depth, ends = quantity(data), data.depth, survival(data).ends
+    rows = Rows(kept(data, vocab.SEQUENTIAL))
+    surviving = [
+        row
+        for row in rows
+        if row.part != "random"
+        and row.arm != "retrained"
+        and row.low is not None
+        and row.high is not None
+        and (row.amount or depth) < depth
+        and _cell(row, lead, ends).fate == "survives"
+    ]
+    if not surviving:
+        return None
+    fewest = min(surviving, key=lambda row: row.amount or 0.0)
+    layers = layer_subset(depth, int(fewest.amount or 0), str(fewest.part))
+    return str(fewest.arm), Plan.of(layers)
+
+
+# ---- what the loss of nodes costs
+
+IN_BLOCKS, AROUND, ANYWHERE, ALONE = "in blocks", "round robin", "as many layers anywhere", "one by one"
+NODE_COSTS: dict[str, Mapping[str, Any]] = {
+    IN_BLOCKS: {"part": vocab.BLOCKS, "against": None},
+    AROUND: {"part": vocab.ROUND_ROBIN, "against": None},
+    ANYWHERE: {"part": vocab.BLOCKS, "against": vocab.SCATTERED},
+    ALONE: {"part": vocab.BLOCKS, "against": vocab.SINGLE},
+}
+"""What is set side by side, and the columns of its rows."""
+
+
+def node_costs(data: ReportData) -> Iterator[Score]:
+    rows = by_arm(data.rows.where(measure=vocab.NODES, metric=quantity(data).cost, condition=tuple(CONDITIONS)))
+    for arm in rows.axis("arm"):
+        for count in sorted(rows.axis("other"), reverse=True):
+            own = rows.where(arm=arm, other=count)
+            for kind, columns in NODE_COSTS.items():
+                yield from (replace(row, part=kind, against=None) for row in own.where(**columns))
+
+
+def worst_nodes(data: ReportData) -> Iterator[Score]:
+    yield from node_costs(data)
+    worst = data.rows.where(measure=vocab.NODES, metric=f"{quantity(data).cost}_worst", part=vocab.BLOCKS)
+    yield from (replace(row, metric=quantity(data).cost, part="worst block") for row in worst)
+
+
+def node_sentences(data: ReportData) -> Iterator[str]:
+    """Describe what losing one of the most nodes costs each variant in random order, and what decides about it.
+
+    Costs are equal if the interval of their difference lies within two points of accuracy (0.05 nats), different if it
+    excludes zero, and otherwise inconclusive.
+    """
+    lead = quantity(data)
+    rows = by_arm(data.rows.where(measure=vocab.NODES, amount=1.0, condition=vocab.RANDOM_ORDER))
+    most = max(rows.axis("other"), default=0)
+    unit = "nats" if lead.is_loss else "points"
+    for arm, every in rows.by("arm").items():
+        own = every.where(other=most)
+        blocks, around = (
+            own.one(metric=lead.cost, part=layout, against=None) for layout in (vocab.BLOCKS, vocab.ROUND_ROBIN)
+        )
+        if blocks is None:
+            continue
+        more = "" if around is None else f" and {lead.added.text(around)} round robin"
+        cost = f"One of {most} nodes lost in random order costs {lead.added.text(blocks)} {unit} in blocks{more}."
+        yield " ".join([f"{arm}: {cost}", *_node_verdicts(own, lead)])
+
+
+def _node_verdicts(rows: Rows, lead: LeadQuantity) -> Iterator[str]:
+    questions = {
+        (vocab.BLOCKS, vocab.SINGLE): "The layers of a block cost {} together {} one by one",
+        (vocab.BLOCKS, vocab.SCATTERED): "The layers of a block cost {} {} as many anywhere",
+        (vocab.ROUND_ROBIN, vocab.BLOCKS): "Round robin costs {} {} blocks",
+    }
+    for (layout, null), words in questions.items():
+        row, margin = rows.one(metric=f"{lead.cost}_above", part=layout, against=null), ALIKE[lead.is_loss]
+        if row is None or row.low is None or row.high is None:
+            continue
+        if -margin < row.low and row.high < margin:
+            yield f"{words.format('as much', 'as')}."
+        elif row.low > 0.0 or row.high < 0.0:
+            yield f"{words.format('more' if row.low > 0.0 else 'less', 'than')}."
+        else:
+            yield f"{words.format('more or less', 'than')}: inconclusive."
+
+
+def present(data: ReportData) -> set[str]:
+    return {measure for measure in MEASURES if data.rows.where(measure=measure)}
+
+
+def examples(data: ReportData) -> int | None:
+    counts = data.rows.where(measure=vocab.ROBUSTNESS, documents=PRESENT).axis("documents")
+    return max(counts, default=None)

@@ -1,0 +1,232 @@
+"""What the pictures of a sweep show: its curves, prices, benchmarks, similarities, states and loops, as rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from statistics import fmean, median
+
+from layerwise.page.data import ReportData
+from layerwise.page.derived.curves import at_half, averaged, curves, levels, means_over_draws, order_strategy
+from layerwise.page.derived.zones import PlanZones, matrix, mirrored, plan_zones
+from layerwise.page.text.wording import label
+from layerwise.plan import Plan
+from layerwise.plan.windows import PUBLISHED
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import PlanRecord, Score, main_metric
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import ALL, CONTRAST, GAINED, LOOPED
+
+LOOP_COUNT = "loop_count"
+"""The claim whose rows hold the best loop counts."""
+BEST = {LOOPED: "best_loops", GAINED: "best_gain"}
+"""The contrast that holds the best number of each window, with its interval, by family."""
+FITTED = "line through the best"
+
+
+def numbered(data: ReportData) -> Iterator[Score]:
+    """Return the effect of each window of `amount` layers with `other` loops, or that gain, per task; family `part`."""
+    for record in data.swept:
+        number = record.strategy.partition("=")[2]
+        if record.family not in BEST or not number.isdecimal():
+            continue
+        for task in data.tasks:
+            score = data.effect(record.plan, task)
+            if score is not None and math.isfinite(score.value):
+                yield replace(score, part=record.family, amount=float(record.affected), other=int(number))
+
+
+def best(data: ReportData) -> Iterator[Score]:
+    """Return the number with the least effect for each window that has several, and the line through those of loops.
+
+    Intervals, and the line, are those of the contrasts on the whole text.
+    """
+    for family, of in Rows(numbered(data)).by("part").items():
+        for task, rows in of.by("task").items():
+            whole = task == data.tasks[0]
+            bounds = by_window(data, BEST[family]) if whole else {}
+            widths = {width: own for width, own in rows.by("amount").items() if len(own.axis("other")) > 1}
+            for width, own in widths.items():
+                least = min(own, key=lambda row: (row.value, row.other))
+                known, of_one = bounds.get(width), {"task": task, "part": family, "amount": width}
+                low, high = (known.low, known.high) if known else (None, None)
+                yield Score(CONTRAST, "best", float(least.other or 0), low, high, **of_one)
+                if whole and family == LOOPED and (fitted := line(data)) is not None:
+                    yield Score(CONTRAST, "best", fitted[0] + fitted[1] * width, **of_one, against=FITTED)
+
+
+def by_window(data: ReportData, metric: str) -> dict[float, Score]:
+    rows = data.rows.where(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, amount=PRESENT)
+    return dict(sorted(rows.along("amount").items()))
+
+
+def over_windows(data: ReportData, metric: str) -> Score | None:
+    return data.rows.one(measure=CONTRAST, claim=LOOP_COUNT, metric=metric, task=ALL, amount=None)
+
+
+def line(data: ReportData) -> tuple[float, float] | None:
+    """Intercept and slope of the line through the best counts; `None` where no slope was measured."""
+    slope, counts = over_windows(data, "slope"), by_window(data, BEST[LOOPED])
+    if slope is None or not counts:
+        return None
+    return fmean(score.value for score in counts.values()) - slope.value * fmean(counts), slope.value
+
+
+CURVED = (vocab.DELTA, vocab.EXACT, "token_accuracy")
+UNSEEN, TRAINED, LEAST, ABSENCE = (
+    "below the minimum detectable effect",
+    "as trained",
+    "least loss at that price",
+    "skip",
+)
+PRICES: Mapping[str, Callable[[PlanRecord], int]] = {
+    "layer evaluations": lambda record: record.evaluations,
+    "sequential stages": lambda record: record.stages,
+}
+MIDDLES = ("mean", "median")
+"""What is taken over the benchmarks; the paper draws the median, which hides the one that collapsed."""
+MAPS = {
+    "cosine": "Cosine, all tokens",
+    "cosine_no_sink": "Cosine, without the sink token",
+    "cka": "CKA, unbiased",
+    "cosine_flattened": "Cosine of flattened states, as published",
+}
+"""The similarities of hidden states, as they are called."""
+SINK = "Difference: what the sink adds"
+MOST_MAPS = 8
+
+
+def trained(data: ReportData) -> str:
+    return str(Plan.identity(data.depth)) if data.depth else ""
+
+
+def ranked(rows: Rows, task: str | None) -> list[Score]:
+    return sorted(rows.where(task=task, seed=None), key=lambda row: row.value)
+
+
+def ranking(data: ReportData) -> Iterator[Score]:
+    for task in data.tasks:
+        yield from ranked(at_half(data), task)
+
+
+def degradation(data: ReportData) -> Iterator[Score]:
+    for metric in CURVED:
+        rows = Rows(replace(row, measure=metric) for row in curves(data, metric))
+        yield from rows
+        for own in (of for by_task in rows.by("task").values() for of in by_task.by("part").values()):
+            whole = data.effect(trained(data), own[0].task, metric)
+            if metric != vocab.DELTA and whole is not None:
+                yield from levels(own, {TRAINED: whole.value})
+            for size in own.where(seed=None).by("amount").values() if metric == vocab.DELTA else ():
+                edge = median(known) if (known := [row.mde for row in size if row.mde is not None]) else None
+                yield from levels(size, {UNSEEN: (-edge, edge)} if edge is not None else {})
+
+
+def priced(data: ReportData) -> Iterator[Score]:
+    for task in data.tasks:
+        effects = [
+            replace(score, plan=plan, condition=record.strategy)
+            for plan, record in data.records.items()
+            if (score := data.effect(plan, task)) is not None
+        ]
+        for name, price in PRICES.items():
+            prices = {row.plan: float(price(data.records[str(row.plan)])) for row in effects}
+            front: list[Score] = []
+            for row in sorted(effects, key=lambda row: (prices[row.plan], row.value)):
+                if not front or row.value < front[-1].value:
+                    front.append(replace(row, condition=LEAST))
+            for row in (*effects, *front):
+                yield replace(row, part=name)
+                yield replace(row, part=name, metric="price", value=prices[row.plan], low=None, high=None)
+
+
+def benchmark_metrics(data: ReportData) -> dict[str, str]:
+    scaled = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED).by("task").items()
+    return {task: main for task, own in scaled if task != vocab.ALL and (main := main_metric(own.axis("metric")))}
+
+
+def benchmark_curves(data: ReportData) -> Iterator[Score]:
+    """Return benchmark curves from chance (0) to the original model (1), overall and for each metric (`arm`)."""
+    rows = data.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
+    shown = {(vocab.ALL, middle): f"{middle} of the benchmarks" for middle in MIDDLES}
+    shown |= {(task, metric): f"{label(task)} ({metric})" for task, metric in benchmark_metrics(data).items()}
+    records = [record for record in data.swept if record.family == PUBLISHED]
+    for (task, metric), title in shown.items():
+        of = rows.where(task=task, metric=metric).along("plan")
+        means = means_over_draws(data, vocab.BENCHMARK_STRATEGIES, task, metric if task == ALL else vocab.NORMALISED)
+        by_strategy = Rows(averaged(records, of.get, means)).by("condition")
+        drawn = [own for own in by_strategy.values() if len(own.axis("amount")) > 1]
+        if drawn:
+            named = Rows(replace(row, arm=title) for own in drawn for row in own)
+            yield from (*named, *levels(named, {vocab.CHANCE: 0.0, TRAINED: 1.0}))
+
+
+def falls(data: ReportData) -> Iterator[Score]:
+    rows = data.rows.where(measure=vocab.BENCHMARK)
+    for task, metric in benchmark_metrics(data).items():
+        whole = rows.where(plan=trained(data), task=task, metric=metric, condition=None)
+        yield from (replace(row, metric=TRAINED) for row in whole)
+        yield from (
+            replace(row, metric=vocab.CHANCE, low=None, high=None, condition=None)
+            for row in rows.where(task=task, against=vocab.CHANCE)
+        )
+    for strategy in data.strategies:
+        of = data.rows.where(measure=vocab.CONTRAST, claim="benchmark_fall", condition=strategy)
+        yield from (replace(row, condition=f"fall, {label(strategy)}") for row in of if of.where(task=vocab.ALL))
+
+
+def against(data: ReportData) -> Iterator[Score]:
+    for size, row in by_window(data, "gain-loops").items():
+        yield replace(row, condition=f"{size:g} layers")
+
+
+def alike(data: ReportData) -> Iterator[Score]:
+    measured = tuple(metric for metric in MAPS if matrix(data, metric))
+    both = Rows(mirrored(data.rows.where(measure=vocab.SIMILARITY, metric=measured)))
+    yield from both
+    without = {(row.layer, row.other): row.value for row in both.where(metric="cosine_no_sink")}
+    for row in both.where(metric="cosine"):
+        less = without.get((row.layer, row.other))
+        if less is not None:
+            yield replace(row, metric=SINK, value=row.value - less, low=None, high=None)
+
+
+def zoned(data: ReportData) -> list[PlanZones]:
+    return [each for each in plan_zones(data) if each.states]
+
+
+def states(data: ReportData) -> Iterator[Score]:
+    for each in zoned(data)[:MOST_MAPS]:
+        own, record = data.rows.where(measure=vocab.STATES, plan=each.plan), data.records.get(each.plan)
+        strategy = f"{called(data, each.plan)}, {record.family}".replace("_", " ") if record else ""
+        name = "As trained" if each.plan == trained(data) else strategy if called(data, each.plan) else each.plan
+        same = [Score(vocab.STATES, "cosine", 1.0, layer=at, other=at) for at in range(1, each.states + 1)]
+        for row in (*mirrored(own.where(metric="cosine")), *same, *own.where(metric="variance")):
+            yield replace(row, condition=name)
+        for first, last in each.ranges if len(each.ranges) > 1 else ():
+            yield Score(vocab.ZONES, "zone", 0.0, layer=first, other=last, condition=name)
+
+
+def called(data: ReportData, plan: str) -> str:
+    record = data.records.get(plan)
+    if record is None or record.strategy == "given":
+        return ""
+    return TRAINED if record.family == "identity" else label(record.strategy)
+
+
+def task_rows(data: ReportData) -> Iterator[Score]:
+    for task in data.tasks:
+        scores = [score for plan in data.records if (score := data.effect(plan, task)) is not None]
+        for counts in ("documents", "tokens"):
+            known = [count for score in scores if (count := getattr(score, counts)) is not None]
+            yield from [Score(vocab.EFFECT, counts, float(max(known)), task=task)] if known else []
+        whole = [data.effect(trained(data), task, metric) for metric in (vocab.NLL, vocab.EXACT)]
+        yield from (replace(row, low=None, high=None) for row in whole if row is not None)
+    yield from ranking(data)
+
+
+def orders(data: ReportData) -> Iterator[Score]:
+    strategy = order_strategy(data)
+    for name in dict.fromkeys((ABSENCE, strategy, "reverse")) if strategy else ():
+        yield from at_half(data).where(task=data.named_tasks, seed=None, condition=name)

@@ -1,0 +1,192 @@
+"""A figure as plain data in Plotly's JSON schema, and the shared style of figures.
+
+Plotly's Python classes are not used because their checks take most of the time of a page; the tests run them instead.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from layerwise.page.figures.palette import SERIES, SYMBOLS, faded, light
+from layerwise.page.text.number_format import between
+from layerwise.results.rows import Score
+
+FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", Arial, sans-serif'
+CLEAR = "rgba(0,0,0,0)"
+REFERENCE = {"line": {"color": light("ink"), "dash": "dot", "width": 1.5}, "opacity": 0.6}
+"""How a line that values are compared with is drawn."""
+LEGEND = {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}}
+
+
+Trace = Mapping[str, Any]
+"""What is drawn from data: a `type` and the properties that it has."""
+Shape = Mapping[str, Any]
+"""What is drawn across the whole figure: a line or a band."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """Traces and a layout; `plotly.graph_objects.Figure(figure.payload())` validates and shows it."""
+
+    traces: tuple[Trace, ...]
+    layout: Mapping[str, Any]
+
+    def payload(self) -> dict[str, Any]:
+        return {"data": self.traces, "layout": self.layout}
+
+
+def scatter(**properties: Any) -> Trace:
+    """Points, lines between them, or the area that a line encloses; the pointer shows `text`, or else nothing."""
+    return {"type": "scatter", **_hover(properties)}
+
+
+def bar(**properties: Any) -> Trace:
+    """A bar for each position; the pointer shows `text`."""
+    return {"type": "bar", "textposition": "none", **_hover(properties)}
+
+
+def heatmap(**properties: Any) -> Trace:
+    """A grid of cells whose colours are numbers; the pointer shows `text`, over an empty cell nothing."""
+    return {"type": "heatmap", "hoverongaps": False, **_hover(properties)}
+
+
+def _hover(properties: dict[str, Any]) -> dict[str, Any]:
+    if "hovertemplate" in properties:
+        return properties
+    shown = {"hovertemplate": "%{text}<extra></extra>"} if "text" in properties else {"hoverinfo": "skip"}
+    return {**properties, **shown}
+
+
+def level_line(y: float, **properties: Any) -> Shape:
+    return {"type": "line", "x0": 0, "x1": 1, "xref": "x domain", "y0": y, "y1": y, "yref": "y", **properties}
+
+
+def upright_line(x: float, **properties: Any) -> Shape:
+    return {"type": "line", "x0": x, "x1": x, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain", **properties}
+
+
+def upright_band(low: float, high: float, colour: str) -> Shape:
+    edges = {"x0": low, "x1": high, "xref": "x", "y0": 0, "y1": 1, "yref": "y domain"}
+    return {"type": "rect", **edges, "fillcolor": colour, "line": {"width": 0}, "layer": "below"}
+
+
+def framed(
+    height: int,
+    traces: Iterable[Trace],
+    *,
+    x: Mapping[str, Any],
+    y: Mapping[str, Any],
+    shapes: Sequence[Shape] = (),
+    **layout: Any,
+) -> Figure:
+    """Return a figure in the common style; `x` and `y` extend its axes (None removes a property), `layout` the rest."""
+    return Figure(
+        tuple(traces),
+        {
+            "template": {},
+            "height": height,
+            "autosize": True,
+            "paper_bgcolor": CLEAR,
+            "plot_bgcolor": CLEAR,
+            "font": {"family": FONT, "size": 13, "color": light("ink")},
+            "margin": {"l": 48, "r": 12, "t": 8, "b": 40},
+            "showlegend": False,
+            "hovermode": "closest",
+            "modebar": {"bgcolor": CLEAR, "color": light("quiet"), "activecolor": light("ink")},
+            "hoverlabel": {
+                "bgcolor": light("card"),
+                "bordercolor": light("quiet"),
+                "font": {"family": FONT, "color": light("ink"), "size": 13},
+                "align": "left",
+            },
+            "xaxis": _axis(x),
+            "yaxis": _axis({"zeroline": True, **y}),
+            **({"shapes": shapes} if shapes else {}),
+            **layout,
+        },
+    )
+
+
+def _axis(more: Mapping[str, Any]) -> dict[str, Any]:
+    title = more.get("title")
+    font = {"color": light("muted"), "size": 13}
+    axis = {
+        "gridcolor": light("grid"),
+        "linecolor": light("quiet"),
+        "zerolinecolor": light("zero"),
+        "zerolinewidth": 1.5,
+        "zeroline": False,
+        "tickfont": {"color": light("muted"), "size": 12},
+        "automargin": True,
+        "exponentformat": "power",
+        **more,
+        "title": {"text": title, "font": font, "standoff": 8} if title else None,
+    }
+    return {name: value for name, value in axis.items() if value is not None}
+
+
+def limits(values: Iterable[float | None]) -> tuple[float, float] | None:
+    """The range of an axis that several figures share: all the values and zero, with a little air.
+
+    >>> limits([1.0, None, 2.0])
+    (-0.1, 2.1)
+    """
+    finite = [value for value in values if value is not None and math.isfinite(value)]
+    if not finite:
+        return None
+    low, high = min(0.0, *finite), max(0.0, *finite)
+    air = 0.05 * (high - low) or 1.0
+    return low - air, high + air
+
+
+def common_span(scores: Iterable[Score], *more: float | None) -> tuple[float, float] | None:
+    return limits([*more, *(bound for score in scores for bound in (score.value, score.low, score.high))])
+
+
+def row_axis(names: Sequence[str], **more: Any) -> dict[str, Any]:
+    return {
+        "range": [len(names) - 0.5, -0.5],
+        "tickmode": "array",
+        "tickvals": list(range(len(names))),
+        "ticktext": [escape(name) for name in names],
+        "tickfont": {"color": light("ink"), "size": 12},
+        "zeroline": False,
+        **more,
+    }
+
+
+def whiskers(scores: Iterable[Score], colour: str, *, thickness: float = 2, width: int = 0) -> dict[str, Any]:
+    """Error bars from the low end of each interval to the high end; none where there is no interval."""
+    ends = [(s.value, s.value if s.low is None else s.low, s.value if s.high is None else s.high) for s in scores]
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": [max(0.0, high - value) for value, _, high in ends],
+        "arrayminus": [max(0.0, value - low) for value, low, _ in ends],
+        "color": colour,
+        "thickness": thickness,
+        "width": width,
+    }
+
+
+def filled(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str, **more: Any) -> Trace:
+    edges = {"x": [*x, *reversed(x)], "y": [*high, *reversed(low)]}
+    return scatter(**edges, fill="toself", fillcolor=colour, line={"width": 0}, mode="lines", **more)
+
+
+def colour_scale(colours: Sequence[str]) -> list[list[float | str]]:
+    """The colours at even steps from 0 to 1."""
+    return [[index / (len(colours) - 1), colour] for index, colour in enumerate(colours)]
+
+
+def series_style(slot: int) -> tuple[str, str, str]:
+    colour = SERIES[slot % len(SERIES)][0]
+    return colour, faded(colour, 0.14), SYMBOLS[slot % len(SYMBOLS)]
+
+
+def interval(score: Score, *, signed: bool = False) -> str:
+    return between(score.value, score.low, score.high, signed=signed)

@@ -1,0 +1,291 @@
+"""A kind of run as data: its sections, each with marks, tables and findings, for all `layerwise.page.writers`.
+
+Titles, leads and notes are in the Markdown file that has the name of the module, which contains only paragraphs:
+
+    # healing | What healing brings back | Healing    the anchor of a section, its title, its name in the menu, its lead
+    ## missing                                        the line that is shown where nothing was healed
+    ## nats | Nats per token above the whole model    the name of a part, its title, the note under it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.resources import files
+from itertools import islice
+from typing import Any, Literal, TypeVar
+
+from layerwise.catalogue import PAGES
+from layerwise.page.data import ReportData
+from layerwise.page.finding import Finding
+from layerwise.page.marks.mark import Mark
+from layerwise.page.show import ABSENT, NUMBER, Show
+from layerwise.page.text.table import Table
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+
+@cache
+def prose(kind: str) -> dict[str, str]:
+    return {key: " ".join(lines) for key, (_, lines) in _read(kind).items() if lines}
+
+
+@cache
+def titles(kind: str) -> dict[str, tuple[str, ...]]:
+    return {key: named for key, (named, _) in _read(kind).items() if named}
+
+
+def _read(kind: str) -> dict[str, tuple[tuple[str, ...], list[str]]]:
+    *package, module = PAGES[kind].partition(":")[0].split(".")
+    text = files("layerwise").joinpath(*package, f"{module}.md").read_text(encoding="utf-8")
+    words: dict[str, tuple[tuple[str, ...], list[str]]] = {}
+    section, key = "", ""
+    for line in map(str.strip, text.splitlines()):
+        if line.startswith(("# ", "## ")):
+            hashes, rest = line.split(" ", 1)
+            name, *named = rest.split(" | ")
+            section = name if hashes == "#" else section
+            key = name if hashes == "#" else f"{section}/{name}"
+            words[key] = (tuple(named), [])
+        elif line:
+            words[key][1].append(line)
+    return words
+
+
+Facts = Callable[[ReportData], Iterable[Finding | str]]
+Derive = Callable[[ReportData], Iterable[Score]]
+
+
+@dataclass(frozen=True, slots=True)
+class Says:
+    """Findings, or plain sentences, that a function reads from the rows.
+
+    `terminal` also prints the findings, `folded` hides them behind their title on the page, `note` is small print under
+    them, and `small` makes sentences small print.
+    """
+
+    facts: Facts
+    title: str = ""
+    terminal: bool = True
+    folded: bool = False
+    small: bool = False
+    note: str = ""
+    name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: the row of the first `metric` that exists, formatted by `show` (a quantity or a function).
+
+    Without metrics it is the first row of the line. `where` filters by any column; `text` formats all rows of the line.
+    """
+
+    head: str
+    metric: str | tuple[str, ...] = ()
+    show: Show | Callable[[Score], str] = NUMBER
+    where: Mapping[str, Any] = field(default_factory=dict)
+    text: Callable[[Rows], str] | None = None
+
+    def cell(self, rows: Rows) -> str:
+        if self.text is not None:
+            return self.text(rows.where(**self.where) if self.where else rows)
+        metrics = (self.metric,) if isinstance(self.metric, str) else self.metric
+        matching = (
+            (rows.one(metric=metric, **self.where) for metric in metrics) if metrics else rows.where(**self.where)
+        )
+        row = next((row for row in matching if row is not None), None)
+        if isinstance(self.show, Show):
+            return self.show.text(row)
+        return ABSENT if row is None else self.show(row)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pivot:
+    """A table with a line for each combination of the columns `rows` (heading to column).
+
+    Cells are `columns`, and with `across` one for each value of that column. `where` and `derive` choose rows as in a
+    mark. `split` makes a table for each value of a column, `folded` hides it behind its title, `terminal` prints it (or
+    that many of its columns), `words` formats the values of `rows` and `across`, and `order` sorts the lines. `badges`
+    are words shown as badges. Columns without cells are left out.
+    """
+
+    name: str = ""
+    title: str = ""
+    rows: Mapping[str, str]
+    columns: Sequence[Column] = ()
+    across: str | None = None
+    show: Show | Callable[[Score], str] = NUMBER
+    where: Mapping[str, Any] = field(default_factory=dict)
+    derive: Derive | None = None
+    split: str | None = None
+    folded: bool = False
+    terminal: bool | int = True
+    words: Callable[[Any], str] = str
+    order: Callable[[tuple[Any, ...]], Any] | None = None
+    badges: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""
+
+    def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:
+        rows = data.rows if self.derive is None else Rows(self.derive(data))
+        rows = rows.where(**self.where) if self.where else rows
+        if self.split is None:
+            parts = {self.title: rows}
+        else:
+            named = rows.by(self.split).items()
+            parts = {", ".join(filter(None, (self.title, self.words(value)))): own for value, own in named}
+        for title, own in parts.items():
+            table = self._table(own)
+            if table.body:
+                yield title, table
+
+    def _table(self, rows: Rows) -> Table:
+        keys = tuple(self.rows.values())
+        lines: dict[tuple[Any, ...], None] = dict.fromkeys(tuple(getattr(row, key) for key in keys) for row in rows)
+        across = rows.axis(self.across) if self.across else ()
+        pivoted = (Column(self.words(value), show=self.show, where={str(self.across): value}) for value in across)
+        columns = [*self.columns, *pivoted]
+        ordered = list(lines)
+        if self.order is not None:
+            ordered.sort(key=self.order)
+        elif "task" in keys:
+            ordered.sort(key=lambda line: line[keys.index("task")] != "all")
+        named, cells = [], []
+        for line in ordered:
+            own = rows.where(**dict(zip(keys, line, strict=True)))
+            named.append(["" if value is None else self.words(value) for value in line])
+            cells.append([column.cell(own) for column in columns])
+        kept = [at for at in range(len(columns)) if any(row[at] not in ("", ABSENT) for row in cells)]
+        head = (*self.rows, *(columns[at].head for at in kept))
+        body = ((*heads, *(row[at] for at in kept)) for heads, row in zip(named, cells, strict=True))
+        plans = tuple(at for at, key in enumerate(keys) if key == "plan")
+        numeric_from = len(head) if self.badges else len(keys)
+        return Table(head, tuple(body), numeric_from=numeric_from, code=plans, badges=self.badges)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tabled:
+    """A table that a function makes of the run, where lines and cells are not those of single rows."""
+
+    name: str = ""
+    title: str = ""
+    table: Callable[[ReportData], Table]
+    folded: bool = False
+    terminal: bool = True
+    note: str = ""
+
+    def tables(self, data: ReportData) -> Iterable[tuple[str, Table]]:
+        made = self.table(data)
+        if made.body:
+            yield self.title, made
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Marks side by side; where they share choices, the first has the controls and the others follow it."""
+
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SweptPlans:
+    """The plans of a sweep: a few as pictures on the page, and all as a sortable table (as text: `rows`)."""
+
+    look: Literal["examples", "table"]
+    name: str = ""
+    title: str = ""
+    note: str = ""
+    rows: Callable[[ReportData], Table] | None = None
+
+
+Part = Mark | Beside | Says | Pivot | Tabled | SweptPlans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A section of the page: its anchor, title, menu name, and parts in reading order (or a function of the run).
+
+    It is written if rows match `needs` (a filter or function; default: the measure is the anchor), otherwise the line
+    `missing` is. `prose` is the kind whose file has the text; text given here comes first.
+    """
+
+    anchor: str
+    title: str = ""
+    short: str = ""
+    parts: tuple[Part, ...] | Callable[[ReportData], Iterable[Part]]
+    missing: str = ""
+    needs: Mapping[str, Any] | Callable[[ReportData], bool] | None = None
+    prose: str = ""
+
+    def present(self, data: ReportData) -> bool:
+        if callable(self.needs):
+            return self.needs(data)
+        return bool(data.rows.where(**(self.needs or {"measure": self.anchor})))
+
+    def parts_of(self, data: ReportData) -> tuple[Part, ...]:
+        """The parts for this run; none where it has not what the section is about."""
+        if not self.present(data):
+            return ()
+        parts = self.parts(data) if callable(self.parts) else self.parts
+        return tuple(self._in_words(part) for part in parts)
+
+    def of(self, kind: Kind) -> Section:
+        source = self.prose or kind.name
+        title, short = titles(source).get(self.anchor, (self.title, self.short))
+        missing = self.missing or prose(source).get(f"{self.anchor}/missing", "")
+        return replace(self, prose=source, title=self.title or title, short=self.short or short, missing=missing)
+
+    def _in_words(self, part: Part) -> Part:
+        if isinstance(part, Beside):
+            return Beside(tuple(_titled(mark, self.prose, self.anchor) for mark in part.marks))
+        return _titled(part, self.prose, self.anchor)
+
+
+Named = TypeVar("Named", bound=Mark | Says | Pivot | Tabled | SweptPlans)
+
+
+def _titled(part: Named, source: str, anchor: str) -> Named:
+    if not (source and part.name):
+        return part
+    key = f"{anchor}/{part.name}"
+    title = "".join(titles(source).get(key, ()))
+    return replace(part, title=part.title or title, note=part.note or prose(source).get(key, ""))
+
+
+def noted(*measures: str) -> Facts:
+    return lambda data: (note.text for note in data.notes if note.measure in measures)
+
+
+def in_text(statement: Finding | str) -> str:
+    return f"{statement.question} {statement.text}" if isinstance(statement, Finding) else statement
+
+
+def opening(facts: Facts, count: int | None = 1) -> Callable[[ReportData], str]:
+    """The first of the findings or sentences, as the answer of a kind; with `None` all of them."""
+    return lambda data: " ".join(map(in_text, islice(facts(data), count)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of run, recognized by a row of one of `measures` or by `present`.
+
+    `answer` is the verdict at the top of the page and the end of the terminal output. `tiles` are (number, name) for
+    the masthead, which also shows the manifest's `counts`. `unfinished` is the banner of an incomplete run, `following`
+    the next steps, and `claims` adds the chapter of the published claims after the first section.
+    """
+
+    name: str
+    measures: tuple[str, ...]
+    sections: tuple[Section, ...]
+    present: Callable[[ReportData], bool] | None = None
+    answer: Callable[[ReportData], str] = lambda data: ""
+    tiles: Callable[[ReportData], Iterable[tuple[str, str]]] = lambda data: ()
+    counts: tuple[str, ...] = ()
+    unfinished: Callable[[ReportData], str | None] = lambda data: None
+    following: Facts = lambda data: ()
+    claims: bool = False
+
+    def is_of(self, data: ReportData) -> bool:
+        if self.present is not None:
+            return self.present(data)
+        return bool(data.rows.where(measure=self.measures))

@@ -1,0 +1,26 @@
+"""The kinds of run, loaded from `layerwise.catalogue.PAGES` when the first page is made."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+
+from layerwise.catalogue import PAGES
+from layerwise.page.data import ReportData
+from layerwise.page.kind import Kind
+
+
+@cache
+def load_kinds() -> tuple[Kind, ...]:
+    loaded = []
+    for path in PAGES.values():
+        module, _, name = path.partition(":")
+        kind: Kind = getattr(import_module(f"layerwise.{module}"), name)
+        loaded.append(kind)
+    return tuple(loaded)
+
+
+def present_kinds(data: ReportData) -> tuple[Kind, ...]:
+    """The kinds of run that this one is; a run without any rows is shown as the sweep it may become."""
+    kinds = load_kinds()
+    return tuple(kind for kind in kinds if kind.is_of(data)) or kinds[:1]

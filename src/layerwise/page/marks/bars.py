@@ -1,0 +1,116 @@
+"""Bars along an axis with their intervals: a bar a layer, strong where it is resolved, or coloured by its series."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from layerwise.page.data import ReportData
+from layerwise.page.figures import frame
+from layerwise.page.figures.frame import Figure, Trace
+from layerwise.page.figures.palette import faded, light
+from layerwise.page.marks.mark import Mark
+from layerwise.page.text.number_format import is_resolved, probability, verdict
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+MOST_TICKS = 24
+HEAD, ROW = 76, 44
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bars(Mark):
+    """A bar for each value of the column `x`, side by side for each series.
+
+    Without series, bars that are not distinguished from zero are pale. `of` is the number shown if it is not the value,
+    `across` the axis title, `at` the name of a position (with `{}`), `text` extra text of a bar. With `sideways` there
+    is a row for each value of `x`, with its bars one after another.
+    """
+
+    x: str = "layer"
+    across: str = "layer"
+    at: str = "layer {}"
+    of: Callable[[Score], float | None] | None = None
+    stacked: bool = False
+    sideways: bool = False
+    text: Callable[[Score], str] = lambda row: ""
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The bars of the rows; with `each` or choices on the vertical range of all of them."""
+        groups = rows.by(self.series) if self.series else {"": rows}
+        traces = [self._bars(name, group, data.level, slots) for name, group in groups.items()]
+        if self.sideways:
+            return self._rows(traces, rows.axis(self.x))
+        positions = {getattr(row, self.x) for row in rows}
+        numeric = all(isinstance(value, int | float) for value in positions)
+        shared = bool(self.each or self.choices) and self.of is None
+        span = frame.common_span(map(self.show.shown, all_rows)) if shared else None
+        return frame.framed(
+            self.height or 360,
+            traces,
+            bargap=0.28,
+            barmode="stack" if self.stacked else "group",
+            x={
+                "title": self.across,
+                "showgrid": False,
+                "dtick": 1 if numeric and len(positions) <= MOST_TICKS else None,
+            },
+            y={"title": self.show.axis, "range": self.show.span or span},
+            shapes=[] if not self.show.reference else [frame.level_line(self.show.reference, **frame.REFERENCE)],
+            showlegend=len(groups) > 1,
+            legend=frame.LEGEND,
+            margin={"l": 48, "r": 12, "t": 32 if len(groups) > 1 else 8, "b": 40},
+        )
+
+    def _rows(self, traces: Sequence[Trace], names: Sequence[str]) -> Figure:
+        gap = {"color": light("card"), "width": 2}
+        lying = [
+            {
+                **trace,
+                "x": trace["y"],
+                "y": [names.index(name) for name in trace["x"]],
+                "orientation": "h",
+                "marker": {**trace["marker"], "line": gap},
+                "error_x": trace["error_y"],
+            }
+            for trace in traces
+        ]
+        for trace in lying:
+            del trace["error_y"]
+        return frame.framed(
+            HEAD + ROW * len(names),
+            lying,
+            bargap=0.4,
+            barmode="stack",
+            showlegend=True,
+            legend=frame.LEGEND,
+            x={"title": self.show.axis, "range": self.show.span, "showgrid": False},
+            y={**frame.row_axis([self.words(name) for name in names]), "showgrid": False},
+            margin={"l": 48, "r": 12, "t": 34, "b": 40},
+        )
+
+    def _bars(self, name: Any, rows: Rows, level: float, slots: Mapping[str, int]) -> Trace:
+        drawn = [row for row in rows if math.isfinite(row.value)]
+        shown = [self.show.shown(row) for row in drawn]
+        pale = faded(light("muted"), 0.35)
+        colour: Any = [light("accent") if is_resolved(row, level) else pale for row in drawn]
+        if self.series:
+            colour = frame.series_style(slots.get(str(name), 0))[0]
+        return frame.bar(
+            x=[getattr(row, self.x) for row in drawn],
+            y=[row.value for row in shown] if self.of is None else [self.of(row) for row in drawn],
+            marker={"color": colour, "line": {"width": 0}},
+            text=[self._hover(row, level) for row in drawn],
+            name=escape(self.words(name)),
+            **({} if self.of else {"error_y": frame.whiskers(shown, light("ink"), thickness=1.2, width=3)}),
+        )
+
+    def _hover(self, row: Score, level: float) -> str:
+        parts = [f"<b>{escape(self.at.format(getattr(row, self.x)))}</b>", self.show.text(row)]
+        if row.p_adjusted is not None:
+            parts.append(f"adjusted p {probability(row.p_adjusted)}: {verdict(row, level)}")
+        more = self.text(row)
+        return "<br>".join([*parts, *([escape(more)] if more else [])])

@@ -1,0 +1,157 @@
+"""Numbers on a grid as colours: layers by positions, states by states, windows of layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from layerwise.page.data import ReportData
+from layerwise.page.figures.frame import CLEAR, Figure, Shape, colour_scale, framed, heatmap
+from layerwise.page.figures.palette import DIVERGING, VIRIDIS, light
+from layerwise.page.marks.mark import Mark
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+ORANGE_IS_MORE = tuple(colour for colour, _ in DIVERGING)
+CELL, HEAD = 22, 90
+MOST_ROWS = 40
+TICKS = {"color": light("muted"), "size": 11}
+SIGNS = 5
+"""Values that the key of a diverging scale names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heat(Mark):
+    """A cell for each pair of the columns `x` (across) and `y` (downwards).
+
+    `diverging`: white is zero, orange more, blue less; otherwise brighter is more. `root` colors by the signed square
+    root, `least` and `most` fix the scale. Rows with the metric `framed` are frames from `layer` to `other`. `square`
+    maps have their own axes, `numbers` writes values into cells (by `number`), `diagonal` is a dotted line, and
+    `upwards` starts at the bottom. `across` and `down` are the titles of the axes, `text` is extra hover text.
+    """
+
+    x: str = "layer"
+    y: str = "other"
+    across: str = "layer"
+    down: str = ""
+    diverging: bool = False
+    root: bool = False
+    least: float | None = None
+    most: float | None = None
+    numbers: bool = False
+    number: Callable[[Score], str] | None = None
+    diagonal: bool = False
+    upwards: bool = False
+    square: bool = False
+    framed: str = ""
+    cell_words: Callable[[Any], str] = str
+    text: Callable[[Score], str] = lambda row: ""
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The grid of the rows, on the colour scale of all of them."""
+        frames = rows.where(metric=self.framed) if self.framed else Rows()
+        rows, all_rows = (Rows(row for row in of if row.metric != self.framed) for of in (rows, all_rows))
+        across, down = (self._axis(rows if self.square else all_rows, column) for column in (self.x, self.y))
+        cells = {(getattr(row, self.x), getattr(row, self.y)): row for row in rows if math.isfinite(row.value)}
+        if not cells:
+            return None
+        x, y = [self.cell_words(value) for value in across], [self.cell_words(value) for value in down]
+        grid = heatmap(
+            x=list(range(len(x))),
+            y=list(range(len(y))),
+            z=[[self._colour(cells.get((left, below))) for left in across] for below in down],
+            text=[[self._hover(cells.get((left, below)), left, below) for left in across] for below in down],
+            colorscale=colour_scale(ORANGE_IS_MORE if self.diverging else VIRIDIS),
+            **self._scale(all_rows),
+            **({"xgap": 1, "ygap": 1} if len(across) <= MOST_ROWS and not frames else {}),
+        )
+        traces = [grid]
+        height = self.height or HEAD + (CELL if len(down) <= MOST_ROWS else 8) * len(down)
+        ends = [-0.5, len(down) - 0.5]
+        return framed(
+            height,
+            traces,
+            x=_named(self.across, x),
+            showlegend=False,
+            y={**_named(self.down, y), "range": ends if self.upwards else ends[::-1], **self._square()},
+            **({"annotations": self._numbers(cells, across, down)} if self.numbers else {}),
+            shapes=[*self._diagonal(len(x), len(y)), *self._frames(frames, across)],
+            margin={"l": 40, "r": 8, "t": 8, "b": 44},
+        )
+
+    def _axis(self, rows: Rows, column: str) -> tuple[Any, ...]:
+        values = rows.axis(column)
+        return values if any(isinstance(value, str) for value in values) else tuple(sorted(values))
+
+    def _colour(self, row: Score | None) -> float | None:
+        if row is None:
+            return None
+        value = self.show.shown(row).value
+        return math.copysign(math.sqrt(abs(value)), value) if self.root else value
+
+    def _scale(self, rows: Rows) -> dict[str, Any]:
+        drawn = [value for row in rows if math.isfinite(row.value) and (value := self._colour(row)) is not None]
+        least, most = self.least, self.most
+        if self.diverging:
+            most = most if most is not None else max(map(abs, drawn), default=1.0) or 1.0
+            least = -most
+        bar: dict[str, Any] = {"thickness": 9, "outlinewidth": 0, "tickfont": TICKS}
+        if self.root:
+            positions = [most * (2 * at / (SIGNS - 1) - 1) for at in range(SIGNS)] if most else []
+            values = [math.copysign(position * position, position) / self.show.scale for position in positions]
+            bar |= {"tickmode": "array", "tickvals": positions, "ticktext": list(map(self.show.number, values))}
+        ends = {"zmin": least, "zmax": most}
+        return {"colorbar": bar, **{name: end for name, end in ends.items() if end is not None}}
+
+    def _hover(self, row: Score | None, left: Any, below: Any) -> str:
+        if row is None:
+            return ""
+        at = f"{self.across} {self.cell_words(left)}, {self.down} {self.cell_words(below)}".strip(", ")
+        more = self.text(row)
+        return "<br>".join([f"<b>{escape(at)}</b>", self.show.text(row), *([escape(more)] if more else [])])
+
+    def _numbers(self, cells: Mapping[tuple[Any, Any], Score], across: Any, down: Any) -> list[dict[str, Any]]:
+        return [
+            {
+                "x": across.index(left),
+                "y": down.index(below),
+                "text": self._number(row),
+                "showarrow": False,
+                "font": {"size": 11, "color": light("ink")},
+                "bgcolor": CLEAR,
+            }
+            for (left, below), row in cells.items()
+        ]
+
+    def _number(self, row: Score) -> str:
+        return self.show.number(row.value) if self.number is None else self.number(row)
+
+    def _diagonal(self, columns: int, rows: int) -> list[dict[str, Any]]:
+        line = {"color": light("zero"), "dash": "dot", "width": 1.2}
+        ends = {"x0": -0.5, "y0": -0.5, "x1": columns - 0.5, "y1": rows - 0.5}
+        return [{"type": "line", "xref": "x", "yref": "y", **ends, "line": line}] if self.diagonal else []
+
+    def _frames(self, rows: Rows, across: Sequence[Any]) -> list[Shape]:
+        ends = ((across.index(row.layer) - 0.5, across.index(row.other) + 0.5) for row in rows)
+        look = {"type": "rect", "xref": "x", "yref": "y", "line": {"color": "#ffffff", "width": 2}}
+        return [{**look, "x0": low, "x1": high, "y0": low, "y1": high} for low, high in ends]
+
+    def _square(self) -> dict[str, Any]:
+        return {"scaleanchor": "x"} if self.square else {}
+
+
+def _named(title: str, names: list[str]) -> dict[str, Any]:
+    step = 1 + len(names) // MOST_ROWS if all(len(name) < 4 for name in names) else 1
+    positions = list(range(0, len(names), step))
+    return {
+        "title": title,
+        "showgrid": False,
+        "zeroline": False,
+        "tickmode": "array",
+        "tickvals": positions,
+        "ticktext": [escape(names[at]) for at in positions],
+        "range": [-0.5, len(names) - 0.5],
+    }

@@ -1,0 +1,190 @@
+"""Lines along an axis with their intervals as ribbons, over the bands of their nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from layerwise.page.data import ReportData
+from layerwise.page.figures import frame
+from layerwise.page.figures.frame import Figure, Trace
+from layerwise.page.figures.palette import faded, light
+from layerwise.page.marks.mark import Mark
+from layerwise.page.text.number_format import in_perplexity, is_resolved, probability, tidy
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+Points = Mapping[Any, Score]
+"""Position to score. Positions are numbers, whole for layers and counts, real for sizes: a mapping of either does."""
+Describe = Callable[[str, float, Score], str]
+
+MOST_TICKS = 24
+MOST_SIZES = 6
+SMALL = 300  # a figure less high than this leaves its axis titles to the heading above it
+BAND_OPACITY = (0.22, 0.13, 0.08)
+BAND_DASH = ("dash", "dot", "dashdot")
+QUARTERS = {
+    "range": (-3.0, 103.0),
+    "tickmode": "array",
+    "tickvals": [0, 25, 50, 75, 100],
+    "ticktext": ["0 %", "25 %", "50 %", "75 %", "100 %"],
+}
+"""An axis of shares from nothing to all, with air for the markers at either end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lines(Mark):
+    """Each series as a line along the numeric column `x`, its intervals as a ribbon.
+
+    `across` is the axis title, `at` the hover name of a position (with `{}`). Rows `against` something are gray bands
+    with `nulls`, otherwise left out. `hollow` selects open points, `sizes` is a logarithmic axis, `percent` one from
+    nothing to all, `reach` fixes its ends. `named` labels lines above the figure. Rows with the column `faint` are
+    single draws.
+    """
+
+    x: str = "layer"
+    across: str = "layer"
+    at: str = "layer {}"
+    nulls: Callable[[str], str] | None = None
+    hollow: Callable[[Score], bool] = lambda row: False
+    sizes: bool = False
+    percent: bool = False
+    reach: tuple[float, float] | None = None
+    named: bool = False
+    faint: str = ""
+    nats: bool = False
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The lines of the rows; with `each`, or a choice of metric, on the vertical range of all of them."""
+        own = rows if self.nulls is None else rows.where(against=None)
+        groups = own.by(self.series) if self.series else {"": own}
+        lines = {
+            name: self._points(group.where(**{self.faint: None}) if self.faint else group)
+            for name, group in groups.items()
+        }
+        if not any(lines.values()):
+            return None
+        named = self.nulls
+        bands = [] if named is None else [(named(name), self._points(of)) for name, of in rows.by("against").items()]
+        describe = hover_text(self.at, self.show.axis, data.level, nats=self.nats)
+        traces = [trace for at, (name, points) in enumerate(bands) for trace in _null(name, points, at)]
+        for name, points in lines.items():
+            traces += self._line(name, groups[name], points, slots.get(str(name), 0), describe)
+        shared = self.each or set(self.apart) & set(self.choices.values())
+        span = self.show.span or (frame.common_span(map(self.show.shown, all_rows)) if shared else None)
+        height = self.height or 340
+        small = height < SMALL
+        right = 24 if self.percent else 8 if small else 12  # room for the last of the ticks
+        above = 34 if self.named or (bands and not small) else 8
+        xs = {x for points in (*lines.values(), *(points for _, points in bands)) for x in points}
+        return frame.framed(
+            height,
+            traces,
+            showlegend=self.named or bool(bands and not small),
+            legend=frame.LEGEND,
+            x={"title": "" if small else self.across, "showgrid": False, "range": self.reach, **self._ticks(xs, small)},
+            y={"title": "" if small else self.show.axis, "range": span},
+            shapes=[] if self.show.reference is None else [frame.level_line(self.show.reference, **frame.REFERENCE)],
+            margin={"l": 34, "r": right, "t": 6, "b": 24} if small else {"l": 48, "r": right, "t": above, "b": 40},
+        )
+
+    def _points(self, rows: Rows) -> Points:
+        return {at: self.show.shown(row) for row in rows if (at := getattr(row, self.x)) is not None}
+
+    def _ticks(self, xs: set[float], small: bool) -> dict[str, Any]:
+        if self.sizes:
+            return size_axis(xs)
+        crowded = len(xs) > (MOST_TICKS // 2 if small else MOST_TICKS)
+        return QUARTERS if self.percent else {} if crowded else {"dtick": 1}
+
+    def _line(self, name: Any, rows: Rows, points: Points, slot: int, describe: Describe) -> list[Trace]:
+        called, (colour, ribbon, symbol) = self.words(name) if name else self.title, frame.series_style(slot)
+        xs, hollow = sorted(points), {getattr(row, self.x) for row in rows if self.hollow(row)}
+        drawn = frame.scatter(
+            x=xs,
+            y=[points[x].value for x in xs],
+            mode="lines+markers",
+            line={"color": colour, "width": 2},
+            marker={
+                "color": colour,
+                "size": 6.5,
+                "symbol": [f"{symbol}-open" if x in hollow else symbol for x in xs] if hollow else symbol,
+            },
+            text=[describe(called, x, points[x]) for x in xs],
+            legendgroup=called,
+            name=escape(called),
+            showlegend=self.named,
+        )
+        faint = [row for row in rows if self.faint and getattr(row, self.faint) is not None]
+        draws = (
+            [
+                frame.scatter(
+                    x=[getattr(row, self.x) for row in faint],
+                    y=[self.show.shown(row).value for row in faint],
+                    mode="markers",
+                    marker={"color": faded(colour, 0.4), "size": 4.5, "line": {"width": 0}},
+                    legendgroup=called,
+                    name=escape(called),
+                    showlegend=False,
+                )
+            ]
+            if faint
+            else []
+        )
+        return [*area(points, ribbon, called), *draws, drawn]
+
+
+def _null(name: str, points: Points, index: int) -> list[Trace]:
+    opacity, dash = BAND_OPACITY[index % len(BAND_OPACITY)], BAND_DASH[index % len(BAND_DASH)]
+    xs = sorted(points)
+    middle = frame.scatter(
+        x=xs,
+        y=[points[x].value for x in xs],
+        mode="lines" if len(xs) > 1 else "markers",
+        line={"color": light("zero"), "width": 1.5, "dash": dash},
+        marker={"color": light("zero"), "symbol": "line-ew-open", "size": 12},
+        text=[f"{escape(name)}<br>{frame.interval(points[x])}" for x in xs],
+        legendgroup=name,
+        name=escape(name),
+    )
+    return [*area(points, faded(light("muted"), opacity), name), middle]
+
+
+def area(points: Points, colour: str, group: str) -> list[Trace]:
+    """The intervals of a line as one filled area; nothing where fewer than two positions have an interval."""
+    bounded = [
+        (x, row.low, row.high) for x, row in sorted(points.items()) if row.low is not None and row.high is not None
+    ]
+    if len(bounded) < 2:
+        return []
+    xs, low, high = zip(*bounded, strict=True)
+    return [frame.filled(xs, low, high, colour, legendgroup=group, name=escape(group), showlegend=False)]
+
+
+def size_axis(sizes: Iterable[float]) -> dict[str, Any]:
+    ticks = sorted(size for size in sizes if size > 0.0)
+    kept = ticks[:: 1 + len(ticks) // (MOST_SIZES + 1)]
+    return {"type": "log", "tickmode": "array", "tickvals": kept, "ticktext": [f"{tick:g}" for tick in kept]}
+
+
+def hover_text(what: str, unit: str, level: float, *, nats: bool = False) -> Describe:
+    """Return hover text: the point `what` (with `{}` or `{:.0f}` for its position), its score, interval and p-value.
+
+    With `nats` the score is a loss difference, shown with its sign and as a change of perplexity.
+    """
+
+    def describe(name: str, x: float, score: Score) -> str:
+        shown = frame.interval(score, signed=nats)
+        parts = [f"<b>{escape(name)}</b>, {what.replace('{}', '{:g}').format(x)}", f"{shown} {unit}".rstrip()]
+        if nats:
+            parts.append(f"perplexity {in_perplexity(score.value)}")
+        if score.p_adjusted is not None:
+            verdict = "distinguished from zero" if is_resolved(score, level) else "not distinguishable from zero"
+            parts.append(f"adjusted p {probability(score.p_adjusted)}: {verdict}")
+        if score.mde is not None:
+            parts.append(f"detectable above {tidy(score.mde)}")
+        return "<br>".join(parts)
+
+    return describe

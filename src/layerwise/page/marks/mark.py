@@ -1,0 +1,211 @@
+"""What all marks share: rows, series, colors, and the choices beside the figure.
+
+A `Picture` is a slot on the page; each variant is a complete figure built beforehand, and the script only switches.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Any
+
+from layerwise.page.arms import arm_slots
+from layerwise.page.data import ReportData
+from layerwise.page.figures.frame import Figure
+from layerwise.page.figures.palette import SERIES
+from layerwise.page.show import NUMBER, Show
+from layerwise.page.text.markup import Safe, element
+from layerwise.page.text.wording import label
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+PILLS = 7  # more options than this become a menu
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A question beside a figure and its options, the first one shown at the start."""
+
+    question: str
+    options: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A named figure: `variants` maps one option index per choice to the figure; a single figure has the key `()`.
+
+    `rooted` offers a square-root vertical axis, `bent` starts with it. With a `leader` it follows that figure's
+    controls.
+    """
+
+    name: str
+    alternative: str
+    variants: Mapping[tuple[int, ...], Figure]
+    choices: tuple[Choice, ...] = ()
+    rooted: bool = False
+    bent: bool = False
+    leader: str | None = None
+
+    def controls(self) -> Safe:
+        """The choices as pills or menus; nothing for a follower."""
+        shown = [
+            _choice(self.name, index, choice) for index, choice in enumerate(self.choices) if len(choice.options) > 1
+        ]
+        shown += [_scale(self.name, self.bent)] if self.rooted else []
+        return element("div", *shown, class_="controls") if shown and self.leader is None else Safe("")
+
+    def html(self) -> Safe:
+        height = max(figure.layout["height"] for figure in self.variants.values())
+        plot = element(
+            "div",
+            class_="plot",
+            data_figure=self.name,
+            role="img",
+            aria_label=self.alternative,
+            style=f"min-height:{height}px",
+        )
+        return element("figure", plot, element("p", class_="absent", hidden=True))
+
+    def payload(self) -> dict[str, Any]:
+        return {
+            "choices": len(self.choices),
+            "leader": self.leader or self.name,
+            "variants": {".".join(map(str, key)): figure.payload() for key, figure in self.variants.items()},
+        }
+
+
+def _choice(name: str, index: int, choice: Choice) -> Safe:
+    if len(choice.options) > PILLS:
+        options = (element("option", text, value=str(at)) for at, text in enumerate(choice.options))
+        menu = element("select", *options, data_figure=name, data_choice=str(index))
+        return element("label", f"{choice.question} ", menu, class_="menu")
+    return _pills(choice.question, f"{name}-{index}", choice.options, {"data_figure": name, "data_choice": str(index)})
+
+
+def _scale(name: str, bent: bool) -> Safe:
+    data = {"data_figure": name, "data_scale": "y"}
+    return _pills("Scale", f"{name}-scale", ("linear", "square root"), data, chosen=int(bent))
+
+
+def _pills(question: str, group: str, options: Sequence[str], data: Mapping[str, str], chosen: int = 0) -> Safe:
+    pills = [
+        element(
+            "label",
+            element("input", type="radio", name=group, value=str(at), checked=at == chosen, **data),
+            element("span", text),
+        )
+        for at, text in enumerate(options)
+    ]
+    return element("fieldset", element("legend", question), *pills, class_="pills")
+
+
+Slots = Callable[[Sequence[str]], Mapping[str, int]]
+"""Which colour each series takes, by its slot in the palette."""
+
+
+def in_order(names: Sequence[str]) -> dict[str, int]:
+    """Colours in the order of appearance.
+
+    >>> in_order(["lora", "whole"])
+    {'lora': 0, 'whole': 1}
+    """
+    return {name: at % len(SERIES) for at, name in enumerate(names)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark(ABC):
+    """A picture as data.
+
+    `where` filters the rows (see `Rows.where`) after `derive` has computed them; `show` is the quantity. Each value of
+    the column `series` has a color from `slots` (a mapping, or a function of all names) or `arms`; `legend` is the noun
+    of its buttons (default: no buttons). `choices` maps questions beside the figure to their columns, and `by_choice`
+    holds the fields that an answer changes. Columns in `apart` have an axis for each value; `each` makes a figure for
+    every value, all on one axis. `words` formats values of `series`, `each` and `choices`. `note` is small print.
+    """
+
+    name: str
+    title: str = ""
+    where: Mapping[str, Any] = field(default_factory=dict)
+    derive: Callable[[ReportData], Iterable[Score]] | None = None
+    show: Show = NUMBER
+    series: str | None = None
+    slots: Slots | Mapping[str, int] = in_order
+    arms: Callable[[ReportData], Iterable[str]] | None = None
+    legend: str = ""
+    choices: Mapping[str, str] = field(default_factory=dict)
+    by_choice: Mapping[Any, Mapping[str, Any]] = field(default_factory=dict)
+    apart: tuple[str, ...] = ("metric",)
+    each: str | None = None
+    words: Callable[[Any], str] = lambda value: label(str(value))
+    height: int | None = None
+    rooted: bool = False
+    bent: bool = False
+    note: str = ""
+
+    @abstractmethod
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """Return the figure of rows that belong together; `None` if there is nothing to draw.
+
+        `all_rows` are those of every neighboring figure (of one metric, if that is a choice), for a common axis.
+        """
+
+    def rows(self, data: ReportData) -> Rows:
+        """The rows that it draws."""
+        rows = data.rows if self.derive is None else Rows(self.derive(data))
+        return rows.where(**self.where) if self.where else rows
+
+    def colours(self, rows: Rows, data: ReportData) -> Mapping[str, int]:
+        """The colour of every series; an arm has the same one in every figure of a run."""
+        if self.series is None:
+            return {}
+        names = [str(value) for value in rows.axis(self.series)]
+        if isinstance(self.slots, Mapping):
+            return {name: self.slots[name] for name in names if name in self.slots}
+        if self.arms is None:
+            return self.slots(names)
+        known = arm_slots([*self.arms(data), *names])
+        return {name: known[name] for name in names}
+
+    def pictures(self, data: ReportData) -> Iterator[Picture]:
+        """The picture, or one for every value of the column `each`; none where there is nothing to draw."""
+        rows = self.rows(data)
+        if self.each is None:
+            yield from self._picture(self.name, self.title, rows, data, rows)
+            return
+        values = rows.axis(self.each)
+        for at, value in enumerate(values):
+            name = f"{self.name}-{at}" if len(values) > 1 else self.name
+            title = self.words(value) if len(values) > 1 or not self.title else self.title
+            yield from self._picture(name, title, rows.where(**{self.each: value}), data, rows)
+
+    def _picture(self, name: str, title: str, rows: Rows, data: ReportData, all_rows: Rows) -> Iterator[Picture]:
+        slots = self.colours(all_rows, data)
+        axes = {question: all_rows.axis(column) for question, column in self.choices.items()}
+        variants = {}
+        for key in product(*(range(len(values)) for values in axes.values())):
+            chosen = {
+                column: values[at] for column, values, at in zip(self.choices.values(), axes.values(), key, strict=True)
+            }
+            own = rows.where(**chosen) if chosen else rows
+            alone = {column: value for column, value in chosen.items() if column in self.apart}
+            alike = all_rows.where(**alone) if alone else all_rows
+            changed: dict[str, Any] = {}
+            for answer in chosen.values():
+                changed |= self.by_choice.get(answer, {})
+            drawn = replace(self, **changed)
+            if len(own) and (figure := drawn.figure(own, data, slots, alike)) is not None:
+                variants[key] = figure
+        if variants:
+            choices = tuple(Choice(question, tuple(map(self.words, values))) for question, values in axes.items())
+            yield Picture(name, title, variants, choices, rooted=self.rooted, bent=self.bent)
+
+    def series_of(self, row: Score) -> str:
+        """Which series a row belongs to."""
+        value = getattr(row, self.series) if self.series else None
+        return "" if value is None else str(value)
+
+
+def followed(pictures: Sequence[Picture]) -> list[Picture]:
+    return [replace(each, leader=pictures[0].name) if at else each for at, each in enumerate(pictures)]

@@ -1,0 +1,139 @@
+"""Points in a plane: two scores of each layer, of each plan or of each edge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from layerwise.page.data import ReportData
+from layerwise.page.figures import frame
+from layerwise.page.figures.frame import Figure, Trace
+from layerwise.page.figures.palette import EMBEDDING, depth_colour, faded, light
+from layerwise.page.marks.mark import Mark
+from layerwise.page.show import NUMBER, Show
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+MOST_TICKS = 24
+CROWDED = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Style:
+    """The style of a series; `line` joins points from left to right, `faint` ones are small, without intervals."""
+
+    line: bool = False
+    faint: bool = False
+    bounds: bool = True
+    dash: str = "solid"
+    symbol: str = ""
+    size: int = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scatter(Mark):
+    """A point for each value of the column `point` that has a row `across` and a row `upwards`, each a filter.
+
+    `show_across` and `show` are the quantities. Colors follow the series, or depth if `point` is a layer (`numbered`).
+    `equal` draws the diagonal, `styles` maps series to styles, `named` labels series above the figure, and the vertical
+    axis shows the series `focus` (default: all). There is no picture if all points share one position across.
+    """
+
+    point: str = "layer"
+    across: Mapping[str, Any] = field(default_factory=dict)
+    upwards: Mapping[str, Any] = field(default_factory=dict)
+    show_across: Show = NUMBER
+    equal: bool = False
+    numbered: bool = False
+    styles: Mapping[Any, Style] = field(default_factory=dict)
+    named: bool = False
+    focus: tuple[str, ...] = ()
+    at: str = "layer {}"
+    hollow: Callable[[Score], bool] = lambda row: False
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The points of the rows that have both coordinates."""
+        left, up = rows.where(**self.across), rows.where(**self.upwards)
+        groups = up.axis(self.series) if self.series else (None,)
+        traces, spread, bounds = [], set(), []
+        focused = [row for row in up if self.series_of(row) in self.focus]
+        for group in groups:
+            own = {self.series: group} if self.series else {}
+            xs, ys = left.where(**own).along(self.point), up.where(**own).along(self.point)
+            pairs = [(key, self.show_across.shown(xs[key]), self.show.shown(ys[key])) for key in ys if key in xs]
+            style = self.styles.get(group, Style())
+            if style.line:
+                pairs.sort(key=lambda pair: pair[1].value)
+            spread |= {x.value for _, x, _ in pairs}
+            bounds += [bound for _, x, y in pairs for bound in (x.value, y.value)]
+            if pairs:
+                traces.append(self._trace(group, style, pairs, xs, ys, data, slots))
+        if len(spread) < 2:
+            return None
+        ends = frame.limits(bounds) or (0.0, 1.0)
+        whole = all(value == round(value) for value in spread) and max(spread) - min(spread) <= MOST_TICKS
+        reference = self.show_across.reference
+        x: dict[str, Any] = {"title": self.show_across.axis, "zeroline": True, "dtick": 1 if whole else None}
+        return frame.framed(
+            self.height or 380,
+            [*([_equal(*ends)] if self.equal else []), *traces],
+            x=x,
+            y={"title": self.show.axis, "range": frame.common_span(focused) or self.show.span},
+            shapes=[frame.upright_line(reference, **frame.REFERENCE)] if reference else [],
+            margin={"l": 48, "r": 16, "t": 58 if self.named else 14, "b": 40},
+            showlegend=self.named,
+            legend=frame.LEGEND,
+        )
+
+    def _trace(
+        self, group: Any, style: Style, pairs: Any, xs: Any, ys: Any, data: ReportData, slots: Mapping[str, int]
+    ) -> Trace:
+        keys = [key for key, _, _ in pairs]
+        across, upwards = [x for _, x, _ in pairs], [y for _, _, y in pairs]
+        depths = [ys[key].layer for key in keys]
+        colour, _, symbol = frame.series_style(slots.get(str(group), 0))
+        pale = faded(light("muted"), 0.45)
+        colours: Any = pale if style.faint else colour
+        if not self.series and any(depth is not None for depth in depths):
+            colours = [EMBEDDING if depth is None else depth_colour(depth, data.depth) for depth in depths]
+        symbol = style.symbol or symbol
+        hollow = [self.hollow(ys[key]) for key in keys]
+        mode = "markers" + ("+text" if self.numbered else "") + ("+lines" if style.line else "")
+        name = self.words(group) if group is not None else ""
+        hover = [
+            f"<b>{escape(name)}</b> {escape(self.at.format(key))}<br>{self.show_across.axis}: "
+            f"{self.show_across.text(xs[key])}<br>{self.show.axis}: {self.show.text(ys[key])}"
+            for key in keys
+        ]
+        reach = colour if self.series else pale
+        bounds = {
+            axis: frame.whiskers(scores, reach, thickness=1.2)
+            for axis, scores in (("error_x", across), ("error_y", upwards))
+            if style.bounds and not style.faint and any(score.low is not None for score in scores)
+        }
+        return frame.scatter(
+            x=[x.value for x in across],
+            y=[y.value for y in upwards],
+            mode=mode,
+            **bounds,
+            marker={
+                "color": colours,
+                "size": 5 if style.faint or len(pairs) >= CROWDED else style.size,
+                "symbol": [f"{symbol}-open" if each else symbol for each in hollow],
+            },
+            line={"color": colour, "width": 2, "dash": style.dash},
+            textposition="top center",
+            text=[str(key) for key in keys] if self.numbered else hover,
+            customdata=hover,
+            textfont={"size": 11, "color": light("muted")},
+            hovertemplate="%{customdata}<extra></extra>",
+            legendgroup=str(group or ""),
+            name=escape(name),
+        )
+
+
+def _equal(low: float, high: float) -> Trace:
+    line = {"color": light("zero"), "dash": "dot", "width": 1.5}
+    return frame.scatter(x=[low, high], y=[low, high], mode="lines", line=line, name="equal")

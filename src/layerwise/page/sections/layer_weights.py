@@ -1,0 +1,100 @@
+"""Sections on learned layer weights and minimal pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from statistics import fmean, stdev
+
+from layerwise.page.arms import in_reading_order
+from layerwise.page.data import ReportData
+from layerwise.page.finding import Finding, settled
+from layerwise.page.kind import Part, Section, Tabled
+from layerwise.page.show import ACCURACY, Show
+from layerwise.page.text.number_format import fixed, tidy
+from layerwise.page.text.table import Table, Tone
+from layerwise.page.text.wording import listed
+from layerwise.page.trained import (
+    by_arm,
+    suite_name,
+    suites,
+)
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT
+
+CHANCE_OF_PAIRS = 50.0
+"""Percent of minimal pairs that guessing gets right."""
+
+
+RIGHT = ACCURACY.but(span=None, reference=CHANCE_OF_PAIRS)
+
+
+def list_scores(rows: Iterable[Score], show: Show) -> str:
+    return ", ".join(f"{row.arm} {show.text(row)}" for row in rows)
+
+
+def suite_findings(data: ReportData) -> Iterator[Finding]:
+    for suite in suites(data):
+        of = by_arm(data.rows.where(measure=suite, metric="accuracy", task=vocab.ALL))
+        if not of:
+            continue
+        chance = CHANCE_OF_PAIRS / 100
+        above = [str(row.arm) for row in of if row.low is not None and row.low > chance]
+        below = [str(row.arm) for row in of if row.high is not None and row.high < chance]
+        whole = "all" if len(above) == len(of) and len(of) > 1 else listed(above) or "none"
+        under = f"; below it: {listed(below)}" if below else ""
+        answer = f"{list_scores(of, ACCURACY)}; above chance ({CHANCE_OF_PAIRS:g} %): {whole}{under}."
+        known = None if all(row.low is None for row in of) else True
+        yield Finding(f"What is known of {suite_name(suite)}?", answer, settled(known))
+
+
+def weight_parts(data: ReportData) -> Iterator[Part]:
+    learned = in_reading_order(data.rows.where(measure=vocab.ALPHA).axis("arm"))
+    for arm in learned:
+        note = "weights" if arm == learned[-1] else ""
+        table = partial(weight_table, arm=arm)
+        yield Tabled(title=f"Layer weights of {arm}", table=table, terminal=False, note=note)
+
+
+def weight_table(data: ReportData, arm: str) -> Table:
+    """Return mean weights over seeds, readers by sources, with their standard deviation if there are several seeds.
+
+    Cells are tinted by weight, up to the greatest of a reader that has a choice.
+    """
+    cells: dict[tuple[int | None, int], list[Score]] = {}
+    for row in data.rows.where(measure=vocab.ALPHA, arm=arm, other=PRESENT):
+        cells.setdefault((row.layer, row.other or 0), []).append(row)
+    means = {cell: fmean(row.value for row in own) for cell, own in cells.items()}
+    most = max((abs(value) for (reader, _), value in means.items() if reader != 0), default=1.0) or 1.0
+    lines = sorted({reader for reader, _ in cells}, key=lambda reader: (reader is None, reader))
+    sources = sorted({source for _, source in cells})
+    body, tones = [], {}
+    for line, reader in enumerate(lines):
+        texts = ["the output" if reader is None else f"layer {reader}"]
+        for at, source in enumerate(sources, start=1):
+            own = cells.get((reader, source))
+            if own is None:
+                texts.append("")
+                continue
+            value, values = means[reader, source], [row.value for row in own]
+            spread = f" [±{fixed(stdev(values), 2)}]" if len(values) > 1 else ""
+            texts.append(f"{fixed(value, 2)}{spread}")
+            by_seed = "; ".join(f"{arm}/{row.seed}: {tidy(row.value)}" for row in own)
+            title = f"{texts[0]} reads {source_name(source)}: {tidy(value)} ({by_seed})"
+            tones[line, at] = Tone("negative" if value < 0 else "weight", min(1.0, abs(value) / most), title)
+        body.append(tuple(texts))
+    heads = ("e" if source == vocab.EMBEDDING else str(source - 1) for source in sources)
+    return Table(("reader", *heads), tuple(body), tones=tones)
+
+
+def source_name(source: int) -> str:
+    """A source as it is read.
+
+    >>> source_name(vocab.EMBEDDING), source_name(3)
+    ('the embedding', 'layer 2')
+    """
+    return "the embedding" if source == vocab.EMBEDDING else f"layer {source - 1}"
+
+
+WEIGHTS = Section(anchor=vocab.ALPHA, prose="pretraining", parts=weight_parts)

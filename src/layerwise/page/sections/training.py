@@ -1,0 +1,233 @@
+"""How models were trained: loss by step, and what each training took. A section of several kinds, and a kind alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from statistics import fmean
+
+from layerwise.page.arms import arm_slots, in_reading_order
+from layerwise.page.data import ReportData
+from layerwise.page.derived.growth import MEASURES as GROWTH_MEASURES
+from layerwise.page.derived.robustness import MEASURES, by_arm
+from layerwise.page.figures.frame import Figure, Trace, framed, scatter, series_style
+from layerwise.page.figures.palette import faded
+from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.page.marks import Mark
+from layerwise.page.show import ABSENT, named, plain
+from layerwise.page.text.number_format import tidy
+from layerwise.page.text.table import Table
+from layerwise.page.text.wording import arm_tiles, incomplete
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import TRAIN_LOSS, TRAINING, TUNING, VALIDATION_LOSS
+
+HEIGHT = 420
+LOSSES = {VALIDATION_LOSS: "validation loss", TRAIN_LOSS: "training loss"}
+FACTS = {"steps": "steps", "epochs": "epochs", "seconds": "seconds", "best_step": "best step", "examples": "examples"}
+OTHERS = ("masked_lm", "seed_agreement", *GROWTH_MEASURES)
+"""Measures of runs whose trainings are told with them."""
+
+
+def model_name(row: Score) -> str:
+    return f"{row.arm}, {row.condition}/{row.seed}" if row.condition else f"{row.arm}/{row.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossByStep(Mark):
+    """A thin line for every seed of an arm, and a bold one for their mean."""
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        """The losses by step on a logarithmic scale; models that differ in more than the seed have no mean."""
+        seeds, means = [], []
+        for arm, own in rows.by("arm").items():
+            named: dict[str, dict[int, float]] = {}
+            for row in own:
+                named.setdefault(model_name(row), {})[int(row.amount or 0)] = row.value
+            seeds += [_curve(arm, slots.get(arm, 0), dict(sorted(own.items())), name) for name, own in named.items()]
+            if len({row.condition for row in own}) == 1:
+                means.append(_mean(arm, slots.get(arm, 0), named))
+        y = {"title": LOSSES[rows[0].metric], "type": "log", **_ticks([row.value for row in rows])}
+        return framed(HEIGHT, [*seeds, *means], x={"title": "step", "rangemode": "tozero"}, y=y)
+
+
+def losses(data: ReportData) -> Iterator[Score]:
+    for metric in LOSSES:
+        yield from by_arm(data.rows.where(measure=TRAINING, metric=metric, amount=PRESENT))
+
+
+def unfinished(data: ReportData) -> list[str]:
+    run = data.rows.where(measure=TRAINING, seed=PRESENT)
+    begun, ended = (
+        {model_name(row) for row in run.where(metric=metrics)} for metrics in ((TRAIN_LOSS, VALIDATION_LOSS), "steps")
+    )
+    return sorted(begun - ended)
+
+
+def training_stopped(data: ReportData) -> str | None:
+    return incomplete((unfinished(data), "training"))
+
+
+def seeds_of(data: ReportData) -> dict[str, set[int]]:
+    rows = data.rows.where(measure=(*MEASURES, TRAINING))
+    grouped = rows.by("arm")
+    return {arm: set(grouped[arm].axis("seed")) for arm in in_reading_order(grouped)}
+
+
+def tiles(data: ReportData) -> Iterable[tuple[str, str]]:
+    return arm_tiles(arms := seeds_of(data), arms)
+
+
+def _facts(data: ReportData) -> Rows:
+    rows = by_arm(data.rows.where(measure=TRAINING, amount=None, seed=PRESENT, metric=tuple(FACTS)))
+    trained = Rows(replace(row, part=model_name(row)) for row in rows)
+    return trained.where(part=trained.where(metric="steps").axis("part"))
+
+
+def arm_losses(data: ReportData) -> Table:
+    rows = Rows(losses(data))
+    body = []
+    for arm, own in rows.by("arm").items():
+        validated = own.where(metric=VALIDATION_LOSS)
+        models = {model_name(row) for row in own}
+        last = max((int(row.amount or 0) for row in own.where(metric=TRAIN_LOSS)), default=None)
+        best = min((row.value for row in validated), default=None)
+        shown = (ABSENT if last is None else f"{last:,}", ABSENT if best is None else tidy(best))
+        body.append((arm, str(len(models)), *shown))
+    return Table(("arm", "seeds", "last step", "best validation loss"), tuple(body))
+
+
+def _answer(data: ReportData) -> str:
+    best = min(data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS), key=lambda row: row.value, default=None)
+    return "" if best is None else f"The least validation loss of any seed is that of {best.arm}: {tidy(best.value)}."
+
+
+def tuning_sentences(rows: Iterable[Score]) -> Iterator[str]:
+    run = Rows(rows)
+    for row in run.where(metric=("chosen", "chosen_at_end")):
+        tried = run.where(arm=row.arm, metric="validation_nll")
+        rates, batches = tried.where(other=row.other).axis("amount"), sorted(tried.axis("other"))
+        loss = tried.value(amount=row.amount, other=row.other)
+        text = f"{row.arm}: validation chose the learning rate {row.amount:g} and batches of {row.other}"
+        text += "" if loss is None else f", with a loss of {tidy(loss)}"
+        if len(rates) > 1 and row.metric == "chosen_at_end":
+            text += "; the rate is at the end of those tried, so it is not tuned"
+        if len(batches) > 1 and row.other in (batches[0], batches[-1]):
+            side = "smallest" if row.other == batches[0] else "largest"
+            text += f"; of the batches that were tried ({', '.join(map(str, batches))}) it is the {side}"
+        yield f"{text}."
+
+
+PARTS: tuple[Part, ...] = (
+    LossByStep(
+        name="training",
+        derive=losses,
+        series="arm",
+        slots=arm_slots,
+        legend="Arms",
+        choices={"Loss": "metric"},
+        words=named(LOSSES),
+    ),
+    Says(lambda data: tuning_sentences(data.rows.where(measure=TUNING))),
+    Pivot(
+        name="tuning",
+        where={"measure": TUNING, "metric": "validation_nll"},
+        words=plain,
+        folded=True,
+        terminal=False,
+        rows={"arm": "arm", "batch": "other", "learning rate": "amount"},
+        columns=(Column("validation loss", "validation_nll"),),
+    ),
+    Pivot(
+        name="every-training",
+        derive=_facts,
+        rows={"training": "part"},
+        folded=True,
+        terminal=False,
+        columns=tuple(Column(head, metric) for metric, head in FACTS.items()),
+    ),
+)
+SELECTED = Says(
+    lambda data: ("The checkpoint with the best validation loss is the one that was tested.",), terminal=False
+)
+TRAINING_SECTION = Section(anchor=TRAINING, prose="training", parts=PARTS)
+"""The trainings of a run, for every kind that has any."""
+
+TESTED_SECTION = replace(TRAINING_SECTION, parts=(*PARTS, SELECTED))
+"""The same, where checkpoints are selected by their validation loss."""
+
+TRAINED = Kind(
+    name="training",
+    measures=(TRAINING,),
+    present=lambda data: bool(data.rows.where(measure=TRAINING)) and not data.rows.where(measure=(*MEASURES, *OTHERS)),
+    answer=_answer,
+    tiles=tiles,
+    unfinished=training_stopped,
+    following=lambda data: ("What the arms survive is not measured yet: layerwise robustness RUN",),
+    sections=(replace(TRAINING_SECTION, parts=(*PARTS, SELECTED, Tabled(table=arm_losses))),),
+)
+"""A run whose models were trained, and nothing else was measured."""
+
+
+def mean_curve(seeds: Mapping[str, Mapping[int, float]]) -> dict[int, float]:
+    """The mean over seeds at each step.
+
+    >>> mean_curve({"a/0": {10: 1.0, 20: 0.5}, "a/1": {10: 3.0}})
+    {10: 2.0, 20: 0.5}
+    """
+    steps = sorted({step for losses in seeds.values() for step in losses})
+    return {step: fmean(losses[step] for losses in seeds.values() if step in losses) for step in steps}
+
+
+def _ticks(losses: Sequence[float]) -> dict[str, object]:
+    """Place ticks at 1, 2 and 5 times powers of ten, or at whole multiples if those would be fewer than three.
+
+    >>> _ticks([0.3, 2.0])["ticktext"], _ticks([4.1, 8.7])["ticktext"]
+    (['0.2', '0.5', '1', '2'], ['3', '4', '5', '6', '7', '8'])
+    """
+    positive = [loss for loss in losses if loss > 0.0]
+    if not positive:
+        return {}
+    powers = range(math.floor(math.log10(min(positive))), math.ceil(math.log10(max(positive))) + 1)
+    spanned = [tick for tick in _multiples(powers, (1, 2, 5)) if min(positive) <= tick <= max(positive)]
+    ticks = _multiples(powers, (1, 2, 5) if len(spanned) > 2 or max(positive) > 4 * min(positive) else range(1, 10))
+    shown = [tick for tick in ticks if min(positive) / 2 <= tick <= max(positive)]
+    return {"tickmode": "array", "tickvals": shown, "ticktext": [f"{tick:g}" for tick in shown]}
+
+
+def _multiples(powers: Iterable[int], digits: Iterable[int]) -> list[float]:
+    return [digit * 10.0**power for power in powers for digit in tuple(digits)]
+
+
+def _curve(arm: str, slot: int, losses: Mapping[int, float], name: str) -> Trace:
+    colour = faded(series_style(slot)[0], 0.4)
+    return scatter(
+        x=list(losses),
+        y=list(losses.values()),
+        mode=_mode(losses),
+        line={"color": colour, "width": 0.9},
+        marker={"color": colour},
+        legendgroup=arm,
+        name=escape(name),
+    )
+
+
+def _mode(losses: Mapping[int, float]) -> str:
+    return "lines" if len(losses) > 1 else "markers"
+
+
+def _mean(arm: str, slot: int, seeds: Mapping[str, Mapping[int, float]]) -> Trace:
+    (colour, _, symbol), mean = series_style(slot), mean_curve(seeds)
+    of = f"mean of {len(seeds)} seeds" if len(seeds) > 1 else "one seed"
+    return scatter(
+        x=list(mean),
+        y=list(mean.values()),
+        mode=_mode(mean),
+        line={"color": colour, "width": 2.2},
+        marker={"color": colour, "symbol": symbol},
+        legendgroup=arm,
+        name=escape(arm),
+        text=[f"<b>{escape(arm)}</b>, step {step}<br>{tidy(loss)}, {of}" for step, loss in mean.items()],
+    )

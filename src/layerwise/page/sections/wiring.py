@@ -1,0 +1,104 @@
+"""Learned layer weights: what a model knows of minimal pairs without some edges, and what every layer reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from layerwise.page.data import ReportData
+from layerwise.page.finding import Finding, settled
+from layerwise.page.kind import Column, Kind, Pivot, Says, Section, opening
+from layerwise.page.marks import Dots
+from layerwise.page.sections.layer_weights import RIGHT, WEIGHTS
+from layerwise.page.show import SIGNED, adjusted_p, detectable, p_value
+from layerwise.page.text.number_format import is_resolved
+from layerwise.page.text.wording import label
+from layerwise.page.trained import is_pretrained, suite_name, tiles
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import ALL, ALPHA, EDGES, ORIGINAL, RANDOM
+
+NATS = SIGNED.but(unit=" nats")
+MARGIN = SIGNED.but(axis="change of the margin (nats)", reference=0.0)
+
+
+def _edge_phenomena(rows: Rows, level: float) -> str:
+    own = rows.where(metric="margin", against=None)
+    known = [row for row in own if row.task != ALL and is_resolved(row, level)]
+    tested = sum(row.task != ALL for row in own)
+    named = "; ".join(f"{label(row.task)} {NATS.text(row)}" for row in sorted(known, key=lambda row: -abs(row.value)))
+    return f" {len(known)} of {tested} phenomena change{': ' * bool(named)}{named}." if tested else ""
+
+
+def edge_findings(data: ReportData) -> Iterator[Finding]:
+    rows = data.rows.where(measure=EDGES)
+    for change in rows.where(metric="margin", task=ALL, against=None):
+        own = rows.where(arm=change.arm, seed=change.seed, part=change.part, condition=change.condition)
+        random = own.one(metric="margin", task=ALL, against=RANDOM)
+        known = is_resolved(change, data.level)
+        edges = own.one(metric="edges")
+        left = "" if edges is None or edges.amount is None else f" ({edges.value:g} of {edges.amount:g} edges left)"
+        words = "" if known else ", inconclusive"
+        beside = f"; equally many random edges {NATS.text(random)} (p {p_value(random)})" if random is not None else ""
+        answer = f"Margin {NATS.text(change)}{words}{left}{beside}.{_edge_phenomena(own, data.level)}"
+        removed = str(change.condition)
+        without = f"the weakest {removed} of its edges" if removed.endswith("%") else f"the edges {removed}"
+        question = f"What does {change.arm}/{change.seed} lose on {suite_name(str(change.part))} without {without}?"
+        yield Finding(question, answer, settled(known))
+
+
+def changes(data: ReportData) -> Iterator[Score]:
+    for row in edge_rows(data):
+        if row.metric == "margin" and row.against is None:
+            yield replace(row, task="all pairs" if row.task == ALL else label(row.task))
+
+
+def edge_rows(data: ReportData) -> Iterator[Score]:
+    for row in data.rows.where(measure=EDGES, metric=("accuracy", "margin")):
+        yield replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
+
+
+WIRING = Kind(
+    name="wiring",
+    measures=(EDGES, ALPHA),
+    present=lambda data: (
+        bool(data.rows.where(measure=EDGES)) or (bool(data.rows.where(measure=ALPHA)) and not is_pretrained(data))
+    ),
+    tiles=tiles,
+    answer=opening(edge_findings),
+    sections=(
+        Section(
+            anchor=EDGES,
+            parts=(
+                Dots(
+                    name="edge-cuts",
+                    derive=changes,
+                    each="part",
+                    series="condition",
+                    legend="Without",
+                    choices={"Model": "arm"},
+                    words=suite_name,
+                    show=MARGIN,
+                ),
+                Says(edge_findings),
+                Pivot(
+                    name="edges",
+                    derive=edge_rows,
+                    rows={"suite": "part", "model": "arm", "without": "condition", "phenomenon": "task"},
+                    words=suite_name,
+                    columns=(
+                        Column("original", "accuracy", RIGHT, where={"against": ORIGINAL}),
+                        Column("without", "accuracy", RIGHT, where={"against": None}),
+                        Column("margin (nats)", "margin", SIGNED, where={"against": None}),
+                        Column("p, corrected", "margin", adjusted_p, where={"against": None}),
+                        Column("random edges (nats)", "margin", SIGNED, where={"against": RANDOM}),
+                        Column("detectable", "margin", detectable, where={"against": None}),
+                    ),
+                    folded=True,
+                    terminal=False,
+                ),
+            ),
+        ),
+        WEIGHTS,
+    ),
+)

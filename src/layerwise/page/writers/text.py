@@ -1,0 +1,84 @@
+"""A run as Markdown and as terminal output: claims, findings and tables, with all user-supplied names escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerwise.page.claims import judged
+from layerwise.page.claims.claim import NOT_MEASURED
+from layerwise.page.data import ReportData
+from layerwise.page.finding import Finding
+from layerwise.page.kind import Kind, Part, Pivot, Says, SweptPlans, Tabled, in_text
+from layerwise.page.kinds import present_kinds
+from layerwise.page.text.markup import bullets, escaped
+from layerwise.page.text.wording import counted
+
+
+def markdown_parts(kind: Kind, data: ReportData) -> Iterator[str]:
+    """The findings as lists and the tables under their titles, a list or a table at a time."""
+    for section in (each.of(kind) for each in kind.sections):
+        for part in section.parts_of(data):
+            if isinstance(part, Says):
+                yield _listed(part, data)
+            elif isinstance(part, SweptPlans) and part.rows is not None:
+                yield part.rows(data).section(part.title)
+            elif isinstance(part, Pivot | Tabled):
+                for title, table in part.tables(data):
+                    named = (title,) if part.title else (section.title, title)
+                    yield table.section(", ".join(filter(None, named)))
+
+
+def terminal_lines(kind: Kind, data: ReportData) -> Iterator[str]:
+    """The tables and sentences that a terminal shows, then the answer, then what to do next."""
+    written: list[str] = []
+    for section in kind.sections:
+        written += (line for part in section.of(kind).parts_of(data) for line in _lines(part, data))
+    answer = kind.answer(data)
+    if answer and not any(answer.startswith(line.removeprefix("- ")) for line in written):
+        written.append(answer)
+    yield from (*written, *map(in_text, kind.following(data)))
+
+
+def _lines(part: Part, data: ReportData) -> Iterator[str]:
+    if isinstance(part, Says) and part.terminal:
+        yield from (f"- {in_text(each)}" for each in part.facts(data))
+    elif isinstance(part, Pivot | Tabled) and part.terminal:
+        for title, table in part.tables(data):
+            yield from ([f"{title}:"] if title else [])
+            yield from (table if part.terminal is True else table.first(part.terminal)).lines()
+
+
+def _listed(part: Says, data: ReportData) -> str:
+    statements = list(part.facts(data))
+    answered = (
+        f"- **{escaped(each.question)}** ({each.state}) {escaped(each.text)}"
+        for each in statements
+        if isinstance(each, Finding)
+    )
+    sentences = bullets(each for each in statements if not isinstance(each, Finding))
+    return "\n".join(filter(None, (*answered, sentences)))
+
+
+def markdown(data: ReportData) -> str:
+    """The claims, and then what each kind of run that this one is has to say, in the order of the page."""
+    kinds = present_kinds(data)
+    written = [text for kind in kinds for text in markdown_parts(kind, data)]
+    sections = (_title(data), _claims(data), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def _title(data: ReportData) -> str:
+    model = escaped(data.title or "unnamed model")
+    corpus = escaped(str(data.manifest.get("corpus") or "an unnamed corpus"))
+    plans = f", {counted(len(data.records), 'plan')}" if data.records else ""
+    size = f"{counted(data.depth, 'layer')}{plans}, measured" if data.depth else "Measured"
+    return f"# {model}\n\n{size} on {corpus}."
+
+
+def _claims(data: ReportData) -> str:
+    claims = [claim for each in judged(data) for claim in each.claims]
+    measured = [claim for claim in claims if claim.verdict != NOT_MEASURED]
+    lines = [f"- **{escaped(claim.name)}** ({claim.verdict}) {escaped(claim.reasons)}" for claim in measured]
+    missing = [claim.name for claim in claims if claim.verdict == NOT_MEASURED]
+    lines += [f"- Not measured here: {escaped('; '.join(missing))}."] if missing else []
+    return "\n".join(["## Claims", "", *lines]) if lines else ""

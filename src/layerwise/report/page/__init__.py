@@ -1,1 +1,0 @@
-"""The page: HTML, Markdown, tables, numbers and colours that the reports of all kinds share."""

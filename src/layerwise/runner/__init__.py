@@ -1,0 +1,1 @@
+"""Carry out studies: runs, tasks, progress, resuming, and YAML recipes."""

@@ -1,0 +1,275 @@
+"""Benchmarks by fine-tuning: pretrained models on GLUE, MSGS or your own task, compared with chance.
+
+    arm, seed, other    one fine-tuning, `other`, of one pretrained model; the interval is over test examples
+    arm, seed           one pretrained model: the mean over its fine-tunings; Student's interval over them
+    arm                 one architecture: the mean over its pretrained models; Student's interval over those
+
+A mean of one has the interval below it. `CHANCE` is the score of the commonest training label. Answers are stored in
+`RUN/predictions`, keyed by everything that decides them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from layerwise.data.suites.classification import Task
+from layerwise.measure.language.task_summary import task_score
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.plan import Member, Plan
+from layerwise.results import Run, Score
+from layerwise.results.checked import read, value_of
+from layerwise.results.run import write_whole
+from layerwise.results.vocabulary import CHANCE, LEARNING_CURVE
+from layerwise.runner.opening import in_words
+from layerwise.stack.load import resolve_device
+from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult, Inspection, fine_tune
+from layerwise.train.published_tuning import settings_for
+
+PREDICTIONS = "predictions"
+_FILES = ("config.json", "*.safetensors", "tokenizer*", "vocab.*", "merges.txt", "special_tokens_map.json")
+
+Progress = Callable[[str, int, int], None]
+"""Told what is being fine-tuned, its step, and its steps at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class FineTunedModel:
+    """A model to fine-tune: its arm, seed, source and plans; the first of `members`, if any, is the original model."""
+
+    arm: str
+    seed: int
+    location: Path | str
+    members: tuple[Member, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.arm}/{self.seed}"
+
+    @property
+    def plans(self) -> tuple[Plan, ...]:
+        plans = dict.fromkeys(member.plan for member in self.members)
+        return tuple(plans)[1:]
+
+
+def run_benchmarks(
+    models: Sequence[FineTunedModel],
+    tasks: Sequence[Task],
+    settings: FineTuningConfig,
+    run: Run,
+    *,
+    seeds: int = 3,
+    progress: Progress | None = None,
+    device: str = "auto",
+) -> list[Score]:
+    """Fine-tune every original model on every task with `seeds` seeds; return the rows, which `run` stores too.
+
+    Rows and note (`described`) are stored after every task; those of other models and tasks stay.
+    """
+    result: list[Score] = []
+    for task in tasks:
+        result += run_task(models, task, settings, run, seeds=seeds, progress=progress, device=device)
+        store_note(run, task.measure, task.name, described(task, settings))
+    return result
+
+
+def run_task(
+    models: Sequence[FineTunedModel],
+    task: Task,
+    settings: FineTuningConfig,
+    run: Run,
+    *,
+    plan: Plan | None = None,
+    seeds: int = 3,
+    progress: Progress | None = None,
+    device: str = "auto",
+) -> list[Score]:
+    """Fine-tune every model on one task under one plan; return the rows, which `run` stores with learning curves."""
+    rows: list[list[list[Score]]] = []
+    curves: list[Score] = []
+    for model in models:
+        pieces = []
+        for seed in range(seeds):
+            used, outcome = fine_tuned(
+                model, task, settings, seed, plan=plan, keep=run.folder / PREDICTIONS, progress=progress, device=device
+            )
+            columns: dict[str, Any] = {"arm": model.arm, "seed": model.seed, "other": seed}
+            columns |= {} if plan is None else {"plan": str(plan)}
+            pieces.append([replace(row, **columns) for row in rows_of(used, outcome)])
+            curves += [replace(row, **columns) for row in curve_rows(used, outcome)]
+        rows.append(pieces)
+    own = averaged(rows)
+    store_rows(run, own)
+    # A curve takes the place of an earlier one of the same fine-tuning, whose steps may have been others.
+    store_rows(run, curves, attrgetter("task", "arm", "seed", "other", "plan"))
+    return own
+
+
+def fine_tuned(
+    model: FineTunedModel,
+    task: Task,
+    settings: FineTuningConfig,
+    seed: int,
+    *,
+    plan: Plan | None = None,
+    keep: Path | None = None,
+    progress: Progress | None = None,
+    device: str = "auto",
+    inspect_model: Inspection | None = None,
+) -> tuple[Task, FineTuningResult]:
+    """Return the task with as many examples as the settings allow, and the model's answers to it.
+
+    Answers stored in the folder `keep` are read; otherwise `inspect_model` is called with the fine-tuned model.
+    """
+    settings = settings_for(task, settings)
+    task = task.limited(settings.training_limit, settings.test_limit)
+    path = (
+        None
+        if keep is None
+        else kept_file(keep, model, task, settings, seed, in_words(resolve_device(device), "float32"), plan)
+    )
+    if path is not None and path.is_file():
+        return task, _read(path)
+    report_progress = None
+    if progress is not None:
+        under = "" if plan is None else f"{plan} of "
+        what = f"{under}{model.label} {task.name}, fine-tuning {seed}"
+
+        def report_progress(step: int, steps: int) -> None:
+            progress(what, step, steps)
+
+    outcome = fine_tune(
+        model.location,
+        task,
+        settings,
+        seed,
+        plan=plan,
+        progress=report_progress,
+        device=device,
+        inspect_model=inspect_model,
+    )
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, (json.dumps(asdict(outcome)) + "\n").encode())
+    return task, outcome
+
+
+def rows_of(task: Task, outcome: FineTuningResult) -> list[Score]:
+    examples = len(outcome.labels)
+    rows = []
+    for metric in task.metrics:
+        own = task_score(task, metric, outcome.labels, outcome.predictions)
+        rows += [
+            Score(task.measure, metric, own.value, own.low, own.high, task=task.name, documents=examples),
+            Score(task.measure, metric, own.chance, task=task.name, against=CHANCE, documents=examples),
+        ]
+    return rows
+
+
+def curve_rows(task: Task, outcome: FineTuningResult) -> list[Score]:
+    """The learning curve of a fine-tuning, where it was taken: the task's main metric on the selection set at each
+    step, its `amount`, and `step_seconds`, the median of a step."""
+    rows = [
+        Score(LEARNING_CURVE, task.metric, point.score, task=task.name, amount=point.step) for point in outcome.curve
+    ]
+    if outcome.step_seconds is not None:
+        rows.append(Score(LEARNING_CURVE, "step_seconds", outcome.step_seconds, task=task.name))
+    return rows
+
+
+def averaged(rows: Sequence[Sequence[Sequence[Score]]]) -> list[Score]:
+    models = [_mean(pieces, other=None) for pieces in rows]
+    arms: dict[tuple[str | None, str | None], list[list[Score]]] = {}
+    for own in models:
+        if own:
+            arms.setdefault((own[0].arm, own[0].plan), []).append(own)
+    return [
+        *(row for pieces in rows for own in pieces for row in own),
+        *(row for own in models for row in own),
+        *(row for pieces in arms.values() for row in _mean(pieces, seed=None)),
+    ]
+
+
+def described(task: Task, settings: FineTuningConfig) -> str:
+    used = task.limited(settings.training_limit, settings.test_limit)
+    whole = {split: len(examples) for split, examples in task.sets.items()}
+    counts = {split: len(examples) for split, examples in used.sets.items()}
+    listed = ", ".join(
+        f"{split} {count}" + (f" of {whole[split]}" if count < whole[split] else "") for split, count in counts.items()
+    )
+    beside = "" if counts == whole else "; a number made with fewer than the task has is not the published task's"
+    return f"{task.name}: {task.source + '; ' if task.source else ''}examples: {listed}{beside}."
+
+
+def _mean(pieces: Sequence[Sequence[Score]], **columns: None) -> list[Score]:
+    rows = []
+    for same in zip(*pieces, strict=True):
+        first = same[0]
+        values = [row.value for row in same]
+        low, high = over_seeds(values, first.metric, [(row.low, row.high) for row in same])
+        rows.append(replace(first, value=float(np.mean(values)), low=low, high=high, **columns))
+    return rows
+
+
+def store_rows(run: Run, rows: Sequence[Score], key: Callable[[Score], Hashable] = attrgetter("key")) -> None:
+    if not rows:
+        return
+    measure, new = rows[0].measure, {key(row) for row in rows}
+    kept = [row for row in run.store.scores(measure) if key(row) not in new]
+    run.store.replace_scores(measure, [*kept, *rows])
+
+
+def store_note(run: Run, measure: str, task: str, note: str) -> None:
+    text = [each.text for each in run.store.notes(measure) if not each.text.startswith(f"{task}: ")]
+    run.store.replace_notes(measure, [*text, note])
+
+
+def kept_file(
+    keep: Path,
+    model: FineTunedModel,
+    task: Task,
+    settings: FineTuningConfig,
+    seed: int,
+    how: str,
+    plan: Plan | None = None,
+) -> Path:
+    under = None if plan is None else str(plan)
+    parts = [_identity(model.location), task.digest, task.metric, asdict(settings), seed, how, under]
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
+    return keep / task.measure / _plain(task.name) / f"{_plain(model.label)}.{seed}-{key}.json"
+
+
+def _identity(location: Path | str) -> str:
+    folder = Path(location)
+    if not folder.is_dir():
+        return str(location)
+    matching = sorted({path for pattern in _FILES for path in folder.glob(pattern)})
+    files = {path: path.stat() for path in matching}
+    return _digest(tuple((path, each.st_size, each.st_mtime_ns) for path, each in files.items()))
+
+
+@lru_cache(maxsize=64)
+def _digest(files: tuple[tuple[Path, int, int], ...]) -> str:
+    digest = hashlib.sha256()
+    for path, size, _ in files:
+        digest.update(f"{path.name} {size}\n".encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", name)
+
+
+def _read(path: Path) -> FineTuningResult:
+    return value_of(FineTuningResult, read(path), str(path))

@@ -1,0 +1,290 @@
+"""Open the model and text that options name and the initial model of trainings, with their provenance."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+from torch import nn
+from transformers.utils import logging
+
+import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+from layerwise.data.model_location import location_of
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.errors import TrainError
+from layerwise.measure.language.evaluation_data import EvalData, tokenize
+from layerwise.results import Manifest, Score
+from layerwise.results.identity import model_name
+from layerwise.results.manifest import this_hardware
+from layerwise.results.rows import UNIFORM
+from layerwise.results.run import DATABASE
+from layerwise.runner.options.common import BATCH_TOKENS, LoadingOptions, ModelOptions, TextOptions
+from layerwise.runner.reporter import Reporter, waiting
+from layerwise.search.rungs import share_no_document
+from layerwise.stack import Stack, load, weight_hash
+from layerwise.stack.checks.checkpoint_files import numbers_of
+from layerwise.stack.precision import matmul_precision
+from layerwise.stack.quantisation import refuse_quantised
+from layerwise.stack.streaming.resident import refuse_on_disk
+from layerwise.train.new_head import with_new_head
+from layerwise.train.training import Base
+
+
+def quiet_transformers() -> None:
+    datasets.disable_progress_bars()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+
+
+def open_model(
+    options: LoadingOptions,
+    *,
+    model: str,
+    dtype: str = "auto",
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    resident_layers: int | None = None,
+    device_map: str | None = None,
+) -> Stack:
+    """Open `model` as the options say, on `device` if given; `tokenizer` replaces the model's own."""
+    quiet_transformers()
+    path = options.tokenizer
+    tokenizer = load_tokenizer(path, trust_remote_code=trust_remote_code) if path else None
+    return load(
+        model,
+        layers=options.layers,
+        tokenizer=tokenizer,
+        device=options.device if device is None else device,
+        dtype=dtype,
+        revision=options.revision,
+        trust_remote_code=trust_remote_code,
+        resident_layers=resident_layers,
+        device_map=device_map,
+    )
+
+
+def open_named(config: ModelOptions, reporter: Reporter) -> Stack:
+    """The model that the options name. transformers stays quiet. Raises `ModelError` where it cannot be opened."""
+    with waiting(reporter, f"loading {config.model}"):
+        return open_model(
+            config,
+            model=config.model,
+            dtype=config.dtype,
+            trust_remote_code=config.trust_remote_code,
+            **config.placement(),
+        )
+
+
+def tokenized(config: TextOptions, stack: Stack, corpus: Corpus, reporter: Reporter, seed: int) -> EvalData:
+    with waiting(reporter, f"tokenizing {corpus.name}"):
+        return cutting(config, stack, corpus, seed)(config.limit, config.max_length)
+
+
+def cutting(
+    config: TextOptions, stack: Stack, corpus: Corpus, seed: int
+) -> Callable[[int | None, int | None], EvalData]:
+    def cut(tokens: int | None, length: int | None) -> EvalData:
+        size = config.batch_tokens or BATCH_TOKENS
+        return tokenize(stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=seed)
+
+    return cut
+
+
+def divided_sentence(parts: Mapping[str, EvalData]) -> str:
+    what = "document" if share_no_document(parts.values()) else "window"
+    counted = ", ".join(f"{name} {part.tokens:,}" for name, part in parts.items())
+    return f"texts, disjoint by {what}, in scored tokens: {counted}"
+
+
+@dataclass(frozen=True, slots=True)
+class BaseModel:
+    """The initial model of trainings, opened once.
+
+    `location` is what transformers would load, None for a model opened in Python; `again` opens another copy.
+    """
+
+    stack: Stack
+    location: str | None
+    again: Callable[[], Stack]
+    device: str
+    revision: str | None
+
+    def base(self, classes: tuple[str, ...] | None = None) -> Base:
+        """Return the initial model, with a new head if there are `classes`.
+
+        Raises `TrainError` for a new head of a model that was opened in Python.
+        """
+        weights = weight_hash(self.stack.model)
+        if classes is None:
+            return Base(self.again, weights, self.location)
+        if self.location is None:
+            raise TrainError("a new head needs a model that can be loaded again: give its name or its folder")
+        with_head = partial(with_new_head, self.location, classes, device=self.device, revision=self.revision)
+        return Base(with_head, weights, self.location)
+
+
+def base_model(model: str, options: LoadingOptions, stack: Stack | None = None) -> BaseModel:
+    """Open the model called `model` with weights in float32, or take copies of an opened `stack`."""
+    if stack is not None:
+        refuse_quantised(stack.model, "train")
+        refuse_on_disk(stack.model, "train")
+        return BaseModel(stack, None, partial(_copy, stack), stack.device.type, None)
+    again = partial(open_model, options, model=model, dtype="float32")
+    opened = again()
+    refuse_quantised(opened.model, "train")
+    return BaseModel(opened, location_of(model), again, options.device, options.revision)
+
+
+def _copy(stack: Stack) -> Stack:
+    copied = copy.deepcopy(stack)
+    copied.model.float()
+    return copied
+
+
+_OF_TASKS = (".yaml", ".yml", ".py", ".json", ".jsonl", ".csv", ".tsv", ".txt", ".parquet", ".arrow")
+
+UNITS = {"B": 10**9, "M": 10**6, "k": 10**3}
+
+_OF_CACHE = "dataset_info.json"
+
+
+def provenance(
+    stack: Stack,
+    reading: EvalData,
+    *,
+    families: tuple[str, ...],
+    tasks: tuple[str, ...] = (),
+    seed: int,
+    settings: Mapping[str, object] | None = None,
+) -> Manifest:
+    """The manifest of a measurement of `stack` on `reading`; `families` and `tasks` decide what a row means, `settings`
+    its last bits."""
+    return described(
+        stack,
+        weight_hash(stack.model),
+        corpus=reading.name,
+        corpus_hash=reading.digest,
+        documents=reading.documents,
+        tokens=reading.tokens,
+        window=reading.length,
+        families=families,
+        tasks=tasks,
+        seed=seed,
+        settings=settings,
+    )
+
+
+def size_row(stack: Stack) -> Score:
+    return Score("run", "parameters", float(numbers_of(stack.model)), part="model")
+
+
+def uniform_row(stack: Stack) -> Score:
+    return Score("run", UNIFORM, math.log(int(stack.text_config.vocab_size)), part="model")
+
+
+def described(stack: Stack, weights: str, *, settings: Mapping[str, object] | None = None, **more: Any) -> Manifest:
+    """Return the manifest of results from `stack`, whose weights have the hash `weights`.
+
+    `settings` change the last bits of a number, by option; `more` are other fields of the manifest.
+    """
+    return Manifest(
+        model=stack.source.name,
+        revision=stack.source.revision,
+        weight_hash=weights,
+        dtype=str(stack.dtype).removeprefix("torch."),
+        device=stack.device.type,
+        layers=stack.path,
+        numerics=numerics(stack.device, stack.model, **(settings or {})),
+        hardware=hardware(stack.device),
+        structure=structure(stack),
+        **more,
+    )
+
+
+def structure(stack: Stack) -> str:
+    """The architecture, the layers and the parameters in words: `Llama, 30 layers, 135 M`."""
+    architecture = re.sub(r"(For[A-Z]|LMHead|Model$).*", "", type(stack.model).__name__)
+    numbers = numbers_of(stack.model)
+    unit, scale = next(((unit, scale) for unit, scale in UNITS.items() if numbers >= scale), ("", 1))
+    size = numbers / scale
+    text = f"{size:.0f}" if size >= 100 or not unit else f"{size:.2g}"
+    return f"{architecture}, {stack.depth} layer{'s' * (stack.depth != 1)}, {text} {unit}".rstrip()
+
+
+def numerics(device: torch.device | str, model: nn.Module | None = None, **settings: object) -> dict[str, str]:
+    """Return what decides the bits of a number: `settings` and torch's environment (threads on a CPU only).
+
+    >>> numerics("meta", batch_tokens=100)["batch_tokens"]
+    '100'
+    """
+    texts = {name: str(value) for name, value in settings.items()}
+    if torch.device(device).type == "cpu":
+        texts["threads"] = str(torch.get_num_threads())
+    attention = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    if isinstance(attention, str):
+        texts["attention"] = attention
+    texts["matmul_precision"] = matmul_precision()
+    texts["deterministic"] = str(torch.are_deterministic_algorithms_enabled())
+    return texts
+
+
+def in_words(device: torch.device | str, dtype: str) -> str:
+    """How a model is asked, as far as that decides the bits of the answer; `dtype` as it was asked for.
+
+    >>> in_words("meta", "auto")
+    'auto on meta'
+    """
+    kind = torch.device(device).type
+    result = numerics(device)
+    threads = result.pop("threads", None)
+    words = [f"{'float32' if dtype == 'auto' and kind == 'cpu' else dtype} on {kind}"]
+    if threads is not None:
+        words.append(f"{threads} thread{'s' * (threads != '1')}")
+    usual = {"matmul_precision": "highest", "deterministic": "False"}
+    words += [f"{name} {value}" for name, value in result.items() if usual.get(name) != value]
+    return ", ".join(words)
+
+
+def hardware(device: torch.device | str) -> dict[str, str]:
+    texts = {**this_hardware(), "kernels": torch.backends.cpu.get_cpu_capability()}
+    if torch.device(device).type == "cuda":
+        texts["accelerator"] = torch.cuda.get_device_name(torch.device(device))
+    return texts
+
+
+def task_digest(folder: Path) -> str:
+    """Return a short SHA-256 of a folder's task files, data and paths, without hidden files, runs and caches."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        hidden = any(part.startswith((".", "__")) for part in inside.parts)
+        if hidden or path.suffix not in _OF_TASKS or not path.is_file():
+            continue
+        if any((folder / parent / name).exists() for parent in inside.parents for name in (DATABASE, _OF_CACHE)):
+            continue
+        with path.open("rb") as file:
+            digest.update(f"{inside.as_posix()}\n".encode(errors="surrogateescape"))
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()[:16]
+
+
+def folder_of(manifest: Manifest, recipe: object = None) -> Path:
+    """Return the default folder of a run, named by what it measures and the trainings' `recipe` (plain values).
+
+    The name leaves out how it is computed: another way of computing finds the run and is refused.
+    """
+    content = {**manifest.measured(), **({} if recipe is None else {"recipe": recipe})}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", model_name(manifest.model)).strip(".-") or "model"
+    return Path("runs") / f"{name}-{digest[:8]}"

@@ -1,0 +1,197 @@
+"""Options of every training; each replaces one field of its recipe, or a `TrainingArguments` of transformers.
+
+Fine-tuning has options of its own: the tasks, and how a model is trained on them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from layerwise.errors import TrainError
+from layerwise.runner.option import option
+from layerwise.train.precision import Precision, default_precision, recorded_precision
+
+
+def seeds_option(default: int) -> Any:
+    return option(default, metavar="N", least=1, most=1_000)
+
+
+def steps_option() -> Any:
+    return option(None, metavar="N", least=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimizationOptions:
+    """How a model is optimized. What is left out keeps the recipe's value."""
+
+    batch_size: int | None = option(None, metavar="N", least=1)
+    gradient_accumulation: int | None = option(None, "Forward passes in a step.", metavar="N", least=1, setting=True)
+    precision: Literal["float32", "bfloat16", "float16"] | None = option(
+        None,
+        "Data type of the forward pass; by default bfloat16 on an accelerator that has it, else float32.",
+        rare=True,
+    )
+    compile: bool = option(
+        False, "Compile the blocks with torch.compile: one graph of each kind, for every order.", setting=True
+    )
+    evals: int | None = option(None, "Evaluations on the validation split.", metavar="N", least=1, setting=True)
+    track: tuple[str, ...] = option(
+        (), "Trackers that follow the trainings: tensorboard, trackio, wandb, ...", metavar="NAMES", rare=True
+    )
+    checkpoint_minutes: float | None = option(
+        None, "Minutes between checkpoints, beside those of the evaluations.", metavar="X", setting=True
+    )
+    set: tuple[str, ...] = option(
+        (), "Any of transformers' TrainingArguments; repeat for more.", metavar="NAME=VALUE", repeated=True
+    )
+
+    def trainer_arguments(self, device: str) -> dict[str, Any]:
+        """The arguments of `--track`, `--checkpoint-minutes` and `--set` by name; values that are JSON are read as it.
+
+        Raises `TrainError` for a text of another form, and for an argument that two options give.
+
+        >>> options = OptimizationOptions(set=("report_to=tensorboard", "dataloader_num_workers=4"))
+        >>> options.trainer_arguments("auto")
+        {'report_to': 'tensorboard', 'dataloader_num_workers': 4}
+        """
+        arguments: dict[str, Any] = {"use_cpu": True} if device == "cpu" else {}
+        own = {"report_to": list(self.track) or None, "checkpoint_minutes": self.checkpoint_minutes}
+        arguments |= changed(**own)
+        for text in self.set:
+            name, equals, value = text.partition("=")
+            if not equals or not name.isidentifier():
+                raise TrainError(f"--set takes NAME=VALUE, as in --set report_to=tensorboard; found {text!r}")
+            if name in own and name in arguments:
+                raise TrainError(
+                    f"--set {name} and an option of its own both say what {name} is; leave one of them out"
+                )
+            try:
+                arguments[name] = json.loads(value)
+            except (ValueError, RecursionError):
+                arguments[name] = value
+        return arguments
+
+    def resolved_precision(self, device: str, run: Path | None) -> Precision:
+        """Return the precision asked for, else that in which `run` began, else the device's default.
+
+        `--set` with half precision applies on top of float32.
+        """
+        if self.precision is not None:
+            return self.precision
+        if {"bf16", "fp16"} & self.trainer_arguments(device).keys():
+            return "float32"
+        return (run and recorded_precision(run)) or default_precision(device)
+
+    def changes(self) -> dict[str, Any]:
+        return changed(
+            compiled=self.compile or None,
+            batch_size=self.batch_size,
+            gradient_accumulation_steps=self.gradient_accumulation,
+            precision=self.precision,
+            evals=self.evals,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingOptions(OptimizationOptions):
+    """How a model is optimized, at one learning rate."""
+
+    learning_rate: float | None = option(None, metavar="X")
+
+    def changes(self) -> dict[str, Any]:
+        return {**super().changes(), **changed(learning_rate=self.learning_rate)}
+
+
+def changed(**values: Any) -> dict[str, Any]:
+    """The values that are not `None`, by name: those that replace a recipe's.
+
+    >>> changed(batch_size=8, learning_rate=None)
+    {'batch_size': 8}
+    """
+    return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuningOptions:
+    """How models are fine-tuned on tasks; what is left out keeps its usual value."""
+
+    tasks: tuple[str, ...] = option((), metavar="NAMES")
+    seeds: int = option(3, metavar="N", least=1, most=1_000)
+    train: Literal["all", "head"] = option("all", "Weights that learn: all, or the new head alone.", rare=True)
+    learning_rate: float | None = option(None, metavar="X", above=0)
+    batch_size: int | None = option(None, metavar="N", least=1, rare=True)
+    epochs: int | None = option(None, metavar="N", least=1)
+    patience: int | None = option(
+        None,
+        "Epochs without a better selection score that end the training; 3 by default.",
+        metavar="N",
+        least=1,
+        setting=True,
+    )
+    max_length: int | None = option(None, metavar="N", least=2, rare=True)
+    published: Literal["none", "elc-bert"] = option(
+        "none", "Use the settings of a published model for each task, unless an option sets them.", setting=True
+    )
+
+    def changes(self) -> dict[str, Any]:
+        rates = None if self.learning_rate is None else (self.learning_rate,)
+        return changed(
+            learning_rates=rates,
+            batch_size=self.batch_size,
+            epochs=self.epochs,
+            patience=self.patience,
+            length=self.max_length,
+            train=None if self.train == "all" else self.train,
+            published=None if self.published == "none" else self.published,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GlueOptions:
+    """Tasks of GLUE that every model of a training is fine-tuned on, beside the options of the training itself."""
+
+    glue: Path | None = option(None, "Folder of GLUE's files; every arm is fine-tuned on its tasks.", metavar="FOLDER")
+    glue_tasks: tuple[str, ...] = option(
+        (), "Tasks of --glue; all that it holds by default.", metavar="NAMES", needs="glue", setting=True
+    )
+    glue_learning_rate: float | None = option(
+        None, "Peak learning rate on GLUE; 5e-5 by default.", metavar="X", needs="glue", setting=True, above=0
+    )
+    glue_batch_size: int | None = option(
+        None, "Examples in a step on GLUE; 32 by default.", metavar="N", least=1, needs="glue", setting=True
+    )
+    glue_epochs: int | None = option(
+        None, "Epochs on GLUE at most; 10 by default.", metavar="N", least=1, needs="glue", setting=True
+    )
+    glue_patience: int | None = option(
+        None,
+        "Epochs on GLUE without a better selection score; 3 by default.",
+        metavar="N",
+        least=1,
+        needs="glue",
+        setting=True,
+    )
+    glue_max_length: int | None = option(
+        None, "Tokens of an example of GLUE; 128 by default.", metavar="N", least=2, needs="glue", setting=True
+    )
+    tuning_evals: int = option(
+        10,
+        "Points of the learning curve of every fine-tuning, beside the ends of its epochs.",
+        metavar="N",
+        least=0,
+        most=1_000,
+        setting=True,
+    )
+
+    def glue_changes(self) -> dict[str, Any]:
+        tuning = FineTuningOptions(
+            learning_rate=self.glue_learning_rate,
+            batch_size=self.glue_batch_size,
+            epochs=self.glue_epochs,
+            patience=self.glue_patience,
+            max_length=self.glue_max_length,
+        )
+        return {**tuning.changes(), "evals": self.tuning_evals}

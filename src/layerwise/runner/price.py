@@ -1,0 +1,115 @@
+"""Remaining work of an experiment and its cost from one timed piece, for `--dry-run` and `--minutes`.
+
+    seconds = seconds of a token in one pass of the model * tokens of all passes
+
+A head counts as so many layers as its weights say (`head_in_layers`).
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from itertools import accumulate, groupby
+
+import torch
+
+from layerwise.data.batches import AnyBatch
+from layerwise.measure.cost.memory import peak_bytes
+from layerwise.measure.interventions.sweep import CostEstimate
+from layerwise.measure.interventions.sweep_pieces import head_in_layers
+from layerwise.measure.language.evaluation_data import EvalData, minibatches
+from layerwise.measure.language.loss import window_losses
+from layerwise.plan import Plan
+from layerwise.runner.reporter import duration, size
+from layerwise.runner.steps import Remaining
+from layerwise.stack import Stack
+from layerwise.stack.checks.checkpoint_files import numbers_of
+from layerwise.stack.executors.graph import build, most_live
+from layerwise.stack.inputs import evaluating
+
+SLOW_OPERATIONS = 5e9
+
+TIMED_TOKENS, LONG = 1024, 0.5
+"""Tokens of a batch that is timed, and the seconds from which it is not too short to time."""
+
+SLOW_CALL = 0.01
+"""Seconds that a pass of any model takes a slow processor at least."""
+
+
+def describe_remaining(remaining: Sequence[Remaining], *, timed: bool) -> str:
+    """Say how much is left; if `timed`, also how long it takes, from one piece of a kind, and the memory it needs."""
+    clauses, seconds = [], 0.0
+    for piece, group in groupby(sorted(remaining, key=lambda each: each.piece), key=lambda each: each.piece):
+        alike = list(group)
+        count = sum(each.count for each in alike)
+        time_one = next((each.time_one for each in alike if each.time_one is not None), None)
+        clauses.append(f"{count:,.0f} {piece}")
+        if timed and time_one is not None:
+            one = time_one()
+            seconds += count * one
+            clauses[-1] += f" of {one:.2g} s"
+    left = f"left: {', '.join(clauses)}"
+    if not seconds:
+        return left
+    memory = peak_bytes() + max(each.memory_bytes for each in remaining)
+    return f"{left}; about {duration(seconds)} in all, at most {size(memory)} of memory"
+
+
+def time_passes(stack: Stack, data: EvalData) -> float:
+    small = minibatches(data, TIMED_TOKENS)[0]
+    seconds = timed_twice(lambda: _run_batch(stack, small))
+    if seconds > LONG:
+        return seconds / small.size
+    batch = typical_batch(data)
+    return timed_twice(lambda: _run_batch(stack, batch)) / batch.size
+
+
+def timed_twice(run: Callable[[], object]) -> float:
+    """Return the seconds of the second call of `run`; the first one warms up."""
+    run()
+    begun = time.perf_counter()
+    run()
+    return time.perf_counter() - begun
+
+
+def count_tokens(stack: Stack, due: CostEstimate) -> float:
+    head = head_in_layers(stack)
+    return (due.layer_tokens + head * due.head_tokens) / (stack.depth + head)
+
+
+def remaining_passes(
+    stack: Stack, data: EvalData, due: CostEstimate, plans: Sequence[Plan] = (), pace: float | None = None
+) -> Remaining:
+    """Count what is `due` in passes over a batch of `data`; `plans` are those whose states are held at once.
+
+    `pace` is the number of seconds per token, if it has been timed.
+    """
+    batch = typical_batch(data)
+    beyond = most_live(build(plans)) - 1 if plans else 0
+    width = int(getattr(stack.text_config, "hidden_size", 0) or 0)
+    largest = max(each.size for each in data.batches)
+    return Remaining(
+        count_tokens(stack, due) / batch.size,
+        "passes over a batch",
+        lambda: (pace or time_passes(stack, data)) * batch.size,
+        max(0, beyond * largest * width * stack.dtype.itemsize),
+    )
+
+
+def is_within(stack: Stack, due: CostEstimate, data: EvalData, seconds: float) -> bool:
+    largest = max(batch.size for batch in data.batches)
+    operations = 2.0 * numbers_of(stack.model) * count_tokens(stack, due)
+    return operations / SLOW_OPERATIONS + due.head_tokens / largest * SLOW_CALL < seconds
+
+
+def typical_batch(data: EvalData) -> AnyBatch:
+    sized = sorted(data.batches, key=lambda batch: batch.size)
+    behind = list(accumulate(batch.size for batch in sized))
+    return sized[bisect_left(behind, behind[-1] / 2)]
+
+
+def _run_batch(stack: Stack, batch: AnyBatch) -> None:
+    with evaluating(stack.model), torch.inference_mode():
+        captured = stack.capture(**{name: value.to(stack.device) for name, value in batch.inputs.items()})
+        window_losses(stack, stack.run(Plan.identity(stack.depth), captured), batch)

@@ -1,0 +1,259 @@
+"""The result of an experiment: a run folder, read when it is first used.
+
+A search and a comparison have results of their own.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from layerwise.errors import MeasureError, near_matches
+from layerwise.plan import Plan, edits
+from layerwise.results import Loss, Rows, Run, Score
+from layerwise.results import vocabulary as vocab
+from layerwise.runner.options.plans import chosen_plan
+from layerwise.search.budget import FrontPoint
+
+if TYPE_CHECKING:
+    import pandas
+
+    from layerwise.page import ReportData
+
+
+def _all_first(rows: list[Score]) -> list[Score]:
+    """The rows in their order, but of the tasks of one number that of all comes first.
+
+    >>> rows = [Score("effect", "delta_nll", 0.1, task=task, plan="0-2") for task in ("copy", "all", "sort")]
+    >>> [row.task for row in _all_first(rows)]
+    ['all', 'copy', 'sort']
+    """
+    first: dict[tuple[object, ...], int] = {}
+    numbers = [first.setdefault((row.measure, *replace(row, task="").key), len(first)) for row in rows]
+    pairs = sorted(zip(numbers, rows, strict=True), key=lambda pair: (pair[0], pair[1].task != "all"))
+    return [row for _, row in pairs]
+
+
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """A figure of a report: its name, what it shows in words, and what plotly draws (`data` and `layout`)."""
+
+    name: str
+    alternative: str
+    figure: Mapping[str, Any]
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        figure = _drawn(self.figure)
+        return {
+            "application/vnd.plotly.v1+json": figure,
+            "text/html": _html(self.alternative, figure),  # for viewers without plotly, such as nbconvert
+            "text/plain": f"{self.name}: {self.alternative}",
+        }
+
+
+def _html(title: str, figure: Mapping[str, Any]) -> str:
+    script = resources.files("layerwise.page").joinpath("plotlyjs/plotly-cartesian.min.js").read_text("utf-8")
+    content = json.dumps(figure, allow_nan=False).replace("</", "<\\/")
+    draw = f'Plotly.newPlot("figure", {{...{content}, config: {{responsive: true}}}})'
+    page = f'<div id="figure"></div><script>{script}</script><script>{draw}</script>'
+    frame = 'style="width:100%;height:520px;border:0"'
+    return f'<iframe title="{html.escape(title)}" {frame} srcdoc="{html.escape(page)}"></iframe>'
+
+
+def _drawn(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _drawn(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_drawn(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+ANSWERS = ((vocab.EFFECT, vocab.DELTA), (vocab.VERDICT, None), (vocab.SEARCH, vocab.DELTA))
+"""The measure and the metric of a run's answer: the first that it has rows of."""
+
+
+def _answer(rows: list[Score], measure: str, metric: str | None) -> list[Score]:
+    answer = [row for row in rows if row.measure == measure and metric in (None, row.metric)]
+    if measure == vocab.VERDICT:
+        return [row for row in answer if row.layer is not None]
+    if measure == vocab.SEARCH:
+        return [row for row in answer if row.task != vocab.SEARCH]
+    return [row for row in answer if row.task == vocab.ALL] or answer
+
+
+def _layer_of(row: Score, single: Mapping[str, int]) -> int | None:
+    return single.get(row.plan) if row.layer is None and row.plan is not None else row.layer
+
+
+class Reported(ABC):
+    """What is read from rows: themselves, a table, the summary, the figures and the page.
+
+    In a notebook it shows its summary.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def data(self) -> ReportData:
+        """The rows as the report reads them."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """What was read."""
+
+    @property
+    @abstractmethod
+    def page(self) -> Path:
+        """Where the page is written unless it is named."""
+
+    @property
+    def rows(self) -> list[Score]:
+        return list(self.data.scores)
+
+    @property
+    def summary(self) -> str:
+        from layerwise.runner.summary import summary
+
+        return summary(self.data)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What was found, a sentence each, the answer first."""
+        return tuple(line.removeprefix("- ") for line in self.summary.splitlines() if line.strip())
+
+    def plot(self, name: str | None = None) -> Plot:
+        """A figure of the report by its name, by default the first one, which a notebook draws.
+
+        Raises `MeasureError`, which names the figures there are, for one that there is not.
+        """
+        from layerwise.page.render import written
+
+        chapters = written(self.data)
+        pictures = {picture.name: picture for chapter in chapters for picture in chapter.pictures}
+        if not pictures or (name is not None and name not in pictures):
+            raise MeasureError(f"{self.name} has no figure {name or ''!r}; {near_matches(name or '', pictures)}")
+        picture = pictures[name] if name is not None else next(iter(pictures.values()))
+        figure = next(iter(picture.variants.values()))
+        return Plot(picture.name, picture.alternative, figure.payload())
+
+    def table(self, measure: str | None = None) -> pandas.DataFrame:
+        """Return the answer of the run as a data frame, or the rows of one `measure`; `"all"` returns every row.
+
+        The answer is one row per plan of a sweep (`effect`), per layer of a diagnosis (`verdict`) and per plan that a
+        search reported; any other run returns every row. Columns are those of `Score` that have a value, and `layer`
+        is that of a plan without one layer. Raises `MeasureError`, which names the measures there are, for one that has
+        no rows.
+        """
+        import pandas
+
+        rows, depth = self.rows, self.data.depth
+        if measure is None:
+            rows = next((own for name, metric in ANSWERS if (own := _answer(rows, name, metric))), rows)
+        elif measure != vocab.ALL:
+            measures = {row.measure for row in rows}
+            if measure not in measures:
+                raise MeasureError(f"{self.name} has no rows of {measure!r}; {near_matches(measure, measures)}")
+            rows = [row for row in rows if row.measure == measure]
+        single = {str(edits.skip(Plan.identity(depth), layer)): layer for layer in range(depth if depth > 1 else 0)}
+        rows = [replace(row, layer=_layer_of(row, single)) for row in _all_first(rows)]
+        if measure is None and all(row.layer is not None for row in rows):
+            rows.sort(key=lambda row: row.layer or 0)
+        columns = list(Score.__dataclass_fields__)
+        if measure != vocab.ALL:
+            columns = [name for name in columns if any(getattr(row, name) is not None for row in rows)]
+        frame = pandas.DataFrame([[getattr(row, name) for name in columns] for row in rows], columns=columns)
+        return frame.astype({"layer": "Int64"}) if "layer" in frame else frame
+
+    def report(self, path: Path | str | None = None) -> Path:
+        """Write the report as one HTML page; returns where it is."""
+        from layerwise import page as pages
+
+        page = Path(path) if path is not None else self.page
+        pages.write(page, pages.render(self.data))
+        return page
+
+    def _repr_html_(self) -> str:
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in self.findings)
+        return f"<p>Run <code>{html.escape(self.name)}</code></p><ul>{lines}</ul>"
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Reported):
+    """What an experiment computed, in the run folder `folder`.
+
+    The rows are read from the run's store each time. In a notebook a result shows its summary.
+    """
+
+    folder: Path
+
+    @property
+    def data(self) -> ReportData:
+        """The rows as the report reads them."""
+        from layerwise.runner.summary import report_data
+
+        with Run.open(self.folder) as run:
+            return report_data(run)
+
+    @property
+    def name(self) -> str:
+        """The folder."""
+        return str(self.folder)
+
+    @property
+    def page(self) -> Path:
+        """`report.html` in the run folder."""
+        with Run.open(self.folder) as run:
+            return run.report
+
+    @property
+    def rows(self) -> list[Score]:
+        """Every score of the run, one row for each number, with its interval where it has one."""
+        with Run.open(self.folder) as run:
+            return list(run.store.scores())
+
+    @property
+    def losses(self) -> list[Loss]:
+        """The summed loss of every plan on every window of the text, in nats, for experiments that measure plans."""
+        with Run.open(self.folder) as run:
+            return list(run.store.text_losses())
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult(Result):
+    """What a search computed, in the run folder `folder`."""
+
+    @property
+    def best(self) -> Plan:
+        return chosen_plan(str(self.folder))
+
+    @property
+    def front(self) -> list[FrontPoint]:
+        """The front in the unit of the budget, the cheapest plan first; losses are those on the report text.
+
+        A loss is a difference to the model as trained, in nats per token, which itself has 0.
+        """
+        rows = Rows(self.rows).where(measure=vocab.SEARCH)
+        of_unit = rows.where(condition=rows.where(metric=vocab.CHOSEN).axis("condition"))
+        prices = of_unit.where(metric=vocab.PRICE).along("plan")
+        fresh = rows.where(metric=vocab.DELTA, task=vocab.REPORT).along("plan")
+        points = [
+            FrontPoint(Plan.parse(plan), prices[plan].value, fresh[plan].value if plan in fresh else 0.0)
+            for plan in of_unit.where(metric=vocab.FRONT).axis("plan")
+        ]
+        return sorted(points, key=lambda point: point.price)
+
+    @property
+    def confirmed(self) -> pandas.DataFrame:
+        best = str(self.best)
+        table = self.table(vocab.SEARCH)
+        own = (table.plan == best) & table.metric.isin([vocab.DELTA, vocab.AGAIN, vocab.GAP])
+        return table[own | table.metric.isin([vocab.ABOVE_CHOSEN, vocab.BETTER])].reset_index(drop=True)

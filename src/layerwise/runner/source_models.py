@@ -1,0 +1,140 @@
+"""The models that layers are taken from: their arms, locations and training records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from layerwise.data.model_location import location_of
+from layerwise.errors import ModelError, RunError, near_matches
+from layerwise.plan.checks import source_name
+from layerwise.results.run import MANIFEST
+from layerwise.results.training_record import TrainingRecord, refined_at, trained_models
+from layerwise.runner.reporter import Reporter
+from layerwise.runner.training_runs import (
+    UNFINISHED,
+)
+from layerwise.train.methods import added_by
+
+Arms = Mapping[str, Mapping[str, "SourceModel"]]
+"""From the name of an arm to its models, by their names in plans."""
+
+
+UNTRAINED = "models"
+"""The arm of models that have no training record."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceModel:
+    """A model that layers are taken from: the arm it was trained in, its folder or hub id, and its training record."""
+
+    arm: str
+    location: str
+    record: TrainingRecord | None
+
+    @property
+    def added(self) -> str | None:
+        """What its layers were trained with and no other model has; `None` for plain layers."""
+        return None if self.record is None else added_by(self.record.recipe.get("variant"))
+
+
+def source_models(locations: Sequence[str]) -> tuple[SourceModel, ...]:
+    """Return the models at `locations` in order: each a model, or a run with all its finished models.
+
+    Raises `RunError` for a run without a finished model, `ModelError` for a repeated model.
+    """
+    models = tuple(source for location in locations for source in _at(location))
+    for number, source in enumerate(models):
+        if source.location in {earlier.location for earlier in models[:number]}:
+            raise ModelError(f"{source.location} is named twice; name each model once")
+    return models
+
+
+def by_arm(models: Sequence[SourceModel]) -> dict[str, dict[str, SourceModel]]:
+    arms: dict[str, list[SourceModel]] = {}
+    for source in models:
+        arms.setdefault(source.arm, []).append(source)
+    return {arm: named(members) for arm, members in arms.items()}
+
+
+def named(models: Sequence[SourceModel]) -> dict[str, SourceModel]:
+    """The models by the names a to z, then a1 to z1, and so on.
+
+    >>> list(named([SourceModel("arm", str(number), None) for number in range(28)]))[24:]
+    ['y', 'z', 'a1', 'b1']
+    """
+    return {source_name(number): source for number, source in enumerate(models)}
+
+
+def check_one_base(models: Mapping[str, SourceModel]) -> tuple[str, ...]:
+    """Return notes on the bases and data of models to merge; raises `ModelError` for several bases."""
+    bases: dict[str, str] = {}
+    for name, source in models.items():
+        if source.record is not None:
+            bases.setdefault(source.record.base, name)
+    if len(bases) > 1:
+        (first, one), (second, other), *_ = bases.items()
+        raise ModelError(
+            f"{one} ({models[one].location}) and {other} ({models[other].location}) are of different base: they were "
+            f"refined from models with weights {first[:12]} and {second[:12]}, whose layers do not fit together; merge "
+            "models of one base"
+        )
+    notes = []
+    data = {source.record.data: source.record.data_name for source in models.values() if source.record is not None}
+    if len(data) > 1:
+        notes.append(
+            f"the models were refined on different examples ({', '.join(dict.fromkeys(data.values()))}): the "
+            "LayerShuffle paper merges models that were refined on the same"
+        )
+    unknown = [name for name, source in models.items() if source.record is None]
+    if unknown and len(models) > 1:
+        text = f"nothing says what {', '.join(unknown)} {'was' if len(unknown) == 1 else 'were'} refined from"
+        notes.append(f"{text}: models of different bases do not fit together")
+    return tuple(notes)
+
+
+def _at(location: str) -> Iterator[SourceModel]:
+    folder = Path(location).expanduser()
+    if (folder / MANIFEST).is_file():
+        trained = trained_models(folder)
+        if not trained:
+            raise RunError(f"{location} {UNFINISHED}")
+        for model in trained:
+            source = _source(str(model), TrainingRecord.read(model))
+            if refined_at(source.arm) is None:
+                yield source
+    else:
+        yield _source(location, TrainingRecord.read(Path(location_of(location))))
+
+
+def _source(location: str, record: TrainingRecord | None) -> SourceModel:
+    return SourceModel(UNTRAINED if record is None else record.arm, location, record)
+
+
+def arms_of(locations: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, dict[str, SourceModel]]:
+    """Return the models at `locations`, of one `arm` or all, by arm and name.
+
+    Raises `ModelError` for an unknown arm, and for different bases in an arm.
+    """
+    arms = by_arm(source_models(locations))
+    if arm is not None and arm not in arms:
+        raise ModelError(f"no model was trained as {arm!r}; {near_matches(arm, arms)}")
+    chosen = {name: models for name, models in arms.items() if arm in (None, name)}
+    for name, models in chosen.items():
+        notes = check_one_base(models)
+        reporter.log(f"{name}:")
+        for letter, source in models.items():
+            reporter.log(f"  {letter}  {source.location}")
+        for note in notes:
+            reporter.log(f"note: {note}")
+    return chosen
+
+
+def refuse_added(sources: Iterable[SourceModel]) -> None:
+    added = next((source.added for source in sources if source.added), None)
+    if added:
+        raise ModelError(
+            f"these layers were trained with {added}, which no ordinary checkpoint holds; write out models of another "
+            "arm"
+        )

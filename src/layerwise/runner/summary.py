@@ -1,0 +1,42 @@
+"""The rows of a run as the report reads them, and its results, one sentence a line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from layerwise import page as pages
+from layerwise.errors import RunError
+from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.grid import complete
+from layerwise.page.derived.power import amount_of_text
+from layerwise.page.kinds import present_kinds
+from layerwise.results import Loss, PlanRecord, Run, Score
+from layerwise.results.vocabulary import EFFECT
+
+
+def report_data(run: Run) -> pages.ReportData:
+    """The rows of `run` as the report reads them; effects are computed here when the run was stopped before its own."""
+    scores, plans = run.store.scores(), run.store.plans()
+    swept = {record.plan for record in plans}
+    losses = tuple(row for row in run.store.text_losses() if row.plan in swept)
+    if not losses and not scores:
+        raise RunError(f"{run.folder} has no rows yet: it was stopped before its first. Run it again to resume it")
+    if not any(score.measure == EFFECT for score in scores):
+        scores += _provisional_effects(plans, losses, run.manifest.seed)
+    return pages.ReportData(asdict(run.manifest), tuple(plans), tuple(scores), losses, notes=tuple(run.store.notes()))
+
+
+def summary(data: pages.ReportData) -> str:
+    written: list[str] = []
+    for kind in present_kinds(data):  # an answer that another kind has given already is not repeated
+        written += [line for line in pages.terminal_lines(kind, data) if f"- {line}" not in written]
+    amount = (f"- {line}" for line in amount_of_text(data))
+    return "\n".join([*written, *(f"- {line}" for line in pages.claim_lines(data)), *amount])
+
+
+def _provisional_effects(plans: Sequence[PlanRecord], losses: tuple[Loss, ...], seed: int) -> list[Score]:
+    identity = next((record.plan for record in plans if record.family == "identity"), None)
+    shared = complete(losses)
+    measured = any(row.plan == identity for row in shared)
+    return effects(shared, identity, seed=seed) if identity is not None and measured else []

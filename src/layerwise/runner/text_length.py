@@ -1,0 +1,267 @@
+"""How much text a measurement reads: as much as N minutes allow, by one timed batch of the model.
+
+    tokens = seconds / (seconds of a token in one pass * passes of the whole model)
+
+The number is stored in the run, so that the same command reads the same text; `--tokens` reproduces it elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any, TypeVar, cast
+
+from layerwise.data.text.corpus import Corpus
+from layerwise.errors import LayerwiseError, OptionError
+from layerwise.measure.interventions.sweep import CostEstimate
+from layerwise.measure.language.evaluation_data import CONTEXT, WINDOW, EvalData
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.statistics import ALPHA
+from layerwise.results import Manifest
+from layerwise.results.run import MANIFEST, is_run
+from layerwise.runner.experiment import Experiment
+from layerwise.runner.option import converted, plain
+from layerwise.runner.options.common import DurationOptions
+from layerwise.runner.price import count_tokens, is_within, time_passes
+from layerwise.runner.reporter import duration
+from layerwise.stack import Stack, weight_hash
+from layerwise.stack.max_length import longest_input
+
+MINUTES = 10.0
+"""Minutes that a measurement takes at most, about, unless `--minutes` or `--tokens` says otherwise."""
+
+USED = 0.75
+"""Of the minutes, what passes of the model may take: intervals, the page and the start of Python take the rest."""
+
+ROUNDS = 5
+"""How often the amount of text is corrected: what is computed need not grow with it in proportion."""
+
+SMALL_TEXT = 4_000_000
+
+CHOSEN = ("tokens", "max_length", "parts", "families", "method", "width")
+"""The options that are chosen where they are not given."""
+
+
+E = TypeVar("E", bound=Experiment)
+
+
+@dataclass(frozen=True)
+class TimedText:
+    """A verb's text as it can be cut, and the cost of reading it.
+
+    `cut(tokens, length)` returns the text, all of it without a number; `cost(data)` counts layers and heads. `compared`
+    plans are corrected together, on a `share` of the text; `fewest` documents or windows are needed.
+    """
+
+    stack: Stack
+    cut: Callable[[int | None, int | None], EvalData]
+    cost: Callable[[EvalData], CostEstimate]
+    compared: int
+    share: float = 1.0
+    fewest: int = FEWEST_UNITS
+
+    @property
+    def least_units(self) -> int:
+        """Return the least documents or windows for which `flips_can_decide`.
+
+        With n units p >= 2^(1 - n): 8 show nothing among 30 comparisons, and 11 any effect of one sign in all units.
+        """
+        least = 1 + math.log2(max(1, self.compared) / ALPHA)
+        return max(self.fewest, math.ceil(least / self.share))
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenText:
+    """The text that is read, the options that were chosen with it, what is said of it, and the timed seconds per token.
+
+    `options` is empty, and `seconds` None, where the command says it all.
+    """
+
+    data: EvalData
+    options: Mapping[str, Any]
+    says: tuple[str, ...] = ()
+    seconds: float | None = None
+
+    def amount(self, config: DurationOptions) -> tuple[int | None, int | None]:
+        tokens = self.options.get("tokens", config.tokens)
+        return tokens if isinstance(tokens, int) else None, self.options.get("max_length", config.max_length)
+
+
+Question = tuple[E, TimedText]
+"""A configuration, and its text and cost."""
+
+
+def chosen_text(requested: E, questions: Sequence[Question[E]], corpus: Corpus, began: float) -> tuple[E, ChosenText]:
+    """Return the first question that the minutes since `began` allow, with its text, or those of an earlier run.
+
+    `questions` are what was requested and smaller ones in its place, the costliest first. Demo text and text passed in
+    Python are read whole unless minutes are given; a sweep shared by several processes reads all of its text. `began`
+    is on `time.monotonic`. Raises `OptionError` if minutes are given that are too few for the last question.
+    """
+    full, timed = questions[0]
+    config = cast(DurationOptions, requested)
+    is_shared = getattr(requested, "ray", None) is not None
+    if is_shared and config.minutes is not None:
+        raise OptionError("--minutes is for one process, which knows its pace; of several give --tokens")
+    unnamed = config.text is None  # the demo's own, which is short, or one that a caller in Python has cut
+    if is_shared or config.tokens is not None or (unnamed and config.minutes is None):
+        return full, ChosenText(timed.cut(config.limit, config.max_length), {})
+    recorded = next(_recorded(requested, timed), None)
+    if recorded is not None:
+        return recorded
+    minutes, most = config.minutes or MINUTES, sum(len(each.text) for each in corpus.documents)
+    if most <= SMALL_TEXT:
+        whole = timed.cut(None, config.max_length)
+        if is_within(timed.stack, timed.cost(whole), whole, 60 * USED * minutes):
+            return full, ChosenText(whole, {} if config.minutes is None else {"tokens": "all"})
+        most = whole.tokens
+    cut = _Cut.of(config, timed, corpus, most)
+    pace = time_passes(timed.stack, cut.first)
+    needed = cut.read(pace, cut.least)[1]
+    question, tokens = full, None
+    for question, smaller in questions:  # noqa: B007  (the last one is answered)
+        cut = cut if smaller is timed else _Cut.of(config, smaller, corpus, most)
+        allowed = 60 * minutes * USED - (time.monotonic() - began)
+        tokens = tokens_within(allowed, partial(cut.read, pace), cut.least, most)
+        if tokens is not None:
+            break
+    taken = cut.read(pace, cut.least)[1] if tokens is None else 0.0
+    if tokens is None and config.minutes is not None:
+        least = _minutes(taken, began)
+        raise OptionError(
+            f"--minutes {minutes:g} is too little: {cut.units} documents or windows of {cut.least // cut.units} "
+            f"tokens, the least that anything is concluded from, take about {least:,}; give --minutes {least}, "
+            "or measure less (fewer plans or parts)"
+        )
+    own = cut.chosen(config, tokens or cut.least, most)
+    says = [_sentence(config, own)]
+    if tokens is None:
+        says.append(
+            f"this takes about {duration(taken)}: less text could not decide; fewer plans or parts take less time"
+        )
+    changed = {name: value for name, value in plain(question).items() if plain(requested).get(name) != value}
+    if question is not full:
+        says.append(_describe_smaller(config, changed, _minutes(needed, began)))
+    return question, replace(own, options={**own.options, **changed}, says=tuple(says), seconds=pace)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A text that is cut into `units` windows or more, at `least` tokens in all; `dense` tokens of a window are scored
+    as one."""
+
+    timed: TimedText
+    config: DurationOptions
+    first: EvalData
+    units: int
+    least: int
+    dense: float
+    shortens: bool
+
+    @classmethod
+    def of(cls, config: DurationOptions, timed: TimedText, corpus: Corpus, most: int) -> _Cut:
+        units = timed.least_units
+        length = config.max_length or min(WINDOW, longest_input(timed.stack.model) or WINDOW)
+        first = timed.cut(units * length, config.max_length)
+        spans = [each.scored_until - each.scored_from for each in first.windows]
+        dense = first.tokens / sum(spans)  # a masked model is scored on few of the tokens of a window
+        shortens = config.max_length is None and not any(each.answer_start is not None for each in corpus.documents)
+        of_window = min(CONTEXT, mean(spans)) if shortens else mean(spans)
+        least = min(first.tokens, math.ceil(units * of_window * dense))
+        cut = cls(timed, config, first, units, least, dense, shortens)
+        while timed.cut(least, cut.length(least)).units < units and least < first.tokens:
+            least = min(first.tokens, 2 * least)
+        return replace(cut, least=least)
+
+    def length(self, tokens: int) -> int | None:
+        longest = max(each.scored_until - each.scored_from for each in self.first.windows)
+        if self.shortens and tokens / self.dense < self.units * longest:
+            return min(CONTEXT, self.first.length)  # more documents say more than longer windows
+        return self.config.max_length
+
+    def read(self, pace: float, tokens: int) -> tuple[EvalData, float]:
+        data = self.timed.cut(tokens, self.length(tokens))
+        return data, pace * count_tokens(self.timed.stack, self.timed.cost(data))
+
+    def chosen(self, config: DurationOptions, tokens: int, most: int) -> ChosenText:
+        options: dict[str, Any] = {"minutes": config.minutes or MINUTES, "tokens": tokens}
+        if self.length(tokens) != config.max_length:
+            options["max_length"] = self.length(tokens)
+        data = self.timed.cut(tokens, self.length(tokens))
+        if tokens < most and data.tokens >= tokens - self.first.length:
+            return ChosenText(data, options)
+        return ChosenText(self.timed.cut(None, config.max_length), {"minutes": options["minutes"], "tokens": "all"})
+
+
+def _minutes(seconds: float, began: float) -> int:
+    return math.ceil((seconds + time.monotonic() - began) / 60 / USED)
+
+
+def _describe_smaller(config: object, changed: Mapping[str, Any], minutes: int) -> str:
+    clauses = []
+    for name, value in changed.items():
+        value_before = getattr(config, name)
+        if isinstance(value_before, tuple):
+            clauses.append(f"without the {name} {', '.join(each for each in value_before if each not in value)}")
+        else:
+            clauses.append(f"with --{name} {value}")
+    return f"{' and '.join(clauses)}, to save time: all of it takes --minutes {minutes}"
+
+
+def tokens_within(seconds: float, read: Callable[[int], tuple[EvalData, float]], least: int, most: int) -> int | None:
+    """Return the tokens, `least` to `most`, that fit so many seconds, or None; `read(tokens)` returns text and time."""
+    tokens = min(least, most)
+    data, taken = read(tokens)
+    if taken > seconds:
+        return None
+    for _ in range(ROUNDS):
+        further = min(most, int(data.tokens * seconds / taken))
+        if further <= 1.02 * tokens:
+            break
+        tokens = further
+        data, taken = read(tokens)
+    return tokens
+
+
+def _sentence(config: DurationOptions, own: ChosenText) -> str:
+    why = "by default 10 minutes" if config.minutes is None else f"--minutes {config.minutes:g}"
+    flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in own.options.items() if name != "minutes")
+    units = f"{own.data.units:,} documents or windows"
+    return f"text: as much as the time allows ({why}), {units}; {flags} reads the same again"
+
+
+def _recorded(requested: E, timed: TimedText) -> Iterator[tuple[E, ChosenText]]:
+    config = cast(DurationOptions, requested)
+    if requested.overwrite:
+        return
+    folders = [requested.run] if requested.run is not None else sorted(Path("runs").glob("*"))
+    request = _request({"experiment": requested.VERB, **plain(config), "minutes": config.minutes or MINUTES}, config)
+    weights = ""
+    for folder in filter(is_run, folders):
+        with suppress(LayerwiseError, OSError, UnicodeDecodeError):
+            manifest = Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
+            kept = manifest.experiment
+            if "tokens" not in kept or _request(kept, config) != request:
+                continue
+            weights = weights or weight_hash(timed.stack.model)
+            options = {name: kept[name] for name in ("minutes", *CHOSEN) if name in kept and name not in plain(config)}
+            limit = kept["tokens"] if isinstance(kept["tokens"], int) else None
+            data = timed.cut(limit, options.get("max_length", config.max_length))
+            if manifest.weight_hash == weights and (requested.run or manifest.corpus_hash == data.digest):
+                says = f"text: as much as {folder} has read, {data.tokens:,} tokens"
+                changed = {name: value for name, value in options.items() if name in CHOSEN[2:]}
+                question = replace(
+                    requested, **converted(type(requested), {**plain(requested), **changed}, str(folder))
+                )
+                yield question, ChosenText(data, options, (says,))
+
+
+def _request(options: Mapping[str, Any], config: DurationOptions) -> dict[str, Any]:
+    chosen = [name for name in CHOSEN if name not in plain(config)]
+    return {name: value for name, value in options.items() if name not in (*chosen, "run", "overwrite")}

@@ -1,0 +1,360 @@
+"""Shared parts of runs of trained models: examples, manifest, models (`RUN/ARM/seed-N/model`) and data limits."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from layerwise.data.cache_folder import code_digest
+from layerwise.data.demo import python_stdlib
+from layerwise.data.demo.corpus import demo_text_splits
+from layerwise.data.model_location import EMBEDDED
+from layerwise.data.splits import Splits, selecting_on_reported
+from layerwise.data.text.corpus import BABYLM, Corpus, babylm_split, read_corpus, source_files
+from layerwise.data.text.division import Division, divided, division
+from layerwise.data.text.documents import Document
+from layerwise.data.text.language_modelling import splits_of, with_packed_training
+from layerwise.data.text.sources import HubText, is_hub_text
+from layerwise.data.text.token_cache import ReadText, TextSource
+from layerwise.data.vision.images import check_labels, read_images
+from layerwise.data.vision.preprocessing import preprocessing_of
+from layerwise.errors import DataError, RunError
+from layerwise.measure.language.evaluation_data import objective_of
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at, trained_models
+from layerwise.results.vocabulary import FEWEST_UNITS, TRAINING
+from layerwise.runner.opening import described
+from layerwise.runner.option import configured, options_of, plain
+from layerwise.runner.options.common import CorpusOptions, DataOptions
+from layerwise.runner.reporter import Reporter
+from layerwise.stack import Stack
+from layerwise.stack.max_length import keeps_texts_apart, longest_input
+
+DIGITS = "digits"
+PILOT = "pilot"
+TEXT_LENGTH = 256
+"""Tokens in a window of training text, unless `--max-length` says otherwise."""
+
+
+def read_splits(
+    options: DataOptions,
+    stack: Stack,
+    location: str | None,
+    reporter: Reporter,
+    *,
+    seed: int,
+    corpus: Corpus | None = None,
+    augmentation: str = "none",
+    check: bool = True,
+    pack: bool = False,
+) -> Splits:
+    """Return the named splits or the model's own: demo-vit reads digits, demo its text and skills.
+
+    `location` has the model's image settings; `seed` draws the splits; `corpus` replaces `--text`; `pack` packs
+    training texts into rows. Raises `DataError` for both kinds of data or none, for data that the model does not take
+    or keep apart, and, with `check`, for labels that do not fit its head.
+    """
+    takes_images = _takes_images(stack)
+    _check_kind(options, stack, corpus)
+    if pack and (takes_images or not keeps_texts_apart(stack.model)):
+        raise DataError(
+            f"--pack puts several texts into a row, and {stack.source.name} "
+            f"{'takes images' if takes_images else 'does not keep them apart there'}: leave it out"
+        )
+    if not takes_images:
+        texts = _texts(options, stack, reporter, seed, corpus, pack)
+        return selecting_on_reported(texts) if options.select_on == "reported" else texts
+    images = options.images or (DIGITS if stack.source.name == "demo-vit" else None)
+    if images is None:
+        raise DataError(f"images are needed: {_wanted(True)} (only demo-vit brings its own)")
+    splits = read_images(
+        images,
+        seed=seed,
+        unreadable=options.on_bad_image,
+        augmentation=augmentation,
+        limit=options.limit,
+        select_on=options.select_on,
+        preprocessing=preprocessing_of(stack.model.config, location, trust_remote_code=stack.source.trust_remote_code),
+        progress=lambda done, total: reporter.progress("reading images", done / total),
+    )
+    for note in check_labels(splits, stack.model.config) if check else ():
+        reporter.log(f"note: {note}")
+    return splits
+
+
+def _check_kind(options: DataOptions, stack: Stack, corpus: Corpus | None) -> None:
+    takes_images, name = _takes_images(stack), stack.source.name
+    if options.images is not None and options.text is not None:
+        raise DataError("--images and --text were both given; a model reads one of them")
+    texts = any(each is not None for each in (options.text, options.validation, options.test, corpus))
+    if texts if takes_images else options.images is not None:
+        raise DataError(f"{name} takes {'images' if takes_images else 'text'}: give {_wanted(takes_images)}")
+    if options.limit is not None and not takes_images:
+        raise DataError(f"--limit counts images, and {name} takes text: give less of it, or leave --limit out")
+
+
+def _takes_images(stack: Stack) -> bool:
+    return getattr(stack.model, "main_input_name", None) == "pixel_values"
+
+
+def _texts(
+    options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None, pack: bool
+) -> Splits:
+    splits, length = _windows(options, stack, reporter, seed, corpus)
+    if not pack or stack.tokenizer is None:
+        return splits
+    rows = with_packed_training(splits, length, seed=seed, start=stack.tokenizer.bos_token_id)
+    reporter.log(f"{len(splits.train):,} windows of text are packed into {len(rows.train):,} rows of {length} tokens")
+    return rows
+
+
+def _windows(
+    options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
+) -> tuple[Splits, int]:
+    length = options.max_length
+    if stack.tokenizer is None:
+        raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+    if all(each is None for each in (options.text, options.validation, options.test, corpus)):
+        if stack.source.name not in EMBEDDED:
+            raise DataError(f"a text is needed: {_wanted(False)} (only demo brings its own)")
+        length = length or TEXT_LENGTH
+        return demo_text_splits(stack.tokenizer, seed=seed, length=length), length
+    positions = longest_input(stack.model)
+    name, division = divided_documents(options, seed, corpus)
+    for note in division.notes:
+        reporter.log(f"note: {note}")
+    length = length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
+    splits = splits_of(
+        stack.tokenizer, name, division.parts, length=length, positions=positions, objective=objective_of(stack)
+    )
+    return splits, length
+
+
+def _wanted(images: bool) -> str:
+    return "--images FOLDER_OR_DATASET" if images else "--text FILE_OR_FOLDER"
+
+
+def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None = None) -> tuple[str, Division]:
+    """Return the name and the documents, in three parts, of the text (default: the standard library's).
+
+    `seed` draws held-out text if none was given; `corpus` replaces `--text`. Raises `DataError` for held-out text
+    without a text, and for BabyLM files of several splits that are all to be trained on.
+    """
+    if corpus is None and options.text is not None:
+        corpus = read_corpus(options.text)
+    if corpus is None:
+        if options.validation is not None or options.test is not None:
+            raise DataError("--validation and --test are held out of the training of a text: give it, --text PATH")
+        return "standard library", _standard_library(seed)
+    held_out = (None if path is None else read_corpus(path) for path in (options.validation, options.test))
+    parts = division(corpus, *held_out, seed=seed)
+    _check_one_split(options.text, parts.parts["train"])
+    return corpus.name, parts
+
+
+def text_source(options: CorpusOptions, seed: int, corpus: Corpus | None = None) -> TextSource:
+    """Return what `divided_documents` reads and, for the token cache, its files; other text is read at every start."""
+
+    def read() -> ReadText:
+        name, division = divided_documents(options, seed, corpus)
+        return ReadText(name, division.parts, division.notes)
+
+    paths = (options.text, options.validation, options.test)
+    settings = {
+        "paths": [None if path is None else str(path.absolute()) for path in paths],
+        "seed": seed,
+        "versions": [HubText.parse(str(path)).version() for path in paths if path is not None and is_hub_text(path)],
+        "program": code_digest(Path(__file__)),
+    }
+    if options.text is None or corpus is not None:
+        return TextSource(read, settings)
+    given = [path for path in paths if path is not None]
+    return TextSource(read, settings, lambda: [file for path in given for file in source_files(path)])
+
+
+def _check_one_split(text: Path | None, documents: tuple[Document, ...]) -> None:
+    files = {each.part_of for each in documents if each.part_of is not None}
+    counts = {ending: sum(babylm_split(file) == ending for file in files) for ending in BABYLM}
+    if counts[".train"] and counts[".dev"] + counts[".test"]:
+        listed = ", ".join(f"{count} {ending}" for ending, count in counts.items() if count)
+        raise DataError(
+            f"{text or 'the text'} holds files to train on and files to hold out ({listed}), and all would be trained "
+            "on: give the folder of the .train files as --text, and the others as --validation and --test"
+        )
+
+
+def _standard_library(seed: int) -> Division:
+    seen, held_out = (
+        tuple(Document(f"stdlib/{each.module}", each.text) for each in python_stdlib.documents(split, "prose"))
+        for split in python_stdlib.SPLITS
+    )
+    train, validation = divided(Corpus("stdlib", seen), (0.9, 0.1), seed)
+    return Division({"train": train, "validation": validation, "test": held_out})
+
+
+Data = TypeVar("Data", bound=DataOptions)
+_SOURCES = {"images", "text", "validation", "test"}
+
+FAMILY = "robustness"
+"""What the manifest of a run of `layerwise train robust` calls itself."""
+
+UNFINISHED = "holds no finished model yet: run its `layerwise train robust` again to resume"
+
+
+def training_manifest(
+    stack: Stack,
+    weights: str,
+    splits: Splits,
+    *,
+    family: str = FAMILY,
+    tasks: tuple[str, ...] = (),
+    seed: int = 0,
+    settings: Mapping[str, object] | None = None,
+) -> Manifest:
+    """The provenance of trainings from a base of hash `weights`; methods and seeds can be added later."""
+    return described(
+        stack,
+        weights,
+        corpus=splits.name,
+        corpus_hash=splits.digest,
+        documents=len(splits.test),
+        tokens=len(splits.test),
+        window=1,
+        families=(family,),
+        tasks=tasks,
+        seed=seed,
+        settings=settings,
+    )
+
+
+def manifest_of_trainings(folder: Path) -> Manifest:
+    """The manifest of a run of `layerwise train robust`. Raises `RunError` for a run of another kind."""
+    with Run.open(folder) as run:
+        manifest = run.manifest
+    if FAMILY not in manifest.families:
+        raise RunError(
+            f"{folder} is a run of another kind ({', '.join(manifest.families[:3])}); give a folder that "
+            "`layerwise train robust` has written, or a model"
+        )
+    return manifest
+
+
+def as_trained(config: Data, manifest: Manifest) -> Data:
+    """Return `config` with the data options and the split seed of the training in `manifest` if it has none.
+
+    If `config` names a text or images, none are taken from the training.
+    """
+    given = plain(config)
+    names = {"seed", *options_of(DataOptions)} - (_SOURCES if given.keys() & _SOURCES else set())
+    recorded = {name: value for name, value in manifest.experiment.items() if name in names}
+    result: Data = configured(type(config), {**recorded, **given}, "the options of the training")
+    return result
+
+
+def check_enough(splits: Splits) -> None:
+    count = len(splits.test)
+    if count < FEWEST_UNITS:
+        raise DataError(
+            f"{splits.name} leaves {count} example{'s' * (count != 1)} to report on, and an interval, and so any "
+            f"conclusion, needs at least {FEWEST_UNITS}: give more documents, shorter windows of them (--max-length), "
+            "or more images (--limit)"
+        )
+
+
+def describe_splits(splits: Splits) -> str:
+    sizes = f"{len(splits.train):,} to train, {len(splits.validation):,} to select, {len(splits.test):,} to report"
+    origin = f" ({splits.origin})" if splits.origin else ""
+    return f"{splits.name}: {sizes}{origin}" + (
+        f"; {len(splits.skipped):,} could not be read" if splits.skipped else ""
+    )
+
+
+def split_notes(splits: Splits) -> tuple[str, ...]:
+    notes = []
+    if splits.origin:
+        reported = len(splits.test)
+        notes.append(f"{splits.name} is {splits.origin}: {reported:,} images, none of which any model was trained on.")
+    if splits.selects_on_reported:
+        notes.append(
+            "Checkpoints were selected on the examples that are reported (--select-on reported), as papers do: the "
+            "best of several checkpoints on those examples does better on them than on others."
+        )
+    return tuple(notes)
+
+
+def refuse_other_splits(what: str, data_name: str, splits: Splits, options: Sequence[str]) -> RunError:
+    """The refusal of splits that a model may have learned from; `what` is the model or the run, `options` are flags."""
+    return RunError(
+        f"{what} was trained on {data_name} with other splits than these ({splits.name}), so its test examples may "
+        f"have been learned from. Give the {', '.join(options[:-1])} and {options[-1]} of its training"
+    )
+
+
+def training_rows(records: Mapping[tuple[str, int], TrainingRecord]) -> list[Score]:
+    """Return rows of measure `training` by arm and seed: noted losses (`amount`: their step) and costs.
+
+    Models refined for fewer layers are one arm, `RETRAINED`, with their number of layers as `condition`.
+    """
+    rows = []
+    for (arm, seed), record in records.items():
+        layers = refined_at(arm)
+        of: dict[str, Any] = (
+            {"arm": arm, "seed": seed}
+            if layers is None
+            else {"arm": RETRAINED, "seed": seed, "condition": f"{layers} layers"}
+        )
+        taken = {
+            "steps": record.steps,
+            "epochs": record.epochs,
+            "seconds": record.seconds,
+            "best_step": record.best_step,
+            "examples": record.examples,
+            **record.figures,
+        }
+        rows += [Score(TRAINING, name, float(value), **of) for name, value in taken.items()]
+        noted = {(moment.step, moment.kind): moment.loss for moment in record.history}
+        rows += [
+            Score(TRAINING, f"{kind}_loss", loss, amount=float(step), **of) for (step, kind), loss in noted.items()
+        ]
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedModel:
+    """A model of an experiment: its arm and seed, the folder that it is opened from, and that of its stored surveys."""
+
+    arm: str
+    seed: int
+    folder: Path
+    survey_folder: Path
+
+    @property
+    def label(self) -> str:
+        """The subject of its rows.
+
+        >>> TrainedModel("elc", 1, Path("run/elc/seed-1/model"), Path("run/elc/seed-1")).label
+        'elc/1'
+        """
+        return f"{self.arm}/{self.seed}"
+
+
+def finished_models(run: Path) -> tuple[TrainedModel, ...]:
+    return tuple(
+        TrainedModel(model.parts[-3], int(model.parts[-2].removeprefix("seed-")), model, model.parent)
+        for model in trained_models(run)
+    )
+
+
+def discard_trainings(run: Path) -> None:
+    for folder in [*run.glob("*/seed-*"), *run.glob(f"{PILOT}/*/seed-*")]:
+        shutil.rmtree(folder)
+
+
+def training_progress(reporter: Reporter, label: str) -> Callable[[int, int, float | None], None]:
+    def progress(step: int, steps: int, loss: float | None) -> None:
+        reporter.progress(label if loss is None else f"{label}  loss {loss:.3f}", step / steps)
+
+    return progress

@@ -1,0 +1,249 @@
+"""Trainings in folders, each of which resumes, and settings chosen by the least validation loss of each arm.
+
+RUN/pilot/ARM@RATE/seed-1000 is a trial; with several batch sizes it is RUN/pilot/ARM@RATE,BATCH/seed-1000. Trials have
+their own seed and read no reported examples. Rates are extended while the best is at an end; batch sizes are not.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+from layerwise.data.splits import Splits
+from layerwise.measure.interventions.survey import Survey
+from layerwise.results import Run, Score
+from layerwise.results.training_record import FILE, MODEL, TrainingRecord
+from layerwise.runner.reporter import Reporter, duration
+from layerwise.runner.steps import Remaining, Unit, UnitSession
+from layerwise.runner.training_runs import PILOT, training_progress
+from layerwise.stack import Stack
+from layerwise.train.checkpoint_dir import existing_run, last_checkpoint, steps_of
+from layerwise.train.phases.metrics import best_rate
+from layerwise.train.recipe import GrowthVariant, Recipe
+from layerwise.train.step_timing import seconds_of_step
+from layerwise.train.training import Base, train, trainer_of, training_config
+from layerwise.train.training_log import Progress
+
+
+class FolderRecipe(Protocol):
+    """What decides a training but its base, its data and its seed."""
+
+    @property
+    def arm(self) -> str:
+        """The name that its models share."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The recipe in plain values."""
+
+
+R = TypeVar("R", bound=FolderRecipe)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderTraining(Generic[R]):
+    """A training of a recipe with a seed: what it is called, and its folder in that of the run."""
+
+    recipe: R
+    seed: int
+    folder: str
+    label: str
+
+    @classmethod
+    def of(cls, recipe: R, seed: int) -> FolderTraining[R]:
+        return cls(recipe, seed, f"{recipe.arm}/seed-{seed}", f"{recipe.arm}/{seed}")
+
+
+RecipeTraining: TypeAlias = FolderTraining[Recipe]
+
+
+class FolderTrainings(Unit[list[TrainingRecord]], Generic[R]):
+    """The records of `trainings` in order; finished ones are not repeated. `arguments` are `TrainingArguments`."""
+
+    trainings: Sequence[FolderTraining[R]]
+    arguments: Mapping[str, Any]
+    collective: ClassVar[bool] = True
+
+    @abstractmethod
+    def training_config(self, training: FolderTraining[R]) -> dict[str, Any]:
+        """What a training is, as its folder records it."""
+
+    @abstractmethod
+    def train(self, training: FolderTraining[R], folder: Path, progress: Progress) -> TrainingRecord:
+        """Carry a training out in its own `folder`, or read what it left there."""
+
+    @abstractmethod
+    def trial(self, recipe: R, folder: Path, quiet: Mapping[str, Any]) -> Any:
+        """The Trainer of a recipe, to be timed in a `folder` that is removed; the arguments `quiet` win."""
+
+    @abstractmethod
+    def length(self, recipe: R) -> int:
+        """The steps of a training."""
+
+    @staticmethod
+    @abstractmethod
+    def outcome(record: TrainingRecord) -> str:
+        """How a training ended, behind how long it took."""
+
+    def refuse(self, folder: Path) -> None:
+        for each in self.trainings:
+            existing_run(folder / each.folder, self.training_config(each))
+
+    def due(self, folder: Path) -> list[FolderTraining[R]]:
+        return [each for each in self.trainings if not (folder / each.folder / MODEL / FILE).is_file()]
+
+    def carry_out(self, session: UnitSession) -> list[TrainingRecord]:
+        """Train what is missing; raises what `train` does."""
+        self.refuse(session.folder)
+        for training in self.due(session.folder):
+            record = self._trained(training, session.folder, session.reporter)
+            steps = f"{record.steps:,} step{'s' * (record.steps != 1)}"
+            session.reporter.log(f"{training.label}: {steps} in {duration(record.seconds)}{self.outcome(record)}")
+        return [self._trained(each, session.folder, session.reporter) for each in self.trainings]
+
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        due = self.due(folder)
+        return self.remaining_steps(due[0].recipe, sum(self._left(each, folder) for each in due)) if due else None
+
+    def remaining_steps(self, recipe: R, steps: float) -> Remaining:
+        return Remaining(steps, "training steps", lambda: seconds_of_step(partial(self.trial, recipe)))
+
+    def _left(self, training: FolderTraining[R], folder: Path) -> int:
+        last = last_checkpoint(folder / training.folder)
+        return self.length(training.recipe) - (0 if last is None else steps_of(last))
+
+    def _trained(self, training: FolderTraining[R], folder: Path, reporter: Reporter) -> TrainingRecord:
+        return self.train(training, folder / training.folder, training_progress(reporter, training.label))
+
+
+@dataclass(frozen=True)
+class TrainingsUnit(FolderTrainings[Recipe]):
+    """Trainings of a base model on splits; `stack` is a model of the size that is trained."""
+
+    base: Base
+    stack: Stack
+    splits: Splits
+    trainings: Sequence[RecipeTraining]
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def training_config(self, training: RecipeTraining) -> dict[str, Any]:
+        return training_config(self.base, self.splits, training.recipe, training.seed)
+
+    def train(self, training: RecipeTraining, folder: Path, progress: Progress) -> TrainingRecord:
+        """Train, or read what there is; raises what `layerwise.train.training.train` does."""
+        return train(
+            self.base, self.splits, training.recipe, training.seed, folder, progress=progress, arguments=self.arguments
+        )
+
+    def trial(self, recipe: Recipe, folder: Path, quiet: Mapping[str, Any]) -> Any:
+        """The Trainer of a recipe with the seed 0."""
+        return trainer_of(self.base, self.splits, recipe, 0, folder, arguments={**self.arguments, **quiet})
+
+    def length(self, recipe: Recipe) -> int:
+        return recipe.steps(len(self.splits.train))
+
+    @staticmethod
+    def outcome(record: TrainingRecord) -> str:
+        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
+        if not losses:
+            return ""
+        if record.recipe["variant"] == GrowthVariant.NAME:
+            return f", validation loss {losses[-1]:.3f}"
+        return f", least validation loss {min(losses):.3f} at step {record.best_step:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptEvaluation:
+    """What a model does, by name: kept in the file `path` of the run folder, made by `make(folder)`."""
+
+    name: str
+    path: str
+    make: Callable[[Path], Survey]
+
+
+@dataclass(frozen=True)
+class EvaluationsUnit(Unit[dict[str, Survey]]):
+    """Evaluations by name."""
+
+    evaluations: Sequence[KeptEvaluation]
+
+    def carry_out(self, session: UnitSession) -> dict[str, Survey]:
+        made = {}
+        for number, each in enumerate(self.evaluations):
+            path = session.folder / each.path
+            if not path.is_file():
+                session.reporter.progress(f"evaluating {each.name}", number / len(self.evaluations))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                each.make(session.folder).save(path)
+            made[each.name] = Survey.read(path)
+        return made
+
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        left = sum(not (folder / each.path).is_file() for each in self.evaluations)
+        return Remaining(left, "evaluations") if left else None
+
+
+FIRST_SWEEP_SEED = 1_000
+"""The first seed of the sweep, that of the model that importance is measured on. The seeds of the arms are below it."""
+BEYOND = 4
+"""Rates that a sweep tries beyond those it was given, at most, while the best is at their end."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+def beyond(losses: Mapping[float, float]) -> float | None:
+    """Return the rate to try next if the best is at an end, by its neighbor's ratio; otherwise None.
+
+    >>> beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 3.0}), beyond({1e-3: 5.0, 2e-3: 4.0, 4e-3: 4.5}), beyond({1e-3: 5.0})
+    (0.008, None, None)
+    """
+    rates = sorted(losses)
+    best = min(rates, key=losses.__getitem__)
+    if len(rates) < 2 or rates[0] < best < rates[-1]:
+        return None
+    neighbour = rates[1] if best == rates[0] else rates[-2]
+    return float(f"{best * best / neighbour:.6g}")
+
+
+class RateSweep(Generic[K]):
+    """The least validation loss of everything that is tuned at every learning rate that was tried."""
+
+    def __init__(self) -> None:
+        self.losses: dict[K, dict[float, float]] = {}
+
+    def due(self, key: K, first: Sequence[float]) -> Iterator[float]:
+        """Yield the rates of `first`, then further ones while the best is at an end; a single rate is not extended."""
+        yield from first
+        for _ in range(BEYOND if len(first) > 1 else 0):
+            further = beyond(self.losses[key])
+            if further is None:
+                return
+            yield further
+
+    def note(self, key: K, rate: float, record: TrainingRecord) -> None:
+        losses = [entry.loss for entry in record.history if entry.kind == "validation"]
+        self.losses.setdefault(key, {})[rate] = min(losses)
+
+    def best(self, key: K) -> float:
+        return best_rate(self.losses[key])
+
+
+def trial(recipe: Recipe, *settings: float) -> RecipeTraining:
+    label = f"{recipe.arm}@{','.join(f'{each:g}' for each in settings)}"
+    return replace(
+        RecipeTraining.of(recipe, FIRST_SWEEP_SEED), folder=f"{PILOT}/{label}/seed-{FIRST_SWEEP_SEED}", label=label
+    )
+
+
+def tried_rows(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Iterator[Score]:
+    for rate, loss in sorted(losses.items()):
+        yield Score(measure, "validation_nll", loss, arm=arm, amount=rate, other=batch)
+
+
+def chosen_row(measure: str, arm: str, losses: Mapping[float, float], batch: int | None = None) -> Score:
+    best = best_rate(losses)
+    at_end = best in (min(losses), max(losses))
+    return Score(measure, "chosen_at_end" if at_end else "chosen", 1.0, arm=arm, amount=best, other=batch)

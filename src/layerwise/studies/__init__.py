@@ -1,0 +1,1 @@
+"""One folder per verb: its options, its steps, its findings and its page."""

@@ -1,0 +1,152 @@
+"""Curves and the importance of single layers of several models, over percent of depth.
+
+A strategy is at affected / depth (figure 12 of the Painters), layer l of L at 100 l / (L - 1). Values are rows, or
+means over the plans at one size; nothing is interpolated or smoothed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from itertools import product
+
+from layerwise.page.data import ReportData
+from layerwise.page.derived.curves import DROPPED, SWAPPED, MeanOf, averaged, means_over_draws, single
+from layerwise.page.text.wording import label
+from layerwise.plan.windows import PUBLISHED, curve_families
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+
+Runs = Mapping[str, ReportData]
+"""The runs that stand side by side, by the names of their models."""
+ScoreOf = Callable[[str], Score | None]
+
+MOST_CURVES = 8
+"""More strategies than this are a grid in the report of a run, and no curves."""
+HALF = 50.0
+CHANGES = {DROPPED: ("leave_one_out", "skip", 0.0), SWAPPED: ("swap_adjacent", "swap", 0.5)}
+"""The family and the strategy of what is done to single layers, and how far behind the layer it stands."""
+
+
+def quantity_name(row: Score) -> str:
+    """What a curve shows: the loss, the loss on a task, or a score of a benchmark.
+
+    >>> quantity_name(Score(vocab.CURVE, vocab.DELTA, 0.1)), quantity_name(Score(vocab.SCORE_CURVE, "mean", 0.9))
+    ('loss', 'mean of the benchmarks')
+    """
+    if row.measure == vocab.SCORE_CURVE:
+        return (
+            f"{label(row.metric)} of the benchmarks"
+            if row.task == vocab.ALL
+            else f"{row.task}, {label(row.metric)} (normalised)"
+        )
+    what = "loss" if row.metric == vocab.DELTA else label(row.metric)
+    return what if row.task == vocab.ALL else f"{what}, {row.task}"
+
+
+def strategy_title(row: Score) -> str:
+    """The strategy of a row as it is headed: with its family, unless it is one of the Painters.
+
+    >>> strategy_title(Score(vocab.CURVE, vocab.DELTA, 0.1, part="every_window", condition="skip"))
+    'skip (every window)'
+    """
+    own = label(str(row.condition))
+    return own if row.part == PUBLISHED else f"{own} ({label(str(row.part))})"
+
+
+def _tasks(runs: Runs) -> tuple[str, ...]:
+    several = (task for run in runs.values() if vocab.ALL in run.tasks for task in run.tasks)
+    return tuple(dict.fromkeys((vocab.ALL, *several)))
+
+
+def own_task(run: ReportData, task: str) -> str:
+    return next(iter(run.tasks), task) if task == vocab.ALL else task
+
+
+def drawn_families(runs: Runs) -> dict[str, bool]:
+    strategies: dict[str, dict[str, None]] = {}
+    for run in runs.values():
+        curved = curve_families(run.swept)
+        for record in run.swept:
+            if record.family in curved:
+                strategies.setdefault(record.family, {})[record.strategy] = None
+    return {family: len(own) <= MOST_CURVES for family, own in strategies.items()}
+
+
+def curves(runs: Runs) -> Iterator[Score]:
+    families = [family for family, is_drawn in drawn_families(runs).items() if is_drawn]
+    for name, run in runs.items():
+        records = [record for record in run.swept if record.family in families]
+        for (measure, task, metric), score_of, mean_of in _scores(run, _tasks(runs)):
+            for row in averaged(records, score_of, mean_of):
+                if row.seed is None:  # a single draw is behind the mean of all
+                    yield Score(
+                        measure,
+                        metric,
+                        row.value,
+                        row.low,
+                        row.high,
+                        task=task,
+                        mde=row.mde,
+                        arm=name,
+                        part=row.part,
+                        condition=row.condition,
+                        amount=100.0 * (row.amount or 0.0) / run.depth,
+                    )
+
+
+def _scores(run: ReportData, tasks: Iterable[str]) -> Iterator[tuple[tuple[str, str, str], ScoreOf, MeanOf]]:
+    for metric, task in product((vocab.DELTA, vocab.EXACT), tasks):
+        own = own_task(run, task)
+        means = means_over_draws(run, vocab.STRATEGIES, own, metric)
+        yield (vocab.CURVE, task, metric), partial(run.effect, task=own, metric=metric), means
+    rows = run.rows.where(measure=vocab.BENCHMARK, condition=vocab.NORMALISED)
+    for task, metric in dict.fromkeys((row.task, row.metric) for row in rows):
+        kind = metric if task == vocab.ALL else vocab.NORMALISED
+        means = means_over_draws(run, vocab.BENCHMARK_STRATEGIES, task, kind)
+        yield (vocab.SCORE_CURVE, task, metric), rows.where(task=task, metric=metric).along("plan").get, means
+
+
+def layers(runs: Runs) -> Iterator[Score]:
+    """Return the cost of skipping each layer and of swapping neighbors (at their midpoint), in nats/token."""
+    ablated = (task for run in runs.values() for task in _ablated(run).axis("task"))
+    tasks = tuple(dict.fromkeys((*_tasks(runs), *ablated)))
+    changed = {(name, done): single(run, done) for name, run in runs.items() for done in CHANGES}
+    for done, (family, strategy, behind) in CHANGES.items():
+        for task in tasks:
+            for name, run in runs.items():
+                own = _ablated(run).where(task=task) if done == DROPPED else Rows()
+                own = own or changed[name, done].where(task=own_task(run, task))
+                for layer, score in sorted(own.along("layer").items()):
+                    if math.isfinite(score.value):
+                        at = 100.0 * (layer + behind) / max(1, run.depth - 1)
+                        yield replace(
+                            score,
+                            measure=vocab.LAYER,
+                            claim=None,
+                            task=task,
+                            metric=vocab.DELTA,
+                            arm=name,
+                            layer=None,
+                            other=None,
+                            plan=None,
+                            part=family,
+                            condition=strategy,
+                            amount=at,
+                        )
+
+
+def _ablated(run: ReportData) -> Rows:
+    return run.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, part=None, against=None, layer=PRESENT)
+
+
+def at_half(data: ReportData) -> Iterator[Score]:
+    rows = data.rows.where(measure=(vocab.CURVE, vocab.SCORE_CURVE))
+    first = {column: getattr(rows[0], column) for column in ("measure", "task", "metric")} if rows else {}
+    rows = rows.where(**first)
+    for family, strategy, name in dict.fromkeys((row.part, row.condition, row.arm) for row in rows):
+        own = rows.where(part=family, condition=strategy, arm=name)
+        yield min(own, key=lambda row: (abs((row.amount or 0.0) - HALF), row.amount))

@@ -1,0 +1,274 @@
+"""Published claims over several models: where each holds, in all or in any, and whether their curves coincide.
+
+"All models" is an intersection-union test at the level of one run; "any model" and "does not hold" use Holm's
+correction. Curves are compared over percent of depth, scaled from 0 (original model) to 1 (chance): they coincide if
+the interval of the difference is inside +-`MARGIN` everywhere, and differ if it is outside somewhere, corrected over
+percentages (Bonferroni) and pairs (Holm). Otherwise, or if neither loses `LEAST_LOST`, they are inconclusive.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from itertools import combinations
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from layerwise.page.claims import PAPERS, Published, Verdict
+from layerwise.page.claims.claim import BY_NULL, CONTRADICTED, NOT_MEASURED, OPEN, SUPPORTED, Span, span
+from layerwise.page.data import ReportData
+from layerwise.plan import Plan
+from layerwise.results import vocabulary as vocab
+from layerwise.results.multiplicity import student_widening
+from layerwise.results.rows import UNIFORM, Score
+from layerwise.results.selection import Rows
+from layerwise.studies.compare.over_depth import own_task
+
+Coincidence = Literal["coincide", "differ", "inconclusive"]
+COINCIDE: Coincidence = "coincide"
+DIFFER: Coincidence = "differ"
+CURVES_OPEN: Coincidence = "inconclusive"
+
+MARGIN = 0.05
+
+LEAST_LOST = 0.2
+"""Curves that stay closer to the model as trained would coincide within the margin whatever they are."""
+
+FEWEST_POINTS = 2
+Shares = Mapping[float, Span]
+"""Percent of the depth to the share of the scale that is lost there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    models: tuple[str, str]
+    differences: Shares
+    lost: float
+
+    @property
+    def greatest(self) -> tuple[float, Span]:
+        return max(self.differences.items(), key=lambda each: abs(each[1].value))
+
+    def verdict(self, comparisons: int = 1) -> Coincidence:
+        if self.lost < LEAST_LOST:
+            return CURVES_OPEN
+        everywhere, somewhere = widening(comparisons), widening(comparisons * len(self.differences))
+        spans = self.differences.values()
+        if all(each.widened(everywhere).position(MARGIN) == "within" for each in spans):
+            return COINCIDE
+        wide = [each.widened(somewhere) for each in spans]
+        return DIFFER if any(each.low > MARGIN or each.high < -MARGIN for each in wide) else CURVES_OPEN
+
+
+def coincidences(data: ReportData) -> Iterator[Score]:
+    """Return a row for each pair of models with a strategy's curves, its verdict corrected over the pairs.
+
+    With more than two models a row over all pairs comes first, whose value is their number.
+    """
+    rows = data.rows.where(task=vocab.ALL)
+    for scaled in (
+        rows.where(measure=vocab.CURVE, metric=vocab.DELTA),
+        *rows.where(measure=vocab.SCORE_CURVE).by("metric").values(),
+    ):
+        for key in dict.fromkeys((row.part, row.condition) for row in scaled):
+            own = scaled.where(part=key[0], condition=key[1])
+            yield from _over_pairs(own[0], _pairs(data, own))
+
+
+def _pairs(data: ReportData, rows: Rows) -> tuple[Pair, ...]:
+    curves = {name: lost for name, own in rows.by("arm").items() if (lost := shares(data.runs[name], own))}
+    models = {name: model_of(name, data.runs[name]) for name in curves}
+    pairs = (
+        Pair((first, second), at, _most_lost(curves[first], curves[second], at))
+        for first, second in combinations(curves, 2)
+        if models[first] != models[second] and len(at := differences(curves[first], curves[second])) >= FEWEST_POINTS
+    )
+    return tuple(pairs)
+
+
+def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
+    by_pair = {pair.models: cache(pair.verdict) for pair in pairs}
+    coincide, differ = (holm(by_pair, [verdict]) for verdict in (COINCIDE, DIFFER))
+    task = vocab.ALL if about.measure == vocab.CURVE else about.metric
+    columns: dict[str, Any] = {"part": about.part, "condition": about.condition, "task": task}
+    if len(pairs) > 1:
+        alone = {pair.verdict() for pair in pairs}
+        verdict = COINCIDE if alone == {COINCIDE} else DIFFER if differ or alone == {DIFFER} else CURVES_OPEN
+        yield Score(vocab.COINCIDENCE, verdict, float(len(pairs)), **columns)
+    for pair in pairs:
+        first, second = pair.models
+        verdict = COINCIDE if pair.models in coincide else DIFFER if pair.models in differ else CURVES_OPEN
+        percent, difference = pair.greatest
+        yield Score(
+            vocab.COINCIDENCE,
+            verdict,
+            difference.value,
+            difference.low,
+            difference.high,
+            arm=first,
+            against=second,
+            amount=percent,
+            **columns,
+        )
+
+
+def shares(run: ReportData, rows: Rows) -> Shares:
+    spans = {row.amount: bounds for row in rows if row.amount is not None and (bounds := span(row)) is not None}
+    if rows[0].measure == vocab.SCORE_CURVE:
+        return {percent: Span(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
+    scale = loss_scale(run)
+    return {} if scale is None else {percent: _scaled(each, scale) for percent, each in spans.items()}
+
+
+def loss_scale(run: ReportData) -> Span | None:
+    """Return the distance from trained loss to uniform guessing (nats/token); None if unknown or not above zero."""
+    guessed = run.rows.value(measure="run", metric=UNIFORM)
+    whole = str(Plan.identity(run.depth)) if run.depth else ""
+    trained = span(run.effect(whole, own_task(run, vocab.ALL), vocab.NLL))
+    if guessed is None or trained is None or trained.high >= guessed:
+        return None
+    return Span(guessed - trained.value, guessed - trained.high, guessed - trained.low)
+
+
+def _scaled(effect: Span, scale: Span) -> Span:
+    share = effect.times(1 / scale.value)
+    reach = abs(share.value) * max(scale.high - scale.value, scale.value - scale.low) / scale.value
+    return Span(share.value, share.low - reach, share.high + reach)
+
+
+def differences(first: Shares, second: Shares) -> Shares:
+    low, high = max(min(first), min(second)), min(max(first), max(second))
+
+    def inside(curve: Shares) -> list[float]:
+        return [percent for percent in sorted(curve) if low <= percent <= high]
+
+    coarser = min((first, second), key=lambda curve: (len(inside(curve)), len(curve)))
+    return {percent: _at(first, percent).less(_at(second, percent)) for percent in inside(coarser)}
+
+
+def _at(curve: Shares, percent: float) -> Span:
+    """Interpolate the curve and its interval linearly; the interval is no narrower than that of a mean of two."""
+    known = sorted(curve)
+    ends = ([getattr(curve[at], end) for at in known] for end in ("value", "low", "high"))
+    return Span(*(float(np.interp(percent, known, each)) for each in ends))
+
+
+def _most_lost(first: Shares, second: Shares, percents: Shares) -> float:
+    return max(_at(curve, percent).value for curve in (first, second) for percent in percents)
+
+
+HOLDS: tuple[Verdict, ...] = (SUPPORTED,)
+HOLDS_NOT: tuple[Verdict, ...] = (CONTRADICTED, BY_NULL)
+IT_HOLDS, IT_HOLDS_NOT, TOO_FEW = "holds", "does not hold", "fewer than two measured"
+FEWEST_MODELS = 2
+
+Key = TypeVar("Key")
+Outcome = TypeVar("Outcome")
+VerdictAt = Callable[[int], Verdict]
+"""From a number of comparisons to the verdict of a run whose intervals are widened for so many."""
+
+
+def model_of(name: str, run: ReportData) -> str:
+    """What is one model: its weights; where a run did not note them, the model as it was named to the run."""
+    return str(run.manifest.get("weight_hash") or run.manifest.get("model") or name)
+
+
+def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
+    """Return the verdicts on every claim that has rows in some run, for each run and over the models.
+
+    Runs of one model count once: a claim holds there if each of them says so.
+    """
+    levels = {name: cache(partial(widened, run)) for name, run in runs.items()}
+    models = {name: model_of(name, run) for name, run in runs.items()}
+    for paper in PAPERS:
+        rows = [row for claim in paper.claims for row in _over_models(paper.key, claim, levels, models)]
+        if any(row.arm and row.metric != NOT_MEASURED for row in rows):
+            yield from rows
+
+
+def _over_models(
+    paper: str, claim: Published, levels: Mapping[str, Callable[[int], ReportData]], models: Mapping[str, str]
+) -> Iterator[Score]:
+    def verdict_at(run_at: Callable[[int], ReportData]) -> VerdictAt:
+        return cache(lambda comparisons: claim.decide(run_at(comparisons)).verdict)
+
+    by_run = {name: verdict_at(run_at) for name, run_at in levels.items()}
+    by_model: dict[str, list[VerdictAt]] = defaultdict(list)
+    for name, verdict in by_run.items():
+        if verdict(1) != NOT_MEASURED:
+            by_model[models[name]].append(verdict)
+    agreed = {model: _agreed(runs) for model, runs in by_model.items()}
+    shown, refuted = holm(agreed, HOLDS), holm(agreed, HOLDS_NOT)
+    columns: dict[str, Any] = {"part": paper, "condition": claim.key}
+    for name, verdict in by_run.items():
+        counted = verdict(1) != NOT_MEASURED
+        left = counted * ((models[name] in shown) - (models[name] in refuted))
+        yield Score(vocab.CLAIM, verdict(1), float(left), arm=name, **columns)
+    alone = [verdict(1) for verdict in agreed.values()]
+    in_all, in_none = (all(verdict in kind for verdict in alone) for kind in (HOLDS, HOLDS_NOT))
+    for against, holds, holds_not in ((vocab.EVERY, in_all, in_none or refuted), (vocab.ANY, in_all or shown, in_none)):
+        standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else OPEN
+        yield Score(
+            vocab.CLAIM,
+            standing if len(agreed) >= FEWEST_MODELS else TOO_FEW,
+            float(len(agreed)),
+            against=against,
+            amount=float(len(set(models.values()))),
+            **columns,
+        )
+
+
+def _agreed(runs: Sequence[VerdictAt]) -> VerdictAt:
+    def at(comparisons: int) -> Verdict:
+        verdicts = [verdict(comparisons) for verdict in runs]
+        same = any(all(verdict in kind for verdict in verdicts) for kind in (HOLDS, HOLDS_NOT))
+        return verdicts[0] if same else OPEN
+
+    return cache(at)
+
+
+def holm(verdicts: Mapping[Key, Callable[[int], Outcome]], wanted: Collection[Outcome]) -> tuple[Key, ...]:
+    """The models, or pairs of them, whose verdict is among `wanted` after Holm's correction over all of `verdicts`.
+
+    >>> strong, weak = (lambda comparisons: "supported"), (lambda comparisons: "supported" if comparisons < 2 else "x")
+    >>> holm({"a": weak, "b": strong}, ["supported"]), holm({"a": weak, "b": weak}, ["supported"])
+    (('a', 'b'), ())
+    """
+    confirmed: set[Key] = set()
+    alone = {name for name, verdict in verdicts.items() if verdict(1) in wanted}
+    while waiting := alone - confirmed:
+        comparisons = len(verdicts) - len(confirmed)
+        more = {name for name in waiting if verdicts[name](comparisons) in wanted}
+        if not more:
+            break
+        confirmed |= more
+    return tuple(name for name in verdicts if name in confirmed)
+
+
+def widened(data: ReportData, comparisons: int) -> ReportData:
+    if comparisons == 1:
+        return data
+    factor, limit = widening(comparisons), data.level / comparisons
+    return replace(data, scores=tuple(_widened(score, factor, limit) for score in data.scores))
+
+
+def widening(comparisons: int) -> float:
+    return student_widening(comparisons, vocab.FEWEST_UNITS - 1)
+
+
+def _widened(score: Score, factor: float, limit: float) -> Score:
+    if _is_weak_harm(score, limit):
+        score = replace(score, metric="unresolved")
+    if score.low is None or score.high is None:
+        return score
+    low, high = (score.value + factor * (bound - score.value) for bound in (score.low, score.high))
+    return replace(score, low=low, high=high)
+
+
+def _is_weak_harm(score: Score, limit: float) -> bool:
+    if score.measure not in (vocab.VERDICT, vocab.RACING) or score.metric != "harmful":
+        return False
+    return score.value >= 0.0 or score.p_adjusted is None or score.p_adjusted >= limit

@@ -1,0 +1,401 @@
+"""A comparison: the models of several runs side by side, over the share of the depth where their depths differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from layerwise.page.claims import CLAIMS, PAPERS
+from layerwise.page.claims.claim import BADGES, NOT_MEASURED, OPEN
+from layerwise.page.data import ReportData
+from layerwise.page.derived.swept import MAPS
+from layerwise.page.derived.zones import PlanZones, Runs, matrix, mirrored, trained_zones
+from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
+from layerwise.page.marks import Bars, Heat, Lines
+from layerwise.page.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show
+from layerwise.page.text.table import Table
+from layerwise.page.text.wording import NATS, label, listed
+from layerwise.results import vocabulary
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import ANY, CLAIM, COINCIDENCE, CURVE, DELTA, EVERY, LAYER, MODEL, SCORE_CURVE
+from layerwise.studies.compare.over_depth import at_half, drawn_families, quantity_name, strategy_title
+from layerwise.studies.compare.over_models import COINCIDE, DIFFER, IT_HOLDS, IT_HOLDS_NOT, TOO_FEW, model_of
+
+WORDS = prose("comparison")
+CURVES = {"measure": (CURVE, SCORE_CURVE)}
+VERDICTS = {
+    **{str(word): kind for word, kind in BADGES.items() if word != NOT_MEASURED},
+    IT_HOLDS: "resolved",
+    IT_HOLDS_NOT: "contradicted",
+}
+SAME: dict[str, str] = {COINCIDE: "resolved", DIFFER: "contradicted", OPEN: "unresolved"}
+"""The words that are badges, each with its kind."""
+CHANGES = {"leave_one_out": "Leave one layer out", "swap_adjacent": "Swap a layer with the next"}
+ZONE, PARTS = "zone", {"beginning": 2, "middle": 0, "ending": 1}
+"""The parts of the depth, each with its colour."""
+
+
+def answer(data: ReportData) -> str:
+    standing = claims(data).where(against=PRESENT)
+    count = len(standing.where(against=EVERY)) - len(standing.where(against=EVERY, metric=TOO_FEW))
+    if not count:
+        return f"No claim was measured in two models or more. {NATS}"
+    every, some = (len(standing.where(against=over, metric=IT_HOLDS)) for over in (EVERY, ANY))
+    if count == 1:
+        where = "every one" if every else "at least one" if some else "none"
+        return f"The one claim that was measured in two models or more is shown to hold in {where} of them. {NATS}"
+    return (
+        f"Of {count} claims measured in two models or more {every or 'none'} {'holds' if every == 1 else 'hold'} in"
+        f" every one of them, and {some or 'none'} in at least one. {NATS}"
+    )
+
+
+def differences(data: ReportData) -> Iterator[str]:
+    manifests = [run.manifest for run in data.runs.values()]
+    if len({each.get("corpus_hash") or each.get("corpus") for each in manifests}) > 1:
+        yield WORDS["models/texts"]
+    if len({each.get("tokens") for each in manifests}) > 1:
+        yield WORDS["models/tokens"]
+    models = {name: model_of(name, run) for name, run in data.runs.items()}
+    again = [name for name, model in models.items() if list(models.values()).count(model) > 1]
+    if again:
+        yield WORDS["models/again"].format(listed(again))
+
+
+def missing(data: ReportData) -> Iterator[str]:
+    measured = {
+        name: (*(record.family for record in run.swept), *run.rows.where(measure=vocabulary.DIAGNOSED).axis("measure"))
+        for name, run in data.runs.items()
+    }
+    for what in dict.fromkeys(each for own in measured.values() for each in own):
+        if without := [name for name, own in measured.items() if what not in own]:
+            yield f"{label(what)}: missing in {listed(without)}"
+
+
+def claims(data: ReportData) -> Rows:
+    """The verdicts on claims that some run has measured, the paper of which most was measured first."""
+    rows = data.rows.where(measure=CLAIM)
+    measured = {row.condition: row.part for row in rows.where(arm=PRESENT) if row.metric != NOT_MEASURED}
+    most = Counter(measured.values())
+    return Rows(sorted(rows.where(condition=tuple(measured)), key=lambda row: -most[row.part]))
+
+
+def verdicts(data: ReportData) -> Iterator[Score]:
+    titles = {paper.key: paper.title for paper in PAPERS}
+    for row in claims(data):
+        over = row.arm or f"in {row.against}?"
+        yield replace(row, arm=over, part=titles[str(row.part)], condition=CLAIMS[str(row.condition)].name)
+
+
+def _verdict(row: Score) -> str:
+    few = f" ({row.value:.0f} of {row.amount:.0f})" if row.against and row.value != row.amount else ""
+    return ABSENT if row.metric == TOO_FEW else f"{row.metric}{few}"
+
+
+def claim_sentence(rows: Rows) -> str:
+    (every,), (some,), runs = (rows.where(against=over) for over in (EVERY, ANY, None))
+    of = (
+        "one model"
+        if every.amount == 1
+        else "all models"
+        if every.value == every.amount
+        else (f"{every.value:.0f} of {every.amount:.0f} models")
+    )
+    if every.metric == TOO_FEW:
+        return f"Measured in {of}: nothing can be said over models."
+    parts = [f"Measured in {of}; in every one of these: {every.metric}; in any of these: {some.metric}."]
+    decided = Rows(row for row in runs if row.metric not in (OPEN, NOT_MEASURED))
+    for left, words in (
+        (1.0, "After correction over models it holds in {}."),
+        (-1.0, "After correction over models it does not hold in {}."),
+        (0.0, "Decided in {} by itself, but not after correction."),
+    ):
+        if kept := decided.where(value=left):
+            parts.append(words.format(listed(kept.axis("arm"))))
+    return " ".join(parts)
+
+
+def _numbers(data: ReportData) -> Table:
+    body = []
+    for key, own in claims(data).by("condition").items():
+        body.append((CLAIMS[key].name, "", "", claim_sentence(own)))
+        for name, run in data.runs.items():
+            decided = CLAIMS[key].decide(run)
+            body.append((name, decided.verdict, f"{decided.why} {decided.power}", decided.figures or ABSENT))
+    return Table(("claim, and model", "verdict", "why", "numbers"), tuple(body), numeric_from=4, badges=VERDICTS)
+
+
+def rules(data: ReportData) -> Iterator[str]:
+    for key in claims(data).axis("condition"):
+        prose = CLAIMS[key].prose
+        yield f"{prose.name}. {prose.statement} ({prose.citation}) Rule: {prose.rule}"
+
+
+def unmeasured(data: ReportData) -> Iterator[str]:
+    known = claims(data).axis("condition")
+    rest = [CLAIMS[key].name for key in data.rows.where(measure=CLAIM).axis("condition") if key not in known]
+    if rest:
+        yield f"Measured in none of the runs: {listed(rest)}."
+
+
+def _absent(rows: Callable[[ReportData], Iterable[Score]], words: str) -> Says:
+    def facts(data: ReportData) -> Iterator[str]:
+        measured = Rows(rows(data)).axis("arm")
+        if without := [name for name in data.runs if name not in measured]:
+            yield words.format(listed(without))
+
+    return Says(facts, terminal=False, small=True)
+
+
+def curves(data: ReportData) -> Iterator[Score]:
+    return (replace(row, metric=quantity_name(row), condition=strategy_title(row)) for row in data.rows.where(**CURVES))
+
+
+def coincidences(data: ReportData) -> Iterator[Score]:
+    """The verdicts on pairs of curves; of all pairs together they have no greatest difference."""
+    for row in data.rows.where(measure=COINCIDENCE):
+        what = "loss" if row.task == vocabulary.ALL else f"{row.task} of the benchmarks"
+        models = f"{row.arm} – {row.against}" if row.arm else "all"
+        yield replace(row, task=f"Do the curves coincide? {what}", condition=strategy_title(row), arm=models)
+
+
+def curve_absences(data: ReportData) -> Iterator[str]:
+    if rest := [label(family) for family, is_drawn in drawn_families(data.runs).items() if not is_drawn]:
+        yield f"Left to the reports of the runs: {listed(rest)}."
+    if not data.rows.where(measure=COINCIDENCE):
+        alike = len({model_of(name, run) for name, run in data.runs.items()}) == 1
+        yield WORDS["curves/one" if alike else "curves/unscaled"]
+
+
+def _curves(data: ReportData) -> Iterator[Part]:
+    shows: dict[str, Show] = {}
+    for row in data.rows.where(**CURVES):
+        share = NUMBER.but(axis=quantity_name(row), reference=1.0 if row.measure == SCORE_CURVE else None)
+        shows.setdefault(quantity_name(row), DIFFERENCE if row.metric == DELTA else share)
+    first, show = next(iter(shows.items()))
+    yield Lines(
+        name="curves",
+        derive=curves,
+        series="arm",
+        x="amount",
+        each="condition",
+        words=str,
+        choices={"Measure": "metric"},
+        legend="Models",
+        height=250,
+        percent=True,
+        rooted=True,
+        bent=True,
+        at="{:.0f} % of the depth",
+        by_choice={name: {"show": each, "nats": each is DIFFERENCE} for name, each in shows.items()},
+    )
+    yield Pivot(
+        name="half",
+        title=f"At half of the depth: {first}",
+        rows={"strategy": "condition"},
+        across="arm",
+        derive=lambda data: (replace(row, condition=strategy_title(row)) for row in at_half(data)),
+        show=lambda row: f"{show.text(row)} at {row.amount:.0f} %",
+    )
+    yield Pivot(
+        name="same",
+        derive=coincidences,
+        split="task",
+        rows={"strategy": "condition", "models": "arm"},
+        badges=SAME,
+        columns=(
+            Column("curves", text=lambda rows: rows[0].metric),
+            Column("greatest difference", text=_where_paired(DIFFERENCE.text)),
+            Column("at", text=_where_paired(lambda row: f"{row.amount:.0f} %")),
+        ),
+    )
+    yield _absent(curves, "No curve was measured of {}.")
+    yield Says(curve_absences, terminal=False, small=True)
+
+
+def _where_paired(text: Callable[[Score], str]) -> Callable[[Rows], str]:
+    return lambda rows: text(rows[0]) if rows[0].against else ABSENT
+
+
+def layers(data: ReportData) -> Iterator[Score]:
+    return (replace(row, part=CHANGES[str(row.part)]) for row in data.rows.where(measure=LAYER))
+
+
+def similarities(data: ReportData) -> Iterator[Score]:
+    for name, run in data.runs.items():
+        for metric, words in MAPS.items():
+            if values := matrix(run, metric):
+                rows = run.rows.where(measure=vocabulary.SIMILARITY, metric=metric)
+                yield from (replace(row, arm=name, condition=words) for row in mirrored(rows))
+                if zone := Runs(values).clearest():
+                    yield Score(ZONE, ZONE, 1.0, layer=zone.first, other=zone.last, arm=name, condition=words)
+
+
+def clearest(data: ReportData) -> Iterator[Score]:
+    """Return the layers before, in and after the clearest zone of each similarity, and its contrast.
+
+    State j is the output of layer j - 1; the writers of the zone are the middle (figures 3 and 14 of the Painters).
+    """
+    for metric, words in MAPS.items():
+        for name, run in data.runs.items():
+            values, lows, highs = matrix(run, metric), matrix(run, metric, "low"), matrix(run, metric, "high")
+            zone = Runs(values).clearest() if values else None
+            if values and lows and highs and zone:
+                depth = len(values) - 1
+                for part, count in zip(
+                    PARTS, (zone.first - 1, 1 + zone.last - zone.first, depth - zone.last), strict=True
+                ):
+                    yield Score(ZONE, part, count, arm=name, condition=words, amount=100 * count / depth)
+                bounds = Runs.bounds(run, metric, zone.first, zone.last) or (None, None)
+                yield Score(ZONE, "contrast", zone.contrast, *bounds, arm=name, condition=words)
+
+
+def _share(row: Score) -> str:
+    return NUMBER.text(row) if row.amount is None else f"{row.value:.0f} ({row.amount:.0f} %)"
+
+
+def _similarity(data: ReportData) -> Iterator[Part]:
+    yield Heat(
+        name="similarity",
+        derive=similarities,
+        each="arm",
+        words=str,
+        choices={"Similarity": "condition"},
+        across="state",
+        down="state",
+        square=True,
+        framed=ZONE,
+        least=min(0.0, *(row.value for row in similarities(data))),
+        most=1.0,
+        height=330,
+    )
+    yield Pivot(
+        name="clearest",
+        derive=clearest,
+        rows={"model": "arm", "similarity": "condition"},
+        across="metric",
+        show=_share,
+        terminal=False,
+    )
+    yield _absent(similarities, "Similarity was not measured in {}.")
+
+
+def partitions(data: ReportData) -> dict[str, PlanZones]:
+    every = {name: trained_zones(run) for name, run in data.runs.items()}
+    return {name: zones for name, zones in every.items() if zones is not None}
+
+
+def zones(data: ReportData) -> Iterator[Score]:
+    for part in PARTS:
+        for name, own in partitions(data).items():
+            for first, last in own.ranges:
+                if own.part((first, last)) == part:
+                    share = 100 / own.states * (last - first + 1)
+                    yield Score(ZONE, "share", share, arm=name, part=part, layer=first - 1, other=last - 1)
+
+
+def _partition(data: ReportData) -> Table:
+    body = []
+    for name, own in partitions(data).items():
+        ranges = (f"{first - 1}–{last - 1}" if last > first else f"{last - 1}" for first, last in own.ranges)
+        counts = (f"{count} ({100 * count / own.states:.0f} %)" for count in (own.beginning, own.middle, own.ending))
+        body.append((name, f"{len(own.ranges)}", " | ".join(ranges), *counts, own.borders_in_words, own.shown_p))
+    head = ("model", "zones", "layers of each", *PARTS, "contrast of the borders", "p of more")
+    return Table(head, tuple(body), numeric_from=3)
+
+
+def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+    depths = sorted({run.depth for run in data.runs.values()})
+    yield f"{len(data.runs)}", "models"
+    yield (f"{depths[0]}" if len(depths) == 1 else f"{depths[0]} to {depths[-1]}"), "layers"
+
+
+COMPARISON = Kind(
+    name="comparison",
+    measures=(MODEL,),
+    answer=answer,
+    tiles=_tiles,
+    sections=(
+        Section(anchor="curves", needs=CURVES, parts=_curves),
+        Section(
+            anchor="layers",
+            needs={"measure": LAYER},
+            parts=(
+                Lines(
+                    name="layers",
+                    derive=layers,
+                    series="arm",
+                    x="amount",
+                    words=str,
+                    each="part",
+                    choices={"Task": "task"},
+                    apart=("task",),
+                    legend="Models",
+                    percent=True,
+                    height=380,
+                    across="relative depth of the layer",
+                    at="at {:.0f} % of the depth",
+                    show=DIFFERENCE,
+                    nats=True,
+                    rooted=True,
+                    bent=True,
+                ),
+                _absent(layers, "No single layer was changed in {}."),
+            ),
+        ),
+        Section(
+            anchor="claims",
+            needs=lambda data: bool(claims(data)),
+            parts=(
+                Pivot(
+                    name="verdicts",
+                    derive=verdicts,
+                    split="part",
+                    rows={"claim": "condition"},
+                    across="arm",
+                    show=_verdict,
+                    badges=VERDICTS,
+                ),
+                Says(unmeasured, terminal=False, small=True),
+                Tabled(name="numbers", table=_numbers, folded=True, terminal=False),
+                Says(rules, name="rules", folded=True, terminal=False),
+            ),
+        ),
+        Section(anchor="similarity", needs=lambda data: any(similarities(data)), parts=_similarity),
+        Section(
+            anchor="zones",
+            needs=lambda data: any(zones(data)),
+            parts=(
+                Bars(
+                    name="zones",
+                    derive=zones,
+                    x="arm",
+                    series="part",
+                    words=str,
+                    sideways=True,
+                    slots=PARTS,
+                    at="{}",
+                    show=Show(axis="relative depth (%)", span=(0.0, 100.0)),
+                    text=lambda row: f"{row.part}, layers {row.layer} to {row.other}",
+                ),
+                Tabled(name="divided", table=_partition),
+                _absent(zones, "Not divided, for want of 10 layers or of states: {}."),
+            ),
+        ),
+        Section(
+            anchor="models",
+            needs={"measure": MODEL},
+            parts=(
+                Pivot(
+                    where={"measure": MODEL},
+                    rows={"model": "arm", "run": "condition", "text": "part"},
+                    columns=[Column(each, each, COUNT) for each in ("layers", "parameters", "documents", "tokens")],
+                ),
+                Says(differences, terminal=False, small=True),
+                Says(missing, name="unlike", terminal=False),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,101 @@
+"""Evaluations of lm-eval side by side: how far other models are from the first, on the same documents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from layerwise.page import show
+from layerwise.page.data import ReportData
+from layerwise.page.kind import Column, Kind, Pivot, Says, Section, opening
+from layerwise.page.marks import Dots
+from layerwise.page.show import ABSENT, Show, adjusted_p, detectable, p_value
+from layerwise.page.text.wording import label, listed
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+CHANGE = Show(axis="difference", signed=True, reference=0.0)
+BADGES = {"worse": "contradicted", "better": "resolved", "alike": "resolved", "inconclusive": "unresolved"}
+OWN = {"measure": vocab.PAIRED}
+TASK = show.named({vocab.ALL: "all tasks"})
+MOST = 5  # differences that a sentence names
+
+
+def named(rows: Rows) -> str:
+    words = [f"{row.metric} of {TASK(row.task)} ({row.arm}, {CHANGE.text(row)})" for row in rows[:MOST]]
+    return listed([*words, *([f"{len(rows) - MOST} more"] if len(rows) > MOST else [])])
+
+
+def findings(data: ReportData) -> Iterator[str]:
+    """Whether a loss above the tolerated one is shown, what else is, what is left open, and what was left out."""
+    rows, losses = (data.rows.where(measure=each) for each in (vocab.PAIRED, vocab.TOLERANCE))
+    exceeded, unsettled = (losses.where(condition=each) for each in (vocab.EXCEEDED, vocab.UNRESOLVED))
+    if exceeded:
+        yield f"FAILS: shown to be worse by more than {exceeded[0].amount:g}: {named(exceeded)}."
+    elif losses:
+        yield f"Passes: nothing is shown to be worse by more than {losses[0].amount:g}."
+    counts = [f"{len(rows.where(condition=each))} {label(each)}" for each in vocab.PAIRED_DECISIONS]
+    yield f"Of {len(rows)} differences from {rows[0].against}: {listed(counts)} (±{data.manifest['margin']})."
+    for decision in (vocab.WORSE, vocab.BETTER):
+        if own := rows.where(condition=decision):
+            yield f"Shown to be {decision}: {named(own)}."
+    if unsettled and not exceeded:
+        yield f"That nothing is shown does not mean that nothing is worse. More is left open: {named(unsettled)}."
+    yield from (note.text for note in data.notes)
+
+
+def _differences(data: ReportData) -> Iterator[Dots | Pivot | Says]:
+    margin = float(str(data.manifest["margin"]))
+
+    def needed(row: Score) -> str:
+        if row.condition != vocab.UNRESOLVED or row.mde is None:
+            return ABSENT
+        exact = data.rows.where(measure=vocab.NEEDED, task=row.task, metric=row.metric, arm=row.arm)
+        if exact:
+            return f"{exact[0].value:,.0f}"
+        return f"{math.ceil(max(1.0, row.mde / margin) ** 2 * (row.documents or 0)):,}"
+
+    several = len(data.rows.where(**OWN).axis("arm")) > 1
+    yield Dots(
+        name="differences",
+        where=OWN,
+        series="arm",
+        each="metric",
+        show=CHANGE,
+        words=str,
+        row_words=TASK,
+        legend="Models" if several else "",
+    )
+    yield Pivot(
+        name="table",
+        where=OWN,
+        rows={"task": "task", "metric": "metric", **({"model": "arm"} if several else {})},
+        words=TASK,
+        badges=BADGES,
+        columns=(
+            Column("decision", show=lambda row: label(str(row.condition))),
+            Column("difference", show=CHANGE),
+            Column("p", show=p_value),
+            Column("p, corrected", show=adjusted_p),
+            Column("detectable", show=detectable),
+            Column("documents", show=lambda row: f"{row.documents:,}"),
+            Column(f"needed for {margin:g}", show=needed),
+        ),
+    )
+    yield Says(findings)
+    yield Pivot(
+        name="scores",
+        where={"measure": vocab.EVALUATED},
+        rows={"task": "task", "metric": "metric"},
+        across="arm",
+        terminal=False,
+    )
+
+
+PAIRED_KIND = Kind(
+    name="paired",
+    measures=(vocab.PAIRED,),
+    answer=opening(findings, 2),
+    sections=(Section(anchor=vocab.PAIRED, parts=_differences),),
+)

@@ -1,0 +1,106 @@
+"""Combine several runs for comparison: which are comparable, the names of their models, and the rows of all of them.
+
+Sweeps are compared with sweeps and diagnoses with diagnoses; texts, numbers of tokens and plans may differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePath
+from typing import Any
+
+from layerwise.errors import RunError
+from layerwise.page.data import ReportData
+from layerwise.page.kinds import load_kinds
+from layerwise.page.show import ABSENT
+from layerwise.page.text.wording import listed
+from layerwise.results.identity import MEASURED, model_name
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import MODEL
+from layerwise.studies.compare.over_depth import curves, layers
+from layerwise.studies.compare.over_models import coincidences, over_models
+
+COMPARABLE = {"sweep": "layerwise sweep", "diagnosis": "layerwise diagnose"}
+"""The kinds of run that can be compared, each with the command that makes it."""
+FEWEST = 2
+
+
+def side_by_side(folders: Sequence[tuple[str, ReportData]]) -> ReportData:
+    """Return the runs of some directories as the rows of their comparison, with the name of the model as `arm`.
+
+    Raises `RunError` if they cannot be compared.
+    """
+    if len(folders) < FEWEST:
+        given = "no run was given" if not folders else f"only {folders[0][0]} was given"
+        raise RunError(f"a comparison takes two runs or more, and {given}; write layerwise compare RUN RUN ...")
+    _refuse_twice(folders)
+    (first, kind), *others = ((folder, _kind(folder, run)) for folder, run in folders)
+    for folder, other in others:
+        if other != kind:
+            raise RunError(
+                f"{first} is a {kind} and {folder} is a {other}, and they measure different things; compare sweeps"
+                " with sweeps and diagnoses with diagnoses"
+            )
+    named = dict(zip(_names(folders), folders, strict=True))
+    runs = {name: run for name, (_, run) in named.items()}
+    texts = dict.fromkeys(str(run.manifest.get("corpus") or "an unnamed corpus") for run in runs.values())
+    manifest = {
+        "corpus": listed(list(texts)),
+        "kind": kind,
+        "runs": {name: {"folder": folder, **run.manifest} for name, (folder, run) in named.items()},
+    }
+    rows = (*_models(named), *curves(runs), *layers(runs), *over_models(runs))
+    data = ReportData(manifest, (), rows, level=folders[0][1].level, runs=runs)
+    return replace(data, scores=(*rows, *coincidences(data)))
+
+
+def _models(named: Mapping[str, tuple[str, ReportData]]) -> Iterator[Score]:
+    for name, (folder, run) in named.items():
+        counts = {
+            "layers": run.depth or None,
+            "parameters": run.rows.value(measure="run", metric="parameters"),
+            **{key: run.manifest.get(key) for key in ("documents", "tokens")},
+        }
+        columns: dict[str, Any] = {
+            "arm": name,
+            "condition": PurePath(folder).name,
+            "part": str(run.manifest.get("corpus") or ABSENT),
+        }
+        for metric, count in counts.items():
+            if isinstance(count, int | float):
+                yield Score(MODEL, metric, float(count), **columns)
+
+
+def _refuse_twice(folders: Sequence[tuple[str, ReportData]]) -> None:
+    seen: dict[tuple[str, ...], str] = {}
+    for folder, data in folders:
+        identity = tuple(str(data.manifest.get(name)) for name in MEASURED)
+        known = seen.setdefault(identity, folder) if data.manifest.get("weight_hash") else folder
+        if known != folder or sum(other == folder for other, _ in folders) > 1:
+            both = f"{folder} is named twice" if known == folder else f"{known} and {folder} hold the same run"
+            raise RunError(f"{both}, and what it shows would count twice; name each run once")
+
+
+def _kind(folder: str, run: ReportData) -> str:
+    present = [kind.name for kind in load_kinds() if kind.is_of(run)]
+    comparable = [name for name in present if name in COMPARABLE]
+    if not comparable or len(comparable) < len(present):
+        other = listed([name for name in present if name not in COMPARABLE]) or "no kind that has rows"
+        raise RunError(
+            f"{folder} is a run of another kind ({other}); layerwise compare takes the runs of"
+            f" {' or of '.join(COMPARABLE.values())}"
+        )
+    return comparable[-1]
+
+
+def _names(folders: Sequence[tuple[str, ReportData]]) -> list[str]:
+    plain = [model_name(str(data.manifest.get("model") or "unnamed model")) for _, data in folders]
+    known_by = [
+        plain,
+        *(
+            [f"{name} ({of(folder)})" for name, (folder, _) in zip(plain, folders, strict=True)]
+            for of in (lambda folder: PurePath(folder).name, str)
+        ),
+    ]
+    return [next(names[at] for names in known_by if names.count(names[at]) == 1) for at in range(len(plain))]

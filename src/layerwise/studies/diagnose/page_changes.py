@@ -1,0 +1,350 @@
+"""Changes of layers in a diagnosis: damage and recovery, weights that are moved, gates, and the cheap proxies."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any
+
+from layerwise.page.data import ReportData
+from layerwise.page.figures.frame import Figure, common_span, framed, scatter, whiskers
+from layerwise.page.figures.palette import depth_colour, faded, light
+from layerwise.page.kind import Beside, Column, Part, Pivot, Says, Section
+from layerwise.page.marks import Heat, Lines, Mark, Scatter
+from layerwise.page.marks.lines import area, hover_text, size_axis
+from layerwise.page.show import DIFFERENCE, NUMBER, Show
+from layerwise.page.text.number_format import tidy
+from layerwise.page.text.wording import label, listed, null_name
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.studies.diagnose.page_weights import HALVES, joint_costs, of_halves, written
+
+DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "re-initialised"}
+SCOPES = {"layer": "layer trained", "model": "model trained"}
+RECOVERED = {
+    "area": ("Loss above the undamaged twin, summed over training", Show(axis="nat-steps"), "censored"),
+    "steps": ("Steps to recover", Show(axis="steps"), "censored"),
+    "steps_to_untouched": (
+        "Steps back to the loss before damage, as published",
+        Show(axis="steps"),
+        "censored_untouched",
+    ),
+    "initial_damage": ("Damage at the start", DIFFERENCE, ""),
+}
+"""What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
+GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
+RANKED = ("block_influence", "angular", "gate_sensitivity", "gate_gradient")
+SKIPPED = DIFFERENCE.but(axis="Δ NLL of skipping", reference=None)
+
+
+def treated(data: ReportData) -> Iterator[Score]:
+    """The rows of a recovery with the damage in words, the published damage first; `amount` is 1 where it is cut."""
+    rows = data.rows.where(measure=vocab.RECOVERY, seed=None)
+    order = list(DAMAGES)
+    known = dict.fromkeys((row.condition, row.arm) for row in rows if row.layer is not None)
+    for damage, scope in sorted(known, key=lambda pair: order.index(pair[0]) if pair[0] in order else len(order)):
+        own = rows.where(condition=damage, arm=scope)
+        words = ", ".join([DAMAGES.get(str(damage), str(damage)), *([SCOPES.get(scope, scope)] if scope else [])])
+        for row in own:
+            cut = RECOVERED[row.metric][2] if row.metric in RECOVERED else ""
+            share = own.value(metric=cut, layer=row.layer, against=None) if cut and row.layer is not None else None
+            yield replace(row, condition=words, arm=None, amount=1.0 if share else 0.0)
+
+
+def beside_skipping(data: ReportData) -> Iterator[Score]:
+    rows = Rows(treated(data))
+    yield from rows.where(metric="area", layer=PRESENT, against=None)
+    for damage in rows.where(metric="area", layer=PRESENT).axis("condition"):
+        skips = data.rows.where(
+            measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, part=None, against=None, layer=PRESENT
+        )
+        yield from (replace(row, condition=damage) for row in skips)
+
+
+def _correlation(metric: str) -> Column:
+    def cell(rows: Rows) -> str:
+        row, chance = (rows.one(metric=metric, against=against) for against in (None, vocab.SHUFFLED_LAYERS))
+        if row is not None and row.low is None and chance is not None and chance.low is not None:
+            return f"{tidy(row.value, signed=True)} [by chance {tidy(chance.low)} to {tidy(chance.high or 0.0)}]"
+        return NUMBER.but(signed=True).text(row)
+
+    heads = {
+        "spearman": "rank correlation with the effect of skipping",
+        "spearman_given_damage": "with the initial damage held fixed",
+    }
+    return Column(heads[metric], text=cell)
+
+
+RECOVERY_SECTION = Section(
+    anchor=vocab.RECOVERY,
+    needs={"measure": vocab.RECOVERY, "layer": PRESENT},
+    parts=(
+        Beside(
+            (
+                *(
+                    Lines(
+                        name=f"recovery-{metric}",
+                        title=f"{title}, by layer",
+                        derive=treated,
+                        words=str,
+                        where={"metric": metric, "layer": PRESENT},
+                        choices={"Damage": "condition"},
+                        nulls=null_name,
+                        show=show,
+                        hollow=lambda row: row.amount == 1.0,
+                        height=330,
+                    )
+                    for metric, (title, show, _) in RECOVERED.items()
+                ),
+                Scatter(
+                    name="recovery-ablation",
+                    words=str,
+                    derive=beside_skipping,
+                    choices={"Damage": "condition"},
+                    across={"metric": vocab.SKIPPING},
+                    upwards={"metric": "area"},
+                    show_across=SKIPPED,
+                    show=Show(axis="area, nat-steps"),
+                    numbered=True,
+                    hollow=lambda row: row.amount == 1.0,
+                    height=330,
+                ),
+            )
+        ),
+        Pivot(
+            name="does-recovery-follow",
+            derive=treated,
+            where={"layer": None},
+            rows={"damage": "condition"},
+            columns=(_correlation("spearman"), _correlation("spearman_given_damage")),
+            terminal=False,
+            folded=True,
+        ),
+    ),
+)
+
+
+def typical(data: ReportData) -> Iterator[Score]:
+    """The median layer at each size of each strategy, its bounds holding the middle half; and the first one's null."""
+    rows = data.rows.where(measure=vocab.MANIPULATION, part=None, layer=PRESENT)
+    strategies = [name for name in rows.axis("condition") if name != vocab.GATE]
+    for name in strategies:
+        for size, own in rows.where(condition=name, against=None).by("amount").items():
+            values = sorted(row.value for row in own)
+            quarter = len(values) // 4
+            bounds = (values[quarter], values[-1 - quarter]) if len(values) > 3 else (None, None)
+            yield Score(vocab.MANIPULATION, "median", median(values), *bounds, condition=name, amount=size)
+    yield from _middle_nulls(rows.where(condition=tuple(strategies[:1])))
+
+
+def _middle_nulls(rows: Rows) -> Iterator[Score]:
+    for own in rows.where(against=vocab.NO_EFFECT).by("amount").values():
+        yield sorted(own, key=lambda row: row.high or 0.0)[len(own) // 2]
+
+
+def gated(data: ReportData) -> Iterator[Score]:
+    rows = data.rows.where(measure=vocab.MANIPULATION, condition=vocab.GATE)
+    for part, words in GATES.items():
+        yield from (replace(row, part=words) for row in rows.where(part=part))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fan(Mark):
+    """A thin line a layer along the column `amount`, coloured by depth, over the band of the median layer's null."""
+
+    at: str = "size {}"
+    sizes: bool = False
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure:
+        own, measured = rows.where(against=None), all_rows.where(against=None)
+        null = {row.amount: row for row in _middle_nulls(rows)}
+        traces = area(null, faded(light("muted"), 0.2), "no effect")
+        describe = hover_text(self.at, "nats per token", data.level, nats=True)
+        for layer, of in sorted(own.by("layer").items()):
+            colour, curve = depth_colour(layer, data.depth), sorted(of, key=lambda row: row.amount or 0.0)
+            traces.append(
+                scatter(
+                    x=[row.amount for row in curve],
+                    y=[row.value for row in curve],
+                    mode="lines+markers",
+                    error_y=whiskers(curve, faded(colour, 0.35), thickness=1),
+                    line={"color": colour, "width": 1.6},
+                    marker={"color": colour, "size": 4},
+                    name=f"layer {layer}",
+                    text=[describe(f"layer {layer}", row.amount or 0.0, row) for row in curve],
+                )
+            )
+        axis = size_axis(own.axis("amount")) if self.sizes else {}
+        return framed(
+            self.height or 260,
+            traces,
+            x={"showgrid": False, **axis},
+            y={"range": common_span(measured)},
+            margin={"l": 34, "r": 8, "t": 6, "b": 24},
+        )
+
+
+def _members(data: ReportData) -> Iterator[str]:
+    rows = data.rows.where(measure=vocab.CONTRAST, claim="joint_manipulation", metric="member")
+    if rows:
+        layers = ", ".join(str(layer) for layer in sorted(rows.axis("layer")))
+        yield f"Layers {layers}, each of which costs little when it is skipped, were moved together."
+
+
+def manipulations(data: ReportData) -> Iterator[Part]:
+    strategies = tuple(
+        name for name in data.rows.where(measure=vocab.MANIPULATION).axis("condition") if name != vocab.GATE
+    )
+    yield Lines(
+        name="manipulation",
+        derive=typical,
+        x="amount",
+        series="condition",
+        nulls=null_name,
+        show=DIFFERENCE,
+        sizes=True,
+        named=True,
+        nats=True,
+        across="size of the change, ‖ΔW‖ / ‖W‖",
+        at="size {}, median of the layers",
+        rooted=True,
+        bent=True,
+    )
+    if strategies:
+        yield Fan(
+            name="manipulation-layers",
+            each="condition",
+            sizes=True,
+            rooted=True,
+            bent=True,
+            where={"measure": vocab.MANIPULATION, "part": None, "condition": strategies},
+        )
+    yield Fan(name="gate", derive=gated, each="part", words=str, at="α = {}", rooted=True, bent=True)
+    yield Says(_members, terminal=False)
+    yield replace(
+        joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True
+    )
+
+
+MANIPULATION_SECTION = Section(anchor=vocab.MANIPULATION, parts=manipulations)
+
+
+def recommendation(data: ReportData) -> Iterator[str]:
+    """Name the proxies that rank layers as the measured skip does, best first.
+
+    The interval of the rank correlation must exclude zero, and beat random rankings (Holm's p over the proxies).
+    """
+    rows = data.rows.where(measure=vocab.AGREEMENT, metric="spearman", arm=vocab.SKIPPING)
+    compared = {name: row for name in RANKED if (row := rows.one(against=name)) is not None}
+    if not compared:
+        return
+    ordered = sorted(compared, key=lambda name: -compared[name].value)
+    beyond = _beyond_chance(compared, data.level)
+    agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
+    shown = {name: f"{label(name)} {NUMBER.text(row)}" for name, row in compared.items()}
+    others = listed([shown[name] for name in ordered if name not in agreeing])
+    what = "Spearman's rank correlation with skipping over the layers"
+    if not agreeing:
+        yield f"No proxy is recommended: none ranks these layers as skipping does, beyond chance ({what}: {others})."
+        return
+    first, *more = [shown[name] for name in agreeing]
+    pieces = [f"Recommended for this model: {first} ({what})"]
+    pieces += [f"also in agreement: {listed(more)}"] if more else []
+    pieces += [f"not beyond chance: {others}"] if others else []
+    yield f"{'; '.join(pieces)}."
+
+
+def _beyond_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
+    chances = {name: row.p for name, row in compared.items() if row.p is not None}
+    ordered = sorted(chances, key=lambda name: chances[name])
+    kept = itertools.takewhile(lambda rank: (len(ordered) - rank) * chances[ordered[rank]] < level, range(len(ordered)))
+    return frozenset(ordered[rank] for rank in kept)
+
+
+def _price(data: ReportData) -> Iterator[str]:
+    ratio = data.rows.value(measure="run", metric="cost_ratio")
+    if ratio is not None:
+        yield f"Together the proxies took {tidy(ratio)} times one forward and one backward pass."
+
+
+def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
+    gates = data.rows.where(measure=vocab.PROXIES, metric="gate_gradient", against=None)
+    skips = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, against=None)
+    for part, words in HALVES.items():
+        pair = (gates.where(part=part, layer=PRESENT), skips.where(part=part, layer=PRESENT))
+        if all(pair):
+            yield from (replace(row, part=words) for rows in pair for row in rows)
+
+
+def _by_halves(name: str, metric: str, title: str, show: Show, **fields: Any) -> Lines:
+    return Lines(
+        name=name,
+        title=title,
+        derive=of_halves(vocab.PROXIES, metric),
+        series="part",
+        words=str,
+        nulls=null_name,
+        show=show,
+        named=True,
+        **fields,
+    )
+
+
+PROXIES_SECTION = Section(
+    anchor=vocab.PROXIES,
+    parts=(
+        Says(recommendation, terminal=False),
+        Beside(
+            (
+                Lines(
+                    name="proxies-influence",
+                    where={"measure": vocab.PROXIES, "metric": "block_influence"},
+                    nulls=null_name,
+                    show=Show(axis="1 − cosine"),
+                ),
+                Heat(
+                    name="proxies-angular",
+                    y="amount",
+                    where={"measure": vocab.PROXIES, "metric": "angular_distance"},
+                    across="first layer",
+                    down="number of layers",
+                    cell_words=lambda value: f"{value:g}",
+                    least=0.0,
+                    upwards=True,
+                    height=340,
+                ),
+                _by_halves(
+                    "proxies-sensitivity",
+                    "gate_sensitivity",
+                    "Gate sensitivity: how much the loss of a window hangs on each layer",
+                    Show(axis="mean |∂L/∂α|"),
+                ),
+                _by_halves(
+                    "proxies-gradient",
+                    "gate_gradient",
+                    "Gate gradient: first-order effect of skipping",
+                    DIFFERENCE,
+                    nats=True,
+                    rooted=True,
+                ),
+                Scatter(
+                    name="proxies-skip",
+                    derive=gates_beside_skipping,
+                    choices={"Part": "part"},
+                    words=str,
+                    across={"metric": vocab.SKIPPING},
+                    upwards={"metric": "gate_gradient"},
+                    show_across=SKIPPED,
+                    show=Show(axis="gate gradient"),
+                    equal=True,
+                    numbered=True,
+                    height=340,
+                ),
+            )
+        ),
+        Says(_price, terminal=False),
+    ),
+)

@@ -1,0 +1,122 @@
+"""Minimal pairs without some edges of learned layer weights, compared with the model as trained."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from torch import nn
+
+from layerwise.data.stored_files import CONFIG, read_config
+from layerwise.data.suites.minimal_pairs import PairSet
+from layerwise.errors import DataError, ModelError
+from layerwise.measure.interventions.edge_cuts import Wired, edge_cut_rows
+from layerwise.measure.language.minimal_pairs import margins
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer
+from layerwise.measure.weights.layer_weights import alpha_rows
+from layerwise.models.elc.encoder import ElcPreTrainedModel
+from layerwise.models.elc.wiring import ElcWiring
+from layerwise.plan import EdgeCut
+from layerwise.results import Rows, Run
+from layerwise.results.training_record import TrainingRecord
+from layerwise.results.vocabulary import ALL, ALPHA, EDGES, FEWEST_UNITS, RANDOM
+from layerwise.runner.minimal_pairs import EvaluatedModel, ScoringOptions, setting
+from layerwise.train import layer_mixing
+
+ORIGIN = (
+    "train some into a model with `layerwise train robust wiring-identity --model MODEL`, or use an ELC-BERT of a "
+    "variant other than ltg"
+)
+
+
+def has_layer_weights(folder: Path) -> bool:
+    if (folder / CONFIG).is_file() and read_config(folder).get("model_type") == "layerwise-elc":
+        return read_config(folder).get("variant") != "ltg"
+    record = TrainingRecord.read(folder)
+    return record is not None and record.recipe.get("variant") == "wiring"
+
+
+def find_wiring(model: nn.Module) -> Wired | None:
+    """Return the learned layer weights of an opened model, `None` for a model without any."""
+    if isinstance(model, ElcPreTrainedModel):
+        return ElcWiring(model) if model.base_model.readers() else None
+    return layer_mixing.of(model)
+
+
+def check_phenomena(suites: Sequence[PairSet]) -> None:
+    for each in suites:
+        name, count = Counter(pair.phenomenon for pair in each.pairs).most_common()[-1]
+        if count < FEWEST_UNITS:
+            raise DataError(
+                f"{name} of {each.suite} has {count} pairs, and without edges an interval needs {FEWEST_UNITS} of each "
+                "phenomenon: raise --limit, or leave the suite out"
+            )
+
+
+def evaluate_without_edges(
+    models: Sequence[EvaluatedModel],
+    suites: Sequence[PairSet],
+    cuts: Sequence[EdgeCut],
+    options: ScoringOptions,
+    run: Run,
+    *,
+    seed: int,
+    progress: Callable[[str, float], None],
+) -> None:
+    """Evaluate every model on every suite without the edges of each cut; stored rows of equal settings are kept.
+
+    Raises `ModelError` for a model without layer weights, `PlanError` for a cut that removes nothing.
+    """
+    for pairs in suites:
+        _discard_others(pairs, f"{pairs.suite}: seed {seed}, {setting(pairs, options)}", run)
+    wanted = {cut.text for cut in cuts}
+    for model in models:
+        opened = None
+        for pairs in suites:
+            stored = run.store.scores(EDGES)
+            others = [row for row in stored if not (model.has(row) and row.part == pairs.suite)]
+            if {row.condition for row in stored if row not in others} == wanted:
+                continue
+            opened = opened or model.open()
+            wired = find_wiring(opened[0])
+            if wired is None:
+                raise ModelError(f"{model.arm} has no learned layer weights; {ORIGIN}")
+            known = run.store.scores(ALPHA)
+            if not any(map(model.has, known)):
+                run.store.replace_scores(ALPHA, [*known, *alpha_rows(model.arm, model.seed, wired.edges())])
+            evaluate = partial(
+                margins,
+                SentenceScorer.of(*opened),
+                pairs.pairs,
+                temperature=options.temperature,
+                too_long=options.too_long,
+            )
+            label = f"{model.arm}/{model.seed} {pairs.suite} without edges"
+            rows = edge_cut_rows(
+                pairs.suite, pairs.pairs, wired, cuts, evaluate, seed=seed, progress=partial(progress, label)
+            )
+            own = [replace(row, arm=model.arm, seed=model.seed) for row in rows]
+            run.store.replace_scores(EDGES, [*others, *own])
+
+
+def _discard_others(pairs: PairSet, note: str, run: Run) -> None:
+    notes = [each.text for each in run.store.notes(EDGES)]
+    if note not in notes:
+        run.store.replace_scores(EDGES, [row for row in run.store.scores(EDGES) if row.part != pairs.suite])
+        kept = [text for text in notes if not text.startswith(f"{pairs.suite}: ")]
+        run.store.replace_notes(EDGES, [*kept, note])
+
+
+def edges_table(run: Run, suite: str) -> str:
+    rows = Rows(run.store.scores(EDGES)).where(part=suite, task=ALL, metric="margin")
+    lines = [f"{suite} without edges (change of the margin in nats; range of equally many random edges):"]
+    for row in rows.where(against=None):
+        (random,) = rows.where(arm=row.arm, seed=row.seed, condition=row.condition, against=RANDOM)
+        lines.append(
+            f"  {f'{row.arm}/{row.seed}':16} {row.condition:12} {row.value:+.3f} [{row.low:+.3f}, {row.high:+.3f}]"
+            f"   p {row.p_adjusted:.2g}   random {random.value:+.3f} [{random.low:+.3f}, {random.high:+.3f}]"
+        )
+    return "\n".join(lines)

@@ -1,0 +1,108 @@
+"""The number of pairs per paradigm that fits the given minutes, from one timed batch.
+
+    seconds(limit) = models * seconds of a pair * sum over paradigms of min(limit, its pairs)
+
+The number is stored as a row of the run, so that a repeated command scores the same pairs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+
+from layerwise.data.suites.minimal_pairs import PairSet
+from layerwise.errors import OptionError
+from layerwise.measure.language.minimal_pairs import CHANCE, preferences
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer, TooLong
+from layerwise.measure.stats.estimate import t_factor
+from layerwise.page.text.number_format import tidy
+from layerwise.results import Rows, Run, Score
+from layerwise.runner.price import timed_twice
+from layerwise.runner.reporter import duration
+from layerwise.runner.text_length import USED
+
+ABOUT_RUN, PAIRS = "run", "pairs_a_paradigm"
+"""The measure and the metric of the row that says how many pairs of each paradigm are scored."""
+
+BATCH = 32
+"""Pairs that are timed, from all over the suites."""
+
+
+def recorded_limit(run: Run, minutes: float) -> int | None:
+    """The pairs of each paradigm that this run scores in so many minutes; `None` where it has not begun to."""
+    value = Rows(run.store.scores(ABOUT_RUN)).value(metric=PAIRS, part=_part(minutes))
+    return None if value is None else round(value)
+
+
+def record_limit(run: Run, minutes: float, limit: int) -> None:
+    own = Score(ABOUT_RUN, PAIRS, float(limit), part=_part(minutes))
+    others = [row for row in run.store.scores(ABOUT_RUN) if (row.metric, row.part) != (own.metric, own.part)]
+    run.store.replace_scores(ABOUT_RUN, [*others, own])
+
+
+def _part(minutes: float) -> str:
+    return f"--minutes {minutes:g}"
+
+
+def limit_within(pairs: float, sizes: Sequence[int]) -> int:
+    """Return the most pairs per paradigm, of the given `sizes`, such that all together are at most `pairs`.
+
+    >>> [limit_within(most, [4, 1]) for most in (1.5, 2.0, 4.2, 60.0)]
+    [0, 1, 3, 4]
+    """
+    limit = 0
+    while limit < max(sizes) and _scored(sizes, limit + 1) <= pairs:
+        limit += 1
+    return limit
+
+
+def _scored(sizes: Sequence[int], limit: int) -> int:
+    return sum(min(limit, size) for size in sizes)
+
+
+def chosen_limit(
+    minutes: float,
+    scorer: Callable[[], SentenceScorer],
+    suites: Sequence[PairSet],
+    *,
+    models: int,
+    began: float,
+    temperature: float,
+    too_long: TooLong,
+) -> tuple[int, str]:
+    """Return the pairs per paradigm that minutes allow since `began` (`time.monotonic`), and a sentence on them.
+
+    Raises `OptionError` if not even one pair of each paradigm fits.
+    """
+    begun = time.monotonic()
+    opened = scorer()
+    opening = time.monotonic() - begun
+    pairs = [pair for each in suites for pair in each.pairs]
+    count = min(BATCH, len(pairs))
+    chosen = [pairs[(2 * number + 1) * len(pairs) // (2 * count)] for number in range(count)]
+    score = partial(preferences, opened, chosen, temperature=temperature, too_long=too_long)
+    of_pair = models * timed_twice(score) / len(chosen)
+    before = time.monotonic() - began + (models - 1) * opening
+    sizes = [len(members) for each in suites for members in each.paradigms().values()]
+    limit = limit_within((60 * minutes * USED - before) / of_pair, sizes)
+    if not limit:
+        needed = before + of_pair * len(sizes)
+        raise OptionError(
+            f"--minutes {minutes:g} is too little: a pair of each of {len(sizes):,} paradigms takes about "
+            f"{duration(needed)}; give --minutes {int(needed / 60 / USED) + 1}, or fewer suites"
+        )
+    scored = _scored(sizes, limit)
+    return limit, (
+        f"pairs: {scored:,} of {sum(sizes):,}, for about {duration(scored * of_pair)} (--minutes {minutes:g}); "
+        f"--limit {limit} scores the same again"
+    )
+
+
+def resolutions(suites: Sequence[PairSet]) -> Iterator[str]:
+    """Yield the detectable effect of each suite at 80% power: (t[.975] + t[.8]) * 0.5 / sqrt(pairs)."""
+    for each in suites:
+        count = len(each.pairs)
+        if count > 1:
+            mde = 100 * float(t_factor(count - 1.0, 1)) * CHANCE / count**0.5
+            yield f"resolution: {each.suite} about {tidy(mde)} points from chance, which 80 of 100 such runs find"

@@ -1,0 +1,105 @@
+"""The arms of a healing: healings under the plan, the controls beside them, and windows of middle layers."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from layerwise.plan import Plan, edits
+from layerwise.plan.painters import middle_window
+from layerwise.results import vocabulary as vocab
+from layerwise.runner.trainings import RateSweep
+from layerwise.studies.heal.options import Healing, parse_arm
+from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
+from layerwise.train.recipe import Recipe, Settings
+
+SETTINGS = Settings(epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4)
+DEMO_EPOCHS = {"demo": 3.0, "demo-vit": 5.0}
+RATES: Mapping[Method, tuple[float, ...]] = {
+    "lora": (1e-3, 3e-3, 1e-2),
+    "full": (1e-4, 3e-4, 1e-3),
+    "tail": (3e-4, 1e-3, 3e-3),
+}
+"""The rates that are swept without `--learning-rates`; LoRA's are 3 to 10 times those of the weights themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealingArm:
+    """A name, how it learns, and whose learning rate it takes: its own, where it is swept, or another's."""
+
+    name: str
+    options: HealingOptions
+    rate_of: str
+
+    @property
+    def is_swept(self) -> bool:
+        return self.rate_of == self.name
+
+    def plan(self, plan: Plan, depth: int, seed: int) -> Plan:
+        if self.name == vocab.WHOLE:
+            return Plan.identity(depth)
+        if self.name == vocab.RANDOM:
+            return random_plan(plan, depth, seed)
+        return (
+            middle_skipped(depth, int(self.name.removeprefix(vocab.SKIP))) if self.name.startswith(vocab.SKIP) else plan
+        )
+
+
+def arms_of(config: Healing, depth: int) -> tuple[HealingArm, ...]:
+    options = HealingOptions(method=config.method, teacher=config.teacher, hidden=config.hidden, rank=config.rank)
+    main = HealingArm(config.main, options, config.main)
+    others = [name for name in dict.fromkeys(config.compare) if name != config.main]
+    arms = [main, *(HealingArm(name, parse_arm(name, config.rank), name) for name in others)]
+    controls = () if config.fine_tunes(depth) else config.controls
+    if vocab.WHOLE in controls:
+        # The whole model has nothing to learn from itself: it learns the labels, whatever the healing learns.
+        arms.append(HealingArm(vocab.WHOLE, replace(main.options, teacher="none", hidden="none"), vocab.WHOLE))
+    if vocab.RANDOM in controls:
+        arms.append(replace(main, name=vocab.RANDOM))
+    arms += [replace(main, name=f"{vocab.SKIP}{count}") for count in range(1, (config.windows or 0) + 1)]
+    return tuple(arms)
+
+
+def random_plan(plan: Plan, depth: int, seed: int) -> Plan:
+    """As many layers as `plan` visits, in order, drawn from `seed`; another plan than this one where there is one.
+
+    >>> random_plan(Plan.parse("0-1 4-5"), 6, 0)
+    Plan('0 3-5')
+    """
+    count = min(depth, len(plan.steps()))
+    chance = random.Random(f"{seed}/{vocab.RANDOM}")
+    drawn = plan
+    for _ in range(10):
+        drawn = Plan.of(sorted(chance.sample(range(depth), count)))
+        if drawn != plan:
+            break
+    return drawn
+
+
+def middle_skipped(depth: int, count: int) -> Plan:
+    """Return the plan without the `count` layers of the middle window, which is the sweep's where the sweep has it.
+
+    >>> middle_skipped(12, 3)
+    Plan('0-4 8-11')
+    """
+    return edits.skip(Plan.identity(depth), *range(*middle_window(depth, count)))
+
+
+class HealingSweep(RateSweep[str]):
+    """The sweep of the arms of a healing by name: those that are controls take the rate of what they control."""
+
+    def __init__(self, rates: tuple[float, ...]) -> None:
+        super().__init__()
+        self.rates = rates
+
+    def first_rates(self, arm: HealingArm) -> tuple[float, ...]:
+        return self.rates or RATES[arm.options.method]
+
+    def chosen(self, arm: HealingArm) -> float:
+        alone = self.first_rates(arm)
+        return alone[0] if len(alone) == 1 else self.best(arm.rate_of)
+
+
+def recipe_of(arm: HealingArm, plan: Plan, settings: Settings, rate: float) -> Recipe:
+    return healing_recipe(arm.name, replace(settings, learning_rate=rate), plan, arm.options)

@@ -1,0 +1,228 @@
+"""Benchmarks of a healing: lm-eval tasks and minimal pairs per model, whose answers are stored with the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+from layerwise.data.splits import Splits
+from layerwise.data.suites.generated_pairs import SUITE as PAIRS
+from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.suites.minimal_pairs import PairSet
+from layerwise.errors import MeasureError
+from layerwise.measure.contrasts.trainings import LinearEstimate
+from layerwise.measure.interventions.accuracy import Predictions, evaluate
+from layerwise.measure.interventions.survey import Survey
+from layerwise.measure.interventions.sweep import sweep_into
+from layerwise.measure.language.benchmark_requests import (
+    BenchmarkRequests,
+    RequestLikelihoods,
+    build_requests,
+    judged,
+)
+from layerwise.measure.language.benchmarks import find_benchmarks
+from layerwise.measure.language.minimal_pairs import CHANCE, preferences
+from layerwise.measure.language.pseudo_likelihood import SentenceScorer
+from layerwise.measure.stats.effects import effects
+from layerwise.measure.stats.grid import arrange
+from layerwise.measure.stats.statistics import Numbers, StratumLabels
+from layerwise.measure.stats.strata import Strata
+from layerwise.plan import Plan
+from layerwise.results import Loss
+from layerwise.results.rows import BENCHMARK_TASK
+from layerwise.runner.options.common import BATCH_TOKENS
+from layerwise.runner.trainings import KeptEvaluation
+from layerwise.stack import Stack
+from layerwise.stack.inputs import evaluating
+from layerwise.studies.heal.options import Healing
+
+
+@dataclass(frozen=True)
+class HealingBenchmarks:
+    """What is asked of every model: `requests` of lm-eval, and `suites` of minimal pairs."""
+
+    requests: BenchmarkRequests | None
+    suites: tuple[PairSet, ...]
+
+    @classmethod
+    def of(cls, config: Healing, stack: Stack, *, filled_in: bool) -> HealingBenchmarks | None:
+        """Return the benchmarks of `--tasks`, or None if there are none.
+
+        Raises `MeasureError` for a model without a tokenizer, for lm-eval tasks of a masked model, and as
+        `find_benchmarks` and `build_requests` do.
+        """
+        if not config.tasks:
+            return None
+        if stack.tokenizer is None:
+            raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer, or leave out --tasks")
+        named = [name for name in config.tasks if name != PAIRS]
+        if named and filled_in:
+            raise MeasureError(
+                f"{stack.source.name} fills in tokens, and lm-eval asks {', '.join(named)} of models that write: give "
+                f"--tasks {PAIRS}"
+            )
+        requests = None
+        if named:
+            benchmarks = find_benchmarks(named, config.task_folder, seed=config.seed)
+            requests = build_requests(
+                stack, benchmarks, batch_tokens=BATCH_TOKENS, limit=config.task_limit, seed=config.seed
+            )
+        suites = (generated_pairs().first(config.task_limit),) if PAIRS in config.tasks else ()
+        return cls(requests, suites)
+
+    @property
+    def chance(self) -> Mapping[str, float]:
+        of_requests = {} if self.requests is None else dict(self.requests.chance)
+        return of_requests | {each.suite: CHANCE for each in self.suites}
+
+    def describe(self) -> str:
+        counts = []
+        if self.requests is not None:
+            documents: dict[str, set[int]] = {}
+            for name, document, _ in self.requests.cells:
+                documents.setdefault(name, set()).add(document)
+            counts = [
+                f"{name} ({len(documents[name]):,} questions)" if name in documents else f"{name} (written)"
+                for name in self.requests.names
+            ]
+        counts += [f"{each.suite} ({len(each.pairs):,} pairs)" for each in self.suites]
+        return f"benchmarks of every model: {', '.join(counts)}"
+
+    def answers(self, stack: Stack, plan: Plan) -> dict[str, Predictions]:
+        """Return right (1) or wrong (0) answers under a plan, by benchmark; a tied pair counts 0.5.
+
+        Raises `MeasureError` for a benchmark that is not judged by accuracy.
+        """
+        right: dict[str, list[float]] = {}
+        if self.requests is not None:
+            rows = judged(stack, plan, self.requests, _likelihoods(stack, plan, self.requests)).rows
+            for row in rows:
+                right.setdefault(row.task.removeprefix(BENCHMARK_TASK).partition("/")[0], []).append(float(row.hits))
+            lacking = [name for name in self.requests.names if name not in right]
+            if lacking:
+                raise MeasureError(f"{lacking[0]} has no share of right answers to compare models by; leave it out")
+        for suite in self.suites:
+            scorer = SentenceScorer.of(stack.model, stack.tokenizer)
+            with evaluating(stack.model), stack.under(plan):
+                right[suite.suite] = list(preferences(scorer, suite.pairs))
+        return {name: _predictions(np.array(values)) for name, values in right.items()}
+
+    def evaluation(self, name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack]) -> KeptEvaluation:
+        """What the model that `opened(folder)` gives answers under a plan; `trained` names its training, if any."""
+        key = sha256(f"{self._digest}/{trained}/{plan}".encode()).hexdigest()[:16]
+
+        def make(folder: Path) -> Survey:
+            stack = opened(folder)
+            return Survey(stack.depth, self.answers(stack, plan))
+
+        return KeptEvaluation(name, f"{FOLDER}/benchmarks-{key}.npz", make)
+
+    @cached_property
+    def _digest(self) -> str:
+        windows = (
+            () if self.requests is None or self.requests.likelihoods is None else self.requests.likelihoods.windows
+        )
+        questions = [(each.task, each.document, each.index, tuple(map(int, each.ids))) for each in windows]
+        names = () if self.requests is None else (*self.requests.names, self.requests.limit)
+        return sha256(repr((questions, names, [each.digest for each in self.suites])).encode()).hexdigest()
+
+
+def _predictions(right: Numbers) -> Predictions:
+    return Predictions(right, None, np.zeros_like(right), np.ones_like(right))
+
+
+ALL = "all"
+FOLDER = "outcomes"
+
+
+def outcome_of(
+    name: str, trained: str, plan: Plan, opened: Callable[[Path], Stack], splits: Splits, filled_in: bool
+) -> KeptEvaluation:
+    """What the model that `opened(folder)` gives does under a plan; `trained` names its training, if it had one."""
+    key = sha256(f"{splits.digest}/{trained}/{plan}".encode()).hexdigest()[:16]
+
+    def make(folder: Path) -> Survey:
+        stack = opened(folder)
+        outcome = evaluate(stack, plan, splits.test, splits.collate, filled_in=filled_in)
+        return Survey(stack.depth, {"test": outcome})
+
+    return KeptEvaluation(name, f"{FOLDER}/{key}.npz", make)
+
+
+class Outcomes:
+    """What models did by name, on the same documents (windows if these are few) of every task, which are strata."""
+
+    def __init__(self, splits: Splits, surveys: Mapping[str, Survey], seed: int = 0) -> None:
+        windows = getattr(splits.test, "windows", None)
+        self._cells = [(ALL, str(index), 0) for index in range(len(splits.test))]
+        if windows is not None:
+            self._cells = [(window.task, window.document, window.index) for window in windows]
+        self._predictions = {name: survey.outcomes["test"] for name, survey in surveys.items()}
+        self._seed = seed
+        grid = arrange(loss for name in surveys for loss in self._losses(name))
+        named = grid.tasks()
+        self._grids = {ALL: grid} | ({task: grid.of_task(task) for task in named} if len(named) > 1 else {})
+        answered = dict.fromkeys((ALL, *named), windows is not None)
+        for window in windows or ():
+            for task in (ALL, window.task):
+                answered[task] = answered[task] and window.scored_from > 1
+        self._answered = answered
+
+    def _losses(self, name: str) -> Iterator[Loss]:
+        outcome = self._predictions[name]
+        for cell, nll, tokens, hits in zip(self._cells, outcome.nll, outcome.scored, outcome.hits, strict=True):
+            if tokens > 0:
+                yield Loss(name, *cell, float(nll), int(tokens), int(hits))
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        return tuple(self._grids)
+
+    def loss(self, name: str, task: str) -> LinearEstimate:
+        grid = self._grids[task]
+        return self._mean(task, grid.nll[grid.plans.index(name)], grid.tokens)
+
+    def accuracy(self, name: str, task: str) -> LinearEstimate:
+        grid = self._grids[task]
+        hits = grid.hits[grid.plans.index(name)]
+        if self._answered[task]:
+            return self._mean(task, (hits == grid.tokens).astype(np.float64), np.ones(len(grid.cells)))
+        return self._mean(task, hits, grid.tokens)
+
+    def _mean(self, task: str, above: Numbers, below: Numbers) -> LinearEstimate:
+        grid, strata = self._grids[task], self.strata(task)
+        numerators, denominators = grid.by_unit(above), grid.by_unit(below)
+        pulls = np.empty(denominators.size)
+        for label in np.unique(strata):
+            own = strata == label
+            pulls[own] = numerators[own] - denominators[own] * (numerators[own].sum() / denominators[own].sum())
+        return LinearEstimate(float(above.sum() / below.sum()), pulls / denominators.sum())
+
+    def strata(self, task: str) -> StratumLabels:
+        return Strata.labels(self._grids[task])
+
+    def documents(self, task: str) -> int:
+        return self._grids[task].documents()
+
+    def tokens(self, task: str) -> int:
+        return int(self._grids[task].tokens.sum())
+
+    def difference(self, first: str, second: str, task: str) -> tuple[float, float | None, float | None]:
+        """Return the nats that `first` loses above `second`, with the interval that a sweep gives on the same text."""
+        rows = effects([*self._losses(first), *self._losses(second)], second, seed=self._seed)
+        own = [row for row in rows if row.metric == "delta_nll" and (len(self._grids) == 1 or row.task == task)]
+        return own[0].value, own[0].low, own[0].high
+
+
+def _likelihoods(stack: Stack, plan: Plan, requests: BenchmarkRequests) -> RequestLikelihoods:
+    rows: list[Loss] = []
+    data, whole = requests.likelihoods, Plan.identity(stack.depth)
+    if data is not None:
+        done = frozenset() if plan == whole else frozenset({str(whole)})
+        sweep_into(rows.extend, stack, [plan], data, finished=lambda *_: done)
+    return RequestLikelihoods.of(rows, [plan], data)

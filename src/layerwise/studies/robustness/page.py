@@ -1,0 +1,333 @@
+"""Robustness: who survives what in one matrix, then a section for each kind of change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from layerwise.page.arms import arm_slots
+from layerwise.page.data import ReportData
+from layerwise.page.derived import robustness as outcome
+from layerwise.page.figures.frame import common_span
+from layerwise.page.kind import Beside, Column, Kind, Part, Pivot, Says, Section, Tabled
+from layerwise.page.marks import Dots, Lines
+from layerwise.page.sections.training import TESTED_SECTION, tiles, unfinished
+from layerwise.page.show import ABSENT, ACCURACY, COUNT, Show, named
+from layerwise.page.text.table import Table, Tone
+from layerwise.page.text.wording import counted, incomplete
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.studies.robustness.page_inside import INSIDE_SECTION, MERGING_SECTION, POSITION_SECTION
+
+KEPT_HEIGHT, NODES_HEIGHT = 420, 380
+PUBLISHED: dict[str, tuple[str, str]] = {
+    "baseline": ("82.61 ± 0.08", "0.13 ± 0.03"),
+    "layershuffle": ("75.22 ± 0.28", "62.77 ± 0.41"),
+    "layershuffle-position": ("75.28 ± 0.18", "63.61 ± 0.23"),
+    "layershuffle-predict": ("74.41 ± 0.20", "61.18 ± 1.06"),
+}
+"""Accuracy of ViT-B/16 on ImageNet, in order and in random order, in percent (Freiberger et al. 2024, Table 1)."""
+
+
+def _common(show: Show, rows: Iterable[Score]) -> Show:
+    return show if show.span else show.but(span=common_span(map(show.shown, rows), show.reference))
+
+
+# ---- who survives what
+
+
+def _matrix(data: ReportData) -> Table:
+    matrix, lead = outcome.survival(data), outcome.quantity(data)
+    body: list[tuple[str, ...]] = []
+    tones = {}
+    for line, (arm, cells) in enumerate(matrix.cells.items()):
+        texts = [arm]
+        for at, each in enumerate(matrix.conditions, start=1):
+            row = outcome.of_arms(data, metric=lead.metric, **each.where).one(arm=arm)
+            texts.append(ABSENT if row is None else lead.show.text(row))
+            cell = cells.get(each)
+            if cell is None:
+                why = "was not measured" if row is None else "has no interval: it takes 8 orders, or windows of text"
+                tones[line, at] = Tone("unmeasured", 0.0, f"{arm}: {each.words} {why}")
+                continue
+            verdict = "not distinguishable from chance" if cell.at_chance else cell.fate
+            way = f"{verdict}; {100 * cell.share:.0f} % of the way from chance to the best"
+            outlined = " at-chance" if cell.at_chance else ""
+            tones[line, at] = Tone(cell.fate.replace(" ", "-") + outlined, cell.share, f"{arm}, {each.name}: {way}")
+        body.append(tuple(texts))
+    return Table(("arm", *(each.name for each in matrix.conditions)), tuple(body), tones=tones)
+
+
+def _measured(data: ReportData) -> Iterator[Score]:
+    for arm, cells in outcome.survival(data).cells.items():
+        for each in cells:
+            rows = data.rows.where(**each.where, arm=arm, seed=None)
+            yield from (replace(row, condition=each.name, part=None) for row in rows)
+
+
+def _survival(data: ReportData) -> Iterator[Part]:
+    lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
+    yield Tabled(title=f"Who survives what: {_measured_in(data)}", table=_matrix, terminal=False, note="survival")
+    yield Says(outcome.fates, terminal=False)
+    yield Pivot(
+        name="every-number",
+        derive=_measured,
+        rows={"arm": "arm", "condition": "condition"},
+        folded=True,
+        terminal=False,
+        columns=(
+            *([] if lead.metric == "accuracy" else [Column(lead.name, lead.metric, lead.show, {"against": None})]),
+            Column("accuracy", "accuracy", ACCURACY, {"against": None}),
+            Column("top-5 accuracy", "accuracy_top5", ACCURACY, {"against": None}),
+            Column(f"{difference.axis} above the baseline", metric, difference, {"against": vocab.BASELINE}),
+        ),
+    )
+
+
+def _measured_in(data: ReportData) -> str:
+    reference = outcome.lead_show(data).reference
+    return outcome.quantity(data).show.axis + ("" if reference is None else f"; chance {reference:.3g}")
+
+
+def _compared(data: ReportData) -> Rows:
+    return outcome.by_arm(data.rows.where(measure=vocab.ROBUSTNESS, seed=None, arm=PRESENT, **outcome.EVERY_LAYER))
+
+
+def _order_columns(data: ReportData) -> tuple[Column, Column, Column]:
+    lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
+    in_order, shuffled = (
+        Column(words, lead.metric, lead.show, {"condition": condition, "against": None})
+        for condition, words in outcome.CONDITIONS.items()
+    )
+    where = {"condition": vocab.RANDOM_ORDER, "against": vocab.BASELINE}
+    return in_order, shuffled, Column("Δ in random order", metric, difference, where)
+
+
+# ---- what another order costs
+
+
+def _draws(data: ReportData) -> Iterator[Score]:
+    rows = outcome.by_arm(data.rows.where(measure=vocab.ORDERS, metric=outcome.quantity(data).metric))
+    for own in rows.by("arm").values():
+        several = len(own.axis("seed")) > 1
+        yield from (replace(row, plan=f"{row.plan} (seed {row.seed})") if several else row for row in own)
+
+
+def _orders(data: ReportData) -> Iterator[Part]:
+    lead, (metric, difference) = outcome.quantity(data), outcome.above(data)
+    plans = data.rows.where(measure=vocab.ORDERS).axis("plan")
+    show = _common(outcome.lead_show(data), data.rows.where(measure=vocab.ORDERS, metric=lead.metric))
+    yield Beside(
+        (
+            Dots(
+                name="robustness-orders",
+                derive=outcome.lead_rows,
+                y="arm",
+                series="condition",
+                slots={vocab.SEQUENTIAL: 0, vocab.RANDOM_ORDER: 1},
+                show=show,
+                words=named(outcome.CONDITIONS),
+                legend="Orders",
+            ),
+            Dots(
+                name="robustness-fixed-orders",
+                title=f"{counted(len(plans), 'fixed order')}, one by one",
+                derive=_draws,
+                y="arm",
+                series="arm",
+                slots=arm_slots,
+                faint="plan",
+                swarm=True,
+                show=show,
+                words=str,
+            ),
+        )
+    )
+    in_order, shuffled, against = _order_columns(data)
+    spreads = (
+        Column(f"sd, {words}", f"{lead.metric}_spread", lead.show.but(bounds=False), {"condition": condition})
+        for condition, words in outcome.CONDITIONS.items()
+    )
+    published = (
+        ()
+        if lead.is_loss
+        else (
+            Column(f"published, {words}", text=partial(_published, at=at))
+            for at, words in enumerate(outcome.CONDITIONS.values())
+        )
+    )
+    before = Column("Δ in order", metric, difference, {"condition": vocab.SEQUENTIAL, "against": vocab.BASELINE})
+    yield Pivot(
+        name="order",
+        title=f"Order: {_measured_in(data)}; Δ, beside the baseline, in {difference.axis}",
+        derive=_compared,
+        rows={"arm": "arm"},
+        terminal=4,
+        columns=(in_order, shuffled, against, before, *spreads, *published),
+    )
+    yield Pivot(
+        name="draws-that-changed-nothing",
+        derive=_unchanged,
+        rows={"arm": "arm", "condition": "part"},
+        folded=True,
+        terminal=False,
+        columns=(
+            Column("draws", "draws", COUNT),
+            Column("of them in order", "identical", COUNT),
+            Column(lead.name, lead.metric, lead.show),
+        ),
+    )
+
+
+def _published(rows: Rows, at: int) -> str:
+    return PUBLISHED.get(str(rows[0].arm), (ABSENT, ABSENT))[at]
+
+
+def _unchanged(data: ReportData) -> Iterator[Score]:
+    rows = outcome.of_arms(data, measure=vocab.IDENTITY)
+    for same in rows.where(metric="identical"):
+        alike = {column: getattr(same, column) for column in ("arm", "condition", *outcome.EVERY_LAYER)}
+        yield from (replace(row, part=_condition(same)) for row in rows.where(**alike) if same.value)
+
+
+def _condition(row: Score) -> str:
+    order = outcome.CONDITIONS.get(str(row.condition), str(row.condition))
+    if row.other is not None:
+        lost = "" if row.layer is None else f", that of layer {row.layer}"
+        return f"{row.amount:g} of {row.other} nodes lost ({row.part}){lost}, {order}"
+    if row.layer is not None:
+        return f"without layer {row.layer}, {order}"
+    return (
+        order if row.part is None else f"{row.amount:g} layers kept, {outcome.RULES.get(row.part, row.part)}, {order}"
+    )
+
+
+# ---- how many layers are needed
+
+
+def _kept(data: ReportData) -> Iterator[Part]:
+    yield Lines(
+        name="kept",
+        derive=_kept_rows,
+        each="condition",
+        x="amount",
+        series="arm",
+        slots=arm_slots,
+        legend="Arms",
+        choices={"Which layers are kept": "part"},
+        words=named(outcome.CONDITIONS),
+        show=_common(outcome.lead_show(data), _kept_rows(data)),
+        across="layers kept",
+        at="{} layers kept",
+        height=KEPT_HEIGHT,
+        reach=(data.depth + 0.3, 0.7),
+    )
+    yield Pivot(
+        name="every-size",
+        derive=lambda data: sorted(_kept_rows(data), key=lambda row: -(row.amount or 0.0)),
+        rows={"arm": "arm", "order": "condition"},
+        across="amount",
+        split="part",
+        show=outcome.quantity(data).show.but(bounds=False),
+        folded=True,
+        terminal=False,
+        words=named(outcome.CONDITIONS),
+    )
+
+
+def _kept_rows(data: ReportData) -> Iterator[Score]:
+    for condition in outcome.CONDITIONS:
+        yield from (replace(row, part=outcome.RULES[str(row.part)]) for row in outcome.kept(data, condition))
+
+
+# ---- what the loss of a node costs
+
+
+def _nodes(data: ReportData) -> Iterator[Part]:
+    added = outcome.quantity(data).added
+    yield Lines(
+        name="nodes",
+        derive=outcome.node_costs,
+        each="condition",
+        x="amount",
+        series="part",
+        slots={outcome.IN_BLOCKS: 0, outcome.AROUND: 1, outcome.ANYWHERE: 2, outcome.ALONE: 3},
+        legend="What is lost",
+        choices={"Arm": "arm", "Nodes": "other"},
+        words=named(outcome.CONDITIONS),
+        show=added,
+        across="nodes lost",
+        at="{} of the nodes lost",
+        height=NODES_HEIGHT,
+    )
+    yield Says(outcome.node_sentences, terminal=False)
+    yield Pivot(
+        name="every-number",
+        derive=outcome.worst_nodes,
+        folded=True,
+        terminal=False,
+        across="part",
+        show=added,
+        words=named(outcome.CONDITIONS),
+        rows={"arm": "arm", "lost": "amount", "of": "other", "left run": "condition"},
+    )
+
+
+# ---- the kind
+
+
+def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+    yield from tiles(data)
+    count = outcome.examples(data)
+    if count is not None:
+        yield f"{count:,}", "documents" if outcome.quantity(data).is_loss else "images"
+
+
+def _unfinished(data: ReportData) -> str | None:
+    families = data.manifest.get("families")
+    names = [str(name) for name in families] if isinstance(families, list | tuple) else []
+    missing = [name for name in names if name in outcome.MEASURES and name not in outcome.present(data)]
+    return incomplete((unfinished(data), "training"), (missing, "part"))
+
+
+def _following(data: ReportData) -> Iterator[str]:
+    fewest = outcome.fewest_layers(data)
+    if fewest is not None:
+        arm, plan = fewest
+        yield (
+            f"{arm} survives with {len(plan.order())} of {data.depth} layers. To keep it: layerwise save MODEL "
+            f'--plan "{plan}" --output FOLDER'
+        )
+    if outcome.present(data) & {vocab.ROBUSTNESS, vocab.ORDERS} and not data.rows.where(measure=MERGING_SECTION.anchor):
+        yield "Models of several seeds can be merged: layerwise robustness merge RUN"
+
+
+ROBUSTNESS_KIND = Kind(
+    name="robustness",
+    measures=outcome.MEASURES,
+    claims=True,
+    answer=outcome.summary,
+    tiles=_tiles,
+    unfinished=_unfinished,
+    following=_following,
+    sections=(
+        Section(anchor=vocab.ROBUSTNESS, parts=_survival, needs=lambda data: bool(outcome.survival(data).cells)),
+        Section(
+            anchor=vocab.ORDERS,
+            parts=_orders,
+            needs=lambda data: bool(outcome.lead_rows(data) or data.rows.where(measure=vocab.ORDERS)),
+        ),
+        Section(
+            anchor="layers-kept",
+            parts=_kept,
+            needs=lambda data: any(any(outcome.kept(data, condition)) for condition in outcome.CONDITIONS),
+        ),
+        Section(anchor=vocab.NODES, parts=_nodes, needs=lambda data: any(outcome.node_costs(data))),
+        MERGING_SECTION,
+        POSITION_SECTION,
+        INSIDE_SECTION,
+        TESTED_SECTION,
+    ),
+)

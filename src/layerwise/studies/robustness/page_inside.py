@@ -1,0 +1,326 @@
+"""Robustness, continued: layers of several models, where a layer stands, and what goes on inside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+from layerwise.page.arms import arm_slots
+from layerwise.page.data import ReportData
+from layerwise.page.derived import robustness as outcome
+from layerwise.page.figures.frame import Figure, framed, scatter
+from layerwise.page.figures.palette import depth_colour
+from layerwise.page.kind import Beside, Column, Part, Pivot, Says, Section, noted
+from layerwise.page.marks import Dots, Heat, Lines, Mark
+from layerwise.page.show import ABSENT, ACCURACY, Show, named, p_value
+from layerwise.page.text.wording import counted
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+
+WAYS = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED)
+SOURCES = (vocab.BRANCHES, vocab.ATTENTION, vocab.CONTRIBUTION, vocab.WORTH, vocab.OUTPUT_LAYOUT)
+MANY_DOTS = 1_000
+CORRELATION = Show(decimals=2)
+EXACT = Show(scale=100.0, decimals=2, unit=" %", bounds=False)
+"""Near-perfect accuracies are distinguished by their decimals."""
+
+BRANCH_MAPS = {
+    "attn": "What the attention adds",
+    "mlp": "What the MLP adds",
+    "share": "Update, as a share of the state",
+}
+ATTENTION_MAPS = {
+    "entropy": "How widely it attends",
+    "first": "Attention to the first token",
+    "distance": "How far it attends",
+}
+
+
+# ---- layers of several models
+
+
+def _drawn(data: ReportData) -> Iterator[Score]:
+    draws = outcome.by_arm(data.rows.where(measure=vocab.MERGES, metric="accuracy"))
+    members = outcome.of_arms(data, measure=vocab.MERGING, metric="accuracy", part=vocab.MEMBERS)
+    for condition in reversed(outcome.CONDITIONS):
+        for arm, own in draws.where(condition=condition).by("arm").items():
+            yield from own
+            yield from members.where(arm=arm, condition=condition)
+
+
+def _ways(data: ReportData) -> Iterator[Score]:
+    rows = outcome.of_arms(data, measure=vocab.MERGING, metric=outcome.quantity(data).metric, part=WAYS)
+    for way in WAYS:
+        for condition in outcome.CONDITIONS:
+            yield from rows.where(part=way, condition=condition)
+
+
+def _merging(data: ReportData) -> Iterator[Part]:
+    lead, show = outcome.quantity(data), outcome.lead_show(data)
+    swarms = ACCURACY if lead.is_loss or show.reference is None else ACCURACY.but(reference=show.reference)
+    yield Dots(
+        name="merging-ways",
+        derive=_ways,
+        y="arm",
+        series="part",
+        slots={way: at for at, way in enumerate(WAYS)},
+        legend="Models",
+        words=named(outcome.CONDITIONS),
+        choices={"Layers run": "condition"},
+        show=show,
+    )
+    yield Dots(
+        name="merging-draws",
+        derive=_drawn,
+        y="arm",
+        series="arm",
+        slots=arm_slots,
+        faint="plan",
+        swarm=True,
+        mark="the members, mean",
+        words=named(outcome.CONDITIONS),
+        choices={"Layers run": "condition"},
+        show=swarms,
+    )
+    metric, difference = ("nll_above", outcome.NATS_ABOVE) if lead.is_loss else ("accuracy_above", outcome.POINTS)
+    whole = {"against": None}
+    yield Pivot(
+        name="a-node-left-out-or-replaced",
+        derive=_replaced,
+        terminal=False,
+        words=named(outcome.CONDITIONS),
+        rows={"arm": "arm", "order": "condition"},
+        columns=(
+            Column("node left out", lead.metric, lead.show, {"part": vocab.NODE_LOST, **whole}),
+            Column("node of another model", lead.metric, lead.show, {"part": vocab.NODE_REPLACED, **whole}),
+            Column("difference", metric, difference, {"part": vocab.NODE_REPLACED, "against": vocab.NODE_LOST}),
+        ),
+    )
+    order = partial(_reading, list(outcome.by_arm(data.rows.where(measure=vocab.MERGING)).axis("arm")))
+    yield Pivot(
+        name="merging",
+        where={"measure": vocab.MERGING},
+        rows={"arm": "arm", "models": "part", "order": "condition"},
+        folded=True,
+        words=named(outcome.CONDITIONS),
+        order=order,
+        terminal=not outcome.lead_rows(data),
+        columns=(
+            Column(lead.name, lead.metric, lead.show, whole),
+            Column("sd of the draws", f"{lead.metric}_spread", lead.show.but(bounds=False)),
+            Column("top-5 accuracy", "accuracy_top5", ACCURACY),
+        ),
+    )
+
+
+def _reading(arms: list[str], line: tuple[str, str, str]) -> tuple[int, int, int]:
+    parts = (vocab.MEMBERS, vocab.BEST_MEMBER, vocab.ENSEMBLE, vocab.MERGED, vocab.NODE_LOST, vocab.NODE_REPLACED)
+    axes = (arms, parts, tuple(outcome.CONDITIONS))
+    arm, part, condition = (
+        axis.index(value) if value in axis else len(axis) for axis, value in zip(axes, line, strict=True)
+    )
+    return arm, part, condition
+
+
+def _replaced(data: ReportData) -> Rows:
+    rows = outcome.by_arm(data.rows.where(measure=vocab.MERGING, part=(vocab.NODE_LOST, vocab.NODE_REPLACED)))
+    return rows if rows.where(against=vocab.NODE_LOST) else Rows()
+
+
+MERGING_SECTION = Section(
+    anchor=vocab.MERGING, parts=_merging, needs=lambda data: bool(any(_ways(data)) or any(_drawn(data)))
+)
+
+
+# ---- where a layer stands
+
+
+def _placed(data: ReportData) -> Iterator[Score]:
+    rows = outcome.by_arm(data.rows.where(measure=vocab.POSITION, metric="accuracy"))
+    for row in rows.where(against=None):
+        yield row if row.seed is None else replace(row, arm=f"{row.arm}/{row.seed}", seed=None)
+    guesses = rows.where(against=vocab.CHANCE)
+    for position in (None, *guesses.axis("other")):
+        yield from guesses.where(other=position)[:1]
+
+
+POSITION_SECTION = Section(
+    anchor=vocab.POSITION,
+    needs={"measure": vocab.POSITION, "against": None},
+    parts=(
+        Lines(
+            name="position",
+            derive=_placed,
+            where={"other": PRESENT},
+            x="other",
+            series="arm",
+            slots=arm_slots,
+            legend="Models",
+            words=str,
+            across="position",
+            at="position {}",
+            show=ACCURACY,
+            nulls=str,
+        ),
+        Pivot(
+            name="over-all-positions",
+            derive=_placed,
+            where={"other": None},
+            terminal=False,
+            rows={"model": "arm", "against": "against"},
+            columns=(Column("right", "accuracy", EXACT),),
+        ),
+    ),
+)
+
+
+# ---- what goes on inside
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout(Mark):
+    """A dot for each output, near similar outputs; the axes have no unit or zero and are not drawn."""
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        across, upwards = (
+            {(int(row.amount or 0), row.layer or 0, row.other or 0): row.value for row in rows.where(metric=axis)}
+            for axis in "xy"
+        )
+        points, by_layer = [point for point in across if point in upwards], rows[0].part == "layer"
+        dots = scatter(
+            x=[across[point] for point in points],
+            y=[upwards[point] for point in points],
+            mode="markers",
+            marker={
+                "color": [depth_colour(layer if by_layer else position, data.depth) for _, layer, position in points],
+                "size": 5 if len(points) < MANY_DOTS else 3.5,
+                "opacity": 0.8,
+                "line": {"width": 0},
+            },
+            text=[f"image {image}, layer {layer} at position {position}" for image, layer, position in points],
+        )
+        bare = {"showgrid": False, "zeroline": False, "showticklabels": False, "showline": False, "ticks": ""}
+        return framed(420, [dots], x=bare, y={**bare, "scaleanchor": "x"}, margin={"l": 8, "r": 8, "t": 8, "b": 8})
+
+
+def _points(data: ReportData) -> Iterator[Score]:
+    rows = outcome.by_arm(data.rows.where(measure=vocab.OUTPUT_LAYOUT, metric=("x", "y"), amount=PRESENT))
+    for colour in ("position", "layer") if len(rows.axis("layer")) > 1 else ("position",):
+        yield from (replace(row, part=colour) for row in rows)
+
+
+def _inside(data: ReportData) -> Iterator[Part]:
+    yield from _maps(data, vocab.BRANCHES, BRANCH_MAPS)
+    yield from _maps(data, vocab.ATTENTION, ATTENTION_MAPS)
+    yield Says(_even_attention, terminal=False)
+    yield from _contribution(data)
+    yield from _maps(data, vocab.WORTH, {"nll_added": "Nats lost without the layer there"})
+    yield Pivot(
+        name="what-it-adds-and-what-it-is",
+        rows={"arm": "arm"},
+        terminal=False,
+        derive=lambda data: outcome.by_arm(data.rows.where(measure=vocab.WORTH, layer=None)),
+        columns=(
+            Column("rank correlation", "relation", CORRELATION, {"against": None}),
+            Column("shuffled positions", text=_band),
+            Column("p", "relation", p_value, {"against": None}),
+        ),
+    )
+    yield Layout(
+        name="embedding", derive=_points, words=str, note=_laid_out(data), choices={"Arm": "arm", "Colour": "part"}
+    )
+    yield Pivot(
+        name="what-the-nearest-outputs",
+        rows={"arm": "arm", "against": "against"},
+        terminal=False,
+        where={"measure": vocab.OUTPUT_LAYOUT, "metric": ("same_position", "same_layer")},
+        columns=(
+            Column("ran at the same position", "same_position", ACCURACY),
+            Column("are of the same layer", "same_layer", ACCURACY),
+        ),
+    )
+    yield Says(noted(*SOURCES), terminal=False)
+
+
+def _maps(data: ReportData, measure: str, titles: Mapping[str, str]) -> Iterator[Part]:
+    rows = outcome.of_arms(data, measure=measure, layer=PRESENT, other=PRESENT)
+    marks: list[Mark] = []
+    for name, title in titles.items():
+        column = "part" if name in ("attn", "mlp") else "metric"
+        own = rows.where(**{column: name})
+        marks.append(
+            Heat(
+                name=f"{measure}-{name}",
+                title=title,
+                derive=partial(_own, own),
+                x="other",
+                y="layer",
+                across="position",
+                down="layer",
+                choices={"Arm": "arm"},
+                words=str,
+                least=0.0,
+                diagonal=True,
+                most=max((row.value for row in own), default=1.0),
+                height=330,
+                note="" if marks else measure,
+            )
+        )
+    yield Beside(tuple(marks))
+
+
+def _own(rows: Rows, data: ReportData) -> Rows:
+    return rows
+
+
+def _contribution(data: ReportData) -> Iterator[Part]:
+    lead = outcome.quantity(data)
+    yield Lines(
+        name="contribution",
+        each="condition",
+        series="arm",
+        slots=arm_slots,
+        derive=lambda data: outcome.of_arms(data, measure=vocab.CONTRIBUTION, metric=lead.cost),
+        legend="Arms",
+        words=named(outcome.CONDITIONS),
+        show=lead.added.but(axis=f"{lead.added.axis} without the layer"),
+        at="without layer {}",
+        rooted=True,
+    )
+
+
+def _even_attention(data: ReportData) -> Iterator[str]:
+    rows = data.rows.where(measure=vocab.ATTENTION, against=vocab.UNIFORM_ATTENTION)
+    words = (("to the first token", rows.where(metric="first")), ("over a distance of", rows.where(metric="distance")))
+    levels = [f"{text} {own[0].value:.3g}" for text, own in words if own]
+    if levels:
+        yield f"Attention that is spread evenly is of entropy 1, {' and '.join(levels)}."
+
+
+def _band(rows: Rows) -> str:
+    null = rows.one(metric="relation", against=vocab.SHUFFLED)
+    if null is None or null.low is None or null.high is None:
+        return ABSENT
+    return f"{CORRELATION.number(null.low)} to {CORRELATION.number(null.high)}"
+
+
+def _laid_out(data: ReportData) -> str:
+    rows = data.rows.where(measure=vocab.OUTPUT_LAYOUT)
+    first = next(iter(outcome.by_arm(rows.where(metric="x")).axis("arm")), None)
+    points, images = (
+        int(row.value) if (row := rows.one(metric=metric, arm=first)) and math.isfinite(row.value) else 0
+        for metric in ("points", "images")
+    )
+    laid = f"{counted(points, 'output')} for {counted(images, 'example')}" if points else "outputs"
+    drawn = rows.where(metric="x").by("arm").values()
+    return (
+        f"UMAP of {laid}, {max(map(len, drawn), default=0):,} of which are drawn: like outputs stand near each other; "
+        "distances across the picture, and between arms, mean nothing. Violet is the first layer or position, yellow "
+        "the last. Colours that part say that layers answer differently at each position."
+    )
+
+
+INSIDE_SECTION = Section(anchor="inside", needs={"measure": SOURCES}, parts=_inside)

@@ -1,0 +1,221 @@
+"""Normalize benchmark accuracies so that 0 is chance and 1 is the original model (arXiv 2407.09298, section 2).
+
+    s[p] = (a[p] - c) / (a[full] - c)        a[p] the accuracy of plan p, c chance; undefined if a[full] <= c
+
+The interval of a score is Fieller's (1954) with one document added to each count of answers in which the two plans
+differ, as in Bonett and Price (2012): it has a width where all answers agree. That of a mean over benchmarks adds their
+sides in quadrature (Zou and Donner 2008). For contrasts and medians documents are resampled within each benchmark,
+jointly for all plans, and so are the draws of a random order.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from layerwise.measure.contrasts.contrast import Resampled, seeds
+from layerwise.measure.stats.grid import FEWEST_UNITS
+from layerwise.measure.stats.statistics import Numbers, Seed, expanded_levels, resampled_counts
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.vocabulary import BENCHMARK, NORMALISED
+from layerwise.studies.sweep.strategies import mean_over
+
+RESAMPLES = 5_000
+"""More than of other contrasts: there are many benchmarks and strategies, and intervals are corrected for them all."""
+
+FAMILY = "painters"
+"""The family whose strategies and windows are compared."""
+
+Scores = Callable[[str, Sequence[int]], Numbers]
+"""From a strategy and some windows to its normalised scores there, of shape (..., benchmarks, windows)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Correct answers by benchmark: `right` is (plans, documents) of 0 and 1, for plans that answered everything.
+
+    `metrics` is the metric of each benchmark, `chance` the score of guessing.
+    """
+
+    plans: tuple[str, ...]
+    right: Mapping[str, Numbers] = field(repr=False)
+    metrics: Mapping[str, str]
+    chance: Mapping[str, float]
+
+    @classmethod
+    def of(
+        cls, rows: Mapping[str, Iterable[Loss]], plans: Sequence[str], judged: Mapping[str, tuple[str, float]]
+    ) -> Answers:
+        """The rows of each benchmark by document; `judged` has the metric of each and what guessing scores."""
+        hits: dict[str, dict[str, dict[str, int]]] = {}
+        for name, answers in rows.items():
+            by_plan: dict[str, dict[str, int]] = {plan: {} for plan in plans}
+            for row in answers:
+                if row.plan in by_plan:
+                    by_plan[row.plan][row.document] = row.hits
+            if any(by_plan.values()):
+                hits[name] = by_plan
+        names = {name: max(map(list, by_plan.values()), key=len) for name, by_plan in hits.items()}
+        kept = tuple(plan for plan in plans if all(len(hits[name][plan]) == len(names[name]) for name in hits))
+        right = {
+            name: np.array([[by_plan[plan][each] for each in names[name]] for plan in kept], dtype=np.float64)
+            for name, by_plan in hits.items()
+            if kept
+        }
+        metrics, chance = ({name: judged[name][part] for name in right} for part in (0, 1))
+        return cls(kept, right, metrics, chance)  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scaled:
+    """Normalized scores of `plans` and their resamples: build it with `Scaled.of`.
+
+    The arms of `scores` are (benchmarks, plans), `ends` their intervals, (2, benchmarks, plans); `without` has the
+    reason for each benchmark that cannot be normalized.
+    """
+
+    plans: tuple[str, ...]
+    scores: Resampled
+    ends: Numbers
+    documents: Mapping[str, int]
+    without: Mapping[str, str]
+
+    @classmethod
+    def of(cls, answers: Answers, full: str, *, seed: Seed, resamples: int = RESAMPLES) -> Scaled:
+        values, draws, ends, without = [], [], [], {}
+        documents: dict[str, int] = {}
+        for number, (name, right) in enumerate(answers.right.items()):
+            if full not in answers.plans:
+                without[name] = "the model as trained has not answered every document"
+                continue
+            if right.shape[1] < FEWEST_UNITS:
+                without[name] = f"it has {right.shape[1]} documents, and an interval needs {FEWEST_UNITS}"
+                continue
+            top, chance = answers.plans.index(full), answers.chance[name]
+            interval = _intervals(right, top, chance)
+            if interval is None:
+                without[name] = (
+                    f"the model as trained answers {right[top].mean():.3f} of its documents right, which is not above "
+                    f"the {chance:.3f} of guessing"
+                )
+                continue
+            documents[name] = right.shape[1]
+            drawn = _resampled(right, (*seeds(seed), number), resamples)
+            values.append(_scaled(right.mean(axis=1), top, chance))
+            draws.append(_scaled(drawn, top, chance))
+            ends.append(interval)
+        shape = (len(documents), len(answers.plans))
+        stacked = np.stack(draws, axis=1) if draws else np.empty((resamples, *shape))
+        units, total = min(documents.values(), default=0), sum(documents.values())
+        scores = Resampled(np.array(values).reshape(shape), stacked, units, total, None)
+        stacked_ends = np.stack(ends, axis=1) if ends else np.empty((2, *shape))
+        return cls(answers.plans, scores, stacked_ends, documents, without)
+
+    def unscaled(self) -> list[str]:
+        return [f"{name} has no scale from chance to the model as trained: {why}" for name, why in self.without.items()]
+
+    def rows(self, metrics: Mapping[str, str]) -> Iterator[Score]:
+        if not self.documents:
+            return
+        value, draws = self.scores.value, self.scores.effects
+        assert draws is not None, "benchmarks on the scale have documents enough"
+        for row, (name, documents) in enumerate(self.documents.items()):
+            yield from self._rows(name, metrics[name], value[row], self.ends[:, row], documents)
+        sides = np.sqrt(np.square(self.ends - value).sum(axis=1)) / len(value)
+        mean, median = value.mean(axis=0), np.median(value, axis=0)
+        resampled = np.quantile(np.median(draws, axis=1), expanded_levels(0.95, self.scores.units - 1), axis=0)
+        # A median over benchmarks that agree in every resample is known no better than the mean.
+        low, high = np.minimum(resampled[0], median - sides[0]), np.maximum(resampled[1], median + sides[1])
+        for name, middle, ends in (
+            ("mean", mean, np.stack([mean - sides[0], mean + sides[1]])),
+            ("median", median, np.stack([low, high])),
+        ):
+            yield from self._rows("all", name, middle, ends, self.scores.documents)
+
+    def _rows(self, task: str, metric: str, value: Numbers, ends: Numbers, documents: int) -> Iterator[Score]:
+        for plan, middle, low, high in zip(self.plans, value.tolist(), *ends.tolist(), strict=True):
+            about: dict[str, Any] = {"task": task, "plan": plan, "condition": NORMALISED, "documents": documents}
+            yield Score(BENCHMARK, metric, middle, low, high, **about)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StrategyScores:
+    """Normalized scores of the Painters' strategies by window, averaged over draws; arms are (curves, benchmarks)."""
+
+    names: tuple[str, ...]
+    curves: Mapping[tuple[str, int], int]
+    scores: Resampled
+    draws: Mapping[tuple[str, int], int]
+
+    @classmethod
+    def of(cls, scaled: Scaled, records: Iterable[PlanRecord], *, seed: Seed) -> StrategyScores:
+        """The curves of `records`; windows of one layer are left out, where most strategies are the same plan."""
+        row_of = {plan: row for row, plan in enumerate(scaled.plans)}
+        plans: dict[tuple[str, int], list[int]] = defaultdict(list)
+        for record in records:
+            if record.family == FAMILY and record.affected > 1 and record.plan in row_of:
+                plans[record.strategy, record.affected].append(row_of[record.plan])
+        chance, own = np.random.default_rng(seed), scaled.scores
+        assert own.effects is not None, "benchmarks on the scale have documents enough"
+        value = np.empty((len(plans), len(scaled.documents)))
+        effects = np.empty((len(own.effects), *value.shape))
+        for at, drawn in enumerate(plans.values()):
+            value[at] = own.value[:, drawn].mean(axis=-1)
+            effects[:, at] = mean_over(own.effects[..., drawn], chance)
+        curves = {key: at for at, key in enumerate(plans)}
+        draws = {key: len(drawn) for key, drawn in plans.items()}
+        return cls(tuple(scaled.documents), curves, replace(own, value=value, effects=effects), draws)
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(strategy for strategy, _ in self.curves))
+
+    def windows(self, *strategies: str) -> tuple[int, ...]:
+        sizes = [{size for name, size in self.curves if name == strategy} for strategy in strategies]
+        return tuple(sorted(set.intersection(*sizes))) if sizes else ()
+
+    def row(self, claim: str, metric: str, statistic: Callable[[Scores], Numbers], **settings: Any) -> Score:
+        """One number made of the scores, as a row about `claim`, with its interval and what 80 of 100 would see."""
+        return self.scores.row(claim, metric, lambda scores: statistic(self.reading(scores)), **settings)
+
+    def reading(self, scores: Numbers) -> Scores:
+        def read(strategy: str, windows: Sequence[int]) -> Numbers:
+            return np.stack([scores[..., self.curves[strategy, size], :] for size in windows], axis=-1)
+
+        return read
+
+
+def _resampled(right: Numbers, seed: tuple[int, ...], resamples: int) -> Numbers:
+    units = right.shape[1]
+    return np.concatenate([counts @ right.T / units for counts in resampled_counts(units, resamples, seed)])
+
+
+def _intervals(right: Numbers, top: int, chance: float) -> Numbers | None:
+    """Return the ends of the interval of every plan's score, (2, plans), or None without a scale.
+
+    It has the scores s for which a[p] - c - s (a[top] - c) is within z standard errors of 0, which is quadratic in s.
+    """
+    full, units = right[top], right.shape[1] + 2
+    both = right @ full
+    own, whole = (right.sum(axis=1) + 1) / units - chance, (full.sum() + 1) / units - chance
+    variances = (own + chance) * (1 - own - chance), (whole + chance) * (1 - whole - chance)
+    covariance = both / units - (own + chance) * (whole + chance)
+    z = float(special.ndtri(0.975)) ** 2 / units
+    square, cross, rest = whole**2 - z * variances[1], own * whole - z * covariance, own**2 - z * variances[0]
+    if whole <= 0 or square <= 0:
+        return None
+    reach = np.sqrt(np.maximum(cross**2 - square * rest, 0.0))
+    score = _scaled(right.mean(axis=1), top, chance)
+    ends = np.stack([np.minimum(score, (cross - reach) / square), np.maximum(score, (cross + reach) / square)])
+    ends[:, top] = 1.0
+    return ends
+
+
+def _scaled(shares: Numbers, top: int, chance: float) -> Numbers:
+    above = np.maximum(shares[..., top : top + 1] - chance, 1e-9)
+    return np.asarray((shares - chance) / above)

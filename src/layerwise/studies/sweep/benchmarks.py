@@ -1,0 +1,246 @@
+"""The benchmarks of a sweep: likelihoods of all plans at once, generation plan by plan, and the comparison.
+
+Rows are stored as they are computed, so both resume. Masked models have no generation requests. Results are also
+written in lm-eval's JSON, RUN/lm_eval/PLAN-DIGEST/results_TIME.json, one file per plan.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from datetime import datetime
+from hashlib import sha256
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from layerwise.errors import MeasureError
+from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep_into
+from layerwise.measure.interventions.sweep_pieces import PieceRunner
+from layerwise.measure.language.benchmark_requests import RequestLikelihoods, answered, build_requests, judged
+from layerwise.measure.language.benchmarks import find_benchmarks, normalised
+from layerwise.measure.language.harness import SOURCE
+from layerwise.plan import Member, Plan
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.rows import BENCHMARK_TASK, main_metric
+from layerwise.results.run import write_whole
+from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
+from layerwise.runner.options.common import BATCH_TOKENS
+from layerwise.runner.reporter import Reporter, duration
+from layerwise.stack import Stack
+from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, benchmark_contrasts
+from layerwise.studies.sweep.benchmark_scores import Answers, Scaled
+from layerwise.studies.sweep.options import Sweep
+
+BENCHMARKS = "benchmarks"
+"""What workers call the requests of the benchmarks."""
+
+
+class SweptBenchmarks:
+    """The benchmarks of a sweep with their requests; raises `MeasureError` for an unknown one."""
+
+    def __init__(self, config: Sweep, stack: Stack, members: Sequence[Member], plans: Sequence[Plan]) -> None:
+        self.config, self.stack, self.members, self.plans = config, stack, members, tuple(plans)
+        loaded = find_benchmarks(config.tasks, config.task_folder, seed=config.seed, num_fewshot=config.num_fewshot)
+        self.requests = build_requests(
+            stack, loaded, batch_tokens=config.batch_tokens or BATCH_TOKENS, limit=config.task_limit, seed=config.seed
+        )
+        data = self.requests.likelihoods
+        self.cost = None if data is None else cost_estimate(stack, self.plans, data)
+
+    def describe(self) -> Iterator[str]:
+        data, cost = self.requests.likelihoods, self.cost
+        if data is not None and cost is not None:
+            several = "batch" if len(data.batches) == 1 else "batches"
+            yield (
+                f"benchmarks: {len(data.windows):,} likelihoods in {len(data.batches):,} {several}; of each batch "
+                f"{cost.naive:,} layer evaluations one plan at a time, {cost.evaluations:,} at least; the sweep does "
+                f"the least ({cost.naive / cost.evaluations:.2f} x fewer)"
+            )
+        if self.requests.written:
+            yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under each plan by itself"
+
+    def measure(self, run: Run, reporter: Reporter, runner: PieceRunner | None) -> list[str]:
+        """Answer what is missing and compare; return a sentence for each plan that cannot be judged.
+
+        `runner` computes likelihoods elsewhere, but not generation. Raises `MeasureError` if the original model cannot
+        be judged.
+        """
+        failures = self._likelihoods(run, reporter, runner)
+        judged_now = self._judge(run, reporter, failures)
+        compared = any(score.condition == NORMALISED for score in run.store.scores(BENCHMARK))
+        if judged_now or not (compared or run.store.notes(BENCHMARK)):
+            self._compare(run, reporter)
+        return failures
+
+    def _likelihoods(self, run: Run, reporter: Reporter, runner: PieceRunner | None) -> list[str]:
+        data = self.requests.likelihoods
+        due = None if data is None else cost_estimate(self.stack, self.plans, data, run.store.finished)
+        if data is None or due is None or not due.head_tokens:
+            return []
+        spent = CostMeter()
+
+        def progress(meter: CostMeter, due: CostEstimate) -> None:
+            nonlocal spent
+            spent = meter
+            left = meter.seconds_left(due)
+            left = None if left is None else left / (1 if runner is None else runner.count)
+            reporter.progress("benchmarks", meter.head_tokens / due.head_tokens, left)
+
+        failures = []
+        try:
+            sweep_into(
+                run.store.add_losses,
+                self.stack,
+                self.plans,
+                data,
+                finished=run.store.finished,
+                progress=progress,
+                runner=runner,
+                name=BENCHMARKS,
+            )
+        except MeasureError as error:
+            full = str(self.plans[0])
+            if any(full not in run.store.finished(*cell) for cells in self.requests.cells.values() for cell in cells):
+                raise
+            failures.append(f"benchmarks: {error}")
+        reporter.log(
+            f"benchmarks: {duration(spent.layer_seconds + spent.head_seconds)} in layers and heads; "
+            f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations"
+        )
+        return failures
+
+    def _judge(self, run: Run, reporter: Reporter, failures: list[str]) -> bool:
+        store = run.store
+        stored = store.scores(BENCHMARK)
+        raw = [score for score in stored if score.condition != NORMALISED]
+        due = [plan for plan in self.plans if str(plan) not in {score.plan for score in raw}]
+        if not due:
+            return False
+        rows = (row for name in self.requests.names for row in store.losses(f"{BENCHMARK_TASK}{name}"))
+        answers = RequestLikelihoods.of(rows, due, self.requests.likelihoods)
+        if not any(score.against == CHANCE for score in raw):
+            raw += [
+                Score(BENCHMARK, CHANCE, value, task=name, against=CHANCE)
+                for name, value in self.requests.chance.items()
+            ]
+        before = len(raw)
+        for number, plan in enumerate(due, start=1):
+            if not answers.complete(plan):
+                continue
+            if self.requests.written:
+                reporter.log(f"benchmarks under plan {number} of {len(due)}: {plan}")
+            began, started = datetime.now(), time.perf_counter()
+            try:
+                scores, rows_of_documents, results = judged(self.stack, plan, self.requests, answers)
+            except MeasureError as error:
+                if plan == self.plans[0]:
+                    raise
+                failures.append(str(error))
+                continue
+            # Before the rows: they say that the plan is judged, and it is not judged again.
+            seconds = time.perf_counter() - started
+            write_harness_results(run.folder, plan, results, run.manifest, began, seconds)
+            known = store.finished
+            store.add_losses(
+                row for row in rows_of_documents if row.plan not in known(row.task, row.document, row.window)
+            )
+            raw += scores
+            if self.requests.written:  # what took long is not to be lost
+                store.replace_scores(BENCHMARK, raw)
+        if len(raw) > before:  # else the comparison that is stored stands
+            store.replace_scores(BENCHMARK, raw)
+        return len(raw) > before
+
+    def _compare(self, run: Run, reporter: Reporter) -> None:
+        store, full = run.store, str(self.plans[0])
+        raw = [score for score in store.scores(BENCHMARK) if score.condition != NORMALISED]
+        reporter.log("benchmarks: paired bootstrap over their documents")
+        metrics = {
+            name: main_metric(score.metric for score in raw if score.plan == full and score.task == name)
+            for name in self.requests.names
+        }
+        tasks = {name: answered(name, metric) for name, metric in metrics.items() if metric is not None}
+        answers = Answers.of(
+            {name: store.losses(task) for name, task in tasks.items()},
+            [str(plan) for plan in self.plans],
+            {name: (metric or "", self.requests.chance[name]) for name, metric in metrics.items()},
+        )
+        on_scale = Scaled.of(answers, full, seed=self.config.seed)
+        paired = list(on_scale.rows(answers.metrics))
+        kept = {(row.task, row.metric) for row in paired}
+        scaled = [row for row in normalised(raw, full, self.requests.chance) if (row.task, row.metric) not in kept]
+        records = plan_records(self.members)
+        contrasts = benchmark_contrasts(on_scale, records, self.stack.depth, seed=self.config.seed)
+        store.replace_scores(CONTRAST, renewed(store.scores(CONTRAST), contrasts, CLAIMS))
+        store.replace_notes(BENCHMARK, on_scale.unscaled())
+        # Last, because these rows say that the comparison was made.
+        store.replace_scores(BENCHMARK, [*raw, *scaled, *paired])
+
+
+FOLDER = "lm_eval"
+
+_LONGEST = 60
+
+
+def _commit() -> str | None:
+    try:
+        described = subprocess.run(["git", "describe", "--always"], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return described.stdout.strip() or None
+
+
+def write_harness_results(
+    folder: Path, plan: Plan, results: Mapping[str, Any], manifest: Manifest, began: datetime, seconds: float
+) -> Path:
+    """Write `results` (see `harness_results`) into the run `folder`, replacing earlier ones of the plan.
+
+    `seconds` are those of judging alone, since likelihoods are computed for all plans together.
+    """
+    from lm_eval.loggers.evaluation_tracker import GeneralConfigTracker
+    from lm_eval.utils import handle_non_serializable
+
+    tracker = GeneralConfigTracker()
+    tracker.model_source = SOURCE
+    tracker.model_name = f"{manifest.model} under {plan}"
+    tracker.model_name_sanitized = folder_name(plan)
+    tracker.start_time, tracker.end_time = 0.0, seconds
+    tracker.total_evaluation_time_seconds = str(seconds)
+    content = {
+        **results,
+        "git_hash": _commit(),
+        "date": began.timestamp(),
+        "pretty_env_info": "\n".join(
+            f"{name}: {value}" for name, value in {**manifest.versions, **manifest.hardware}.items()
+        ),
+        "transformers_version": version("transformers"),
+        "lm_eval_version": version("lm_eval"),
+        "upper_git_hash": None,
+        **asdict(tracker),
+    }
+    text = json.dumps(content, indent=2, default=handle_non_serializable, ensure_ascii=False)
+    own_folder = folder / FOLDER / folder_name(plan)
+    own_folder.mkdir(parents=True, exist_ok=True)
+    file = own_folder / f"results_{began.isoformat().replace(':', '-')}.json"
+    write_whole(file, text.encode())
+    for earlier in own_folder.glob("results_*.json"):
+        if earlier != file:
+            earlier.unlink()
+    return file
+
+
+def folder_name(plan: Plan) -> str:
+    """A name for the results of a plan that any file system takes.
+
+    >>> folder_name(Plan.parse("0-13 (14|15)*3 18-31"))
+    '0-13 (14__15)__3 18-31-bfce828a'
+    """
+    from lm_eval.utils import sanitize_model_name
+
+    text = str(plan)
+    return f"{sanitize_model_name(text)[:_LONGEST]}-{sha256(text.encode()).hexdigest()[:8]}"

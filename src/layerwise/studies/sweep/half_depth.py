@@ -1,0 +1,143 @@
+"""Compare the strategies of a sweep at the window of half the depth, and average random orders over their draws.
+
+Rows of the claim `strategies`, in nats/token, with intervals over documents and draws:
+    delta_nll, exact_match, ...  mean over the draws of a strategy at every size of window, on every task
+    step                         loss of a strategy minus that of the next milder one, corrected over the steps
+    difference                   loss of a strategy minus that of `skip` on a task, corrected over the tasks
+    task_gap                     cost on the task where it is greatest minus where it is least, corrected over the pairs
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+
+from layerwise.measure.stats.grid import Grid, arrange
+from layerwise.measure.stats.statistics import Seed
+from layerwise.plan import Plan
+from layerwise.plan.windows import half_window
+from layerwise.results.rows import Loss, PlanRecord, Score
+from layerwise.results.vocabulary import ALL, DELTA, DIFFERENCE, EXACT, STEP, STRATEGIES, TASK_GAP
+from layerwise.studies.sweep.strategies import Curve, Statistic, Strategies
+
+ABSENT = "skip"
+ALPHA = 0.05
+TOKEN_ACCURACY = "token_accuracy"
+
+
+def strategy_contrasts(
+    losses: Iterable[Loss], records: Iterable[PlanRecord], depth: int, answer_tasks: Collection[str], *, seed: Seed = 0
+) -> list[Score]:
+    """Return the rows of the module; none without the original model's losses."""
+    grid, whole = arrange(losses), str(Plan.identity(depth))
+    if whole not in grid.plans:
+        return []
+    measured = [record for record in records if record.plan in set(grid.plans)]
+    tasks = {task: grid.of_task(task) for task in grid.tasks()}
+    parts = {ALL: grid, **tasks} if len(tasks) > 1 else tasks
+    rows = [row for task, part in parts.items() for row in _means(task, part, measured, whole, answer_tasks, seed)]
+    half = half_window(measured, depth)
+    if half is not None:
+        at_half = [each for each in measured if (each.family, each.affected) == (half.family, half.affected)]
+        known = {whole, *(each.plan for each in at_half)}
+        own = {task: _of_plans(part, known) for task, part in parts.items()}
+        rows += _steps(Strategies.of(next(iter(own.values())), at_half, whole, seed=seed), next(iter(own)))
+        named = {task: Strategies.of(own[task], at_half, whole, seed=seed) for task in tasks}
+        rows += _beside_absence(named)
+        rows += _task_gaps(named)
+    return rows
+
+
+def _of_plans(grid: Grid, plans: Collection[str]) -> Grid:
+    kept = [at for at, plan in enumerate(grid.plans) if plan in plans]
+    return replace(grid, plans=tuple(grid.plans[at] for at in kept), nll=grid.nll[kept], hits=grid.hits[kept])
+
+
+def _means(
+    task: str, grid: Grid, records: Sequence[PlanRecord], whole: str, answer_tasks: Collection[str], seed: Seed
+) -> Iterator[Score]:
+    plans: dict[tuple[str, str, int], set[str]] = {}
+    for each in records:
+        plans.setdefault((each.family, each.strategy, each.affected), set()).add(each.plan)
+    drawn = [each for each in records if len(plans[each.family, each.strategy, each.affected]) > 1]
+    if not drawn:
+        return
+    grid = _of_plans(grid, {whole, *(each.plan for each in drawn)})
+    quantities = {DELTA: (grid, whole), TOKEN_ACCURACY: (replace(grid, nll=grid.hits), None)}
+    if task in answer_tasks:
+        exact = (grid.hits == grid.tokens).astype(np.float64)
+        quantities[EXACT] = (replace(grid, nll=exact, tokens=np.ones_like(grid.tokens)), None)
+    for metric, (own, baseline) in quantities.items():
+        strategies = Strategies.of(own, drawn, baseline, seed=seed)
+        for curve, windows in strategies.rows.items():
+            for size in windows:
+                row = strategies.row(STRATEGIES, metric, _cost(curve, size), task=task, **_columns(curve, size))
+                # Shares that are equal in every unit have no interval, rather than one of no width.
+                yield replace(row, low=None, high=None, mde=None) if row.low == row.high else row
+
+
+def _columns(curve: Curve, size: int) -> dict[str, object]:
+    return {"part": curve[0], "condition": curve[1], "amount": float(size)}
+
+
+def _cost(curve: Curve, size: int) -> Statistic:
+    return lambda costs: np.asarray(costs(curve, [size])[..., 0])
+
+
+def _less(harsher: Curve, milder: Curve, size: int) -> Statistic:
+    first, second = _cost(harsher, size), _cost(milder, size)
+    return lambda costs: np.asarray(first(costs) - second(costs))
+
+
+def _means_of(strategies: Strategies) -> dict[Curve, float]:
+    """The cost of every strategy at its one size; of two with the same plans only the first."""
+    costs = strategies.costs()
+    seen: set[frozenset[int]] = set()
+    means = {}
+    for curve, windows in strategies.rows.items():
+        ((size, rows),) = windows.items()
+        plans = frozenset(rows.tolist())
+        if plans not in seen:
+            seen.add(plans)
+            means[curve] = float(costs(curve, [size])[0])
+    return means
+
+
+def _steps(strategies: Strategies, task: str) -> Iterator[Score]:
+    means = _means_of(strategies)
+    steps = list(pairwise(sorted(means, key=means.__getitem__)))
+    for milder, harsher in steps:
+        (size,) = strategies.rows[milder]
+        statistic, level = _less(harsher, milder, size), 1 - ALPHA / len(steps)
+        columns = {**_columns(harsher, size), "against": milder[1], "task": task}
+        yield strategies.row(STRATEGIES, STEP, statistic, level=level, **columns)
+
+
+def _beside_absence(named: Mapping[str, Strategies]) -> Iterator[Score]:
+    for task, strategies in named.items():
+        for curve in _means_of(strategies):
+            skipped = (curve[0], ABSENT)
+            if curve == skipped or skipped not in strategies.rows:
+                continue
+            (size,) = strategies.rows[curve]
+            columns = {**_columns(curve, size), "against": ABSENT, "task": task}
+            statistic, level = _less(curve, skipped, size), 1 - ALPHA / len(named)
+            yield strategies.row(STRATEGIES, DIFFERENCE, statistic, level=level, **columns)
+
+
+def _task_gaps(named: Mapping[str, Strategies]) -> Iterator[Score]:
+    pairs = math.comb(len(named), 2)
+    means = {task: _means_of(strategies) for task, strategies in named.items()}
+    for curve in next(iter(means.values())) if pairs else ():
+        own = {task: costs[curve] for task, costs in means.items()}
+        most, least = max(own, key=own.__getitem__), min(own, key=own.__getitem__)
+        first, second = named[most], named[least]
+        (size,) = first.rows[curve]
+        # One task counts once and the other against it, so that draws, which both share, are resampled for both.
+        both = replace(first, parts=first.parts + second.parts, shares=np.concatenate([first.shares, -second.shares]))
+        columns = {**_columns(curve, size), "task": most, "against": least}
+        yield both.row(STRATEGIES, TASK_GAP, _cost(curve, size), level=1 - ALPHA / pairs, **columns)

@@ -1,0 +1,485 @@
+"""A sweep: many plans, what each does to the loss, and what it costs to run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from layerwise.page.claims.painters import PER_LAYER
+from layerwise.page.data import ReportData
+from layerwise.page.derived import swept
+from layerwise.page.derived.curves import SWAPPED, changed, curves, single
+from layerwise.page.derived.swept import MAPS, best, numbered, over_windows
+from layerwise.page.derived.zones import plan_zones
+from layerwise.page.figures.palette import series_slots
+from layerwise.page.kind import Beside, Column, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
+from layerwise.page.marks import Bars, Dots, Heat, Lines, Scatter, Slots, Style
+from layerwise.page.sections.quantized_layers import BITS
+from layerwise.page.show import ABSENT, COUNT, DIFFERENCE, PERCENT, SIGNED, Show, named
+from layerwise.page.text.number_format import probability, tidy
+from layerwise.page.text.table import Table
+from layerwise.page.text.wording import STOPPED, counted, label
+from layerwise.plan.windows import curve_families
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score, read_continuations
+from layerwise.results.selection import Rows
+from layerwise.studies.sweep.findings import findings
+
+CURVED: Mapping[str, tuple[str, Show]] = {
+    vocab.DELTA: ("Δ NLL", DIFFERENCE),
+    vocab.EXACT: ("exact match", Show(axis="exact match (share of answers)")),
+    "token_accuracy": ("token accuracy", Show(axis="token accuracy (share of tokens)")),
+}
+SIZES = {
+    "repeat_blocks": "layers repeated",
+    "damped_repeats": "layers repeated",
+    "bits": "layers quantised",
+    "bits_noise": "layers with noise",
+}
+"""What the families count that count no affected layers."""
+PARALLEL = {
+    vocab.LOOPED: "The mean fed back, so many loops in all",
+    vocab.GAINED: "One pass, the mean update times a gain",
+}
+BEST_OF = {vocab.LOOPED: "The best number of loops of each window", vocab.GAINED: "The best gain of each window"}
+MOST_CURVES, SMALLEST_MAP = 8, 12
+"""Strategies that an eye can follow, and windows of two layers or more that fill a map."""
+SMALL = 215  # height of one of the small multiples
+BRIEF = 40  # characters of an answer that needs its question
+TASK = {"Task": "task"}
+SIZED: dict[str, Any] = {
+    "x": "amount",
+    "across": "layers affected",
+    "at": "{}",
+    "series": "condition",
+    "faint": "seed",
+    "nulls": str,
+}
+"""How curves over the number of affected layers are drawn."""
+EFFECT: dict[str, Any] = {"diverging": True, "root": True, "show": DIFFERENCE, "choices": TASK}
+
+
+def _slots(data: ReportData, **more: int) -> Slots:
+    return lambda names: {name: (series_slots(data.strategies) | more).get(name, 0) for name in names}
+
+
+def _detectable(rows: Rows) -> tuple[float, float] | None:
+    edge = min((row.mde for row in rows if row.mde is not None), default=None)
+    return None if edge is None else (-edge, edge)
+
+
+def _headline(data: ReportData) -> Iterator[Part]:
+    half = next(swept.ranking(data), None)
+    shown: list[Part] = []
+    if single(data):
+        shown.append(
+            Bars(
+                name="layers-0",
+                derive=single,
+                choices=TASK,
+                at="without layer {}",
+                height=220,
+                show=DIFFERENCE,
+                text=lambda row: str(row.plan),
+                rooted=True,
+                bent=True,
+            )
+        )
+    if half is not None:
+        shown.append(
+            Dots(
+                name="ranking",
+                title=f"{half.amount:g} of {data.depth} layers affected",
+                derive=swept.ranking,
+                y="condition",
+                series="condition",
+                slots=_slots(data),
+                choices=TASK,
+                words=label,
+                row_words=label,
+                show=DIFFERENCE,
+                allowed=_detectable,
+            )
+        )
+    if any(swept.against(data)):
+        show = DIFFERENCE.but(axis="Δ NLL, best gain minus best number of loops")
+        shown.append(Dots(name="loops-against-gain", derive=swept.against, y="condition", show=show))
+    yield from (*shown[:1], Says(findings), *shown[1:], SweptPlans("examples", name="staircase"))
+
+
+def _families(data: ReportData) -> tuple[list[str], list[str]]:
+    families = [family for family in curve_families(data.swept) if family not in (vocab.LOOPED, vocab.GAINED)]
+    strategies = {name: {each.strategy for each in data.swept if each.family == name} for name in families}
+    rich = [family for family in families if len(strategies[family]) > MOST_CURVES]
+    return [family for family in families if family not in rich], rich
+
+
+def _curves(data: ReportData) -> Iterator[Part]:
+    drawn, rich = _families(data)
+    words = {metric: name for metric, (name, _) in CURVED.items()}
+    look = SIZED | {
+        "derive": swept.degradation,
+        "slots": _slots(data),
+        "rooted": True,
+        "words": lambda name: words.get(name, label(str(name))),
+    }
+    quantities = {metric: {"show": show, "nats": metric == vocab.DELTA} for metric, (_, show) in CURVED.items()}
+    tasks = data.named_tasks if len(data.named_tasks) > 1 else ()
+    yield Beside(
+        (
+            Lines(
+                name="curves",
+                where={"part": drawn},
+                choices={"Family": "part", "Measure": "measure", **TASK},
+                height=460,
+                by_choice={**quantities, **{family: {"across": across} for family, across in SIZES.items()}},
+                legend="Strategies",
+                **look,
+            ),
+            Lines(
+                name="curves-task",
+                where={"part": drawn[:1], "measure": vocab.DELTA, "task": tasks},
+                each="task",
+                height=SMALL,
+                show=DIFFERENCE,
+                nats=True,
+                **look,
+            ),
+        )
+    )
+    yield Heat(
+        name="family",
+        derive=curves,
+        where={"part": rich, "seed": None},
+        each="part",
+        x="amount",
+        y="condition",
+        across="layers affected",
+        cell_words=lambda value: label(named({})(value)),
+        **EFFECT,
+    )
+
+
+def _layers(data: ReportData) -> Iterator[Part]:
+    windows = {
+        done: len({row.plan for row in own if row.layer != row.other})
+        for done, own in changed(data).by("condition").items()
+        if done != SWAPPED
+    }
+    maps = {done: f"Every window of layers, {done}" for done, count in windows.items() if count >= SMALLEST_MAP}
+    yield Bars(
+        name="layers-1",
+        derive=partial(single, done=SWAPPED),
+        choices=TASK,
+        at="layer {} and the next swapped",
+        show=DIFFERENCE,
+        text=lambda row: str(row.plan),
+        rooted=True,
+    )
+    yield Heat(
+        name="windows",
+        title="".join(list(maps.values())[:1]),
+        derive=changed,
+        where={"condition": tuple(maps)},
+        each="condition",
+        across="first layer",
+        down="last layer",
+        upwards=True,
+        text=lambda row: str(row.plan),
+        words=named(maps),
+        **EFFECT,
+    )
+
+
+def _benchmarks(data: ReportData) -> Iterator[Part]:
+    values = [row.value for row in swept.benchmark_curves(data)]
+    # At least what is measured, but no interval as wide as a scale that is hardly known.
+    show = Show(axis="chance = 0, as trained = 1", span=(min(-0.25, *values, 0), max(1.25, *values, 0)))
+    look = SIZED | {"derive": swept.benchmark_curves, "slots": _slots(data), "each": "arm", "show": show}
+    single_tasks = {"task": tuple(swept.benchmark_metrics(data))}
+    yield Beside(
+        (
+            Lines(name="benchmark", where={"task": vocab.ALL}, legend="Strategies", **look),
+            Lines(name="benchmark-task", where=single_tasks, height=SMALL + 20, **look),
+        )
+    )
+    yield Pivot(
+        name="falls",
+        derive=swept.falls,
+        rows={"benchmark": "task"},
+        across="condition",
+        terminal=False,
+        columns=(Column("chance", vocab.CHANCE), Column(swept.TRAINED, swept.TRAINED)),
+        words=named({vocab.ALL: "mean"}),
+        order=lambda line: line[0] == vocab.ALL,
+    )
+
+
+def _slope(data: ReportData) -> Iterator[str]:
+    slope, ends = over_windows(data, "slope"), over_windows(data, "at_end")
+    if slope is not None and ends is not None:
+        more = f"A layer more in parallel takes {SIGNED.text(slope)} loops more: the dashed line."
+        last = f" {counted(int(ends.value), 'window')} best at the greatest number that was run." if ends.value else ""
+        yield f"{more} Less than ±{PER_LAYER:g} is none.{last}"
+
+
+def _similarity(data: ReportData) -> Iterator[Part]:
+    rows = Rows(swept.alike(data)).where(metric=tuple(MAPS))
+    look: dict[str, Any] = {
+        "derive": swept.alike,
+        "across": "state",
+        "down": "state",
+        "height": 330,
+        "square": True,
+        "show": Show(decimals=3),
+        "words": named(MAPS),
+    }
+    least = min(0.0, *(row.value for row in rows))
+    yield Beside(
+        (
+            Heat(name="map", where={"metric": tuple(MAPS)}, each="metric", least=least, most=1.0, **look),
+            Heat(name="map-difference", title=swept.SINK, where={"metric": swept.SINK}, diverging=True, **look),
+            Lines(
+                name="profile",
+                derive=lambda data: (row for row in rows if row.other == (row.layer or 0) + 1),
+                series="metric",
+                across="hidden state j, against j + 1",
+                at="state {}",
+                height=330,
+                words=named(MAPS),
+                show=Show(axis="similarity"),
+                named=True,
+            ),
+        )
+    )
+    reach = [(row.high - row.low) / 2 for row in rows if row.low is not None and row.high is not None]
+    if reach:
+        yield Says(lambda data: [f"Intervals over {data.units} reach at most ±{tidy(max(reach))}."], terminal=False)
+
+
+def zone_table(data: ReportData) -> Table:
+    body = [
+        (each.plan, swept.called(data, each.plan) or ABSENT, each.in_words, each.borders_in_words, each.shown_p)
+        for each in plan_zones(data)
+    ]
+    return Table(("plan", "strategy", "zones", "contrast of the borders", "p of more"), tuple(body), numeric_from=3)
+
+
+def plan_rows(data: ReportData) -> Table:
+    head = ("plan", "strategy", "affected", "evaluations", "stages", "Δ NLL (nats per token)", "adjusted p", "verdict")
+    body = []
+    for plan, record in data.records.items():
+        score = data.effect(plan, data.tasks[0]) if data.tasks else None
+        costs = (str(record.affected), str(record.evaluations), str(record.stages))
+        p = probability(score.p_adjusted if score else None)
+        body.append((plan, label(record.strategy), *costs, SIGNED.text(score), p, data.verdict(plan)))
+    return Table(head, tuple(body), numeric_from=2)
+
+
+def _benchmark_rows(data: ReportData) -> Iterator[Score]:
+    for row in data.rows.where(measure=vocab.BENCHMARK, against=None):
+        yield replace(row, condition=label(" ".join(filter(None, (row.condition, row.metric)))))
+
+
+def _texts(data: ReportData) -> Iterator[Part]:
+    written = read_continuations(data.notes)
+    for prompt in dict.fromkeys(each.prompt for each in written):
+        body = tuple(
+            (each.plan, swept.called(data, each.plan), f"{each.same} of {each.tokens}", each.text.strip("\n"))
+            for each in written
+            if each.prompt == prompt
+        )
+        table = Table(("plan", "strategy", swept.TRAINED, "text"), body, numeric_from=4, code=(0, 3))
+        yield Tabled(title=f"After “{' '.join(prompt.split())}”", table=lambda data, table=table: table)  # type: ignore[misc]
+
+
+def _answer(data: ReportData) -> str:
+    every = findings(data)
+    answers = [finding for finding in every if finding.state == "resolved"] or every
+    if not answers:
+        return "Each plan was run on the same text and compared with the model as trained." if data.records else ""
+    first = answers[0].text.partition(". ")[0].rstrip(".")
+    return f"{answers[0].question} {first}." if len(first) < BRIEF else f"{first}."
+
+
+def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+    yield f"{len(data.records):,}", "plans"
+    if (tasks := len(data.named_tasks) or len(data.tasks)) > 1:
+        yield f"{tasks:,}", "tasks"
+
+
+def _unfinished(data: ReportData) -> str | None:
+    waiting = sum(not data.tasks or data.effect(plan, data.tasks[0], vocab.NLL) is None for plan in data.records)
+    plans = counted(len(data.records), "plan")
+    return f"{waiting:,} of {plans} have no effect yet: {STOPPED}" if waiting else None
+
+
+def _has_effects(data: ReportData) -> bool:
+    return any(data.effect(plan, task) for plan in data.records for task in data.tasks)
+
+
+LOOPS: dict[str, Any] = {"x": "amount", "across": "layers in parallel", "each": "part"}
+SWEEP = Kind(
+    name="sweep",
+    measures=(vocab.EFFECT, vocab.SIMILARITY, vocab.STATES, vocab.ZONES, vocab.BENCHMARK),
+    present=lambda data: any(record.family != "identity" for record in data.swept),
+    answer=_answer,
+    tiles=_tiles,
+    unfinished=_unfinished,
+    counts=("documents", "tokens", "window"),
+    claims=True,
+    sections=(
+        Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),
+        Section(anchor="curves", needs=lambda data: any(_families(data)) and _has_effects(data), parts=_curves),
+        Section(anchor="layers", needs=lambda data: bool(changed(data)), parts=_layers),
+        BITS,
+        Section(
+            anchor=vocab.BENCHMARK,
+            parts=_benchmarks,
+            needs=lambda data: any(swept.benchmark_curves(data)) or any(swept.falls(data)),
+        ),
+        Section(
+            anchor="loops",
+            needs=lambda data: any(numbered(data)),
+            parts=(
+                Beside(
+                    (
+                        Heat(
+                            name="loops",
+                            title=PARALLEL[vocab.LOOPED],
+                            derive=numbered,
+                            y="other",
+                            down="loops, or gain",
+                            upwards=True,
+                            cell_words=named({}),
+                            words=named(PARALLEL),
+                            **LOOPS,
+                            **EFFECT,
+                        ),
+                        Lines(
+                            name="loops-best",
+                            title=BEST_OF[vocab.LOOPED],
+                            derive=best,
+                            choices=TASK,
+                            nulls=str,
+                            at="{} layers",
+                            height=300,
+                            show=Show(axis="best number"),
+                            words=named(BEST_OF),
+                            **LOOPS,
+                        ),
+                    )
+                ),
+                Says(_slope, terminal=False),
+            ),
+        ),
+        Section(
+            anchor="cost",
+            needs=_has_effects,
+            parts=lambda data: (
+                Scatter(
+                    name="cost",
+                    derive=swept.priced,
+                    point="plan",
+                    series="condition",
+                    across={"metric": "price"},
+                    upwards={"metric": vocab.DELTA},
+                    show=DIFFERENCE,
+                    at="{}",
+                    choices={"Price": "part", **TASK},
+                    slots=_slots(data, **{swept.LEAST: 5}),
+                    legend="Strategies",
+                    words=lambda name: label(str(name)),
+                    rooted=True,
+                    height=400,
+                    styles={name: Style(bounds=False, size=7) for name in data.strategies}
+                    | {swept.LEAST: Style(line=True, bounds=False, size=4)},
+                    by_choice={
+                        price: {"show_across": COUNT.but(axis=price, reference=float(data.depth))}
+                        for price in swept.PRICES
+                    },
+                ),
+            ),
+        ),
+        Section(anchor=vocab.SIMILARITY, needs=lambda data: any(swept.alike(data)), parts=_similarity),
+        Section(
+            anchor=vocab.ZONES,
+            needs=lambda data: bool(swept.zoned(data)),
+            parts=(
+                Heat(
+                    name="zones",
+                    derive=swept.states,
+                    where={"metric": ("cosine", "zone")},
+                    each="condition",
+                    across="state",
+                    down="state",
+                    framed="zone",
+                    square=True,
+                    height=330,
+                    most=1.0,
+                    words=str,
+                    show=Show(decimals=3),
+                ),
+                Lines(
+                    name="variance",
+                    derive=swept.states,
+                    where={"metric": "variance"},
+                    series="condition",
+                    words=str,
+                    across="hidden state",
+                    at="state {}",
+                    show=Show(axis="variance"),
+                    named=True,
+                    rooted=True,
+                    bent=True,
+                ),
+                Tabled(name="table", table=zone_table, terminal=False),
+            ),
+        ),
+        Section(
+            anchor="tasks",
+            needs=lambda data: any(swept.task_rows(data)) or any(_benchmark_rows(data)),
+            parts=lambda data: (
+                Dots(
+                    name="order",
+                    derive=swept.orders,
+                    series="condition",
+                    slots=_slots(data),
+                    show=DIFFERENCE,
+                    words=label,
+                    legend="Strategies",
+                ),
+                Pivot(
+                    name="table",
+                    derive=swept.task_rows,
+                    rows={"task": "task"},
+                    across="condition",
+                    show=SIGNED,
+                    columns=(
+                        Column("documents", "documents", COUNT),
+                        Column("tokens", "tokens", COUNT),
+                        Column("NLL", vocab.NLL),
+                        Column("exact match", vocab.EXACT, PERCENT.but(decimals=1)),
+                    ),
+                    words=named({name: f"Δ {label(name)}" for name in data.strategies}),
+                    terminal=False,
+                ),
+                Pivot(
+                    name="benchmarks",
+                    rows={"plan": "plan", "benchmark": "task"},
+                    across="condition",
+                    terminal=False,
+                    derive=_benchmark_rows,
+                ),
+            ),
+        ),
+        Section(anchor="texts", needs=lambda data: any(_texts(data)), parts=_texts),
+        Section(
+            anchor="plans",
+            needs=lambda data: bool(data.records),
+            parts=(SweptPlans("table", name="table", rows=plan_rows),),
+        ),
+    ),
+)

@@ -1,0 +1,60 @@
+"""What is timed: passes of every plan, and its ratio to the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from layerwise.page.data import ReportData
+from layerwise.page.kind import Column, Kind, Pivot, Section
+from layerwise.page.marks import Dots
+from layerwise.page.show import Show
+from layerwise.results import vocabulary as vocab
+
+TIMES = Show(axis="milliseconds of a pass", decimals=3)
+RATIOS = Show(axis="x the first", decimals=3)
+
+
+def _tiles(data: ReportData) -> Iterator[tuple[str, str]]:
+    yield f"{max(row.documents or 0 for row in data.rows.where(measure=vocab.TIME)):,}", "rounds"
+
+
+def _answer(data: ReportData) -> str:
+    ratios = data.rows.where(measure=vocab.TIME, metric=vocab.RATIO)
+    sentences = []
+    for setting, rows in ratios.by("condition").items():
+        first, *others = rows
+        if others:
+            best = min(others, key=lambda row: row.value)
+            resolved = best.high is not None and best.high < 1.0
+            verdict = "is the quickest" if resolved else "is not quicker than the first beyond the noise"
+            sentences.append(f"{setting}: {best.plan} {verdict}, {RATIOS.text(best)} x {first.plan}.")
+    return " ".join(sentences)
+
+
+TIMING = Kind(
+    name="timing",
+    measures=(vocab.TIME,),
+    answer=_answer,
+    tiles=_tiles,
+    sections=(
+        Section(
+            anchor=vocab.TIME,
+            parts=(
+                Dots(
+                    name="times",
+                    y="plan",
+                    show=TIMES,
+                    where={"measure": vocab.TIME, "metric": vocab.MILLISECONDS},
+                    choices={"Setting": "condition"},
+                    words=str,
+                ),
+                Pivot(
+                    rows={"plan": "plan"},
+                    where={"measure": vocab.TIME},
+                    split="condition",
+                    columns=(Column("ms", vocab.MILLISECONDS, TIMES), Column("x the first", vocab.RATIO, RATIOS)),
+                ),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,222 @@
+"""The evaluation of pretrained models: held-out loss, layer weights, agreement of seeds, minimal pairs.
+
+masked_lm    nll: nats per masked token on documents that no model has seen, always under the same masks; the
+             interval of one model is over documents, that of an arm over its seeds
+alpha        the weight of every edge: what each reader, `layer`, takes of each source, `other`
+training     latency_seconds of one text of 128 tokens, the median of several passes; weight_bytes, state_bytes and
+             activation_bytes at inference (`MEMORY`); allocated_bytes: an accelerator's own peak
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.utils.data import DataLoader
+
+from layerwise.data.batches import IGNORED
+from layerwise.data.splits import Example
+from layerwise.data.suites.generated_pairs import generated_pairs
+from layerwise.data.text.encoding import Encoded
+from layerwise.data.text.segments import cut
+from layerwise.data.text.span_masking import FixedMasks, SpanMasking, padding
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.trainings import PATTERN, pattern
+from layerwise.measure.cost.memory import inference_memory
+from layerwise.measure.recovery.stability import stability_rows
+from layerwise.measure.stats.float64 import exact_on_cpu
+from layerwise.measure.stats.seeds import over_seeds
+from layerwise.measure.stats.statistics import paired_bootstrap
+from layerwise.measure.weights.layer_weights import (
+    alpha_rows,
+    seed_agreement_scores,
+    uniformity_rows,
+    weights_by_seed,
+)
+from layerwise.models import ElcForMaskedLM
+from layerwise.models.elc.configuration import find_variant
+from layerwise.plan import LayerWeights
+from layerwise.results import Run, Score
+from layerwise.results.training_record import TrainingRecord
+from layerwise.results.vocabulary import ALPHA, FEWEST_UNITS, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
+from layerwise.runner.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
+from layerwise.runner.opening import in_words
+from layerwise.runner.reporter import Reporter
+from layerwise.runner.training_runs import TrainedModel, finished_models, training_rows
+from layerwise.stack.inputs import evaluating
+from layerwise.stack.placement import device_of
+from layerwise.studies.train_elc.options import BACKBONE
+from layerwise.studies.train_elc.trainings import Pretrainings
+from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
+
+
+def evaluate_pretrained(pretrainings: Pretrainings, run: Run, reporter: Reporter, *, pairs: int, segments: int) -> None:
+    """Store the rows of every finished model; `pairs` per paradigm, and at most `segments` held-out segments."""
+    models = finished_models(run.folder)
+    rows = _held_out_rows(models, pretrainings, run, reporter, segments)
+    rows += arm_means(rows)
+    records = {(each.arm, each.seed): TrainingRecord.read(each.folder) for each in models}
+    rows += training_rows({model: record for model, record in records.items() if record is not None})
+    for measure in (MASKED_LM, ALPHA, TRAINING):
+        run.store.replace_scores(measure, [row for row in rows if row.measure == measure])
+    of_weights = _rows_of_weights(pretrainings, rows) | {STABILITY: stability_rows(rows, BACKBONE)}
+    of_weights[CONTRAST] = renewed(run.store.scores(CONTRAST), of_weights[CONTRAST], (PATTERN,))
+    for measure, scores in of_weights.items():
+        run.store.replace_scores(measure, scores)
+    evaluated = [EvaluatedModel(each.arm, each.seed, partial(_open, each.folder, pretrainings)) for each in models]
+    options = ScoringOptions(how=in_words(pretrainings.device, "auto"))
+    evaluate_models(evaluated, [generated_pairs(pairs)], options, run, progress=reporter.progress)
+
+
+def _held_out_rows(
+    models: tuple[TrainedModel, ...], pretrainings: Pretrainings, run: Run, reporter: Reporter, segments: int
+) -> list[Score]:
+    stored = [row for measure in (MASKED_LM, ALPHA) for row in run.store.scores(measure)]
+    stored += [row for row in run.store.scores(TRAINING) if row.metric in (LATENCY, *MEMORY)]
+    rows = [row for row in stored if row.seed is not None]
+    known = {(row.arm, row.seed) for row in rows}
+    recipe = pretrainings.recipes[0]  # all recipes read and mask alike
+    for number, each in enumerate(models):
+        if (each.arm, each.seed) not in known:
+            reporter.progress(f"{each.label}  held-out text", number / len(models))
+            rows += pretrained_rows(
+                each.arm,
+                each.seed,
+                each.folder,
+                pretrainings.text.test,
+                recipe,
+                limit=segments,
+                device=pretrainings.device,
+            )
+    return rows
+
+
+def _rows_of_weights(pretrainings: Pretrainings, rows: list[Score]) -> dict[str, list[Score]]:
+    """Compare layer weights, (readers, sources), with their initial values by measure and arm: agreement of seeds,
+    shares of embedding and previous layer (learned weights of sum one), and distance from equal shares."""
+    scores: dict[str, list[Score]] = {SEED_AGREEMENT: [], CONTRAST: [], UNIFORMITY: []}
+    for recipe in pretrainings.recipes:
+        weights = new_model(recipe, pretrainings.tokenizer).layer_weights()
+        if weights is None:
+            continue
+        initial = weights.detach().cpu().numpy().astype("float64")
+        learned, are_shares = weights_by_seed(rows, recipe.arm), find_variant(recipe.variant).mixture == "softmax"
+        if not recipe.frozen_layer_weights:
+            scores[SEED_AGREEMENT] += seed_agreement_scores(recipe.arm, learned, initial=initial)
+            scores[CONTRAST] += pattern(recipe.arm, learned, initial) if are_shares else []
+        scores[UNIFORMITY] += uniformity_rows(recipe.arm, learned, initial) if are_shares else []
+    return scores
+
+
+def _open(folder: Path, pretrainings: Pretrainings) -> Opened:
+    return ElcForMaskedLM.from_pretrained(folder).to(pretrainings.device), pretrainings.tokenizer
+
+
+LATENCY = "latency_seconds"
+MEMORY = ("weight_bytes", "state_bytes", "activation_bytes", "allocated_bytes")
+"""Bytes at inference (`layerwise.measure.cost.memory`)."""
+
+_BATCH = 32
+_LENGTH = 128
+_PASSES = 15
+_TEXTS = 8
+
+
+def pretrained_rows(
+    arm: str,
+    seed: int,
+    folder: Path,
+    test: Encoded,
+    recipe: PretrainingRecipe,
+    *,
+    limit: int | None = None,
+    device: str = "cpu",
+) -> list[Score]:
+    """Every row of the model in `folder`, that of a seed of an arm, on `test` in the short segments of `recipe`, of
+    which at most `limit` are taken."""
+    model = ElcForMaskedLM.from_pretrained(folder).to(device)
+    tokenizer = load_tokenizer(folder)
+    masking = SpanMasking.of(tokenizer, recipe.mask_probability, recipe.stop)
+    examples = FixedMasks(cut(test, recipe.lengths[0]), masking, tokenizer, limit)
+    with evaluating(model), torch.inference_mode():
+        loss = masked_loss(model, examples, padding(int(tokenizer.pad_token_id)))
+        seconds = _latency(model)
+        memory = _memory(model)
+        alpha = model.layer_weights()
+    rows = [replace(row, arm=arm, seed=seed) for row in (loss, Score(TRAINING, LATENCY, seconds), *memory)]
+    if alpha is None:
+        return rows
+    edges = LayerWeights.of(alpha.float().cpu().tolist(), model.config.num_hidden_layers)
+    return [rows[0], *alpha_rows(arm, seed, edges), *rows[1:]]
+
+
+def masked_loss(model: ElcForMaskedLM, examples: FixedMasks, collate: Callable[[Sequence[Example]], Example]) -> Score:
+    """Return nats per masked token, and their interval over documents if there are several.
+
+    `documents` and `tokens` count the scored ones.
+    """
+    device = device_of(model)
+    documents = len(examples.segments.text)
+    nats, wanted = np.zeros(documents), np.zeros(documents)
+    loader = DataLoader(examples, batch_size=_BATCH, collate_fn=collate)
+    for number, batch in enumerate(loader):
+        labels = batch.pop("labels").to(device)
+        states = model.encoder(**{name: tensor.to(device) for name, tensor in batch.items()}).last_hidden_state
+        row, column = (labels != IGNORED).nonzero(as_tuple=True)
+        logits = model.head(states[row, column])  # of the masked tokens alone: all others have no use for them
+        losses = functional.cross_entropy(logits.float(), labels[row, column], reduction="none")
+        owners = examples.owners[number * _BATCH :][row.cpu().numpy()]
+        np.add.at(nats, owners, exact_on_cpu(losses).numpy())
+        np.add.at(wanted, owners, 1)
+    seen = wanted > 0
+    value, low, high = float(nats.sum() / wanted.sum()), None, None
+    if seen.sum() >= FEWEST_UNITS:
+        interval = paired_bootstrap([nats[seen]], wanted[seen], seed=0)
+        low, high = float(interval.low[0]), float(interval.high[0])
+    return Score(MASKED_LM, "nll", value, low, high, documents=int(seen.sum()), tokens=int(wanted.sum()))
+
+
+def arm_means(rows: Sequence[Score]) -> list[Score]:
+    """Held-out losses of arms: means over their seeds, with Student's interval; that of the one model for one seed."""
+    arms: dict[str, list[Score]] = {}
+    for row in rows:
+        if row.measure == MASKED_LM and row.seed is not None:
+            arms.setdefault(str(row.arm), []).append(row)
+    results = []
+    for arm, own in arms.items():
+        values = [row.value for row in own]
+        low, high = over_seeds(values, "", [(row.low, row.high) for row in own])
+        mean = float(np.mean(values))
+        results.append(Score(MASKED_LM, "nll", mean, low, high, arm=arm, documents=own[0].documents))
+    return results
+
+
+def _memory(model: ElcForMaskedLM) -> list[Score]:
+    device = device_of(model)
+    ids = torch.arange(_LENGTH, device=device).repeat(_TEXTS, 1) % model.config.vocab_size
+    memory = inference_memory(model, list(model.encoder.layers), lambda: model.encoder(input_ids=ids), device)
+    counted = (memory.weights, memory.states, memory.activations, memory.allocated)
+    return [
+        Score(TRAINING, metric, float(count))
+        for metric, count in zip(MEMORY, counted, strict=True)
+        if count is not None
+    ]
+
+
+def _latency(model: ElcForMaskedLM) -> float:
+    device = device_of(model)
+    ids = torch.arange(_LENGTH, device=device)[None] % model.config.vocab_size
+    taken = []
+    for _ in range(_PASSES):
+        begun = time.perf_counter()
+        model(input_ids=ids).logits.sum().item()
+        taken.append(time.perf_counter() - begun)
+    return median(taken)

@@ -1,0 +1,333 @@
+"""Pre-training: what its arms came to, what their layers read, whether seeds agree, how they fail, what they cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from layerwise.page.data import ReportData
+from layerwise.page.figures.frame import Figure
+from layerwise.page.finding import Finding, settled
+from layerwise.page.kind import Beside, Column, Kind, Pivot, Says, Section, opening, prose
+from layerwise.page.marks import Dots, Levels
+from layerwise.page.marks.levels import Level
+from layerwise.page.sections.layer_weights import RIGHT, WEIGHTS, list_scores, suite_findings
+from layerwise.page.sections.training import TRAINING_SECTION, training_stopped
+from layerwise.page.show import ABSENT, ACCURACY, COUNT, NUMBER, SIGNED, Show, adjusted_p, p_value
+from layerwise.page.text.number_format import fixed, is_resolved
+from layerwise.page.text.wording import counted
+from layerwise.page.trained import (
+    LOSS,
+    THREE,
+    arms,
+    by_arm,
+    cost_columns,
+    reference,
+    seeds,
+    suite_name,
+    suites,
+    tiles,
+    with_ratios,
+    with_seeds,
+)
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+
+MARGIN = 0.05
+"""The share of a row's weight that counts; a test compares it with that of the measure."""
+
+DISTANCE = Show(axis="distance from equal shares")
+
+COSTS: Mapping[str, tuple[str, float]] = {
+    "parameters": ("parameters", 1.0),
+    "tokens": ("tokens", 1.0),
+    "seconds": ("training (s)", 1.0),
+    "step_seconds": ("step (s)", 1.0),
+    "peak_bytes": ("peak (MiB)", 2.0**-20),
+    "latency_seconds": ("pass (ms)", 1000.0),
+    "weight_bytes": ("weights (MiB)", 2.0**-20),
+    "state_bytes": ("states (MiB)", 2.0**-20),
+    "activation_bytes": ("activations (MiB)", 2.0**-20),
+    "allocated_bytes": ("pass peak (MiB)", 2.0**-20),
+}
+LIKE = {
+    ("correlation", None): ("Do the seeds weigh their layers alike?", "as they are"),
+    ("correlation", vocab.BEYOND_START): ("Are they alike beyond the start they share?", "beyond the start"),
+    ("contrast", None): ("Do surface and linguistic layers keep to themselves?", "as they are"),
+    ("contrast", vocab.BEYOND_DISTANCE): ("Do they beyond being neighbours?", "beyond distance"),
+}
+"""The questions of agreement by metric and condition, and how their rows are called in a figure."""
+AGREED = {"correlation": "mean rank correlation of two seeds", "contrast": "weight, in multiples of a uniform row's"}
+UNIFORM = {True: "uniform", False: "not uniform", None: "inconclusive"}
+
+
+def held_out_findings(data: ReportData) -> Iterator[Finding]:
+    ranked = sorted(by_arm(data.rows.where(measure=vocab.MASKED_LM)), key=lambda row: row.value)
+    if ranked:
+        studied = data.rows.where(measure=vocab.STUDY)
+        more = " A study compares arms, seed by seed." if len(ranked) > 1 and not studied else ""
+        known = True if all(row.low is not None for row in ranked) else None
+        answer = f"Held-out loss in nats per masked token: {list_scores(ranked, LOSS)}.{more}"
+        yield Finding("What did pre-training give?", answer, settled(known))
+
+
+def outcome_findings(data: ReportData) -> Iterator[Finding]:
+    yield from held_out_findings(data)
+    yield from suite_findings(data)
+
+
+def _losses(data: ReportData) -> Iterator[Score]:
+    return with_seeds(data.rows.where(measure=vocab.MASKED_LM))
+
+
+def _first_suite(data: ReportData) -> Iterator[Score]:
+    return with_seeds(data.rows.where(measure=suites(data)[:1], metric="accuracy", task=vocab.ALL))
+
+
+def outcomes(data: ReportData) -> Iterator[Score]:
+    of = {"metric": "accuracy", "task": vocab.ALL}
+    losses = by_arm(data.rows.where(measure=vocab.MASKED_LM))
+    rows = losses + (row for suite in suites(data) for row in by_arm(data.rows.where(measure=suite, **of)))
+    for arm in arms(data):
+        own = rows.where(arm=arm)
+        if own and seeds(data, arm):
+            yield Score("seeds", "seeds", float(len(seeds(data, arm))), arm=arm)
+        yield from (replace(row, metric=row.measure) for row in own)
+
+
+def _outcome_columns(data: ReportData) -> tuple[Column, ...]:
+    suite_columns = (Column(suite_name(suite), suite, ACCURACY) for suite in suites(data))
+    return (Column("seeds", "seeds", COUNT), Column("held-out loss (nats)", vocab.MASKED_LM, LOSS), *suite_columns)
+
+
+def readers(rows: Iterable[Score]) -> Iterator[Score]:
+    for row in rows:
+        if row.layer is not None or row.part is not None:
+            yield replace(row, task="the output" if row.part == vocab.OUTPUT else f"layer {row.layer}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgreementLevels(Levels):
+    """Every arm's agreement in each row, over the grey band of its null."""
+
+    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure | None:
+        measured = rows.where(against=None)
+        marks = [Level(arm, _in_rows(own), slots.get(arm, 0)) for arm, own in measured.by("arm").items()]
+        null = Level("shuffled", _in_rows(rows.where(against=vocab.SHUFFLED)), null=True)
+        return self.drawn([*marks, *([null] if null.rows else [])]) if marks else None
+
+
+def _in_rows(rows: Rows) -> dict[str, Score]:
+    return {f"{row.arm}, {LIKE[row.metric, row.condition][1]}": row for row in rows}
+
+
+def agreement_findings(data: ReportData) -> Iterator[Finding]:
+    for (metric, condition), (question, _) in LIKE.items():
+        rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric=metric, condition=condition, against=None)
+        known = [is_resolved(row, data.level) for row in rows]
+        words = {True: "more than chance", False: "not distinguishable from chance"}
+        answers = [
+            f"{row.arm} {words[is_known]} ({metric} {SIGNED.number(row.value)}, p {p_value(row)})"
+            for row, is_known in zip(rows, known, strict=True)
+        ]
+        if answers:
+            yield Finding(question, f"{'; '.join(answers)}.", settled(all(known)))
+
+
+def is_uniform(distance: Score) -> bool | None:
+    if distance.low is None or distance.high is None:
+        return None
+    return True if distance.high < MARGIN else False if distance.low > MARGIN else None
+
+
+def stability_findings(data: ReportData) -> Iterator[Finding]:
+    distances = data.rows.where(measure=vocab.UNIFORMITY, metric="distance", layer=None, part=None)
+    if distances:
+        answer = "; ".join(_uniform(data, row) for row in distances)
+        decided = all(is_uniform(row) is not None for row in distances)
+        yield Finding("Are the layer weights uniform?", f"{answer}.", settled(decided))
+    stable = dict(_stable(data))
+    if stable:
+        yield Finding("Were the trainings stable?", f"{'; '.join(stable)}.", settled(all(stable.values())))
+
+
+def _uniform(data: ReportData, distance: Score) -> str:
+    of = data.rows.where(measure=vocab.UNIFORMITY, arm=distance.arm)
+    moved = ""
+    start, learned = (of.one(metric=metric, layer=None, part=None) for metric in ("start", "learned"))
+    if start is not None and learned is not None:
+        known = learned.p is None or is_resolved(learned, data.level)
+        none = "" if known else ", not distinguishable from none"
+        moved = f" from {fixed(start.value, 3)} at the start, moved by {SIGNED.text(learned)}{none}"
+        moved = " as at the start" if learned.value == 0 else moved
+    own = [row for row in of.where(metric="distance") if row.layer is not None or row.part is not None]
+    flat = sum(is_uniform(row) is True for row in own)
+    layers = f", {flat} of {counted(len(own), 'layer')} uniform" if flat else ""
+    return f"{distance.arm} {UNIFORM[is_uniform(distance)]}, distance {NUMBER.text(distance)}{moved}{layers}"
+
+
+def _stable(data: ReportData) -> Iterator[tuple[str, bool]]:
+    run = data.rows.where(measure=vocab.STABILITY)
+    for arm in dict.fromkeys((*run.where(metric="spread").axis("arm"), *arms(data))):
+        of = run.where(arm=arm, seed=None)
+        spiked, spread, ratio = (of.one(metric=metric) for metric in ("spiked", "spread", "spread_ratio"))
+        clauses, known = [], True
+        if spiked is not None:  # of the trainings that had enough notes to be judged
+            spikes = run.where(arm=arm, seed=PRESENT, metric="spikes")
+            unstable = sum(row.value > 0 for row in spikes)
+            clauses.append(f"{unstable} of {counted(len(spikes), 'training')} with a spike")
+        if spread is not None:
+            clauses.append(f"seeds stray by {NUMBER.text(spread)} nats")
+        if clauses and ratio is not None:
+            known = is_resolved(ratio, data.level)
+            words = ("more" if ratio.value > 1 else "less") if known else "not distinguishable"
+            clauses.append(f"{words} against {reference(data) or 'the backbone'} (p {adjusted_p(ratio)})")
+        if clauses:
+            yield f"{arm} {', '.join(clauses)}", known
+
+
+def _every_reader(data: ReportData) -> Iterator[Score]:
+    for own in data.rows.where(measure=vocab.UNIFORMITY).by("arm").values():
+        yield from own.where(layer=None, part=None)
+        yield from readers(own)
+
+
+def costs(data: ReportData) -> Iterator[Score]:
+    rows = by_arm(data.rows.where(measure=vocab.TRAINING, metric=tuple(COSTS), amount=None))
+    base = rows.where(arm=reference(data)).along("metric") if reference(data) else {}
+    yield from with_ratios(rows, {metric: row for metric, row in base.items() if metric != "tokens"})
+
+
+def cost_notes(data: ReportData) -> Iterator[str]:
+    against = reference(data)
+    if against:
+        yield f"In brackets, as a multiple of {against}."
+    if data.rows.where(measure=vocab.TRAINING, metric="state_bytes"):
+        yield prose("pretraining")["costs/counted"]
+
+
+def _following(data: ReportData) -> Iterator[str]:
+    if not any(suite != vocab.PAIRS for suite in suites(data)) and not data.rows.where(measure=vocab.FINE_TUNED):
+        yield "Next, what the models know of published suites: layerwise evaluate RUN --suite blimp,glue --data FOLDER"
+
+
+OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": arms, "words": str}
+
+PRETRAINING = Kind(
+    name="pretraining",
+    measures=(vocab.MASKED_LM, vocab.SEED_AGREEMENT),
+    claims=True,
+    tiles=tiles,
+    unfinished=training_stopped,
+    following=_following,
+    answer=opening(outcome_findings),
+    sections=(
+        Section(
+            anchor=vocab.MASKED_LM,
+            needs=lambda data: bool(data.rows.where(measure=vocab.MASKED_LM) or suites(data)),
+            parts=lambda data: (
+                Beside(
+                    (
+                        Dots(name="held-out", derive=_losses, y="arm", show=LOSS, **OF_ARMS),
+                        Dots(
+                            name="outcome-pairs",
+                            title="".join(map(suite_name, suites(data)[:1])),
+                            y="arm",
+                            derive=_first_suite,
+                            show=RIGHT,
+                            **OF_ARMS,
+                        ),
+                    )
+                ),
+                Says(outcome_findings),
+                Pivot(
+                    name="numbers",
+                    derive=outcomes,
+                    rows={"arm": "arm"},
+                    columns=_outcome_columns(data),
+                    folded=True,
+                ),
+            ),
+        ),
+        WEIGHTS,
+        Section(
+            anchor=vocab.SEED_AGREEMENT,
+            parts=(
+                Beside(
+                    tuple(
+                        AgreementLevels(
+                            name=f"seed-agreement-{metric}",
+                            where={"measure": vocab.SEED_AGREEMENT, "metric": metric},
+                            show=Show(axis=axis),
+                            **OF_ARMS,
+                        )
+                        for metric, axis in AGREED.items()
+                    )
+                ),
+                Says(agreement_findings, note="null"),
+            ),
+        ),
+        Section(
+            anchor="stability",
+            needs={"measure": (vocab.UNIFORMITY, vocab.STABILITY)},
+            parts=(
+                Dots(
+                    name="uniformity",
+                    derive=lambda data: readers(data.rows.where(measure=vocab.UNIFORMITY)),
+                    where={"metric": "distance"},
+                    legend="Arms",
+                    show=DISTANCE,
+                    from_zero=True,
+                    allowed=(0.0, MARGIN),
+                    **OF_ARMS,
+                ),
+                Says(stability_findings),
+                Pivot(
+                    name="readers",
+                    derive=_every_reader,
+                    rows={"arm": "arm", "reader": "task"},
+                    folded=True,
+                    terminal=False,
+                    columns=(
+                        Column("distance", "distance"),
+                        Column("at the start", "start", THREE),
+                        Column("learned", "learned", SIGNED),
+                        Column("p", "learned", adjusted_p),
+                        Column("entropy", "entropy", THREE),
+                        Column("", "distance", lambda row: {**UNIFORM, None: ABSENT}[is_uniform(row)]),
+                    ),
+                ),
+                Pivot(
+                    name="arms",
+                    where={"measure": vocab.STABILITY, "seed": None},
+                    rows={"arm": "arm"},
+                    folded=True,
+                    terminal=False,
+                    columns=(
+                        Column("trainings with a spike", "spiked"),
+                        Column("spread over seeds (nats)", "spread"),
+                        Column("as a ratio", "spread_ratio"),
+                        Column("gradient norm", "gradient_norm"),
+                    ),
+                ),
+            ),
+        ),
+        TRAINING_SECTION,
+        Section(
+            anchor="costs",
+            needs={"measure": vocab.TRAINING, "metric": tuple(COSTS)},
+            parts=(
+                Pivot(
+                    name="costs",
+                    derive=costs,
+                    rows={"arm": "arm"},
+                    terminal=False,
+                    columns=cost_columns(COSTS, lambda ratio: f"×{fixed(ratio, 2)}"),
+                ),
+                Says(cost_notes, terminal=False),
+            ),
+        ),
+    ),
+)

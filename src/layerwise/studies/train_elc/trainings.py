@@ -1,0 +1,201 @@
+"""Pretrainings of several recipes and seeds on one text with one tokenizer; each resumes, also under torchrun."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.segments import PretrainingText, cut
+from layerwise.data.text.token_cache import TokenCache, Vocabulary
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.data.text.vocabulary import check_tokenizer, train_wordpiece
+from layerwise.results import Manifest, Run
+from layerwise.results.training_record import TrainingRecord
+from layerwise.runner.opening import hardware, numerics, quiet_transformers
+from layerwise.runner.reporter import Reporter, duration
+from layerwise.runner.steps import Remaining
+from layerwise.runner.training_runs import text_source
+from layerwise.runner.trainings import FolderTraining, FolderTrainings
+from layerwise.stack.load import resolve_device
+from layerwise.studies.train_elc.options import PretrainingExperiment
+from layerwise.train.arguments import check_arguments
+from layerwise.train.pretrain.recipe import PretrainingRecipe
+from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
+from layerwise.train.processes import shared_recipe, training_settings
+from layerwise.train.recipe import check_positive
+from layerwise.train.training_log import Progress
+
+FAMILY = "pretraining"
+"""The family in the manifest of a run of pretrainings."""
+
+
+@dataclass(frozen=True)
+class Pretrainings(FolderTrainings[PretrainingRecipe]):
+    """Recipes, each with every seed from 0 on; `arguments` are `TrainingArguments` that replace recipe settings."""
+
+    trainings: Sequence[FolderTraining[PretrainingRecipe]]
+    tokenizer: PreTrainedTokenizerBase
+    text: PretrainingText
+    device: str
+    arguments: Mapping[str, Any]
+
+    @property
+    def recipes(self) -> tuple[PretrainingRecipe, ...]:
+        """The recipe of every arm."""
+        return tuple(dict.fromkeys(each.recipe for each in self.trainings))
+
+    @property
+    def seeds(self) -> int:
+        return len({each.seed for each in self.trainings})
+
+    def of(self, recipes: Iterable[PretrainingRecipe], text: PretrainingText | None = None) -> Pretrainings:
+        return replace(self, trainings=seeded(recipes, self.seeds), text=text or self.text)
+
+    def training_config(self, training: FolderTraining[PretrainingRecipe]) -> dict[str, Any]:
+        return training_config(self.tokenizer, self.text, training.recipe, training.seed)
+
+    def train(self, training: FolderTraining[PretrainingRecipe], folder: Path, progress: Progress) -> TrainingRecord:
+        """Pretrain, or read what there is; raises what `pretrain` does."""
+        return pretrain(
+            self.tokenizer,
+            self.text,
+            training.recipe,
+            training.seed,
+            folder,
+            progress=progress,
+            arguments=self.arguments,
+        )
+
+    def trial(self, recipe: PretrainingRecipe, folder: Path, quiet: Mapping[str, Any]) -> Any:
+        given = {**self.arguments, **quiet}
+        return trainer_of(self.tokenizer, self.text, replace(recipe, seconds=None), 0, folder, arguments=given)
+
+    def length(self, recipe: PretrainingRecipe) -> int:
+        """The steps of the recipe; one that is given seconds has at most so many."""
+        return recipe.steps
+
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        due = self.due(folder)
+        if due and due[0].recipe.seconds is not None:
+            return Remaining(len(due), "trainings")
+        return super().remaining(folder, run)
+
+    @staticmethod
+    def outcome(record: TrainingRecord) -> str:
+        losses = [moment.loss for moment in record.history if moment.kind == "validation"]
+        return f", validation loss {losses[0]:.3f} at first and {losses[-1]:.3f} at last" if losses else ""
+
+    def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
+        """The provenance of the run; variants and seeds can be added to it later."""
+        recipe, text = self.recipes[0], self.text
+        content = json.dumps([recipe.size, sorted(self.tokenizer.get_vocab().items())])
+        return Manifest(
+            model=f"elc-{recipe.size}",
+            revision=None,
+            weight_hash=hashlib.sha256(content.encode()).hexdigest(),
+            dtype="float32",
+            device=self.device,
+            corpus=text.name,
+            corpus_hash=text.digest,
+            documents=len(text.test),
+            tokens=text.test.tokens,
+            window=recipe.lengths[0],
+            families=families,
+            tasks=(),
+            seed=seed,
+            layers="encoder.layers",
+            numerics=numerics(self.device, None, **training_settings(self.arguments)),
+            hardware=hardware(self.device),
+        )
+
+    def shared_recipe(self) -> dict[str, object]:
+        options = asdict(self.recipes[0])
+        for name in ("arm", "variant", "initialisation", "frozen_layer_weights"):
+            del options[name]
+        return shared_recipe(options, self.arguments)
+
+    def describe(self) -> Iterator[str]:
+        text, recipe = self.text, self.recipes[0]
+        skipped = f"; {len(text.skipped):,} without a word were skipped" if text.skipped else ""
+        yield (
+            f"{text.name}: {len(text.train):,} documents for training, {len(text.validation):,} for "
+            f"validation, {len(text.test):,} for the report{skipped}"
+        )
+        yield f"{text.train.tokens:,} tokens to train on, a vocabulary of {len(self.tokenizer):,}"
+        arms = ", ".join(each.arm for each in self.recipes)
+        length = f"{recipe.seconds:,.0f} seconds" if recipe.seconds else f"{recipe.steps:,} steps"
+        yield f"{arms}; {self.seeds} seed{'s' * (self.seeds != 1)} each, {length}"
+        trainings = self.seeds * len(self.recipes)
+        if recipe.seconds:
+            yield f"cost: {trainings} trainings, {duration(trainings * recipe.seconds)} together"
+        else:
+            tokens = tokens_read(recipe)
+            yield f"cost: {trainings} trainings of at most {tokens:,} tokens, {trainings * tokens:,} together"
+
+
+def seeded(recipes: Iterable[PretrainingRecipe], seeds: int) -> list[FolderTraining[PretrainingRecipe]]:
+    recipes = tuple(recipes)
+    return [FolderTraining.of(recipe, seed) for seed in range(seeds) for recipe in recipes]
+
+
+def tokens_read(recipe: PretrainingRecipe) -> int:
+    """The most tokens that a training of the recipe reads: its segments are at most this full.
+
+    >>> from layerwise.train.pretrain.recipe import pretraining_recipe
+    >>> tokens_read(pretraining_recipe("tiny", "elc", steps=10))
+    5120
+    """
+    short, long = recipe.lengths
+    return recipe.switch * recipe.batch_size * short + (recipe.steps - recipe.switch) * (recipe.batch_size // 4) * long
+
+
+def prepare_pretrainings(
+    config: PretrainingExperiment,
+    recipes: tuple[PretrainingRecipe, ...],
+    reporter: Reporter,
+    corpus: Corpus | None,
+    *,
+    epochs: float | None = None,
+) -> Pretrainings:
+    """Open the text from the token cache, with the named tokenizer or one learned from it.
+
+    `epochs` replaces the steps. One process fills the cache while others wait. Raises `TrainError` for unknown
+    `TrainingArguments`, and `DataError` for a text smaller than a batch.
+    """
+    if epochs is not None:
+        check_positive("epochs", epochs)
+    quiet_transformers()
+    arguments = config.trainer_arguments(config.device)
+    check_arguments(arguments)
+    wanted: PreTrainedTokenizerBase | Vocabulary = _learned_vocabulary(recipes[0].vocabulary)
+    if config.tokenizer is not None:
+        wanted = load_tokenizer(config.tokenizer)
+        check_tokenizer(wanted, config.tokenizer)
+    cache = TokenCache(log=reporter.log, progress=reporter.progress)
+    tokenized = cache.open(text_source(config, config.seed, corpus), wanted)
+    for note in tokenized.notes:
+        reporter.log(f"note: {note}")
+    tokenizer, text = tokenized.tokenizer, tokenized.text
+    counts = [len(cut(text.train, length)) for length in recipes[0].lengths]
+    if epochs is not None:
+        recipes = tuple(
+            replace(each, steps=max(1, math.ceil(epochs * counts[0] / each.batch_size))) for each in recipes
+        )
+    recipes[0].phases(counts)  # raises for a text that is smaller than a batch
+    trainings = seeded(recipes, config.seeds)
+    return Pretrainings(trainings, tokenizer, text, str(resolve_device(config.device)), arguments)
+
+
+def _learned_vocabulary(size: int | None) -> Vocabulary:
+    def learn(texts: Iterable[str]) -> PreTrainedTokenizerBase:
+        return train_wordpiece(texts, vocabulary=size)
+
+    return Vocabulary(learn, {"kind": "wordpiece", "size": size})

@@ -1,0 +1,284 @@
+"""The page of a growth run: the finding, loss by cost, the variants, and what they were made of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from layerwise.page.data import ReportData
+from layerwise.page.derived import growth
+from layerwise.page.figures import frame
+from layerwise.page.finding import Finding, judged
+from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
+from layerwise.page.marks import Lines
+from layerwise.page.sections.training import training_stopped
+from layerwise.page.show import (
+    ABSENT,
+    COUNT,
+    NATS,
+    PERCENT,
+    SIGNED,
+    Show,
+    adjusted_p,
+    detectable,
+    named,
+    p_value,
+    plain,
+)
+from layerwise.page.text.number_format import fixed, large
+from layerwise.page.text.table import Table
+from layerwise.page.text.wording import arm_tiles, listed
+from layerwise.page.trained import cost_columns, with_ratios
+from layerwise.plan.schedule.serialization import write_layers
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+from layerwise.studies.train_growth.findings import growth_findings, verdict
+from layerwise.studies.train_growth.training_cost import AXES, FRONTIER, loss_by_cost
+
+LOSS = NATS.but(axis="nats per token", decimals=3)
+LATE = 0.5
+"""The share of the highest cost from which on losses set the vertical range."""
+FULL = 0.999
+"""A share from here on is the full cost: sums of floats are not exact."""
+COSTS: Mapping[str, tuple[str, float]] = {
+    "steps": ("steps", 1.0),
+    vocab.TOKENS: ("tokens", 1.0),
+    vocab.FLOPS: ("FLOPs", 1.0),
+    "seconds": ("seconds, all", 1.0),
+    "step_seconds": ("step (ms)", 1000.0),
+    "peak_bytes": ("peak memory (MiB)", 2.0**-20),
+    "parameters": ("parameters", 1.0),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossByCost(Lines):
+    """Every arm's loss by its cost, over the frontier of uniform's decayed trainings."""
+
+    def _ticks(self, xs: set[float], small: bool) -> dict[str, Any]:
+        return {"exponentformat": "power"}
+
+
+def _loss_show(data: ReportData) -> Show:
+    rows = Rows(loss_by_cost(data))
+    seen: list[Score] = []
+    for own in rows.by("condition").values():
+        highest = max(row.amount or 0.0 for row in own)
+        seen += [row for row in own if (row.amount or 0.0) >= LATE * highest]
+    return Show(axis="validation loss (nats per token)", span=frame.common_span(seen))
+
+
+def _frontier(data: ReportData) -> Iterator[str]:
+    if Rows(loss_by_cost(data)).where(against=FRONTIER):
+        yield f"The dashed line joins the ends of {FRONTIER}: what uniform training reaches when it is given that cost."
+    else:
+        yield "Uniform was trained for one length, or not at all: there is no frontier to judge the ends by."
+
+
+def _variants(data: ReportData) -> Iterator[Score]:
+    for training in growth.trainings(data):
+        loss, rows = growth.held_out(data, training), growth.compared_rows(data, training)
+        if loss is not None or rows:
+            count = len(growth.seeds(data, training))
+            counts = [Score(vocab.HELD_OUT, "seeds", float(count))] if count else []
+            shown = (*counts, *filter(None, (loss,)), *rows)
+            yield from (replace(row, part=training.name) for row in shown)
+
+
+VARIANTS = (
+    Column("seeds", "seeds", COUNT),
+    Column("held-out loss (nats)", "nll", LOSS),
+    *(Column(f"Δ {words}", vocab.DIFFERENCE, SIGNED, {"condition": terms}) for terms, words in growth.TERMS.items()),
+    Column("FLOPs saved", text=growth.saving_text, where={"condition": vocab.FLOPS}),
+    Column("seconds saved", text=growth.saving_text, where={"condition": vocab.SECONDS}),
+    Column("time saved, same steps", vocab.TIME_SAVED, PERCENT, {"condition": vocab.TOKENS}),
+    Column("loss ratio, same steps", vocab.LOSS_RATIO, where={"condition": vocab.TOKENS}),
+    Column("loss ratio, whole budget", vocab.LOSS_RATIO, where={"condition": vocab.BUDGET}),
+)
+
+
+def _differences(data: ReportData) -> Iterator[Score]:
+    for terms in growth.TERMS:
+        for row in data.rows.where(measure=vocab.GROWTH, metric=(vocab.DIFFERENCE, vocab.AT), condition=terms):
+            yield replace(row, part=growth.Training(str(row.arm), row.amount).name)
+
+
+def _every_epoch(data: ReportData) -> Iterator[Score]:
+    for training in growth.trainings(data):
+        yield from (replace(row, part=training.name) for row in growth.epochs(data, training))
+
+
+def _epoch_columns(end: Callable[..., float], words: str) -> tuple[Column, Column]:
+    def layers(rows: Rows) -> str:
+        value = end(row.value for row in rows)
+        own = [str(row.layer) for row in rows if row.value == value]
+        return "all" if len(own) == len(rows) else ", ".join(own)
+
+    most = Column(f"{words} epochs", text=lambda rows: fixed(end(row.value for row in rows), 2))
+    return most, Column("layers", text=layers)
+
+
+def _costs(data: ReportData) -> Iterator[Score]:
+    budget = growth.of_training(data, vocab.TRAINING, vocab.FLOPS, growth.UNIFORM)
+    for training in growth.trainings(data):
+        spent = (growth.of_training(data, vocab.TRAINING, metric, training) for metric in COSTS)
+        shown = (replace(row, part=training.name) for row in spent if row is not None)
+        yield from with_ratios(shown, {} if budget is None else {vocab.FLOPS: budget})
+
+
+def phase_table(data: ReportData) -> Table:
+    body = []
+    for arm in growth.arms(data):
+        predicted, measured = (growth.step_shares(data, arm, metric) for metric in (vocab.PREDICTED, vocab.MEASURED))
+        for phase in growth.phases(data, arm):
+            both = [of.get(phase) for of in (predicted, measured)]
+            shown = [ABSENT if row is None else fixed(row.value, 3) for row in both]
+            off = ABSENT
+            if both[0] is not None and both[1] is not None and both[0].value > 0.0:
+                off = f"{fixed(100.0 * (both[1].value / both[0].value - 1.0), 1, signed=True)} %"
+            steps = f"{phase.first:,}–{phase.end - 1:,}"
+            body.append((arm, phase.name, steps, learning(growth.shares(data, arm, phase)), *shown, off))
+    head = ("arm", "phase", "steps", "learns", "FLOPs of a step", "time of a step", "off by")
+    return Table(head, tuple(body), numeric_from=4)
+
+
+def learning(spent: Mapping[int | str, float]) -> str:
+    """Say what learns in a phase, from the shares of its parts; of layers that are drawn at random, their mean cost.
+
+    >>> learning({0: 2 / 3, 1: 1.0, 2: 1.0, 3: 1.0, "embedding": 1.0, "head": 1.0})
+    'layers 1-3, embedding, head'
+    >>> learning({0: 0.9, 1: 0.7})
+    'layers at random, 0.80 of their full cost'
+    """
+    layers = {part: share for part, share in spent.items() if isinstance(part, int)}
+    learns = tuple(layer for layer, share in sorted(layers.items()) if share >= FULL)
+    parts = [f"layers {write_layers(learns)}"] if learns else []
+    if any(abs(3 * share - round(3 * share)) > 1.0 - FULL for share in layers.values()):
+        parts = [f"layers at random, {fixed(fmean(layers.values()), 2)} of their full cost"]
+    ends = (part for part in (vocab.EMBEDDING_PART, vocab.HEAD_PART) if spent.get(part, 0.0) >= FULL)
+    return ", ".join([*parts, *ends]) or "nothing"
+
+
+def _verdict(data: ReportData) -> Iterator[Finding | str]:
+    yield verdict(data) or prose("growth")["growth/missing"]
+
+
+def _readings(data: ReportData) -> Iterator[str]:
+    arm = growth.headline_arm(data)
+    if arm is not None:
+        yield f"What {arm} needs is {growth.how_read(data, arm)}."
+    yield from filter(None, (growth.nulls_in_words(data),))
+
+
+def following(data: ReportData) -> Iterator[str]:
+    arm = growth.planned(data)
+    if arm is None:
+        yield "Train uniform, the controls and other schedules beside it: layerwise train growth-study"
+        return
+    at_end = [tuning for tuning in growth.tunings(data) if tuning.at_end]
+    if at_end:
+        further = sorted({each.chosen * (0.5 if each.chosen == min(each.losses) else 2.0) for each in at_end})
+        who, rates = listed([each.arm for each in at_end]), ",".join(f"{rate:g}" for rate in further)
+        yield f"Try further rates for {who}: layerwise train growth-study --learning-rates {rates}"
+    score = growth.against(data, growth.Training(arm))
+    if score is not None and judged(score, data.level) == "better" and arm == growth.PUBLISHED:
+        yield "Find out whether layer roles are why: layerwise train growth-study --arms importance,permuted"
+
+
+def _all_arms(data: ReportData) -> tuple[str, ...]:
+    return (*growth.arms(data), *data.rows.where(measure=(vocab.GROWTH, vocab.RATES)).axis("arm"))
+
+
+def _main_parts(data: ReportData) -> Iterable[Part]:
+    yield LossByCost(
+        name="courses",
+        derive=loss_by_cost,
+        series="arm",
+        arms=_all_arms,
+        x="amount",
+        height=460,
+        legend="Arms",
+        nulls=str,
+        choices={"Against": "condition"},
+        by_choice={terms: {"across": axis, "at": f"{{:.3g}} {axis}"} for terms, axis in AXES.items()},
+        words=named(AXES),
+        show=_loss_show(data),
+    )
+    yield Says(_verdict, terminal=False)
+    yield Pivot(name="variants", rows={"arm": "part"}, derive=_variants, columns=VARIANTS, terminal=5)
+    yield Says(lambda run: (each for each in growth_findings(run) if each != verdict(run)))
+    yield Says(lambda run: (*_readings(run), *_frontier(run)), terminal=False)
+
+
+def _detail_parts(data: ReportData) -> Iterable[Part]:
+    yield Pivot(
+        name="every-difference",
+        derive=_differences,
+        folded=True,
+        terminal=False,
+        rows={"arm": "part", "against": "against", "terms": "condition"},
+        words=named(growth.TERMS),
+        columns=(
+            Column("at", vocab.AT, lambda row: large(row.value)),
+            Column("difference (nats)", vocab.DIFFERENCE, SIGNED),
+            Column("p", vocab.DIFFERENCE, p_value),
+            Column("adjusted p", vocab.DIFFERENCE, adjusted_p),
+            Column("detectable above (nats)", vocab.DIFFERENCE, detectable),
+        ),
+    )
+    yield Tabled(name="phases", table=phase_table, folded=True, terminal=False)
+    yield Pivot(
+        name="epochs",
+        derive=_every_epoch,
+        rows={"arm": "part"},
+        terminal=False,
+        folded=True,
+        columns=(*_epoch_columns(max, "most"), *_epoch_columns(min, "least")),
+    )
+    yield Pivot(
+        name="importance",
+        where={"measure": vocab.IMPORTANCE, "metric": "skip"},
+        rows={"layer": "layer"},
+        terminal=False,
+        folded=True,
+        columns=(Column("loss increase when skipped (nats)", "skip", SIGNED),),
+    )
+    chosen = {(tuning.arm, tuning.chosen) for tuning in growth.tunings(data)}
+    yield Pivot(
+        name="rates",
+        where={"measure": vocab.RATES, "condition": vocab.LEARNING_RATE},
+        terminal=False,
+        folded=True,
+        rows={"arm": "arm", "learning rate": "amount"},
+        words=plain,
+        columns=(
+            Column("validation loss (nats)", "nll", LOSS),
+            Column("", show=lambda row: "chosen" if (row.arm, row.amount) in chosen else ""),
+        ),
+    )
+    columns = cost_columns(COSTS, lambda share: f"{fixed(100.0 * share, 1)} %")
+    yield Pivot(name="costs", derive=_costs, rows={"arm": "part"}, columns=columns, folded=True, terminal=False)
+
+
+def _tiles(data: ReportData) -> Iterable[tuple[str, str]]:
+    arms = growth.arms(data)
+    return arm_tiles(arms, {arm: growth.seeds(data, growth.Training(arm)) for arm in arms})
+
+
+GROWTH_KIND = Kind(
+    name="growth",
+    measures=(vocab.GROWTH,),
+    present=growth.is_growth,
+    answer=lambda data: "".join(each if isinstance(each, str) else each.text for each in _verdict(data)),
+    tiles=_tiles,
+    unfinished=training_stopped,
+    following=following,
+    claims=True,
+    sections=(
+        Section(anchor=vocab.GROWTH, needs=growth.is_growth, parts=_main_parts),
+        Section(anchor="details", needs=growth.is_growth, parts=_detail_parts),
+    ),
+)

@@ -1,0 +1,370 @@
+"""The task of a training in phases (a model, its text, the cost of its layers), and its arms.
+
+An arm is a way to train and the steps that its budget buys. `RUN/ARM/seed-N/model` is a finished training, whose record
+holds the schedule. Without a model a random one of `--size` is used, with a tokenizer learned from the text; a bare
+configuration also begins from random weights. Only whole windows are trained on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import ceil, inf
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from layerwise.data.splits import Splits
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.data.text.vocabulary import train_bytepair
+from layerwise.errors import DataError, PlanError, RunError, TrainError
+from layerwise.measure.cost.flops import model_cost
+from layerwise.measure.language.evaluation_data import objective_of
+from layerwise.plan.schedule import GrowthSchedule, ModelCost, flops_per_token, steps_for
+from layerwise.results import Manifest
+from layerwise.results.checked import read
+from layerwise.results.identity import model_name
+from layerwise.results.training_record import FILE, MODEL
+from layerwise.runner.experiment import Inputs
+from layerwise.runner.opening import base_model, described, quiet_transformers
+from layerwise.runner.reporter import Reporter
+from layerwise.runner.training_runs import TEXT_LENGTH, divided_documents
+from layerwise.runner.trainings import RecipeTraining, TrainingsUnit
+from layerwise.stack import Stack
+from layerwise.stack.checks.checkpoint_files import open_config
+from layerwise.stack.max_length import longest_input
+from layerwise.studies.train_growth.options import UNIFORM, GrowthExperiment
+from layerwise.train.arguments import check_arguments
+from layerwise.train.checkpoint_dir import CONFIG, existing_run
+from layerwise.train.phases.random_init import SIZES, TINY, has_weights, random_model, vocabulary_size
+from layerwise.train.phases.runner import growth_runner
+from layerwise.train.phases.step_schedule import StepSchedule
+from layerwise.train.processes import shared_recipe, training_settings
+from layerwise.train.recipe import GrowthVariant, Recipe, Settings, check_positive, grown
+from layerwise.train.training import Base, training_config
+
+FAMILY = "growth"
+"""The family in the manifest of a run of trainings in phases."""
+
+SHORT_LENGTH = 128
+"""Tokens in a window of the text of a model without a configuration, unless `--max-length` says otherwise."""
+
+VALIDATION_WINDOWS = 128
+"""Windows that a training is validated on, at most, spread evenly: enough for a curve, and for the choice of a rate."""
+
+FROM_RANDOM = Settings(
+    batch_size=8,
+    learning_rate=1e-3,
+    schedule="cosine",
+    warmup=0.05,
+    betas=(0.9, 0.95),
+    epsilon=1e-8,
+    weight_decay=0.1,
+    evals=4,
+)
+"""Settings of trainings that begin from random weights; a study sweeps the rate."""
+
+FROM_TRAINED = replace(FROM_RANDOM, learning_rate=3e-4)
+"""Settings of trainings that take a trained model to a new text."""
+
+DEFAULTS_BY_MODEL = {TINY: replace(FROM_RANDOM, learning_rate=2.4e-2, warmup=0.2)}
+"""Settings that suit a model better than those for any that begins from random weights."""
+
+_WORTH_A_NOTE = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthTask:
+    """A model to train in phases: its initial weights, its data, and what its layers cost.
+
+    `stack` is the model, opened once; `validation_corpus` has the whole documents of the validation windows. `settings`
+    and `arguments` are from the options. `pretrained` tells whether the initial weights were trained; `reinitialized`
+    draws those of a checkpoint at random. `left_out` is the share of tokens behind the last whole window.
+    """
+
+    base: Base
+    stack: Stack
+    splits: Splits
+    validation_corpus: Corpus
+    length: int
+    cost: ModelCost
+    settings: Settings
+    arguments: Mapping[str, Any]
+    pretrained: bool
+    reinitialized: bool
+    left_out: float
+
+    @property
+    def windows(self) -> int:
+        return len(self.splits.train)
+
+    def steps_of(self, epochs: float) -> int:
+        """The steps in which the text is read so often. Raises `TrainError` for a text that does not fill a batch."""
+        check_positive("epochs", epochs)
+        batch = self.settings.batch_size
+        if self.windows < batch:
+            raise TrainError(
+                f"the text gives {self.windows:,} whole window(s) of {self.length} tokens to train on, fewer than a "
+                f"batch of {batch:,}; give more text, shorter windows (--max-length), or a --batch-size of "
+                f"{self.windows:,} or less"
+            )
+        return max(1, round(epochs * self.windows / batch))
+
+    def unit(self, trainings: Sequence[RecipeTraining] = ()) -> TrainingsUnit:
+        return TrainingsUnit(self.base, self.stack, self.splits, trainings, self.arguments)
+
+    def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
+        """The provenance of a run; arms and seeds can be added later."""
+        splits = self.splits
+        windows: Sequence[Any] = getattr(splits.test, "windows", ())
+        return described(
+            self.stack,
+            self.base.weights,
+            corpus=splits.name,
+            corpus_hash=splits.digest,
+            documents=len({(window.task, window.document) for window in windows}),
+            tokens=sum(window.scored for window in windows),
+            window=self.length,
+            families=families,
+            tasks=("from scratch",) if self.reinitialized else (),
+            seed=seed,
+            settings=training_settings(self.arguments),
+        )
+
+    def shared_recipe(self, **options: object) -> dict[str, object]:
+        return shared_recipe({"settings": asdict(self.settings), **options}, self.arguments)
+
+    def says(self) -> Iterator[str]:
+        stack, splits = self.stack, self.splits
+        weights = "its own weights" if self.pretrained else "random weights"
+        yield f"{model_name(stack.source.name)}: {stack.depth} layers, {stack.device}, from {weights}"
+        yield (
+            f"{splits.name}: {self.windows:,} windows of {self.length} tokens to train, {len(splits.validation):,} to "
+            f"select, {len(splits.test):,} to report, of different documents"
+        )
+        if self.left_out > _WORTH_A_NOTE:
+            yield f"note: {self.left_out:.1%} of the tokens to train on are behind a document's last whole window"
+
+
+def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> GrowthTask:
+    """Open the model, read the text, and count what the layers cost.
+
+    Raises `TrainError` for unknown `TrainingArguments`, `DataError` for `--from-scratch` without a checkpoint.
+    """
+    reporter.log(f"loading {config.model or 'torch'}")
+    config = replace(config, precision=config.resolved_precision(config.device, config.run))
+    arguments = config.trainer_arguments(config.device)
+    check_arguments(arguments)
+    quiet_transformers()
+    model = config.model
+    pretrained = model is not None and (inputs.stack is not None or has_weights(model, config.revision))
+    if config.from_scratch and not pretrained:
+        raise DataError(
+            f"{model or SIZES[config.size].name} has no weights that --from-scratch could draw anew: it begins from "
+            "random ones in any case; leave --from-scratch out"
+        )
+    opened = base_model(model, config, inputs.stack) if model is not None and pretrained else None
+    name, division = divided_documents(config, config.seed, inputs.corpus)
+    base = _random_base(config, division.parts["train"], reporter) if opened is None else opened.base()
+    stack = base.open() if opened is None else opened.stack
+    for note in division.notes:
+        reporter.log(f"note: {note}")
+    length = config.max_length or (SHORT_LENGTH if model is None else TEXT_LENGTH)
+    splits, left_out = _splits(stack, name, division.parts, length)
+    pretrained = pretrained and not config.from_scratch
+    settings = FROM_TRAINED if pretrained else DEFAULTS_BY_MODEL.get(stack.source.name, FROM_RANDOM)
+    return GrowthTask(
+        base,
+        stack,
+        splits,
+        Corpus(f"{name}, validation", division.parts["validation"]),
+        length,
+        model_cost(stack, length),
+        replace(settings, **config.changes()),
+        arguments,
+        pretrained=pretrained,
+        reinitialized=config.from_scratch,
+        left_out=left_out,
+    )
+
+
+def _random_base(config: GrowthExperiment, documents: tuple[Document, ...], reporter: Reporter) -> Base:
+    model, size = config.model, SIZES[config.size]
+    settings = None if model is None else open_config(model, config.revision)
+    if config.tokenizer is not None:
+        tokenizer = load_tokenizer(config.tokenizer)
+    else:
+        tokenizer = None if model is None else _tokenizer_beside(model, config.revision)
+    if tokenizer is None:
+        room = size.vocabulary if settings is None else vocabulary_size(settings, str(model))
+        reporter.log(f"learning a vocabulary of {room:,} from {len(documents):,} documents")
+        tokenizer = train_bytepair((each.text for each in documents), room)
+    if settings is None:
+        return random_model(size.config(tokenizer), tokenizer, size.name, device=config.device)
+    return random_model(settings, tokenizer, str(model), device=config.device)
+
+
+def _tokenizer_beside(model: str, revision: str | None) -> PreTrainedTokenizerBase | None:
+    try:
+        return load_tokenizer(model, revision=revision)
+    except DataError:
+        return None
+
+
+def _splits(stack: Stack, name: str, parts: dict[str, tuple[Document, ...]], length: int) -> tuple[Splits, float]:
+    if stack.tokenizer is None:
+        raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
+    positions = longest_input(stack.model)
+    splits = splits_of(stack.tokenizer, name, parts, length=length, positions=positions, objective=objective_of(stack))
+    train, validation = splits.train, splits.validation
+    assert isinstance(train, TokenWindows), "a text is cut into windows"
+    assert isinstance(validation, TokenWindows), "a text is cut into windows"
+    kept = whole(train, length)
+    tokens = sum(len(window.ids) for window in train.windows)
+    left_out = 1 - length * len(kept) / tokens
+    return replace(splits, train=kept, validation=evenly_spaced(validation, VALIDATION_WINDOWS)), left_out
+
+
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthArm:
+    """A way to train the model of a task: a schedule, settings, and for each seed the steps that its budget buys."""
+
+    name: str
+    schedule: GrowthSchedule
+    settings: Settings
+    steps: Mapping[int, int]
+
+    @classmethod
+    def at_equal_cost(
+        cls,
+        name: str,
+        schedule: GrowthSchedule,
+        settings: Settings,
+        task: GrowthTask,
+        budget: int,
+        seeds: Iterable[int],
+    ) -> GrowthArm:
+        passes = settings.gradient_accumulation_steps
+        steps = {seed: steps_within(schedule, task.cost, budget, seed, passes) for seed in seeds}
+        return cls(name, schedule, settings, steps)
+
+    def recipe(self, task: GrowthTask, seed: int) -> Recipe:
+        """What is trained with `seed`."""
+        steps = self.steps[seed]
+        settings = replace(self.settings, epochs=steps * self.settings.batch_size / task.windows)
+        recipe = grown(settings, GrowthVariant(self.schedule, steps, task.cost), self.name)
+        return replace(recipe, from_scratch=task.reinitialized)
+
+    def training(self, task: GrowthTask, seed: int, beside: str = "") -> RecipeTraining:
+        training = RecipeTraining.of(self.recipe(task, seed), seed)
+        if not beside:
+            return training
+        return replace(training, folder=f"{beside}/{training.folder}", label=f"{beside} {training.label}")
+
+
+def folder_name(name: str) -> str:
+    """The name of a schedule as that of an arm, which is a folder's too.
+
+    >>> folder_name("my schedule / 2")
+    'my-schedule-2'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "schedule"
+
+
+def at_length(length: float, arm: str = UNIFORM) -> str:
+    """What an arm is called where it is trained for a share of uniform's budget.
+
+    >>> at_length(1.25), at_length(416 / 656, "published")
+    ('uniform@1.25', 'published@0.634')
+    """
+    return f"{arm}@{length:.3g}"
+
+
+def length_of(name: str) -> tuple[str, float | None]:
+    """Return the arm in a folder's name, and its share of the budget if the name has one.
+
+    >>> length_of("published@0.634"), length_of("published")
+    (('published', 0.634), ('published', None))
+    """
+    arm, _, share = name.partition("@")
+    return arm, float(share) if share else None
+
+
+def steps_within(schedule: GrowthSchedule, cost: ModelCost, budget: int, seed: int, passes: int = 1) -> int:
+    """Return the number of steps that cost what `budget` uniform steps cost, given the draws of `seed`.
+
+    Without randomness this is `layerwise.plan.schedule.steps_for`; otherwise its mean is corrected by the actual draws,
+    with so many forward `passes` per step.
+    """
+    steps = steps_for(schedule, cost, budget)
+    if all(phase.drop == (0.0, 0.0) and phase.sample is None for phase in schedule.phases):
+        return steps
+    costs: dict[int, float] = {}
+    for _ in range(_ROUNDS):
+        if steps not in costs:
+            costs[steps] = cost_in_uniform_steps(schedule, cost, steps, seed, passes)
+        steps = max(1, round(steps * budget / costs[steps]))
+    return min(costs, key=lambda count: abs(costs[count] - budget))
+
+
+def cost_in_uniform_steps(schedule: GrowthSchedule, cost: ModelCost, steps: int, seed: int, passes: int = 1) -> float:
+    table = StepSchedule(schedule, steps, seed)
+    flops = sum(flops_per_token(table.resolve(step, number), cost) for step in range(steps) for number in range(passes))
+    return flops / (3 * cost.total * passes)
+
+
+def check_epochs(steps: int, batch: int, windows: int, max_epochs: float, name: str) -> None:
+    if not 0 < max_epochs < inf:
+        raise TrainError(f"a text may be read {max_epochs:g} times at most; write a number above 0")
+    epochs = steps * batch / windows
+    if epochs > max_epochs + 1e-9:
+        fits = int(max_epochs * windows / batch)
+        raise TrainError(
+            f"{name} would read the text {epochs:.3g} times: {steps:,} steps of {batch} windows, and it has "
+            f"{windows:,}. What is read more than {max_epochs:g} times is memorized; give more text, fewer steps (of "
+            f"the longest training at most {fits:,}), or allow it with --max-epochs {ceil(10 * epochs) / 10:g}"
+        )
+
+
+def check_initial_weights(schedule: GrowthSchedule, pretrained: bool) -> None:
+    grows = [phase for phase in schedule.phases if phase.present is not None or phase.copies]
+    if pretrained and grows:
+        raise PlanError(
+            f"in {schedule.name} layers grow in (phase {grows[0].name}), over weights of the checkpoint that are "
+            "trained already; train it from random weights with --from-scratch, or take another schedule"
+        )
+
+
+def check_arms(task: GrowthTask, arms: Iterable[GrowthArm], max_epochs: float, folder: Path | None) -> None:
+    """Raise all errors of model, text or disk before a run folder exists; `folder` (optional) must match the arms."""
+    for arm in arms:
+        name = arm.name if arm.name == UNIFORM else f"{arm.name}, for the cost of {UNIFORM},"
+        check_epochs(max(arm.steps.values()), arm.settings.batch_size, task.windows, max_epochs, name)
+        for seed in sorted(arm.steps):
+            training = arm.training(task, seed)
+            wanted = training_config(task.base, task.splits, training.recipe, seed)
+            path = (folder or Path()) / training.folder
+            finished = None if folder is None else existing_run(path, wanted)
+            if seed == min(arm.steps) and finished is None:
+                variant = GrowthVariant(arm.schedule, arm.steps[seed], task.cost)
+                growth_runner(task.stack, variant, task.splits, seed)
+
+
+def recorded_steps(folder: Path) -> int | None:
+    """The steps of the trainings that are finished or begun in the folder of an arm; `None` where there are none."""
+    for path in sorted((*folder.glob(f"seed-*/{MODEL}/{FILE}"), *folder.glob(f"seed-*/{CONFIG}"))):
+        try:
+            return int(read(path)["recipe"]["options"]["steps"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunError(
+                f"{path} does not say how many steps are trained there; choose another run folder, or --overwrite"
+            ) from error
+    return None

@@ -1,0 +1,142 @@
+"""The ELC-BERT claims over many simulated studies of every truth."""
+
+from collections.abc import Callable, Iterable
+from statistics import fmean
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.trainings import pattern as mass
+from layerwise.measure.weights.layer_weights import seed_agreement_scores
+from layerwise.models.elc.configuration import first_values
+from layerwise.results.rows import Score
+from layerwise.studies.train_elc.study_rows import difference_rows
+from page.claims import truths
+from page.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, Truth, ends
+
+NOISE = 0.004
+"""Standard deviation between trainings of one arm in nats, apart from the seed's common effect."""
+
+
+def losses(gain: float, learned: float | None, seeds: int = 5, noise: float = NOISE, skewed: bool = False) -> Truth:
+    return _study("masked_lm", "nll", -1.0, gain, learned, seeds, noise, skewed)
+
+
+def pairs(gain: float, learned: float | None, seeds: int = 5, noise: float = 0.002, skewed: bool = False) -> Truth:
+    return _study("pairs", "accuracy", 1.0, gain, learned, seeds, noise, skewed)
+
+
+def _study(
+    measure: str, metric: str, better: float, gain: float, learned: float | None, seeds: int, noise: float, skewed: bool
+) -> Truth:
+    arms = {"ltg": 0.0, "elc": gain, "elc-seconds": gain, **({} if learned is None else {"elc-frozen": gain - learned})}
+
+    def rows(run: int) -> Iterable[Score]:
+        draw = np.random.default_rng(run)
+        shared = 5 * noise * draw.standard_normal(seeds)  # the order of the text, the masks: the same for all arms
+        found = []
+        for arm, better_by in arms.items():
+            own = draw.exponential(size=seeds) - 1.0 if skewed else draw.standard_normal(seeds)
+            values = 0.7 + shared + noise * own + better * better_by
+            found += [Score(measure, metric, value, arm=arm, seed=seed) for seed, value in enumerate(values)]
+        return [*found, *difference_rows(found), Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
+
+    return rows
+
+
+DEPTH = 12
+BIASED, EQUAL = "biased", "zero"
+LEARNED = Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="elc")
+
+
+def start(initialisation: str) -> np.ndarray:
+    found = np.zeros((DEPTH, DEPTH + 1))
+    for reader in range(DEPTH):
+        found[reader, : reader + 1] = first_values(initialisation, reader + 1, softmax=False)
+    return found
+
+
+def trained(run: int, initialisation: str, *, ends: float, shared: float, seeds: int, own: float = 0.3) -> np.ndarray:
+    """Training adds `ends` to the scalars of embedding and previous layer, a shared pattern, and one per seed."""
+    draw = np.random.default_rng(run)
+    common = shared * draw.standard_normal((DEPTH, DEPTH + 1))
+    alone = own * (draw.standard_normal((seeds, DEPTH, DEPTH + 1)) + draw.standard_normal((seeds, 1, DEPTH + 1)))
+    first = start(initialisation)
+    moved = np.log(first, out=np.zeros_like(first), where=first > 0) + common + alone
+    moved[:, :, 0] += ends
+    moved[:, np.arange(DEPTH), np.arange(DEPTH)] += ends
+    weights = np.exp(moved) * (first > 0)
+    return np.asarray(weights / weights.sum(axis=2, keepdims=True))
+
+
+def masses(initialisation: str, ends: float, seeds: int = 5, own: float = 0.3) -> Truth:
+    def rows(run: int) -> Iterable[Score]:
+        weights = trained(run, initialisation, ends=ends, shared=0.2, seeds=seeds, own=own)
+        return [*mass("elc", weights, start(initialisation)), LEARNED]
+
+    return rows
+
+
+def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
+    def rows(run: int) -> Iterable[Score]:
+        weights = trained(run, initialisation, ends=0.0, shared=shared, seeds=seeds)
+        return [*seed_agreement_scores("elc", weights, initial=start(initialisation), draws=100, seed=run), LEARNED]
+
+    return rows
+
+
+test_every_verdict_is_the_right_one = truths.simulated(
+    {
+        "worth": {
+            SUPPORTED: (losses(0.025, 0.025), losses(0.03, 0.03, seeds=8, skewed=True)),
+            CONTRADICTED: (losses(-0.03, 0.02), losses(-0.04, 0.02, skewed=True)),
+            # The backbone does as well, or held weights do.
+            NULL: (losses(0.0, 0.0, noise=0.003), losses(0.03, 0.0, noise=0.003)),
+            OPEN: (losses(0.012, 0.012, seeds=2), losses(0.03, None)),
+        },
+        "grammar": {
+            SUPPORTED: (pairs(0.02, 0.02),),
+            CONTRADICTED: (pairs(-0.02, 0.01),),
+            NULL: (pairs(0.0, 0.0, noise=0.001), pairs(0.02, 0.0, noise=0.001, seeds=8)),
+            OPEN: (pairs(0.006, 0.006, seeds=3, noise=0.01),),
+        },
+        "pattern": {
+            SUPPORTED: (masses(BIASED, 0.8), masses(EQUAL, 1.0, seeds=3)),
+            CONTRADICTED: (masses(EQUAL, -1.5), masses(BIASED, -3.0)),
+            # It began so, or all shares are equal.
+            NULL: (masses(BIASED, 0.0, seeds=8, own=0.15), masses(EQUAL, 0.0, seeds=8, own=0.15)),
+        },
+    }
+)
+test_so_is_every_verdict_near_its_bar = truths.simulated(
+    {
+        "pattern": {OPEN: (masses(BIASED, 0.3, seeds=2, own=1.2),)},
+        "alike": {
+            SUPPORTED: (agreements(BIASED, 0.6), agreements(EQUAL, 0.6, seeds=3)),
+            NULL: (agreements(BIASED, 0.0, seeds=8),),
+            CONTRADICTED: (agreements(EQUAL, 0.0, seeds=8),),
+        },
+    },
+    nightly=True,
+)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seeds", [3, 8])
+@pytest.mark.parametrize(
+    ("rule", "study", "margin", "noise"), [("worth", losses, 0.01, NOISE), ("grammar", pairs, 0.005, 0.002)]
+)
+def test_a_gain_of_the_printed_resolution_is_seen(
+    rule: str, study: Callable[..., Truth], margin: float, noise: float, seeds: int
+) -> None:
+    rows = [row for run in range(200) for row in study(0.02, 0.02, seeds, noise)(run) if row.against == "ltg"]
+    seen = max(margin, fmean(row.mde for row in rows if row.arm == "elc" and row.mde is not None))
+    ends(rule, study(seen, 10 * seen, seeds, noise), DEPTH, SUPPORTED, (), runs=1_200)
+
+
+def test_time_decides_and_not_steps() -> None:
+    steps = [score for score in losses(0.03, 0.03)(0) if score.condition != "seconds"]
+    assert truths.claim_of("worth", steps, 12).verdict == "not measured"
+    found = truths.claim_of("worth", losses(0.025, 0.025)(0), 12)
+    assert "nats" in found.power
+    assert "5 seeds" in found.figures

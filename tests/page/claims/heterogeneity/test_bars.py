@@ -1,0 +1,233 @@
+"""Rows a little to either side of every threshold of the heterogeneity claims."""
+
+from collections.abc import Iterator, Mapping
+from math import sqrt
+from typing import Any
+
+from layerwise.results.rows import Score
+from page.claims import bars
+from page.claims.bars import ALONE, BESIDE_NULL, EITHER, FAR, LESS, MORE, NEAR, Case, Ends, Rows
+from page.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, UNMEASURED
+
+CLEAR: Ends = (0.4, 0.8)
+SAME: Ends = (-0.001, 0.001)
+
+
+def together() -> Iterator[Case]:
+    joint: Rows = {"joint": (1.5, 2.5), "beyond_singles": CLEAR, "beyond_noise": CLEAR, "layers": 9.0}
+    yield from bars.varied("joint_collapse", joint, "joint", bars.beside(1.0), MORE)
+    for share in ("beyond_singles", "beyond_noise"):
+        yield from bars.varied("joint_collapse", joint, share, bars.around(0.2), BESIDE_NULL)
+
+    sets: Rows = {"joint": 0.1, "spared": CLEAR, "layers": 3.0, "singles": 0.1}
+    yield from bars.varied("redundant_sets", sets, "joint", bars.beside(0.2), LESS)
+    yield from bars.varied("redundant_sets", {**sets, "joint": (-0.1, 0.1)}, "spared", bars.around(0.05), BESIDE_NULL)
+
+    errors: Rows = {"joint": 1.0, "singles": 0.5, "layers": 5.0}
+    yield from bars.varied("error_accumulation", errors, "share", bars.around(0.2), EITHER, condition="set", amount=4.0)
+
+
+def beyond_scaling(claim: str, **noise: Ends) -> tuple[Score, ...]:
+    zero: Rows = {"equal": CLEAR, "unequal": CLEAR}
+    return (*bars.planted(claim, {**zero, **noise}, condition="noise"), *bars.planted(claim, zero, condition="zero"))
+
+
+def sized(scaled: Ends = (0.0, 0.1), **noise: Ends) -> tuple[Score, ...]:
+    own: Rows = {"joint": scaled, "singles": 0.1, "share": CLEAR}
+    return (
+        *bars.planted("joint_manipulation", own, condition="scale", amount=0.1),
+        *bars.planted("joint_manipulation", {"layers": 3.0}),
+        *beyond_scaling("joint_manipulation", **noise),
+    )
+
+
+def strategies() -> Iterator[Case]:
+    single, joint = "scaling", "joint_manipulation"
+    yield from bars.each(
+        single, "equal", bars.around(0.01), BESIDE_NULL, lambda ends: beyond_scaling(single, equal=ends)
+    )
+    yield from bars.each(
+        single, "unequal", bars.around(0.01), ALONE, lambda ends: beyond_scaling(single, equal=SAME, unequal=ends)
+    )
+    yield from bars.each(joint, "scale", bars.beside(0.2), LESS, sized)
+    yield from bars.each(joint, "equal", bars.around(0.05), BESIDE_NULL, lambda ends: sized(equal=ends))
+    yield from bars.each(joint, "unequal", bars.around(0.05), ALONE, lambda ends: sized(equal=SAME, unequal=ends))
+
+
+def single_layers() -> Iterator[Case]:
+    core = {"layer": 3, "other": 4}
+    yield from bars.each(
+        "core", "skip", bars.beside(0.0), MORE, lambda ends: bars.planted("core", {"skip_excess": ends}, **core)
+    )
+    # It is the damage only where published damage shows a core and random weights of equal norm nearly do.
+    for average, random, verdict in ((NEAR, -NEAR, NULL), (-NEAR, -NEAR, CONTRADICTED), (NEAR, NEAR, CONTRADICTED)):
+        rows: Rows = {
+            "skip_excess": (-0.5, -NEAR),
+            "average_excess": (average, FAR),
+            "average_over_random": (-FAR, random),
+        }
+        yield Case("core", f"damage {average:g} {random:g}", bars.planted("core", rows, **core), verdict)
+
+    for low, naive, verdict in (
+        (-0.006 + NEAR, 0.001, CONTRADICTED),
+        (-0.006 - NEAR, 0.001, OPEN),
+        (-0.006 + NEAR, -NEAR, NULL),
+        (-0.006 - NEAR, -NEAR, OPEN),
+        (-0.006 + NEAR, NEAR, CONTRADICTED),
+    ):
+        judged = [Score("verdict", "no_effect", 0.0, low, 0.01, layer=layer) for layer in range(12)]
+        skipped = Score("ablation", "skip", -0.001, -0.002, naive, layer=3)
+        yield Case("anti_layers", f"low {low:g} {naive:g}", (*judged, skipped), verdict)
+    harmful = Score("verdict", "harmful", -0.01, -0.02, -0.001, layer=3)
+    yield Case("anti_layers", "harmful", (harmful,), SUPPORTED)
+    yield Case("anti_layers", "an effect is no verdict", (skipped,), UNMEASURED)
+
+    # The null counts the published estimate; contradiction needs its whole interval.
+    for own, published, verdict in (
+        ((2 + NEAR, 3.0), (2.5, 4.0), SUPPORTED),
+        ((2 - NEAR, 3.0), (2.5, 4.0), OPEN),
+        ((1.0, 2 - NEAR), (1.0, 3.0 + 2 * NEAR), NULL),
+        ((1.0, 2 - NEAR), (1.0, 3.0 - 2 * NEAR), OPEN),
+        ((1.0, 2 + NEAR), (1.0, 3.0), OPEN),
+        ((1.0, 2 - NEAR), (1.0, 2 - NEAR), CONTRADICTED),
+        ((1.0, 2 - NEAR), (1.0, 2 + NEAR), OPEN),
+    ):
+        ranges = bars.planted("importance_range", {"range": own, "published": published})
+        yield Case("importance_range", f"{own} {published}", ranges, verdict)
+
+
+def scored(measure: str, rows: Mapping[str, Ends | float], **columns: Any) -> tuple[Score, ...]:
+    return bars.planted("", rows, measure=measure, **columns)
+
+
+def correlations() -> Iterator[Case]:
+    rows: Rows = {"apart": CLEAR, "together": CLEAR, "layers": 12.0}
+    yield from bars.varied("agreement", rows, "apart", bars.around(0.3), BESIDE_NULL)
+    yield from bars.varied("agreement", {**rows, "apart": SAME}, "together", bars.around(0.3), ALONE)
+
+    def recovered(published: Ends, among: Ends) -> tuple[Score, ...]:
+        return (
+            *scored("recovery", {"spearman_published": published, "layers": 30.0}, condition="noise_50", arm="layer"),
+            *scored("recovery", {"spearman": among, "layers": 30.0}, condition="equal_damage", arm="layer"),
+        )
+
+    published = {"above": SUPPORTED, "within": SUPPORTED, "below": OPEN, "open": SUPPORTED}
+    where = bars.around(0.5)
+    yield from bars.each("recovery", "among", where, BESIDE_NULL, lambda ends: recovered(CLEAR, ends))
+    yield from bars.each("recovery", "published", where, published, lambda ends: recovered(ends, CLEAR))
+    yield from bars.each("recovery", "published beside none", where, ALONE, lambda ends: recovered(ends, SAME))
+
+    lag = {"below": SUPPORTED, "within": NULL, "above": CONTRADICTED, "open": OPEN}
+    yield from bars.each("oscillation", "", bars.around(0.1), lag, lagged)
+
+
+def lagged(ends: Ends, part: str | None = None) -> tuple[Score, ...]:
+    return scored("deltas", {"unresolved": ends, "correlation": -0.5}, amount=1, part=part)
+
+
+def narrowed(end: float, way: float, types: int) -> Ends:
+    value = end - way * bars.wider(types) * 0.05
+    return value - 0.05, value + 0.05
+
+
+def types() -> Iterator[Case]:
+    below: Ends = (-0.9, -0.6)
+    for count in (2, 12):
+        inside, outside = ((0.1 + way * NEAR) / bars.wider(count) for way in (-1, 1))
+        cases: tuple[tuple[str, str, Ends, Ends], ...] = (
+            ("below", SUPPORTED, narrowed(-NEAR, 1.0, count), below),
+            ("not below", OPEN, narrowed(NEAR, 1.0, count), below),
+            ("above", CONTRADICTED, narrowed(NEAR, -1.0, count), below),
+            ("not above", OPEN, narrowed(-NEAR, -1.0, count), below),
+            ("within", NULL, (-inside, inside), SAME),
+            ("not within", OPEN, (-outside, outside), SAME),
+            ("some", CONTRADICTED, SAME, below),
+        )
+        for name, verdict, first, rest in cases:
+            rows = [row for number in range(count) for row in lagged(rest if number else first, f"type{number}")]
+            yield Case("universal_oscillation", f"{name} of {count}", tuple(rows), verdict)
+
+
+TWIN = "twin"
+
+
+def r_squared(**rows: Ends) -> tuple[Score, ...]:
+    usual: dict[str, Ends | float] = {"in_sample_r2": (0.8, 0.9)}
+    twin = rows.pop(TWIN, None)
+    null: Rows = {} if twin is None else {"heldout_rows_r2": twin}
+    return (*scored("predictability", {**usual, **rows}), *scored("predictability", null, against="random_twin"))
+
+
+def threefold(end: float, way: float, half: float = 0.02) -> Ends:
+    value = end - way * sqrt(3) * half
+    return value - half, value + half
+
+
+def predictions() -> Iterator[Case]:
+    held, twin = "heldout_rows_r2", TWIN
+
+    def case(name: str, verdict: str, **rows: Ends) -> Case:
+        return Case("predictability", name, r_squared(**rows), verdict)
+
+    above, at = threefold(0.5 + NEAR, -1.0), threefold(0.5 - NEAR, -1.0)
+    below, nearly = threefold(0.5 - NEAR, 1.0), threefold(0.5 + NEAR, 1.0)
+    good: Ends = (0.78, 0.82)
+    low: Ends = (0.1, 0.2)
+    for first, other in (("heldout_rows_r2", "heldout_layers_r2"), ("heldout_layers_r2", "heldout_rows_r2")):
+        yield case(f"{first} above", SUPPORTED, **{first: above, other: good})
+        yield case(f"{first} not above", OPEN, **{first: at, other: good})
+        yield case(f"{first} below", NULL, **{first: below, other: good})
+        yield case(f"{first} not below", OPEN, **{first: nearly, other: good})
+    yield case("one held-out R2 alone", OPEN, heldout_rows_r2=good)
+    yield case("the fit is above", NULL, heldout_rows_r2=low, in_sample_r2=above)
+    yield case("the fit is not shown to be above", OPEN, heldout_rows_r2=low, in_sample_r2=at)
+    yield case("not even the fit", CONTRADICTED, heldout_rows_r2=low, in_sample_r2=below)
+    yield case("perhaps the fit", OPEN, heldout_rows_r2=low, in_sample_r2=nearly)
+    both = {held: good, "heldout_layers_r2": good}
+    top = 0.8 + sqrt(3) * 0.02
+    bottom = 0.8 - sqrt(3) * 0.02
+    yield case("a null within a tenth", NULL, **both, **{twin: (top - 0.1 + NEAR, 0.79)})
+    yield case("a null that may be within a tenth", OPEN, **both, **{twin: (top - 0.1 - NEAR, bottom + NEAR)})
+    yield case("a null that does not meet it", SUPPORTED, **both, **{twin: (top - 0.1 - NEAR, bottom - NEAR)})
+
+
+def grown(rows: Mapping[str, Ends], terms: str = "tokens", learned: Ends = (3.0, 3.5 - NEAR)) -> tuple[Score, ...]:
+    return (
+        *scored("held_out", {"nll": learned}, arm="uniform"),
+        *scored("null", {"nll": (3.4, 3.6)}, arm="token pairs"),
+        *scored("schedule", {"share": 1.0}, arm="published", condition="a", layer=0),
+        *scored("growth", rows, arm="published", against="uniform", condition=terms),
+    )
+
+
+def headlines() -> Iterator[Case]:
+    for rule, metric, task, figure, least in (
+        ("growth_cost", "saving", "flops", 0.54, 0.27),
+        ("growth_loss", "loss_ratio", "tokens", 4.7, sqrt(4.7)),
+        ("growth_time", "time_saved", "tokens", 0.13, 0.065),
+    ):
+        for name, verdict, ends in (
+            ("below", CONTRADICTED, (least + NEAR, figure - NEAR)),
+            ("reached", SUPPORTED, (least + NEAR, figure + NEAR)),
+            ("reached by a wide one", OPEN, (least - NEAR, figure + NEAR)),
+            ("below by a wide one", CONTRADICTED, (-figure, figure - NEAR)),
+        ):
+            yield Case(rule, name, grown({metric: ends}, task), verdict)
+            # An arm that learned nothing decides nothing.
+            for learned in ((3.0, 3.5 + NEAR), (3.5 + NEAR, 4.0)):
+                yield Case(rule, f"{name}, not learned {learned}", grown({metric: ends}, task, learned), OPEN)
+        nobody = tuple(row for row in grown({metric: (least + NEAR, figure + NEAR)}, task) if row.measure != "null")
+        yield Case(rule, "no table was counted", nobody, OPEN)
+
+
+test_every_bar_is_where_it_is = bars.exact(
+    together(), strategies(), single_layers(), correlations(), types(), predictions(), headlines()
+)
+
+test_a_training_that_is_not_over_contradicts_nothing = bars.unfinished(
+    {
+        "growth_cost": (grown({"saving": (0.0, 0.2)}, "flops"), "published"),
+        "growth_loss": (grown({"loss_ratio": (0.9, 1.1)}), "published"),
+        "growth_time": (grown({"time_saved": (0.0, 0.1)}), "published"),
+    }
+)

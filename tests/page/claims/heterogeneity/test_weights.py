@@ -1,0 +1,106 @@
+"""The claims that weights oscillate and are predictable, on simulated stacks."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+
+from torch import Tensor
+
+from layerwise.measure.weights.deltas import deltas
+from layerwise.measure.weights.predictability import entry_levels
+from layerwise.measure.weights.tensors import StackTensors, shuffled_orders, tensor_types, unit_sample
+from layerwise.results.rows import Score
+from measure.planted import alternating, autoregressive, noise, planted_stack
+from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, claim_of, simulated
+
+DEPTH, WIDTH = 12, 6
+HELD_OUT = ("heldout_rows_r2", "heldout_layers_r2")
+
+
+def rows(weights: Tensor, run: int) -> list[Score]:
+    return deltas(planted_stack({"w": weights}), seed=run)
+
+
+def unequal(run: int, size: int = 40) -> list[Score]:
+    weights = noise(DEPTH, size, size, run)
+    weights[0] *= 3
+    return rows(weights, run)
+
+
+def alternate(run: int, amplitude: float, size: int = 40) -> list[Score]:
+    return rows(alternating(DEPTH, size, size, amplitude, seed=2 * run), run)
+
+
+def typed(run: int, **types: Tensor) -> list[Score]:
+    return deltas(planted_stack(types), seed=run)
+
+
+def measured(weights: Tensor, seed: int) -> Iterator[Score]:
+    tensors = StackTensors(planted_stack({"w": weights}))
+    (kind,) = tensor_types(tensors, "predictability")
+    orders = shuffled_orders(tensors.depth, seed)
+    for level in entry_levels(tensors, None, [unit_sample(kind, WIDTH, seed)], orders, seed):
+        yield from level.rows("predictability")
+
+
+def stacked(rows: int, rho: float, depth: int = 9) -> Callable[[int], Iterable[Score]]:
+    @cache
+    def truth(run: int) -> tuple[Score, ...]:
+        return tuple(measured(autoregressive(depth, rows, WIDTH, rho, seed=run), run))
+
+    return truth
+
+
+test_each_oscillation_is_told = simulated(
+    {
+        "oscillation": {
+            SUPPORTED: (partial(alternate, amplitude=0.5),),
+            CONTRADICTED: (lambda run: rows(autoregressive(DEPTH, 40, 40, 0.7, seed=run), run),),
+            NULL: (lambda run: rows(noise(DEPTH, 40, 40, run), run), unequal),
+        },
+        "universal_oscillation": {
+            SUPPORTED: (
+                lambda run: typed(
+                    run,
+                    v=alternating(DEPTH, 40, 40, 0.5, seed=2 * run),
+                    w=alternating(DEPTH, 40, 40, 0.5, seed=2 * run + 1),
+                ),
+            ),
+            NULL: (lambda run: typed(run, v=noise(DEPTH, 40, 40, 2 * run), w=noise(DEPTH, 40, 40, 2 * run + 1)),),
+            CONTRADICTED: (
+                lambda run: typed(run, v=noise(DEPTH, 40, 40, run), w=alternating(DEPTH, 40, 40, 0.5, seed=run)),
+            ),
+        },
+    },
+    nightly=True,
+)
+test_each_prediction_is_told = simulated(
+    {
+        "predictability": {
+            SUPPORTED: (stacked(120, 0.8, 16),),  # R2 is 2 rho^2 / (1 + rho^2) = 0.78
+            NULL: (stacked(16, 0.0),),  # 12 predictors fit 16 rows of noise
+            CONTRADICTED: (stacked(120, 0.0),),
+        }
+    },
+    least=0.95,
+    nightly=True,
+)
+
+
+def test_few_layers_one_type_and_noise_decide_little() -> None:
+    assert claim_of("oscillation", rows(noise(4, 40, 40), 0), 4).verdict == "inconclusive"
+    assert claim_of("universal_oscillation", rows(noise(DEPTH, 8, 8, 0), 0), DEPTH).verdict == "not measured"
+    assert claim_of("predictability", measured(noise(9, 20, WIDTH), 0), 9).verdict == NULL
+
+
+def test_types_that_any_fit_explains_are_named_and_not_counted() -> None:
+    """0.91 was published for gate_proj; a mean with types of as many predictors as rows is not comparable with it."""
+    typed = {"gate_proj": noise(9, 26, 6, 1), "q_proj": noise(9, 12, 6, 2), "up_proj": noise(9, 26, 6, 3)}
+    tensors = StackTensors(planted_stack(typed))
+    samples = [unit_sample(kind, WIDTH, 0) for kind in tensor_types(tensors, "predictability")]
+    levels = list(entry_levels(tensors, None, samples, shuffled_orders(tensors.depth, 0), 0))
+    claim = claim_of("predictability", [row for level in levels for row in level.rows("predictability")], 9)
+    assert "inside the sample over 2 types of tensors, 0." in claim.figures
+    assert " for gate_proj (a fit to noise gives 0.480), " in claim.figures
+    assert claim.figures.endswith(" 1 type with as many predictors as rows can be fitted exactly.")
+    exact = claim_of("predictability", measured(noise(9, 10, WIDTH), 0), 9)
+    assert (exact.verdict, exact.figures[:28]) == (NULL, "R² is 1 inside the sample, −")

@@ -1,0 +1,197 @@
+"""Rows a little to either side of every threshold of the LayerShuffle claims."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from layerwise.results.rows import Score
+from page.claims import bars
+from page.claims.bars import EITHER, FAR, LEARNED, LESS, MORE, NEAR, Case, Ends, Rows
+from page.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, claim_of
+
+GOOD: Ends = (0.6, 0.8)
+SKILL = bars.beside(0.05)
+
+
+def ordered(in_order: Ends = GOOD) -> tuple[Score, ...]:
+    return bars.planted("collapse", {"in_order": in_order, "random_order": (0.0, 0.02)})
+
+
+def shuffled(random_order: Ends = GOOD) -> tuple[Score, ...]:
+    return bars.planted("position_informed", {"random_order": random_order})
+
+
+def trainings() -> Iterator[Case]:
+    cheap: Rows = {"cost": (0.1, 0.2), "gain_above@baseline": GOOD, "gain_above@sequential": GOOD}
+    spared: Rows = {"lost": (0.3, 0.4), "spared_above@baseline": GOOD, "spared_above@sequential": GOOD}
+    yield from bars.varied("trained_order", cheap, "cost", bars.beside(0.25), LESS, ordered())
+    for null in ("baseline", "sequential"):
+        yield from bars.varied("trained_order", cheap, f"gain_above@{null}", bars.around(0.05), EITHER, ordered())
+        yield from bars.varied("pruning", spared, f"spared_above@{null}", bars.around(0.1), EITHER, ordered())
+
+    for rule, rows in (("trained_order", cheap), ("pruning", spared), ("collapse", {})):
+        own = bars.planted(rule, rows)
+        yield from bars.each(rule, "in order", SKILL, LEARNED, lambda ends, own=own: (*own, *ordered(ends)))  # type: ignore[misc]
+    # A model that learned nothing contradicts nothing.
+    dear = bars.planted("trained_order", {**cheap, "cost": (0.3, 0.4)})
+    turned = {**LEARNED, "above": CONTRADICTED}
+    yield from bars.each("trained_order", "dear", SKILL, turned, lambda ends: (*dear, *ordered(ends)))
+    yield Case("trained_order", "no baseline in order", bars.planted("trained_order", cheap), OPEN)
+    yield from bars.varied("collapse", {"in_order": GOOD, "random_order": GOOD}, "random_order", SKILL, LESS)
+
+
+def merged() -> Iterator[Case]:
+    rows: Rows = {"loss": (0.0, 0.01), "loss@baseline": (0.2, 0.3), "skill": GOOD, "skill@baseline": GOOD}
+    yield from bars.varied("merging", rows, "loss", SKILL, LESS)
+    yield from bars.varied("merging", rows, "loss@baseline", SKILL, {**LEARNED, "below": NULL})
+    for skill in ("skill", "skill@baseline"):
+        yield from bars.varied("merging", rows, skill, SKILL, LEARNED)
+    alone = {metric: ends for metric, ends in rows.items() if "@" not in metric}
+    yield Case("merging", "no null", bars.planted("merging", alone), OPEN)
+
+
+def informed() -> Iterator[Case]:
+    rule = "position_informed"
+    same = bars.planted(rule, {"gain": (-0.01, 0.01)}, "layershuffle-predict")
+    yield from bars.each(rule, "skill", SKILL, LEARNED, lambda ends: (*shuffled(ends), *same))
+    for arm in ("layershuffle-predict", "layershuffle-position"):
+        for ends, verdict in (
+            ((-0.03 + NEAR, 0.03 - NEAR), SUPPORTED),
+            ((-0.03 - NEAR, 0.03 - NEAR), OPEN),
+            ((0.0, 0.03 + NEAR), OPEN),
+            ((0.03 + NEAR, FAR), CONTRADICTED),
+            ((-FAR, -0.03 - NEAR), CONTRADICTED),
+            ((0.03 - NEAR, FAR), OPEN),
+        ):
+            yield Case(rule, f"{arm} {ends}", (*shuffled(), *bars.planted(rule, {"gain": ends}, arm)), verdict)
+
+
+def predicted() -> Iterator[Case]:
+    rows: Rows = {"short": (0.0, 0.01), "short@baseline": (0.3, 0.4), "short@sequential": (0.3, 0.4)}
+    inside = {
+        "above": [(0.02 + NEAR, 0.5)],
+        "below": bars.beside(0.02)["below"],
+        "open": [(0.02 - NEAR, 0.5), (-0.01, 0.02 + NEAR)],
+    }
+    yield from bars.varied("positions", rows, "short", inside, LESS)
+    where = {"above": (0.02 + NEAR, FAR), "open": (0.02 - NEAR, FAR), "below": (-FAR, 0.02 - NEAR)}
+    for first in where:
+        for other in where:
+            pair = {"short@baseline": where[first], "short@sequential": where[other]}
+            verdict = NULL if "below" in (first, other) else SUPPORTED if first == other == "above" else OPEN
+            yield Case("positions", f"probes {first} {other}", bars.planted("positions", {**rows, **pair}), verdict)
+    # With 12 layers chance is 1/12; six training steps gave no more.
+    for chance, verdict in ((1 / 12 + NEAR, CONTRADICTED), (1 / 12 - NEAR, OPEN)):
+        ends = (0.5, 0.9999 - chance)
+        yield Case("positions", f"chance {verdict}", bars.planted("positions", {**rows, "short": ends}), verdict)
+
+
+def quiet() -> Iterator[Case]:
+    rule = "switching_off"
+    usual: Rows = {"relation": GOOD, "above_other_layers": GOOD, "relation@baseline": (-0.1, 0.1)}
+
+    def rows(p: float | None = 0.01, skill: Ends = GOOD, **more: Ends) -> tuple[Score, ...]:
+        own = bars.planted(rule, {**usual, **more})
+        return (*(replace(row, p=p) if row.metric == "relation" else row for row in own), *shuffled(skill))
+
+    for p, verdict in ((0.05 - NEAR, SUPPORTED), (0.05 + NEAR, OPEN), (None, OPEN)):
+        yield Case(rule, f"p {p}", rows(p), verdict)
+    relation = {"above": NULL, "below": SUPPORTED, "open": OPEN}
+    yield from bars.each(rule, "relation", bars.beside(0.3), MORE, lambda ends: rows(relation=ends))
+    yield from bars.each(rule, "baseline", bars.beside(0.3), relation, lambda ends: rows(**{"relation@baseline": ends}))
+    for ends, verdict in (
+        ((NEAR, 0.1 + NEAR), SUPPORTED),
+        ((-NEAR, 0.1 + NEAR), OPEN),
+        ((NEAR, 0.1 - NEAR), NULL),
+        ((-0.1 + NEAR, 0.1 - NEAR), NULL),
+        ((-0.1 - NEAR, 0.1 - NEAR), OPEN),
+        ((-0.2, -0.15), OPEN),
+    ):
+        yield Case(rule, f"other layers {ends}", rows(above_other_layers=ends), verdict)
+    yield from bars.each(rule, "skill", SKILL, LEARNED, lambda ends: rows(skill=ends))
+
+
+CONTRADICTING: dict[str, tuple[tuple[Score, ...], str]] = {
+    "trained_order": (
+        (*bars.planted("trained_order", {"cost": (0.3, 0.4), "gain_above@baseline": GOOD}), *ordered(), *shuffled()),
+        "layershuffle",
+    ),
+    "pruning": (
+        (*bars.planted("pruning", {"lost": GOOD, "spared_above@baseline": (-0.6, -0.4)}), *ordered(), *shuffled()),
+        "layershuffle",
+    ),
+    "positions": (bars.planted("positions", {"short": (0.5, 0.6), "short@baseline": GOOD}), "layershuffle-predict"),
+    "position_informed": (
+        (*bars.planted("position_informed", {"gain": (-0.3, -0.2)}, "layershuffle-predict"), *shuffled()),
+        "layershuffle-predict",
+    ),
+    "merging": (bars.planted("merging", {"loss": (0.2, 0.3), "skill": GOOD}), "layershuffle"),
+    "switching_off": (
+        (*bars.planted("switching_off", {"relation": (0.0, 0.2), "above_other_layers": GOOD}), *shuffled()),
+        "layershuffle",
+    ),
+    "collapse": (bars.planted("collapse", {"in_order": GOOD, "random_order": GOOD}), "baseline"),
+}
+"""Rows that contradict each claim, and the arm whose training the claim is about."""
+
+test_a_training_that_is_not_over_contradicts_nothing = bars.unfinished(CONTRADICTING)
+
+
+@pytest.mark.parametrize("rule", ["trained_order", "pruning"])
+@pytest.mark.parametrize(("skill", "verdict"), [((0.05 + NEAR, FAR), CONTRADICTED), ((0.05 - NEAR, FAR), OPEN)])
+def test_an_arm_at_chance_contradicts_nothing(rule: str, skill: Ends, verdict: str) -> None:
+    rows = tuple(row for row in CONTRADICTING[rule][0] if row.claim != "position_informed")
+    assert claim_of(rule, (*rows, *shuffled(skill)), 12).verdict == verdict
+
+
+test_every_bar_is_where_it_is = bars.exact(trainings(), merged(), informed(), predicted(), quiet())
+
+
+WIDE: Ends = (-1.46, 2.46)
+
+
+@pytest.mark.parametrize(
+    ("rule", "rows", "shown"),
+    [
+        ("positions", bars.planted("positions", {"short": (0.9999 - 0.4476, 0.9999 + 0.2654)}), "9.11 [0.00, 44.76] %"),
+        (
+            "trained_order",
+            (*bars.planted("trained_order", {"cost": WIDE, "gain_above@baseline": (-1.55, 1.85)}), *ordered()),
+            "costs 50 [−100, 100] points; in random order layershuffle is 15 [−100, 100] points above",
+        ),
+        (
+            "collapse",
+            (Score("robustness", "accuracy", 0.1, against="chance"), *ordered((0.62, 1.08))),
+            "points above chance in random order, 85.0 [62.0, 90.0] in order",
+        ),
+        ("merging", bars.planted("merging", {"loss": WIDE, "skill": GOOD, "loss@baseline": WIDE}), "50 [−100, 100]"),
+        (
+            "position_informed",
+            (*bars.planted("position_informed", {"gain": WIDE}, "layershuffle-predict"), *shuffled()),
+            "layershuffle-predict 50 [−100, 100] points",
+        ),
+    ],
+)
+def test_nothing_is_printed_that_a_number_cannot_be(rule: str, rows: tuple[Score, ...], shown: str) -> None:
+    """Two seeds gave "9.11 [-26.54, 44.76] %", costs of 197 points and "80 would distinguish -179.0 or 229.0"."""
+    claim = claim_of(rule, tuple(replace(row, mde=2.04) for row in rows), 12)
+    assert shown in claim.figures
+    assert "No possible value would be distinguished from" in claim.power
+
+
+def test_correlations_and_means_of_reason() -> None:
+    relations = bars.planted(
+        "switching_off", {"relation": (-1.7, 0.9), "above_other_layers": GOOD, "relation@baseline": (-3.0, 3.0)}
+    )
+    said = claim_of("switching_off", (*relations, *shuffled()), 12).figures
+    assert "is worth at −0.40 [−1.00, 0.90]," in said
+    assert "the baseline 0.00 [−1.00, 1.00]." in said
+    six_steps = claim_of("positions", bars.planted("positions", {"short": (0.9999 - 0.4476, 0.9999 + 0.2654)}), 12)
+    assert six_steps.verdict == OPEN
+    assert "what has not learned decides nothing" in six_steps.why
+    open_cost = (*bars.planted("trained_order", {"cost": WIDE, "gain_above@baseline": GOOD}), *ordered())
+    assert (
+        "Not even 100 times the seeds"
+        in claim_of("trained_order", tuple(replace(r, mde=2.04) for r in open_cost), 12).why
+    )

@@ -1,0 +1,74 @@
+"""The claim of lossless merging over many simulated runs of every truth."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from layerwise.measure.contrasts.shuffled import loss, merged
+from layerwise.measure.interventions.accuracy import Predictions
+from layerwise.results.rows import Score
+from page.claims.trainings import SHARED, World
+from page.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated
+
+CHANCE = 0.1
+PLAIN = World(seeds=6, images=960)
+
+
+def truth(loss: float, baseline: float | None, world: World = PLAIN, top: float = 0.62, draws: int = 30) -> Truth:
+    def rows(run: int) -> Iterable[Score]:
+        draw = np.random.default_rng(run)
+        difficulty = SHARED**0.5 * draw.standard_normal(world.images)
+        asked = {("layershuffle", "random"): (top, loss)}
+        if baseline is not None:
+            asked["baseline", "own-depth"] = (0.8, baseline)
+        found = []
+        for (arm, kind), (level, lost) in asked.items():
+            own = world.differ(draw, world.seeds)
+            # A merged model has layers of all members in unequal numbers, and its own variation.
+            mixed = draw.dirichlet(np.full(world.seeds, 4.0), draws) @ own + 0.01 * draw.standard_normal(draws)
+            members = world.outcomes(draw, difficulty, level + own)
+            models = world.outcomes(draw, difficulty, level - lost + mixed)
+            found += merged(arm, kind, members, models, CHANCE, batch=world.batch)
+        return found
+
+    return rows
+
+
+SKEWED = World(seeds=8, images=640, spread=0.02, skewed=True)
+
+
+test_every_verdict_is_the_right_one = simulated(
+    {
+        "merging": {
+            SUPPORTED: (truth(0.01, 0.5), truth(0.01, 0.5, SKEWED)),
+            CONTRADICTED: (truth(0.15, 0.5), truth(0.15, 0.01, SKEWED)),
+            NULL: (truth(0.0, 0.0),),
+            OPEN: (
+                truth(0.0, 0.5, top=0.1),  # nothing was learned
+                truth(0.03, 0.06, World(seeds=2, images=160, spread=0.03), draws=4),
+                truth(0.0, None),  # no null
+            ),
+        }
+    }
+)
+test_at_the_edge_it_is_neither_lossless_nor_lossy = seldom(
+    {"merging": {EACH: (truth(0.05, 0.5), truth(0.05, 0.5, SKEWED)), f"{SUPPORTED}; {NULL}": (truth(0.0, 0.05),)}}
+)
+
+
+def test_the_error_of_a_loss_has_the_models_the_draws_and_the_images() -> None:
+    hits = (np.random.default_rng(4).random((7, 64)) < np.linspace(0.3, 0.9, 7)[:, None]).astype(float)
+    outcomes = [Predictions(each, None, 1.0 - each, np.ones(64)) for each in hits]
+    found = loss(outcomes[:3], outcomes[3:], batch=4)
+    gaps = (hits[:3].mean(axis=0) - hits[3:].mean(axis=0)).reshape(16, 4).mean(axis=1)
+    parts = [np.var(hits[:3].mean(axis=1), ddof=1) / 3, np.var(hits[3:].mean(axis=1), ddof=1) / 4]
+    variance = sum(term.variance for term in found.terms)
+    assert variance == pytest.approx(sum(parts) + np.var(gaps, ddof=1) / 16)
+
+
+def test_other_arms_and_kinds_decide_nothing() -> None:
+    outcomes = PLAIN.outcomes(np.random.default_rng(0), np.zeros(960), np.full(3, 0.6))
+    assert merged("layershuffle", "own-depth", outcomes, outcomes, CHANCE, batch=60) == []
+    assert merged("layerdrop", "random", outcomes, outcomes, CHANCE, batch=60) == []
+    assert claim_of("merging", [], 12).verdict == "not measured"

@@ -1,0 +1,67 @@
+"""The claim that layers know their position, over many simulated runs of every truth."""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from layerwise.measure.contrasts.shuffled import positions, shortfall
+from layerwise.measure.interventions.survey import Survey
+from layerwise.results.rows import Score
+from page.claims.truths import CONTRADICTED, EACH, NULL, OPEN, SUPPORTED, Truth, claim_of, seldom, simulated
+
+DEPTH = 12
+
+
+def answers(draw: np.random.Generator, accuracy: float, images: int) -> dict[int, np.ndarray]:
+    asked = np.full((DEPTH, 16), images // 16)
+    # Few degrees skew the beta: most positions are read without error, a few not at all.
+    alike = draw.beta(4 * accuracy, 4 * (1 - accuracy), size=asked.shape)
+    return {
+        position: np.array([draw.binomial(asked[position], alike[position]), asked[position]], float)
+        for position in range(DEPTH)
+    }
+
+
+def truth(told: float, probed: float | None, seeds: int = 3, images: int = 960, spread: float = 0.0005) -> Truth:
+    def rows(run: int) -> Iterable[Score]:
+        draw = np.random.default_rng(run)
+
+        def seed(accuracy: float) -> dict[int, np.ndarray]:
+            return answers(draw, float(np.clip(accuracy + spread * draw.standard_normal(), 0.01, 0.9999)), images)
+
+        arms = {"layershuffle-predict": {n: Survey(DEPTH, {}, positions=seed(told)) for n in range(seeds)}}
+        if probed is not None:
+            arms["baseline"] = {n: Survey(DEPTH, {}, probed=seed(probed)) for n in range(seeds)}
+        return list(positions(arms))
+
+    return rows
+
+
+test_every_verdict_is_the_right_one = simulated(
+    {
+        "positions": {
+            SUPPORTED: (truth(0.9995, 0.6), truth(0.9995, 0.9)),
+            CONTRADICTED: (truth(0.9, 0.6), truth(0.94, 0.99)),
+            NULL: (truth(0.9995, 0.9995),),
+            # The last has no baseline.
+            OPEN: (truth(0.985, 0.97, seeds=2, images=64, spread=0.005), truth(0.9995, None)),
+        }
+    },
+    depth=DEPTH,
+)
+test_at_the_edge_it_is_neither_there_nor_short = seldom(
+    {"positions": {EACH: [truth(0.9799, 0.6, seeds) for seeds in (3, 8)]}}, depth=DEPTH
+)
+
+
+def test_where_nothing_is_wrong_the_interval_still_has_a_width() -> None:
+    perfect = {0: np.array([[4.0] * 16, [4.0] * 16])}
+    row = shortfall([perfect, perfect]).row("positions", "short")
+    assert row.low is not None
+    assert row.high > 0.02  # of 64 images, so many may be wrong
+
+
+def test_an_old_survey_has_no_batches_and_no_interval() -> None:
+    sums = {position: np.array([[99.0], [100.0]]) for position in range(DEPTH)}
+    rows = positions({"layershuffle-predict": {n: Survey(DEPTH, {}, positions=sums) for n in range(3)}})
+    assert claim_of("positions", rows, DEPTH).verdict == "inconclusive"

@@ -1,0 +1,127 @@
+"""Verdicts of a rule over many simulated runs of a known truth: true, false, null, or underpowered."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+import pytest
+
+from layerwise.page import ReportData
+from layerwise.page.claims import CLAIMS, Claim, Published, Verdict
+from layerwise.results.rows import Score
+from tier import by_tier
+
+RUNS = by_tier(fast=10, nightly=200)
+ENOUGH = 60
+"""With a share below 95 % all would end alike in fewer than 5 of 100 tries (0.95 ** 60 = 0.046)."""
+WRONG = 0.05
+POWER = 0.75
+
+SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
+ANSWERS = {SUPPORTED, NULL, CONTRADICTED}
+OPEN, UNMEASURED = "inconclusive", "not measured"
+NOT_SO = f"{NULL}, {CONTRADICTED}"
+EACH = f"{SUPPORTED}; {CONTRADICTED}"
+"""Two wrong verdicts, each counted by itself."""
+Rule = str | Published
+"""A claim's key, or a claim outside of the table."""
+Truth = Callable[[int], Iterable[Score]]
+"""Run number to rows."""
+Table = Mapping[str, Mapping[str, Iterable[Truth]]]
+"""Claim to verdict to worlds."""
+
+
+def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
+    published = CLAIMS[rule] if isinstance(rule, str) else rule
+    return published.decide(ReportData({"depth": depth}, (), tuple(rows)))
+
+
+def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
+    return counted(lambda run: claim_of(rule, truth(run), depth).verdict, runs)
+
+
+def counted(verdict: Callable[[int], Verdict], runs: int) -> Counter[Verdict]:
+    counts: Counter[Verdict] = Counter()
+    for run in range(runs):
+        counts[verdict(run)] += 1
+        if run + 1 == ENOUGH and len(counts) == 1:
+            break
+    return counts
+
+
+def others(right: str) -> str:
+    return "; ".join(sorted(ANSWERS - {right}))
+
+
+def share(counts: Counter[Verdict], *verdicts: str) -> float:
+    return sum(count for verdict, count in counts.items() if verdict in verdicts) / counts.total()
+
+
+def ends(
+    rule: Rule,
+    truth: Truth,
+    depth: int,
+    right: str | None,
+    wrong: Iterable[str],
+    least: float = POWER,
+    runs: int = RUNS,
+) -> None:
+    """`right` must come in `least` of the runs, each string of `wrong` in at most 5 %."""
+    counts = concluded(rule, truth, depth, runs)
+    assert all(share(counts, *verdicts.split(", ")) <= WRONG for verdicts in wrong), counts
+    assert right is None or share(counts, right) >= least, counts
+
+
+Test = Callable[[Callable[[], None]], None]
+"""A test with the parameter `check`."""
+
+
+def simulated(
+    table: Table,
+    *,
+    depth: int = 12,
+    least: float = POWER,
+    runs: int = RUNS,
+    wrong: Sequence[str] = (),
+    nightly: bool = False,
+    together: bool = False,
+) -> Test:
+    """Wrong verdicts (by default all other ones) must be rare, one by one or `together`."""
+
+    def other(right: str) -> Sequence[str]:
+        answers = sorted(ANSWERS - {right})
+        return wrong or ((", ".join(answers),) if together else answers)
+
+    return _test(table, lambda rule, truth, right: ends(rule, truth, depth, right, other(right), least, runs), nightly)
+
+
+def found(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:
+    def check(rule: str, truth: Truth, right: str) -> None:
+        claim = claim_of(rule, truth(0), depth)
+        assert claim.verdict == right, claim.line
+        assert claim.figures.endswith(".")
+        assert "[" in claim.figures
+        assert claim.why.endswith(".")
+        assert claim.power.startswith("Of 100 such runs 80 would see ")
+
+    return _test(table, check, nightly)
+
+
+def seldom(table: Table, *, depth: int = 12, nightly: bool = True) -> Test:
+    return _test(table, lambda rule, truth, wrong: ends(rule, truth, depth, None, wrong.split("; ")), nightly)
+
+
+def _test(table: Table, check: Callable[[str, Truth, str], None], nightly: bool) -> Test:
+    cases = [
+        pytest.param(partial(check, rule, world, verdict), id=f"{rule}-{verdict}-{number}")
+        for rule, verdicts in table.items()
+        for verdict, worlds in verdicts.items()
+        for number, world in enumerate(worlds)
+    ]
+
+    @(pytest.mark.nightly if nightly else pytest.mark.simulated)
+    @pytest.mark.parametrize("check", cases)
+    def test(check: Callable[[], None]) -> None:
+        check()
+
+    return test

@@ -1,0 +1,156 @@
+"""Curves, layers and zones of several runs over the depth."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import pytest
+
+from layerwise.page import ReportData, render
+from layerwise.plan import Plan
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.runner.summary import summary
+from layerwise.studies.compare.over_depth import at_half, quantity_name
+from layerwise.studies.compare.page import partitions
+from layerwise.studies.compare.side_by_side import side_by_side
+from page import synthetic
+from page.comparison.several import DEPTHS, diagnoses, named, of_rows, sweeps
+
+ORDERS = {
+    "skip": lambda straight, layer: straight[:layer] + straight[layer + 1 :],
+    "swap": lambda straight, layer: (*straight[:layer], layer + 1, layer, *straight[layer + 2 :]),
+}
+
+
+def plan_of(run: ReportData, family: str, **columns: object) -> list[str]:
+    return [r.plan for r in run.plans if r.family == family and all(getattr(r, k) == v for k, v in columns.items())]
+
+
+def test_every_point_of_a_curve_is_the_effect_of_its_plans() -> None:
+    data = side_by_side(sweeps())
+    rows = data.rows.where(measure="curve", task="all", metric="delta_nll")
+    assert set(rows.axis("condition")) == set(synthetic.HARM)
+    assert rows.axis("arm") == tuple(DEPTHS)
+    for row in rows.where(condition="skip"):
+        run = data.runs[str(row.arm)]
+        affected = round((row.amount or 0.0) * run.depth / 100)
+        (plan,) = plan_of(run, "painters", strategy="skip", affected=affected)
+        own = run.effect(plan, "all")
+        assert (row.value, row.low, row.high, row.amount) == (own.value, own.low, own.high, 100 * affected / run.depth)
+
+
+@pytest.mark.parametrize("strategy", ORDERS)
+def test_every_layer_has_the_effect_of_its_own_plan(strategy: str) -> None:
+    data = side_by_side(sweeps())
+    for name, run in data.runs.items():
+        rows = data.rows.where(measure="layer", task="all", condition=strategy, arm=name)
+        assert len(rows) == run.depth - (strategy == "swap")
+        for row in rows:
+            layer = (row.amount or 0.0) * (run.depth - 1) / 100 - (0.5 if strategy == "swap" else 0.0)
+            assert layer == pytest.approx(round(layer))
+            plan = Plan.of(ORDERS[strategy](tuple(range(run.depth)), round(layer)))
+            own = run.effect(str(plan), "all")
+            assert (row.value, row.low, row.high, row.p_adjusted) == (own.value, own.low, own.high, own.p_adjusted)
+
+
+def test_the_layers_of_a_diagnosis_are_those_of_its_ablation() -> None:
+    data = side_by_side(diagnoses())
+    for name, run in data.runs.items():
+        rows = data.rows.where(measure="layer", task="all", condition="skip", arm=name)
+        ablated = run.rows.where(measure="ablation", metric="skip", task="all", part=None, against=None, layer=PRESENT)
+        assert [row.value for row in rows] == [row.value for row in ablated]
+        assert (rows[0].amount, rows[-1].amount) == (0.0, 100.0)
+
+
+def test_the_whole_text_of_a_run_with_one_task_goes_by_its_name() -> None:
+    lone = synthetic.run(8, tasks=("text",))
+    lone = replace(lone, scores=tuple(score for score in lone.scores if score.task != "all"))
+    data = side_by_side([("runs/lone", named(lone, "lone")), *sweeps("large")])
+    assert data.rows.where(measure=("curve", "layer"), task="all").axis("arm") == ("lone", "large")
+
+
+def test_benchmarks_are_curves_on_their_normalised_scale() -> None:
+    (folder, data), other = sweeps("small", "large")
+    skips = [record for record in data.plans if record.strategy == "skip" and record.family == "painters"]
+    scores = [
+        Score("benchmark", "acc", 1 - record.affected / 8, task="arc_easy", plan=record.plan, condition="normalised")
+        for record in skips
+    ]
+    raw = [Score("benchmark", "acc", 0.5, task="arc_easy", plan=str(Plan.identity(8)))]
+    compared = side_by_side([(folder, replace(data, scores=(*data.scores, *raw, *scores))), other])
+    rows = compared.rows.where(measure="score_curve", task="arc_easy")
+    assert {quantity_name(row) for row in rows} == {"arc_easy, acc (normalised)"}
+    assert {row.amount: row.value for row in rows} == pytest.approx(
+        {100 * record.affected / 8: 1 - record.affected / 8 for record in skips}
+    )
+
+
+def test_the_numbers_at_half_are_those_nearest_to_half_of_the_first_quantity() -> None:
+    data = side_by_side(sweeps("small", "medium"))
+    rows = data.rows.where(measure="curve", task="all", metric="delta_nll")
+    half = Rows(at_half(data))
+    assert len(half) == 2 * len(synthetic.HARM)
+    for row in half:
+        own = rows.where(arm=row.arm, condition=row.condition)
+        assert abs((row.amount or 0.0) - 50) == min(abs((each.amount or 0.0) - 50) for each in own)
+        assert row in own
+
+
+DEPTH = 12
+
+
+def rows_of(sizes: Sequence[int]) -> Iterator[Score]:
+    plan = str(Plan.identity(DEPTH))
+    zone_of = [zone for zone, size in enumerate(sizes) for _ in range(size)]
+    for i in range(DEPTH):
+        yield Score("plan_states", "variance", 1.0, 0.9, 1.1, plan=plan, layer=i + 1)
+        for j in range(i + 1, DEPTH):
+            alike = 0.8 if zone_of[i] == zone_of[j] else 0.3
+            yield Score("plan_states", "cosine", alike, plan=plan, layer=i + 1, other=j + 1)
+    yield Score("zones", "zones", float(len(sizes)), plan=plan)
+    yield Score("zones", "p", 0.4, plan=plan)
+    for border in list(accumulate(sizes))[:-1]:
+        yield Score("zones", "border", border + 1.0, plan=plan, layer=border + 1)
+        yield Score("zones", "contrast", 0.5, 0.4, 0.6, plan=plan, layer=border + 1)
+    yield Score("contrast", "zones", float(len(sizes)), claim="three_zones")
+    yield Score("contrast", "beyond_walks", 0.3, 0.2, 0.4, claim="three_zones")
+    yield Score("contrast", "least", 0.5, 0.4, 0.6, claim="three_zones")
+
+
+def compared_of(*sizes: Sequence[int]) -> ReportData:
+    return of_rows(*(list(rows_of(each)) for each in sizes), depth=DEPTH)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "counts"),
+    [
+        ((3, 6, 3), (3, 6, 3)),
+        ((2, 9, 1), (2, 9, 1)),
+        ((12,), (0, 12, 0)),
+        ((4, 4, 4), (0, 4, 8)),
+        ((2, 2, 8), (4, 8, 0)),
+    ],
+)
+def test_layers_are_counted_before_in_and_after_the_longest_zone(
+    sizes: tuple[int, ...], counts: tuple[int, int, int]
+) -> None:
+    (own, *_) = partitions(compared_of(sizes, (12,))).values()
+    assert (own.beginning, own.middle, own.ending) == counts
+
+
+def test_zones_stand_side_by_side_with_the_claim_over_models() -> None:
+    data = compared_of((3, 8, 1), (2, 9, 1))
+    page = render(data)
+    assert "Measured in all models; in every one of these: holds" in page
+    (line,) = [line for line in summary(data).splitlines() if line.startswith("m0") and "|" in line]
+    assert " ".join(line.split()).startswith("m0 3 0–2 | 3–10 | 11 3 (25 %) 8 (67 %) 1 (8 %)")
+    rows = compared_of((3, 8, 1), (3, 6, 3)).rows.where(measure="claim", condition="one_ending")
+    assert [(row.metric, row.value) for row in rows.where(against=None)] == [("supported", 1.0), ("contradicted", -1.0)]
+    assert [row.metric for row in rows.where(against="every model")] == ["does not hold"]
+
+
+def test_models_without_zones_are_named() -> None:
+    page = render(of_rows(list(rows_of((3, 8, 1))), [], depth=DEPTH))
+    assert "for want of 10 layers or of states: m1" in page
+    assert "The depth was not divided into zones in any of the runs" in render(of_rows([], []))

@@ -1,0 +1,74 @@
+"""Runs side by side: which can be compared, names of models, errors, and the page."""
+
+from dataclasses import replace
+
+import pytest
+
+from layerwise.errors import RunError
+from layerwise.page import ReportData, render
+from layerwise.studies.compare.page import differences, missing
+from layerwise.studies.compare.side_by_side import side_by_side
+from page import planted, synthetic
+from page.comparison.several import diagnoses, named, sweeps
+
+SMALL, LARGE = sweeps("small", "large")
+FOLDER, RUN = SMALL
+WITHOUT_PAIRS = named(synthetic.run(12, families=("painters",)), "few")
+
+
+def names(*folders: tuple[str, ReportData]) -> tuple[str, ...]:
+    return tuple(side_by_side(folders).runs)
+
+
+def test_models_are_called_by_their_names_and_by_their_runs_where_these_are_the_same() -> None:
+    assert names(*sweeps()) == ("small", "medium", "large")
+    one, two = (named(RUN, name) for name in ("a/model", "b/model"))
+    assert names(("runs/x", one), ("runs/y", two)) == ("model (x)", "model (y)")
+    assert names(("a/x", one), ("b/x", two)) == ("model (a/x)", "model (b/x)")
+
+
+KINDS = "layerwise compare takes the runs of layerwise sweep or of layerwise diagnose"
+REFUSED = [
+    ((), "no run was given; write layerwise compare RUN RUN"),
+    ((SMALL,), "only runs/small was given"),
+    ((SMALL, SMALL), "runs/small is named twice"),
+    ((SMALL, ("copy", RUN)), "runs/small and copy hold the same run"),
+    ((SMALL, *diagnoses("large")), "runs/small is a sweep and runs/large is a diagnosis"),
+    ((SMALL, *diagnoses("large")), "compare sweeps with sweeps"),
+    ((SMALL, ("other", planted.ROBUSTNESS)), f"other is a run of another kind (robustness); {KINDS}"),
+    ((SMALL, ("other", planted.PRETRAINING)), "pretraining and evaluation); layerwise compare takes"),
+    ((SMALL, ("other", planted.GROWTH)), "other is a run of another kind (growth"),
+    ((SMALL, ("other", ReportData({}, (), ()))), "other is a run of another kind (no kind that has rows)"),
+]
+
+
+@pytest.mark.parametrize(("folders", "words"), REFUSED)
+def test_what_cannot_stand_side_by_side_is_refused(folders: tuple[tuple[str, ReportData], ...], words: str) -> None:
+    with pytest.raises(RunError) as refused:
+        side_by_side(folders)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("folders", "words"),
+    [
+        ((("x", RUN), ("y", named(RUN, "other"))), []),
+        ((("x", RUN), ("y", named(RUN, "other", corpus_hash="another"))), ["not measured on the same text"]),
+        ((("x", RUN), ("y", named(RUN, "other", tokens=5))), ["The numbers of tokens differ"]),
+        ((("x", RUN), ("y", named(RUN, "org/small", seed=1))), ["small (x) and small (y) are runs of one model"]),
+    ],
+)
+def test_what_differs_is_said(folders: list[tuple[str, ReportData]], words: list[str]) -> None:
+    sentences = list(differences(side_by_side(folders)))
+    assert len(sentences) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, sentences, strict=True))
+
+
+def test_what_some_run_lacks_is_listed() -> None:
+    few = side_by_side([SMALL, ("runs/few", WITHOUT_PAIRS)])
+    assert list(missing(few)) == ["leave one out: missing in few", "swap adjacent: missing in few"]
+    bare = named(synthetic.run(12, families=("leave_one_out",)), "bare")
+    bare = replace(bare, scores=tuple(score for score in bare.scores if score.measure != "similarity"))
+    page = render(side_by_side([SMALL, LARGE, ("runs/bare", bare)]))
+    for words in ("No curve was measured of bare.", "Similarity was not measured in bare.", "missing in bare"):
+        assert words in page

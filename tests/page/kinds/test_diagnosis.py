@@ -1,0 +1,148 @@
+"""A diagnosis: answers and recommendations; tests/golden/diagnosis-planted freezes its texts."""
+
+import json
+import re
+from dataclasses import replace
+from importlib.resources import files
+from typing import Any
+
+import pytest
+
+from layerwise.page import ReportData, render
+from layerwise.page.data import concluded
+from layerwise.page.show import SIGNED
+from layerwise.results.rows import Score
+from layerwise.studies.diagnose.page import DIAGNOSIS, VERDICT_SLOTS, in_words, worth
+from layerwise.studies.diagnose.page_changes import recommendation
+from page import planted, synthetic
+from page.page.test_render import read
+from page.planted import row
+from tools.golden.comparable import visible_text
+from tools.golden.outputs import stored
+
+
+def figures(data: ReportData) -> dict[str, Any]:
+    return dict(json.loads(read(render(data)).json)["figures"])
+
+
+def trace(figure: dict[str, Any], name: str) -> dict[str, Any]:
+    return next(each for each in figure["data"] if each.get("name") == name and "markers" in each.get("mode", ""))
+
+
+@pytest.mark.parametrize(
+    ("rows", "answer"),
+    [
+        (
+            [row("ablation", "skip", 0.4, 0.1, layer=0)],
+            "Layer 0 is the most important: without it the loss rises by +0.400",
+        ),
+        ([row("ablation", "skip", 0.4, 0.5, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
+        ([row("ablation", "skip", 0.4, layer=0)], "No layer is shown to matter; the largest effect is +0.400"),
+        ([row("deltas", "correlation", -0.5, amount=1)], ""),
+    ],
+    ids=["resolved", "holds zero", "no interval", "weights alone"],
+)
+def test_no_answer_denies_its_own_interval(rows: list[Score], answer: str) -> None:
+    given = DIAGNOSIS.answer(ReportData({}, (), tuple(rows)))
+    assert given.startswith(answer)
+    assert bool(given) == bool(answer)
+
+
+def test_what_skipping_a_layer_costs_has_one_interval_on_the_whole_page() -> None:
+    data = stored("diagnosis")
+    number = re.escape(SIGNED.number(worth(data)[0].value))
+    assert len(set(re.findall(rf"{number} (\[[^]]*\])", visible_text(render(data))))) == 1
+
+
+def test_a_verdict_has_the_color_of_its_badge_on_every_other_page() -> None:
+    style = files("layerwise.page").joinpath("style.css").read_text(encoding="utf-8")
+    slots = dict(re.findall(r"\.badge\.(\w+) \{ color: var\(--series-(\d+)\); \}", style))
+    like = {"resolved": "matters", "unresolved": "unresolved", "null": "no_effect", "contradicted": "harmful"}
+    assert slots == {badge: str(VERDICT_SLOTS[verdict]) for badge, verdict in like.items()}
+
+
+def test_what_follows_is_a_plan_to_be_measured_or_more_text() -> None:
+    def following(*metrics: str) -> list[str]:
+        rows = tuple(row("verdict", metric, 0.0, 0.1, layer=layer) for layer, metric in enumerate(metrics))
+        return list(map(str, DIAGNOSIS.following(ReportData({"model": "m", "depth": 3}, (), rows))))
+
+    assert following("matters", "no_effect", "matters")[0].endswith('layerwise sweep m --text PATH --plan "0 2"')
+    assert "give more text" in following("unresolved", "unresolved", "unresolved")[0]
+    assert following("matters", "matters", "matters") == following("harmful", "harmful", "no_effect") == []
+
+
+def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() -> None:
+    given = (
+        row("verdict", "no_effect", 0.0, layer=1),
+        row("racing", "matters", 0.1, layer=1),
+        row("racing", "matters", 1.0, layer=0),
+        row("racing", "matters", float("inf"), layer=2),
+    )
+    rows = ReportData({}, (), given).rows
+    assert {layer: each.metric for layer, each in concluded(rows).items()} == {0: "matters", 1: "no_effect"}
+    assert in_words(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
+
+
+def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
+    sweep, diagnosis = synthetic.run(6), planted.DIAGNOSIS
+    page = read(render(replace(sweep, plans=sweep.plans + diagnosis.plans, scores=sweep.scores + diagnosis.scores)))
+    assert {*(section.anchor for section in DIAGNOSIS.sections), "claims", "headline", "provenance"} <= set(page.ids)
+    assert len(page.ids) == len(set(page.ids))
+    assert not {"verdicts", "ablation"} & set(read(render(sweep)).ids)
+
+
+def test_censored_layers_are_open_marks() -> None:
+    drawn = figures(planted.only(planted.DIAGNOSIS, "recovery"))["recovery-area"]["variants"]["0"]
+    line = trace(drawn, "Loss above the undamaged twin, summed over training, by layer")
+    assert line["marker"]["symbol"][0].endswith("-open")
+    assert not any(symbol.endswith("-open") for symbol in line["marker"]["symbol"][1:])
+
+
+def test_wild_values_of_r2_stand_at_the_floor_and_tell_the_truth() -> None:
+    rows = (
+        replace(each, value=-30.0, low=-40.0, high=-20.0) if each.metric == "heldout_layers_r2" else each
+        for each in planted.DIAGNOSIS.scores
+        if each.measure == "predictability"
+    )
+    marks = trace(figures(planted.of(*rows))["predictability-r2"]["variants"]["1"], "held-out layers")
+    assert set(marks["x"]) == {-1.0}
+    assert all("−30" in text for text in marks["text"])
+
+
+def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
+    def banner(data: ReportData, *finished: str) -> str | None:
+        done = (row("part", "done", 1.0, condition=part) for part in finished)
+        return DIAGNOSIS.unfinished(replace(data, scores=(*data.scores, *done)))
+
+    parts = [part for part in planted.DIAGNOSIS.manifest["families"] if ":" not in part]  # type: ignore[attr-defined]
+    part = banner(planted.without(planted.DIAGNOSIS, "recovery", "agreement"), *parts[:7])
+    assert "(recovery and agreement) are not complete" in str(part)
+    assert banner(planted.DIAGNOSIS, *parts) is None
+
+
+def recommended(**correlations: tuple[float, float | None, float]) -> str:
+    rows = tuple(
+        Score("agreement", "spearman", value, low, 0.95, p, 1.0, arm="skip", against=name)
+        for name, (value, low, p) in correlations.items()
+    )
+    return " ".join(recommendation(ReportData({}, (), rows)))
+
+
+def test_the_proxy_is_recommended_that_agrees_with_skipping_on_this_model() -> None:
+    text = recommended(
+        gate_gradient=(-0.15, -0.7, 0.6),
+        angular=(0.7, 0.2, 0.01),
+        gate_sensitivity=(0.74, 0.3, 0.004),
+        block_influence=(0.5, 0.1, 0.03),
+    )
+    assert text.startswith("Recommended for this model: gate sensitivity 0.740 [0.300, 0.950] (Spearman's")
+    assert "also in agreement: angular 0.700" in text
+    # Holm's correction asks the third of four for p below 0.05 / 2.
+    assert "not beyond chance: block influence 0.500 [0.100, 0.950] and gate gradient −0.150" in text
+
+
+@pytest.mark.parametrize("angular", [(0.8, None, 0.01), (0.8, -0.1, 0.01), (0.8, 0.2, 0.2)])
+def test_no_proxy_is_recommended_without_evidence(angular: tuple[float, float | None, float]) -> None:
+    """The correlation has no interval, contains zero, or does not exceed chance."""
+    assert recommended(angular=angular).startswith("No proxy is recommended: none ranks these layers")
+    assert recommended() == ""

@@ -1,0 +1,92 @@
+"""Evaluated models: minimal pairs, fine-tuned tasks, and scores under a plan."""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from layerwise.page import ReportData, markdown, render
+from layerwise.page.render import written
+from layerwise.plan import Member, Plan
+from layerwise.plan.families import leave_one_out
+from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.vocabulary import NORMALISED
+from layerwise.studies.evaluate import page
+from layerwise.studies.evaluate.page import PLANS, Taught
+from tools.golden.stored_run import read_run
+
+
+@cache
+def tuned() -> ReportData:
+    return read_run(Path(__file__).parents[2] / "golden" / "fine-tuning-planted")
+
+
+@pytest.fixture
+def own() -> Taught:
+    (only,) = Taught.every(tuned())
+    return only
+
+
+def test_suites_say_how_many_words_are_known() -> None:
+    rows = [
+        Score("blimp", metric, value, arm="a", seed=seed, documents=10)
+        for seed, share in enumerate((0.9, 0.8))
+        for metric, value in (("accuracy", 0.6), ("coverage", share), ("temperature", 1.0))
+    ]
+    (line,) = page.suite_table(ReportData({}, (), tuple(rows))).body
+    assert line == ("BLiMP", "10", "80.0 % to 90.0 %", "–", "1")
+
+
+def test_the_main_metric_is_none_from_chance_in_whichever_order_rows_are_stored(own: Taught) -> None:
+    turned = tuple(sorted(tuned().scores, key=lambda row: row.condition != NORMALISED))
+    (other,) = Taught.every(replace(tuned(), scores=turned))
+    assert other.columns == own.columns
+
+
+def test_where_intervals_overlap_nothing_is_ranked() -> None:
+    wide = (
+        row if row.low is None else replace(row, low=row.value - 0.5, high=row.value + 0.5) for row in tuned().scores
+    )
+    data = replace(tuned(), scores=tuple(wide))
+    (finding,) = page.plan_findings(data)
+    assert finding.state == "unresolved"
+    assert finding.text.startswith("Inconclusive: looped parallel ")
+    assert not list(page.EVALUATION.following(data)), "no plan is better than another"
+
+
+def test_the_page_has_one_section_of_plans_and_no_sweep() -> None:
+    data = tuned()
+    second = (replace(row, arm="elc") for row in data.scores)
+    data = replace(data, scores=(*data.scores, *second))
+    chapters = {chapter.anchor: chapter for chapter in written(data)}
+    assert list(chapters) == [PLANS, "glue", "provenance"]
+    (main,) = chapters[PLANS].pictures
+    assert [choice.question for choice in main.choices] == ["Arm", "Family", "Score"]
+    assert main.choices[2].options[:3] == ("mean", "normalised mean", "normalised median")
+    html = render(data)
+    assert "1 plan of x left out." in html
+    assert "have no effect yet" not in html
+    assert "## GLUE under plans, elc" in markdown(data)
+
+
+def test_plans_of_one_size_have_a_curve_too() -> None:
+    members = (Member(Plan.identity(8), "identity", "identity", 0), *leave_one_out(8))
+    records = tuple(
+        PlanRecord(str(each.plan), each.family, each.strategy, each.affected, None, 8, 8, 8, 8) for each in members
+    )
+    rows = [
+        Score("glue", "accuracy", 0.5 + at / 100, task="rte", arm="bert", plan=str(each.plan) if at else None)
+        for at, each in enumerate(members)
+    ]
+    data = ReportData({"depth": 8}, records, tuple(rows))
+    rows = next(Taught.every(data)).curves(("rte", "accuracy", None))
+    assert len(rows.axis("plan")) == 8
+    assert "rte" in render(data)
+
+
+def test_a_run_without_plans_has_no_such_section() -> None:
+    data = replace(tuned(), plans=(), notes=(), scores=tuple(row for row in tuned().scores if row.plan is None))
+    assert not list(Taught.every(data))
+    assert PLANS not in {chapter.anchor for chapter in written(data)}
+    assert page.EVALUATION.answer(data).startswith("GLUE, ")

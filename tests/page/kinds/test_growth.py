@@ -1,0 +1,377 @@
+"""Growth verdicts follow the numbers; tests/golden/growth-planted and growth-study freeze the texts."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from layerwise.page import ReportData
+from layerwise.page.derived import growth
+from layerwise.page.derived.growth import Bounds, Training, Tuning
+from layerwise.results.rows import Score
+from layerwise.runner.summary import summary
+from layerwise.studies.train_growth import training_cost
+from layerwise.studies.train_growth.findings import budget_shares, growth_findings, verdict
+from layerwise.studies.train_growth.page import GROWTH_KIND
+from layerwise.studies.train_growth.training_cost import FRONTIER
+from page.planted import GROWTH, of, without
+
+BETTER, WORSE, OPEN = (-0.05, 0.02), (0.05, 0.02), (0.005, 0.02)
+MATTERS = "it matters which layers train when"
+NOT_SHOWN = "the gain is not shown to come from which layers train when"
+NOTHING = "nothing shows that it matters which layers train when"
+WRONG_ROLES = "the roles that it gives the layers are not the right ones"
+LEARNED, TUNED = "Did uniform training learn what needs layers?", "Was the learning rate tuned?"
+COSTS = "Do the costs add up?"
+Two = tuple[float, float]
+
+
+def difference(
+    arm: str, against: str, value: float, half: float, terms: str = "flops", share: float | None = None
+) -> Score:
+    p = 0.01 if abs(value) > half else 0.4
+    return Score(
+        "growth",
+        "difference",
+        value,
+        value - half,
+        value + half,
+        p,
+        p_adjusted=p,
+        mde=1.25 * half,
+        arm=arm,
+        against=against,
+        condition=terms,
+        amount=share,
+    )
+
+
+def held_out(arm: str, value: float = 4.0, half: float | None = None, seed: int | None = 0) -> Score:
+    bounds = () if half is None else (value - half, value + half)
+    return Score("held_out", "nll", value, *bounds, arm=arm, seed=seed)
+
+
+def rate(arm: str, amount: float, metric: str = "nll", value: float = 1.0) -> Score:
+    return Score("rates", metric, value, arm=arm, amount=amount, condition="learning_rate")
+
+
+def planned_study(uniform: Two, *, swept: bool = True, **controls: Two) -> ReportData:
+    arm = "importance"
+    rows = [held_out(name, seed=seed) for name in (arm, "uniform") for seed in range(3)]
+    rows += [rate(arm, 0.1, metric) for metric in ("nll", "chosen")] if swept else []
+    rows += [difference(arm, control, *numbers) for control, numbers in controls.items()]
+    return of(*rows, difference(arm, "uniform", *uniform))
+
+
+def answers(data: ReportData) -> dict[str, str]:
+    return {finding.question: finding.text for finding in growth_findings(data)}
+
+
+def bare(*others: str) -> list[Score]:
+    return [
+        replace(difference("importance", other, -0.5, 0.1), low=None, high=None, p=None, p_adjusted=None)
+        for other in others
+    ]
+
+
+CORRECTED = replace(difference("importance", "uniform", *BETTER), p=0.03, p_adjusted=0.2)
+NOT_LEARNED = [replace(row, value=4.0) if row.measure == "null" else row for row in GROWTH.scores]
+BOTH = ("permuted", "reversed")
+VERDICTS: list[tuple[ReportData, str, str]] = [
+    # less loss is better, more is worse, the rest inconclusive
+    (planned_study(BETTER), "the importance schedule is better than uniform training: −0.0500", "resolved"),
+    (planned_study(WORSE), "the importance schedule is worse than uniform training: +0.0500", "resolved"),
+    (planned_study(OPEN), "schedule and uniform training is inconclusive above 0.0250 nats:", "unresolved"),
+    # layer roles matter only where every control is beaten
+    *(
+        (planned_study(uniform, **dict(zip((*BOTH, "random"), controls, strict=False))), f"so {words}.", state)
+        for uniform, state, controls, words in (
+            (BETTER, "resolved", (BETTER, BETTER), MATTERS),
+            (BETTER, "resolved", (OPEN, BETTER), NOT_SHOWN),
+            (BETTER, "resolved", (BETTER, OPEN), NOT_SHOWN),
+            (BETTER, "resolved", (BETTER, BETTER, OPEN), NOT_SHOWN),
+            (BETTER, "resolved", (WORSE, BETTER), WRONG_ROLES),
+            (OPEN, "unresolved", (OPEN, OPEN), NOTHING),
+            (WORSE, "resolved", (OPEN, BETTER), NOTHING),
+            (OPEN, "unresolved", (WORSE, WORSE), WRONG_ROLES),
+            (
+                OPEN,
+                "unresolved",
+                (BETTER, BETTER),
+                f"{MATTERS}, though that does not make it better than uniform training",
+            ),
+        )
+    ),
+    (
+        planned_study(BETTER, reversed=BETTER),
+        f"so {MATTERS}, as far as reversed can decide without permuted.",
+        "resolved",
+    ),
+    (planned_study(BETTER), "no permuted or reversed control, so nothing is known of layer roles.", "resolved"),
+    # what was not tuned, and what has not learned
+    (
+        planned_study(BETTER, swept=False),
+        "; no learning rate was tuned, and another might turn this round.",
+        "resolved",
+    ),
+    (of(*NOT_LEARNED), "to beat a table of token pairs, so this says nothing of layers.", "resolved"),
+    # a difference without an interval is no verdict; the corrected p decides and not the interval
+    (
+        of(held_out("importance"), held_out("uniform"), *bare("uniform", "permuted")),
+        "differs from uniform training by −0.500 nats per token, without an interval, over 1 seed; the schedule is not"
+        " distinguished, for want of an interval, from itself",
+        "described",
+    ),
+    (of(CORRECTED), "is inconclusive among so many arms (adjusted p 0.20): −0.0500 [", "unresolved"),
+]
+
+
+@pytest.mark.parametrize(("data", "words", "state"), VERDICTS)
+def test_the_verdict_claims_no_more_than_its_rows(data: ReportData, words: str, state: str) -> None:
+    finding = verdict(data)
+    assert words in finding.text
+    assert finding.text.endswith(words) or not words.endswith(".")
+    assert finding.state == state
+    assert ("tuned" in finding.text) == (not growth.tunings(data))
+
+
+@pytest.mark.parametrize(
+    ("rows", "arm"),
+    [
+        ([difference("published", "uniform", *BETTER), difference("importance", "uniform", *WORSE)], "importance"),
+        ([difference("importance", "uniform", *WORSE), difference("published", "permuted", *OPEN)], "published"),
+        ([difference("mine", "uniform", *OPEN)], "mine"),
+        ([difference("permuted", "uniform", *OPEN)], None),
+        ([difference("published", "uniform", *OPEN, share=0.5)], None),
+        ([held_out("importance")], None),
+    ],
+)
+def test_the_arm_with_controls_is_the_one_that_is_judged(rows: list[Score], arm: str | None) -> None:
+    assert growth.planned(of(*rows)) == arm
+
+
+def test_terms_that_were_not_compared_leave_the_next_ones_to_decide() -> None:
+    data = of(difference("importance", "uniform", *WORSE, terms="seconds"))
+    assert str(verdict(data)).count("At equal seconds, the importance schedule is worse") == 1
+    assert answers(data)["Is importance better than uniform?"].endswith("not compared at equal FLOPs.")
+
+
+@pytest.mark.parametrize(
+    ("bounds", "state"),
+    [((1.5, 2.5), "resolved"), ((0.5, 0.9), "resolved"), ((0.9, 1.1), "unresolved"), ((None, None), "described")],
+)
+def test_arms_that_have_only_their_steps_in_common_are_compared_by_the_ratio_of_losses(
+    bounds: tuple[float | None, float | None], state: str
+) -> None:
+    ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", condition="tokens")
+    finding = verdict(of(ratio, held_out("mine"), held_out("uniform")))
+    assert finding.text.startswith("After as many steps, uniform's loss is 1")
+    assert finding.state == state
+
+
+def ended(half: float, null: float) -> list[Score]:
+    return [
+        held_out("uniform", half=half, seed=None),
+        Score("null", "nll", null, null - 0.02, null + 0.02, arm="token pairs"),
+    ]
+
+
+def phased(measured: float) -> list[Score]:
+    steps = {("early", 5.0): (0.5, 0.45), ("late", 9.0): (0.8, measured)}
+    return [
+        Score("accounting", metric, share, arm="a", condition=name, amount=end)
+        for (name, end), shares in steps.items()
+        for metric, share in zip(("predicted", "measured"), shares, strict=True)
+    ]
+
+
+TRIED = [rate("a", 0.1, value=3.68), rate("a", 0.1, "chosen"), held_out("a")]
+AFTER = [
+    Score("training", "validation_loss", loss, arm="a", seed=seed, amount=9.0) for seed, loss in ((0, 3.97), (1, 3.81))
+]
+WIDE = [replace(row, low=3.5, high=3.9) if row.metric == "nll" else row for row in TRIED]
+DEAR = [
+    replace(row, value=1.031 * row.value) if (row.arm, row.seed, row.metric) == ("ramp", 1, "flops") else row
+    for row in GROWTH.scores
+]
+ANSWERS: list[tuple[list[Score], str, str]] = [
+    (ended(0.1, 4.2), LEARNED, "Yes. It ends at 4.00 [3.90, 4.10] nats per token, a table of token pairs"),
+    (ended(0.3, 4.2), LEARNED, "Not beyond its seeds. It ends at 4.00"),
+    (ended(0.1, 3.8), LEARNED, "No. It ends at 4.00"),
+    ([*TRIED, *AFTER], TUNED, "(validation loss 3.68 in the sweep, 3.81 to 3.97 afterwards)"),
+    (WIDE, TUNED, "Several seeds chose."),
+    (DEAR, COSTS, "The FLOPs of ramp are up to 3."),
+    (DEAR, COSTS, "beyond the 1 % allowed: not all arms have had one budget."),
+    (phased(0.96), COSTS, "+20.0 % at most (a, late), 1 of 2 phases beyond 15"),
+    (phased(0.92), COSTS, "+15.0 % at most (a, late), all 2 phases"),
+]
+
+
+@pytest.mark.parametrize(("rows", "question", "words"), ANSWERS)
+def test_what_tells_whether_it_was_a_fair_test(rows: list[Score], question: str, words: str) -> None:
+    assert words in answers(of(*rows))[question]
+
+
+@pytest.mark.parametrize(("chosen", "at_end"), [(1.0, True), (2.0, False), (3.0, True)])
+def test_an_end_is_the_least_or_the_greatest_of_several(chosen: float, at_end: bool) -> None:
+    losses = {each: rate("a", each) for each in (1.0, 2.0, 3.0)}
+    assert Tuning("a", losses, chosen).at_end == at_end
+    assert not Tuning("a", {1.0: losses[1.0]}, 1.0).at_end
+
+
+def test_budgets_are_held_against_uniform_with_the_same_seed_and_without_rows_nothing_is_concluded() -> None:
+    assert len(budget_shares(GROWTH)) == 7 * 3
+    others = (row for row in GROWTH.scores if (row.measure, row.condition) != ("growth", "flops"))
+    assert "FLOPs" not in answers(of(*others))[COSTS], "what had another budget is not held to this one"
+    assert answers(of(held_out("uniform"))) == {}
+
+
+def test_lengths_stand_by_number_and_a_sweep_makes_no_arm() -> None:
+    rows = [replace(held_out("uniform"), amount=share) for share in (1.5, 0.8, 12.0)]
+    assert [each.share for each in growth.lengths(of(*rows))] == [0.8, 1.5, 12.0]
+    assert growth.arms(of(rate("tried", 0.1), held_out("a"))) == ("a",)
+
+
+def test_the_row_of_an_arm_comes_before_the_mean_of_its_seeds() -> None:
+    seeds = [held_out("a", value, 0.1, seed) for seed, value in ((0, 4.0), (1, 5.0))]
+    mean = growth.held_out(of(*seeds), Training("a"))
+    whole = growth.held_out(of(*seeds, held_out("a", 4.4, 0.1, None)), Training("a"))
+    assert (mean.value, mean.low, whole.value) == (4.5, None, 4.4), "a mean made here has no interval"
+
+
+def test_losses_are_those_of_validation_and_else_of_training() -> None:
+    noted = {("a", 5.0, "train"): 9.0, ("a", 10.0, "validation"): 4.0, ("b", 20.0, "train"): 8.0}
+    data = of(
+        *(
+            Score("training", f"{kind}_loss", loss, arm=arm, seed=0, amount=step)
+            for (arm, step, kind), loss in noted.items()
+        )
+    )
+    assert [growth.losses(data, Training(arm), 0) for arm in "abc"] == [{10: 4.0}, {20: 8.0}, {}]
+
+
+def saving(metric: str, value: float, half: float | None = None, terms: str = "flops") -> Score:
+    bounds = () if half is None else (value - half, value + half)
+    return Score("growth", metric, value, *bounds, arm="mine", against="uniform", condition=terms)
+
+
+@pytest.mark.parametrize(
+    ("rows", "bounds", "words"),
+    [
+        ([saving("saving", 0.25, 0.125)], Bounds(0.25, 0.125, 0.375), "25.0 [12.5, 37.5] %"),
+        (
+            [saving("saving_at_most", 0.2), saving("never", 2)],
+            Bounds(0.2, -math.inf, 0.2),
+            "20 % at most (not reached with 2 seeds)",
+        ),
+        (
+            [saving("saving_at_least", 0.4)],
+            Bounds(0.4, 0.4, 1.0),
+            "40 % at least (reached before the first look with a seed)",
+        ),
+        ([saving("saving", 0.2)], None, "20 %"),
+        ([], None, "–"),
+    ],
+)
+def test_a_saving_has_two_bounds_or_the_one_that_is_known(rows: list[Score], bounds: Bounds | None, words: str) -> None:
+    assert growth.saved(of(*rows), "mine", "flops") == bounds
+    assert growth.saved_in_words(of(*rows), Training("mine"), "flops") == words
+
+
+def test_the_headline_is_of_the_published_schedule_and_says_what_it_was_read_off() -> None:
+    assert growth.headline_arm(of(*(row for row in GROWTH.scores if row.arm != "published"))) == "importance"
+    assert "course of its loss" in growth.how_read(GROWTH, "ramp")
+    assert "its warm-up not tuned" in growth.nulls_in_words(without(GROWTH, "rates"))
+
+
+@given(st.lists(st.tuples(st.integers(1, 50), st.floats(0.0, 10.0)), min_size=1, max_size=6))
+def test_the_cost_of_a_step_is_what_it_adds(lengths: list[tuple[int, float]]) -> None:
+    pieces, first = [], 0
+    for steps, cost in lengths:
+        pieces.append((float(first), float(first + steps), cost))
+        first += steps
+    each = [cost for steps, cost in lengths for _ in range(steps)]
+    for step in range(len(each) + 1):
+        assert training_cost.cost_by(tuple(pieces), step) == pytest.approx(sum(each[:step]))
+    assert training_cost.cost_by(tuple(pieces), len(each) + 5) == training_cost.cost_by(tuple(pieces), len(each))
+
+
+def training(arm: str, seed: int = 0, **figures: float) -> list[Score]:
+    return [Score("training", metric, value, arm=arm, seed=seed) for metric, value in figures.items()]
+
+
+def two_phases() -> list[Score]:
+    phases = {("early", 40.0): (0.5, 0.6), ("late", 100.0): (1.0, 1.0)}
+    return [
+        *training("uniform", steps=80.0, step_seconds=0.5),
+        *training("a", steps=100.0, tokens=2000.0, flops=8e6, seconds=999.0),
+        *(
+            Score("accounting", metric, share, arm="a", condition=name, amount=end)
+            for (name, end), of in phases.items()
+            for metric, share in zip(("predicted", "measured"), of, strict=True)
+        ),
+    ]
+
+
+def spent(rows: list[Score], terms: str, step: float, seed: int = 0) -> float:
+    pieces = training_cost.outlay(of(*rows), Training("a"), seed, terms)
+    assert pieces is not None
+    return training_cost.cost_by(pieces, step)
+
+
+def drop(rows: list[Score], **columns: Any) -> list[Score]:
+    return [row for row in rows if any(getattr(row, name) != value for name, value in columns.items())]
+
+
+def test_flops_and_seconds_go_by_phase() -> None:
+    rows = two_phases()
+    assert spent(rows, "flops", 100) == pytest.approx(8e6), "the whole is what was counted"
+    assert spent(rows, "flops", 40) == pytest.approx(8e6 * 20 / 80)
+    assert spent(rows, "seconds", 40) == pytest.approx(40 * 0.6 * 0.5), "steps alone"
+    untimed = drop(rows, condition="early", metric="measured")
+    assert spent(untimed, "seconds", 40) == pytest.approx(40 * 0.5 * 0.5), "as predicted"
+    assert spent(drop(rows, condition="early", metric="predicted"), "flops", 40) == pytest.approx(8e6 * 0.4), "even"
+    assert training_cost.outlay(of(*drop(rows, arm="a", metric="steps")), Training("a"), 0, "flops") is None
+
+
+def test_a_seed_with_more_steps_has_longer_phases_and_its_looks_are_paired_by_number() -> None:
+    rows = [*two_phases(), *training("a", 1, steps=110.0, tokens=2200.0, flops=8e6)]
+    looks = [(0, 40, 4.6), (0, 100, 4.0), (1, 44, 5.6), (1, 110, 5.0)]
+    rows += [
+        Score("training", "validation_loss", loss, arm="a", seed=seed, amount=float(step)) for seed, step, loss in looks
+    ]
+    assert spent(rows, "flops", 44, seed=1) == pytest.approx(8e6 * 0.25)
+    assert spent(rows, "flops", 110, seed=1) == pytest.approx(8e6), "nothing is left over at the end"
+    drawn = [row for row in training_cost.loss_by_cost(of(*rows)) if row.condition == "flops"]
+    assert [row.amount for row in drawn] == [pytest.approx(2e6), pytest.approx(8e6)]
+    assert (drawn[1].value, drawn[1].low, drawn[1].high) == (4.5, 4.0, 5.0)
+
+
+def test_the_pace_of_uniform_is_the_median_over_its_lengths() -> None:
+    rows = two_phases()
+    for share, pace in ((0.8, 0.4), (1.3, 9.0)):
+        own = training("uniform", steps=60.0, step_seconds=pace)
+        rows += [replace(row, condition=f"{share:g} of the budget") for row in own]
+        rows.append(replace(held_out("uniform"), amount=share))
+    assert spent(rows, "seconds", 10) == pytest.approx(10 * 0.6 * 0.5)
+
+
+def test_the_frontier_needs_two_ends_of_uniform() -> None:
+    alone = of(*(row for row in GROWTH.scores if row.measure != "training" or row.condition is None))
+    ends = [[row.against for row in training_cost.loss_by_cost(data)].count(FRONTIER) for data in (GROWTH, alone)]
+    assert ends == [2 * 4, 0]
+
+
+def test_a_schedule_alone_is_not_compared() -> None:
+    assert "layerwise train growth-study" in summary(without(GROWTH, "growth"))
+
+
+def test_trainings_without_an_end_are_named() -> None:
+    begun = Score("training", "train_loss", 4.0, arm="ramp", seed=7, amount=10.0)
+    banner = GROWTH_KIND.unfinished(of(*GROWTH.scores, begun))
+    assert banner is not None
+    assert "1 training (ramp/7) is not complete" in banner
+    assert GROWTH_KIND.unfinished(GROWTH) is None

@@ -1,0 +1,125 @@
+"""Healing texts claim no more than intervals show; tests/golden/healing-planted freezes them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from layerwise.page import ReportData, render
+from layerwise.results.rows import Score
+from layerwise.studies.heal.page import answers_by_window, findings
+from tools.golden.outputs import stored
+
+RUN = stored("healing-planted")
+WITHOUT_WINDOWS = [row for row in RUN.scores if row.measure != "healing_window"]
+
+
+def healed(count: int, low: float, high: float, against: str | None = "whole") -> Score:
+    columns: dict[str, Any] = {"condition": "healed", "amount": count, "against": against}
+    return Score("healing_window", "above_whole", (low + high) / 2, low, high, **columns)
+
+
+def window_rows(crossing: float, low: float, high: float, *intervals: tuple[float, float]) -> Iterator[Score]:
+    yield Score("healing_window", "layers", crossing, low, high, condition="healed", against="whole")
+    for count, (least, most) in enumerate(intervals, start=1):
+        yield healed(count, least, most)
+
+
+def data(scores: Iterable[Score]) -> ReportData:
+    return ReportData({"model": "m", "corpus": "c"}, (), tuple(scores))
+
+
+def test_what_is_inconclusive_is_called_that_with_what_would_have_been_seen() -> None:
+    rows = (replace(row, p_adjusted=0.4) if row.measure == "healing_contrast" else row for row in RUN.scores)
+    text = " ".join(findings(data(rows)))
+    assert "full-teacher against full-labels: inconclusive in 3 seeds" in text
+    assert "above 0.0150 it would have been seen" in text
+
+
+@pytest.mark.parametrize(
+    ("seeds", "documents", "said"),
+    [
+        (3, 148, "Intervals of what was trained are over 3 seeds and 148 documents."),
+        (2, 7, "Intervals of what was trained are over 2 seeds and the windows of 7 documents."),
+        (1, 148, "One seed was trained: the intervals are over 148 documents alone, and another seed may differ"),
+    ],
+)
+def test_what_intervals_are_over_is_said_where_the_shares_are(seeds: int, documents: int, said: str) -> None:
+    own = [Score("healing", "nll", 2.0, arm="lora", seed=seed, documents=documents) for seed in range(seeds)]
+    assert said in " ".join(findings(data(own)))
+
+
+HELPS, HURTS, OPEN = (-0.2, -0.1), (0.1, 0.2), (-0.1, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("intervals", "said", "is_pattern"),
+    [
+        ((HURTS, HURTS), "skipping 1 and 2 hurts.", False),
+        ((HELPS, HURTS, HURTS), "skipping 1 helps and skipping 2 and 3 hurts: few help, many hurt.", True),
+        ((HURTS, HELPS), "skipping 2 helps and skipping 1 hurts.", False),
+        ((HELPS, OPEN, HURTS), "skipping 1 helps, skipping 3 hurts and skipping 2 is inconclusive.", False),
+        ((OPEN,), "skipping 1 is inconclusive.", False),
+    ],
+)
+def test_few_help_and_many_hurt_only_where_the_intervals_say_so(
+    intervals: tuple[tuple[float, float], ...], said: str, is_pattern: bool
+) -> None:
+    text = " ".join(findings(data(window_rows(0.0, 0.0, 0.0, *intervals))))
+    assert f"Beside the whole model trained as long {said}" in text
+    assert ("few help, many hurt" in text) == is_pattern
+
+
+def test_without_the_control_the_sentence_says_that_the_text_is_not_taken_off() -> None:
+    text = " ".join(findings(data(healed(count, 0.4, 0.6, against=None) for count in (1, 2))))
+    assert (
+        "Beside the untouched whole model skipping 1 and 2 hurts. What the text alone gives is not taken off." in text
+    )
+
+
+def answers(*gains: tuple[float, float]) -> Iterator[Score]:
+    shared: dict[str, Any] = {"task": "quiz", "documents": 40}
+    yield Score("healing_task", "accuracy", 0.25, against="chance", **shared)
+    for arm in ("untouched", "pruned", "full-teacher", "whole"):
+        yield Score("healing_task", "accuracy", 0.5, 0.4, 0.6, arm=arm, **shared)
+    for against in ("untouched", "whole"):
+        own: dict[str, Any] = {"arm": "full-teacher", "against": against, **shared}
+        yield Score("healing_task", "difference", -0.1, -0.15, -0.05, **own)
+    for count, (low, high) in enumerate(gains, start=1):
+        for condition in ("before", "healed"):
+            own = {"arm": f"skip-{count}", "condition": condition, "amount": count, **shared}
+            yield Score("healing_task", "accuracy", 0.3, 0.2, 0.4, **own)
+            yield Score("healing_task", "difference", -0.2, -0.3, -0.1, against="untouched", **own)
+        yield Score("healing_task", "difference", (low + high) / 2, low, high, against="whole", **own)
+
+
+@pytest.mark.parametrize(
+    ("gains", "said"),
+    [
+        ((HURTS, HELPS), "skipping 1 helps and skipping 2 hurts: few help, many hurt."),
+        ((HELPS, HURTS), "skipping 2 helps and skipping 1 hurts."),
+        ((OPEN, HELPS), "skipping 2 hurts and skipping 1 is inconclusive."),
+    ],
+)
+def test_more_right_answers_are_a_help(gains: tuple[tuple[float, float], ...], said: str) -> None:
+    text = " ".join(findings(data([*WITHOUT_WINDOWS, *answers(*gains)])))
+    assert f"On quiz, beside the whole model trained as long, {said}" in text
+    assert "On quiz full-teacher has −10.0 [−15.0, −5.0] points of accuracy beside the untouched model." in text
+
+
+def test_the_curve_of_a_benchmark_begins_at_the_untouched_and_at_the_control() -> None:
+    rows = list(answers_by_window(data([*WITHOUT_WINDOWS, *reversed(list(answers(HELPS, HURTS)))])))
+    amounts = [row.amount for row in rows if row.against is None]
+    assert amounts == sorted(amounts)
+    points = {(row.condition, row.amount, row.against) for row in rows}
+    assert points == {
+        *((condition, count, None) for condition in ("before", "healed") for count in range(3)),
+        *((None, count, "chance") for count in range(3)),
+    }
+
+
+@pytest.mark.parametrize("gains", [(), (HELPS, HURTS)])
+def test_the_page_has_the_curve_where_windows_have_answers(gains: tuple[tuple[float, float], ...]) -> None:
+    page = render(data([*WITHOUT_WINDOWS, *answers(*gains)]))
+    assert ("Benchmarks: few layers skipped, and many" in page) == bool(gains)

@@ -1,0 +1,245 @@
+"""Robustness verdicts follow intervals; golden/robustness-planted and robustness-language-planted freeze the texts."""
+
+import json
+import math
+import re
+from dataclasses import replace
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from layerwise.page import ReportData, markdown, render
+from layerwise.page.arms import ARMS, arm_slots, in_reading_order
+from layerwise.page.derived.robustness import Cell, chance, fates, fewest_layers, node_sentences, summary, survival
+from layerwise.page.marks.dots import REACH, swarmed
+from layerwise.results.rows import Note, Score
+from layerwise.runner.summary import summary as run_summary
+from page.page.test_render import read
+from page.planted import LANGUAGE, ROBUSTNESS, of, only, row, without
+
+GUESS = row("robustness", "accuracy", 0.1, against="chance")
+
+
+def cell(data: ReportData, arm: str, name: str) -> Cell:
+    matrix = survival(data)
+    return matrix.cells[arm][next(each for each in matrix.conditions if each.name == name)]
+
+
+def one_condition(value: float, half: float, *, language: bool = False) -> Cell:
+    metric, best = ("nll", 1.0) if language else ("accuracy", 0.9)
+    run = of(
+        row("robustness", "leads", 0.0 if language else 1.0),
+        row("robustness", "classes", 1000) if language else GUESS,
+        row("robustness", metric, best, 0.0, arm="a", condition="sequential"),
+        row("robustness", metric, value, half, arm="b", condition="random"),
+    )
+    return cell(run, "b", "all layers, random order")
+
+
+@pytest.mark.parametrize(
+    ("value", "half", "language", "fate", "at_chance"),
+    [
+        (0.8, 0.01, False, "survives", False),
+        (0.8, 0.099, False, "survives", False),
+        (0.8, 0.101, False, "inconclusive", False),
+        (0.5, 0.199, False, "in part", False),
+        (0.5, 0.201, False, "inconclusive", False),
+        (0.2, 0.099, False, "lost", False),
+        (0.2, 0.101, False, "inconclusive", True),
+        (0.12, 0.03, False, "lost", True),
+        (1.05, 0.02, True, "survives", False),
+        (5.0, 0.02, True, "lost", False),
+        (6.9, 0.1, True, "lost", True),
+    ],
+)
+def test_words_follow_the_ends_of_the_interval_and_of_a_loss_less_is_more(
+    value: float, half: float, language: bool, fate: str, at_chance: bool
+) -> None:
+    found = one_condition(value, half, language=language)
+    assert (found.fate, found.at_chance) == (fate, at_chance)
+
+
+def test_the_colour_is_the_share_of_the_way_from_chance_to_the_best_in_order() -> None:
+    assert one_condition(0.5, 0.0).share == pytest.approx(0.5)
+    assert one_condition(1.05, 0.0, language=True).share > one_condition(1.5, 0.0, language=True).share
+    html = render(only(ROBUSTNESS, "robustness", "merging"))
+    table = html[html.index('<table class="toned"') :].partition("</table>")[0]
+    cells = dict(re.findall(r'<th scope="row">([^<]+)</th>(.*?)</tr>', table))
+    assert f"--left:{(0.921 - 0.103) / (0.968 - 0.103):.3f}" in cells["layershuffle"]
+    assert [cells["baseline"].count("at-chance"), cells["layerdrop"].count("at-chance")] == [4, 2]
+    assert cells["layershuffle"].count('"number survives"') == 4
+    assert cells["retrained"].count("unmeasured") == 4
+
+
+@given(st.floats(0.0, 1.0), st.floats(0.0, 0.5), st.floats(0.0, 0.5))
+def test_a_wider_interval_never_says_more(value: float, half: float, more: float) -> None:
+    narrow, wide = one_condition(value, half), one_condition(value, half + more)
+    assert wide.fate in (narrow.fate, "inconclusive")
+    assert wide.share == narrow.share
+    assert narrow.at_chance <= wide.at_chance
+
+
+@pytest.mark.parametrize(("value", "low"), [(math.nan, 0.1), (0.5, math.nan), (0.5, None)])
+def test_what_is_not_finite_or_has_half_an_interval_decides_nothing(value: float, low: float | None) -> None:
+    score = replace(row("robustness", "accuracy", 0.5, 0.1, arm="a", condition="random"), value=value, low=low)
+    assert not survival(of(score)).cells
+
+
+def arm(name: str, in_order: tuple[float, float], shuffled: tuple[float, float]) -> list[Score]:
+    """An arm by its value and half of its interval in order and in random order."""
+    orders = (("sequential", in_order), ("random", shuffled))
+    return [row("robustness", "accuracy", *at, arm=name, condition=order) for order, at in orders]
+
+
+GUESSES, LEARNED = (0.11, 0.05), (0.9, 0.05)
+
+
+@pytest.mark.parametrize(
+    ("arms", "said"),
+    [
+        (
+            {"a": (GUESSES, GUESSES)},
+            "No method can be told from chance even in order, so nothing can be said of random",
+        ),
+        ({"a": (LEARNED, GUESSES)}, "Random order is not survived by a."),
+        ({"a": (LEARNED, (0.23, 0.23))}, "No method can be told from chance in random order: inconclusive."),
+        ({"a": (LEARNED, (0.4, 0.2))}, "It is inconclusive which methods survive random order"),
+        (
+            {
+                "a": (LEARNED, (0.23, 0.23)),
+                "b": (LEARNED, LEARNED),
+                "c": (LEARNED, (0.5, 0.1)),
+                "d": (GUESSES, GUESSES),
+            },
+            "Random order is survived by b; survived in part by c; inconclusive for a and d.",
+        ),
+        ({"a": (GUESSES, LEARNED), "b": (LEARNED, GUESSES)}, "Random order is survived by a; not survived by b."),
+    ],
+)
+def test_every_word_of_the_answer_is_shown_by_an_interval(
+    arms: dict[str, tuple[tuple[float, float], tuple[float, float]]], said: str
+) -> None:
+    scores = (each for name, values in arms.items() for each in arm(name, *values))
+    assert summary(of(GUESS, *scores)).startswith(said)
+
+
+def test_arms_that_were_trained_less_are_named_first_and_a_curve_of_one_point_is_a_point() -> None:
+    trained = [row("training", "epochs", each, arm=arm, seed=0) for arm, each in (("baseline", 1.0), ("a", 20.0))]
+    losses = [
+        row("training", "validation_loss", 0.5, arm=arm, seed=0, amount=step)
+        for arm, steps in (("baseline", (17,)), ("a", (17, 34)))
+        for step in steps
+    ]
+    scores = [GUESS, *arm("baseline", LEARNED, GUESSES), *arm("a", LEARNED, LEARNED)]
+    data = of(*scores, *trained, *losses)
+    assert next(fates(data)) == "The arms were not trained equally long; epochs: baseline 1 and a 20."
+    assert next(fates(of(*scores, *trained[:1]))).startswith("baseline: 90.0 %")
+    (figure,) = json.loads(read(render(data)).json)["figures"]["training"]["variants"].values()
+    traces = figure["data"]
+    assert {len(each["x"]): each["mode"] for each in traces if each.get("x")} == {1: "markers", 2: "lines"}
+
+
+def test_merged_models_have_their_members() -> None:
+    merged = summary(only(ROBUSTNESS, "merging", "merges"))
+    assert "Merged from any layers layershuffle has 89.1 % [87.9, 90.3], its members" in merged
+
+
+def test_the_chance_of_a_language_model_is_a_uniform_guess_where_its_size_is_known() -> None:
+    assert chance(LANGUAGE) is None
+    sized = (*(each for each in LANGUAGE.scores if each.metric != "classes"), row("robustness", "classes", 1024))
+    assert chance(replace(LANGUAGE, scores=sized)) == pytest.approx(math.log(1024))
+    assert chance(ROBUSTNESS) == 0.103
+
+
+def test_the_plan_to_copy_is_that_of_the_fewest_layers_that_survive() -> None:
+    values = {
+        ("a", "first", 3.0): 0.9,
+        ("a", "last", 2.0): 0.9,
+        ("b", "even", 3.0): 0.9,
+        ("b", "even", 2.0): 0.75,
+        ("a", "random", 1.0): 0.9,
+        ("retrained", "even", 1.0): 0.9,
+    }
+    shared = {"condition": "sequential"}
+    rows = [row("robustness", "accuracy", 0.9, 0.05, arm="a", **shared)]
+    rows += [
+        row("robustness", "accuracy", value, 0.05, arm=arm, part=rule, amount=count, **shared)
+        for (arm, rule, count), value in values.items()
+    ]
+    found = fewest_layers(replace(of(GUESS, *rows), manifest={"depth": 4}))
+    assert (found[0], str(found[1])) == ("a", "2 3")
+    assert fewest_layers(only(ROBUSTNESS, "training")) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "words"),
+    [
+        (-0.019, 0.019, "as much as"),
+        (-0.021, 0.019, "more or less than"),
+        (-0.019, 0.021, "more or less than"),
+        (0.001, 0.021, "more than"),
+        (-0.021, -0.001, "less than"),
+    ],
+)
+def test_the_loss_of_nodes_is_judged_by_its_intervals(low: float, high: float, words: str) -> None:
+    lost: dict[str, object] = {"arm": "a", "part": "blocks", "other": 4, "amount": 1.0, "condition": "random"}
+    beside = row("nodes", "accuracy_lost_above", (low + high) / 2, (high - low) / 2, **lost, against="scattered")
+    (said,) = node_sentences(of(row("nodes", "accuracy_lost", 0.1, 0.02, **lost), beside))
+    assert f"The layers of a block cost {words} as many anywhere" in said
+
+
+def test_rows_of_an_unknown_layout_draw_nothing_and_the_section_says_so() -> None:
+    lost = row("nodes", "accuracy_lost", 0.1, 0.02, arm="a", part="rings", other=4, amount=1.0, condition="random")
+    data = only(ROBUSTNESS, "robustness")
+    assert "No node was lost in this run" in render(replace(data, scores=(*data.scores, lost)))
+
+
+def test_orders_of_several_seeds_are_dots_of_their_own() -> None:
+    own = ROBUSTNESS.rows.where(measure="orders", arm="layerdrop")
+    html = render(of(*own, *(replace(each, seed=1) for each in own)))
+    (dots,) = (
+        trace
+        for trace in json.loads(read(html).json)["figures"]["robustness-fixed-orders"]["variants"][""]["data"]
+        if trace.get("name") == "layerdrop" and "markers" in trace.get("mode", "")
+    )
+    assert len(dots["x"]) == 2 * len(own.axis("plan"))
+
+
+@given(st.lists(st.floats(0.0, 100.0), max_size=200))
+@example([50.0] * 12)
+def test_a_swarm_stays_in_its_row_and_hides_no_dot(values: list[float]) -> None:
+    moved = swarmed(values, 1.0)
+    assert all(abs(offset) <= REACH + 1e-9 for offset in moved)
+    assert len({(round(value), offset) for value, offset in zip(values, moved, strict=True)}) == len(values)
+
+
+def test_after_training_alone_the_terminal_says_how_to_go_on_and_what_is_unfinished_is_named() -> None:
+    trained = only(ROBUSTNESS, "training")
+    html = render(trained)
+    assert 'id="training"' in html
+    assert 'id="robustness"' not in html
+    assert "not complete" not in html
+    assert "| retrained | 2 | 400 |" in markdown(trained)
+    lines = run_summary(trained).splitlines()
+    assert lines[0].split() == ["arm", "seeds", "last", "step", "best", "validation", "loss"]
+    assert lines[-1].endswith("layerwise robustness RUN")
+    assert lines[-2].startswith("The least validation loss of any seed is that of baseline: 0.1")
+    begun = tuple(each for each in ROBUSTNESS.scores if (each.arm, each.seed, each.metric) != ("layerdrop", 1, "steps"))
+    text = read(render(without(replace(ROBUSTNESS, scores=begun), "position", "merging"))).text
+    assert "1 training (layerdrop/1) and 2 parts (position and merging) are not complete" in text
+
+
+def test_what_had_to_be_left_out_stands_in_its_section() -> None:
+    notes = (Note("embedding", "Said of the layout."), Note("orders", "Said of orders."))
+    html = render(replace(only(ROBUSTNESS, "robustness", "orders", "embedding"), notes=notes))
+    assert "Said of the layout." in html[html.index('id="inside"') : html.index('id="provenance"')]
+    assert "Said of orders." in html[html.index('id="orders"') : html.index('id="inside"')]
+
+
+@given(st.lists(st.text("abc-", min_size=1) | st.sampled_from(sorted(ARMS)), max_size=9))
+def test_known_arms_keep_their_colours_whoever_else_is_there(arms: list[str]) -> None:
+    slots = arm_slots(in_reading_order(arms))
+    assert set(slots) == set(arms)
+    assert all(slots[arm] == ARMS[arm] for arm in arms if arm in ARMS)
+    assert not {slots[arm] for arm in slots if arm not in ARMS} & set(ARMS.values())

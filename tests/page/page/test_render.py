@@ -1,0 +1,173 @@
+"""The page is complete, escaped and valid, and makes no requests."""
+
+import json
+import re
+from dataclasses import replace
+from functools import lru_cache
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from layerwise.errors import RunError
+from layerwise.page import ReportData, markdown, render, write
+from layerwise.results.rows import PlanRecord
+from page import synthetic
+from page.planted import of, without
+from tools.golden.outputs import stored
+
+VOID = {"meta", "input", "br", "hr", "col"}
+
+
+class Page(HTMLParser):
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.loads: list[str] = []
+        self.names: list[str] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.json = ""
+        self.styles = ""
+        self.rows = 0
+        self.data = False
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        self.names.append(tag)
+        self.ids += [found["id"] or ""] if "id" in found else []
+        self.loads += [found[name] or "" for name in ("src", "href", "srcset", "action", "data") if name in found]
+        self.data = found.get("type") == "application/json"
+        self.rows += tag == "tr" and "data-resolved" in found
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        inside = self.open[-1] if self.open else ""
+        if inside == "script":
+            self.json += data if self.data else ""
+        elif inside == "style":
+            self.styles += data
+        else:
+            self.text += data
+
+
+@lru_cache(maxsize=4)
+def read(html: str) -> Page:
+    return Page(html)
+
+
+SWEEP = stored("sweep-planted")
+"""Six layers, two tasks; tests/golden freezes the page's structure."""
+CHAPTERS = ("headline", "curves", "layers", "cost", "similarity", "tasks", "plans", "provenance")
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render(SWEEP)
+
+
+def test_nothing_is_loaded_and_the_policy_forbids_every_request(html: str) -> None:
+    page = read(html)
+    assert all(address.startswith("#") for address in page.loads)
+    assert not re.search(r"@import|url\(", page.styles)
+    assert not {"link", "img", "iframe", "object", "embed", "base"} & set(page.names)
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert "default-src &#x27;none&#x27;" in policy[1]
+    assert "http" not in policy[1]
+
+
+def test_every_figure_has_its_slot_and_every_plan_a_row(html: str) -> None:
+    page, plans = read(html), {record.plan for record in SWEEP.plans}
+    assert set(re.findall(r'class="plot" data-figure="([^"]+)"', html)) == set(json.loads(page.json)["figures"])
+    assert (page.open, len(page.ids)) == ([], len(set(page.ids)))
+    assert page.rows == html.count('<th scope="row" class="plan"') == len(plans)
+    curves = json.loads(page.json)["figures"]["curves"]
+    assert curves["choices"] == 3
+    assert len({key.split(".")[2] for key in curves["variants"]}) == len(SWEEP.tasks)
+
+
+def test_the_same_rows_give_the_same_bytes_few_enough_to_be_sent(html: str) -> None:
+    assert render(replace(SWEEP, scores=(*SWEEP.scores,))) == html
+    assert len(render(stored("sweep")).encode()) < 8_000_000
+
+
+@pytest.mark.parametrize(
+    ("missing", "left_out", "line"),
+    [
+        ({"effect"}, {"curves", "cost", "layers"}, "No effect was measured"),
+        ({"similarity"}, {"similarity"}, "Similarity was not measured"),
+        ({"benchmark", "effect"}, {"curves", "cost", "layers", "tasks"}, "No task and no benchmark was"),
+        ({"benchmark"}, set(), ""),
+    ],
+)
+def test_a_chapter_without_rows_is_left_out_and_listed_at_the_end(
+    missing: set[str], left_out: set[str], line: str
+) -> None:
+    html = render(without(SWEEP, "contrast", *missing))
+    page = read(html)
+    assert [found for found in page.ids if found in CHAPTERS] == [name for name in CHAPTERS if name not in left_out]
+    assert line in html[html.index('id="provenance"') :]
+    assert "Not in this run" in page.text  # the claims at least: these rows hold no contrasts
+    assert ("Benchmarks" in page.text) == ("benchmark" not in missing)
+    assert 'class="missing"' not in html
+
+
+def test_an_empty_run_is_a_page_that_says_so() -> None:
+    page = read(render(of()))
+    assert [found for found in page.ids if found in CHAPTERS] == ["headline", "provenance"]
+    assert "The run has no plans." in page.text
+    assert "No finding" in page.text
+
+
+@pytest.mark.parametrize("location", ["/data/models/tiny-llama/", "org/tiny-llama", "tiny-llama"])
+def test_a_page_is_titled_by_the_name_of_its_model(location: str) -> None:
+    run = replace(of(), manifest={"model": location})
+    html = render(run)
+    assert "<title>tiny-llama · layerwise report</title>" in html
+    assert "<h1>tiny-llama</h1>" in html
+    assert f"<dd>{location}</dd>" in html  # whole, in the provenance
+    assert markdown(run).startswith("# tiny-llama\n")
+
+
+def test_an_interrupted_run_says_so_first(html: str) -> None:
+    kept = {record.plan for record in SWEEP.plans[:4]}
+    page = read(render(replace(SWEEP, scores=tuple(score for score in SWEEP.scores if score.plan in kept))))
+    assert "have no effect yet: the run was interrupted" in page.text
+    assert "interrupted" not in read(html).text
+
+
+def test_plans_of_a_foreign_store_stay_in_the_table() -> None:
+    foreign = PlanRecord("not a plan", "painters", "skip", 1, None, 1, 1, 1, 1)
+    assert "not a plan" in render(ReportData({"depth": 4}, (foreign,), ()))
+
+
+def test_the_untouched_model_is_the_baseline_and_not_a_plan_that_was_missed() -> None:
+    identity = PlanRecord("0-5", "identity", "identity", 0, None, 6, 6, 6, 6)
+    kept = tuple(s for s in SWEEP.scores if not (s.plan == "0-5" and s.metric == "delta_nll"))
+    records = (identity, *(record for record in SWEEP.plans if record.plan != "0-5"))
+    html = render(replace(SWEEP, plans=records, scores=kept))
+    assert html.count("the baseline") == 1
+    without_claims = re.sub(r'<section id="claims".*?</section>', "", html, flags=re.DOTALL)
+    assert "not measured" not in read(without_claims).text
+
+
+def test_write_is_whole_or_not_at_all(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    write(path, "<p>ä</p>")
+    assert path.read_text(encoding="utf-8") == "<p>ä</p>"
+    with pytest.raises(RunError, match="name a folder"):
+        write(tmp_path / "nowhere" / "report.html", "x")
+    assert sorted(found.name for found in tmp_path.iterdir()) == ["report.html"]
+
+
+def test_a_sweep_of_single_layers_begins_with_its_answer_and_the_chart_of_layers() -> None:
+    run = synthetic.run(6, ("leave_one_out", "swap_adjacent"))
+    html = render(run)
+    assert "dropping it costs" in read(html[: html.index('<section id="headline"')]).text
+    assert [name for name in read(html).ids if name in CHAPTERS][:2] == ["headline", "layers"]

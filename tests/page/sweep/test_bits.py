@@ -1,0 +1,79 @@
+"""Findings on bits: the planted layer is named, and none where noise explains it."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from layerwise.measure.contrasts.bits import bits_contrasts
+from layerwise.page import ReportData
+from layerwise.page.derived import bits
+from layerwise.plan import Plan
+from layerwise.plan.quantised import quantised_layers
+from layerwise.results.rows import Loss, Score
+from layerwise.results.vocabulary import BITS, DELTA, EXCESS
+from layerwise.studies.sweep.findings import findings
+from layerwise.studies.sweep.page import SWEEP
+from page import synthetic
+
+DEPTH, UNITS, FRAGILE = 6, 20, 4
+QUESTION = "Which layer needs its bits most?"
+
+
+@cache
+def contrasts(fragile: float) -> tuple[Score, ...]:
+    records = synthetic.plan_records(DEPTH, ("bits", "bits_noise"))
+    chance, rows = np.random.default_rng(0), []
+    for text in dict.fromkeys([str(Plan.identity(DEPTH)), *(record.plan for record in records)]):
+        own = dict(quantised_layers(Plan.parse(text)))
+        few = [layer for layer, kind in own.items() if str(kind) == "Q4_0"]
+        exact = any(kind.type == "Q4_1" for kind in own.values()) or not own
+        noise = 0.02 * any(kind.seed is not None for kind in own.values()) * (not exact)
+        nll = 3.0 + 0.01 * len(few) + fragile * (FRAGILE in few) + noise
+        wobble = chance.normal(0, 0.004, UNITS) * (not exact)
+        rows += [Loss(text, "text", f"d{at}", 0, 10 * float(nll + each), 10, 0) for at, each in enumerate(wobble)]
+    return tuple(bits_contrasts(rows, records, DEPTH))
+
+
+def run(fragile: float = 0.05, without: tuple[str, ...] = ()) -> ReportData:
+    own = synthetic.run(DEPTH, ("bits", "bits_noise"))
+    kept = tuple(row for row in contrasts(fragile) if row.metric not in without)
+    return replace(own, scores=(*own.scores, *kept))
+
+
+def answer(data: ReportData) -> tuple[str, str]:
+    (found,) = (each for each in findings(data) if each.question == QUESTION)
+    return found.state, found.text
+
+
+def test_the_fragile_layer_is_named_with_its_cost_and_what_noise_explains() -> None:
+    state, text = answer(run())
+    assert state == "resolved"
+    assert f"; layer {FRAGILE} needs most, +0.060" in text
+    assert "Q4_1 changes nothing: the weights are at it already." in text
+    assert "At Q8_0 a layer alone costs " in text
+    assert "no layer is shown to need more than the mean of the others." in text
+    assert "Beyond noise of the same norm the error costs " in text
+    assert "at Q4_1" not in text.partition("Beyond noise")[2]
+
+
+def test_no_layer_is_named_where_all_are_alike() -> None:
+    state, text = answer(run(0.0))
+    assert state == "unresolved"
+    assert "needs most" not in text
+
+
+def test_a_run_without_noise_says_nothing_of_it_and_one_without_bits_asks_nothing() -> None:
+    assert "noise" not in answer(run(without=(EXCESS,)))[1]
+    assert QUESTION not in {each.question for each in findings(synthetic.run(DEPTH))}
+
+
+def test_every_layer_has_a_cell_and_a_bar_of_every_quantity() -> None:
+    data = run()
+    (section,) = (each for each in SWEEP.sections if each.anchor == BITS)
+    assert section.needs(data)
+    assert not section.needs(synthetic.run(DEPTH))
+    cells = {(row.part, row.condition, row.layer) for row in bits.by_layer(data)}
+    assert {part for part, _, _ in cells} == set(bits.QUANTITIES.values())
+    cost = {(kind, layer) for part, kind, layer in cells if part == bits.QUANTITIES[DELTA]}
+    assert len(cost) == 5 * DEPTH

@@ -1,0 +1,45 @@
+"""Curves: means over draws, and the headline's point."""
+
+import math
+from dataclasses import replace
+
+from layerwise.page.data import ReportData
+from layerwise.page.derived.curves import curves
+from layerwise.plan.painters import GIVEN
+from layerwise.plan.windows import curve_families, half_depth
+from layerwise.results.rows import PlanRecord, Score
+from layerwise.results.selection import Rows
+from page import synthetic
+
+ORDERS = ("0 2 1 3", "1 0 2 3", "0 1 3 2")
+
+
+def test_the_interval_of_a_mean_over_draws_is_a_row_and_nothing_that_the_page_makes() -> None:
+    plans = tuple(PlanRecord(plan, "painters", "random", 2, at, 4, 4, 4, 4) for at, plan in enumerate(ORDERS))
+    draws = tuple(
+        Score("effect", "delta_nll", value, value - 0.3, value + 0.3, plan=plan)
+        for plan, value in zip(ORDERS, (1.0, 3.0, math.nan), strict=True)
+    )
+    own = Score(
+        "contrast", "delta_nll", 2.0, 1.5, 2.7, claim="strategies", part="painters", condition="random", amount=2
+    )
+
+    def mean(*rows: Score) -> Score:
+        drawn = Rows(curves(ReportData({"depth": 4}, plans, (*draws, *rows))))
+        assert [row.seed for row in drawn[:-1]] == [0, 1]  # what is not finite is left out
+        (found,) = drawn.where(seed=None, condition="random", part="painters", amount=2)
+        return found
+
+    assert (mean().value, mean().low, mean().high) == (2.0, None, None)
+    assert (mean(own).low, mean(own).high) == (1.5, 2.7)
+    assert (mean(replace(own, amount=3)).low, mean(replace(own, task="text")).low) == (None, None)
+
+
+def test_families_of_one_size_and_plans_that_were_given_one_by_one_have_no_curve() -> None:
+    run = synthetic.run(6, ("painters", "leave_one_out", "every_window"))
+    given = tuple(replace(each, family=GIVEN, strategy=GIVEN) for each in run.plans)
+    assert curve_families((*run.plans, *given)) == ("painters", "every_window")
+
+
+def test_half_depth_prefers_sizes_that_most_strategies_were_run_at() -> None:
+    assert half_depth(synthetic.run(12, ("painters",)).plans, 12) == 5

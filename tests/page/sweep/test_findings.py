@@ -1,0 +1,142 @@
+"""The findings state what was planted and measured, and nothing else."""
+
+from dataclasses import replace
+
+from layerwise.page import ReportData
+from layerwise.page.derived.curves import single
+from layerwise.studies.sweep.findings import BARE, findings
+from page import synthetic
+from page.planted import without_intervals
+
+
+def found(data: ReportData) -> dict[str, tuple[str, str]]:
+    return {finding.question: (finding.state, finding.text) for finding in findings(data)}
+
+
+RANKING = "Which change hurts least?"
+TASKS = "Does order matter more for some tasks than for others?"
+ABSENCE = "Is a wrong order worse than no layers?"
+LAYERS = "Which layer matters most, and which least?"
+ZONES = "Do the similarity zones survive without the sink token?"
+
+
+def widened(data: ReportData, times: float) -> ReportData:
+    wider = (
+        score
+        if score.low is None or score.high is None
+        else replace(
+            score,
+            low=score.value - times * (score.value - score.low),
+            high=score.value + times * (score.high - score.value),
+            p=0.9,
+            p_adjusted=1.0,
+        )
+        for score in data.scores
+    )
+    return replace(data, scores=tuple(wider))
+
+
+def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
+    run = synthetic.run(6, ("leave_one_out",))
+    plans = {row.plan for row in single(run) if row.layer in shown}
+    scores = [
+        replace(score, value=7.6, low=low, high=8.5, p=adjusted / 6, p_adjusted=adjusted, mde=2.29)
+        for score in run.scores
+        if score.plan in plans
+    ]
+    state, text = found(replace(run, scores=tuple(scores)))[LAYERS]
+    assert (state == "resolved") == (adjusted < 0.05 and len(shown) == 6)
+    return text
+
+
+def test_an_answer_does_not_deny_its_own_interval() -> None:
+    text = of_layers(*range(6))
+    assert "no effect is detectable" not in text
+    assert text.endswith("For all 6 layers the loss change is not significant after correction for 6 comparisons.")
+    assert of_layers(*range(6), low=-0.1).endswith(
+        "For all 6 layers no effect is detectable above 8.50 nats; no text of 1,000 times this length would show 0.0100"
+        " nats."
+    )
+    assert of_layers(*range(6), adjusted=0.01).endswith("All 6 layers are distinguished from zero after correction.")
+
+
+def test_of_two_layers_of_six_none_is_said_to_matter_most() -> None:
+    assert of_layers(1, 4, adjusted=0.01).startswith("Inconclusive: 2 of 6 layers were left out. Of these layer 1: ")
+
+
+def test_every_finding_that_concludes_carries_an_interval() -> None:
+    for finding in findings(synthetic.run(12)):
+        assert (" [" in finding.text) == (finding.state != "described")
+
+
+def test_a_run_too_small_to_tell_says_so() -> None:
+    told = found(widened(synthetic.run(12), 60.0))
+    assert {state for question, (state, _) in told.items() if question != ZONES} == {"unresolved"}
+    assert told[TASKS][1].startswith("Inconclusive. ")
+    assert "≈ reverse ≈" in told[RANKING][1]
+    assert "<" not in told[RANKING][1].split("In order of harm")[1].split(".")[0]
+    assert "is inconclusive on all 5 tasks" in told[ABSENCE][1]
+
+
+def test_from_rows_without_intervals_nothing_is_concluded() -> None:
+    told = found(without_intervals(synthetic.run(12)))
+    assert ABSENCE not in told
+    assert set(told.values()) == {("described", BARE)}
+    assert set(told) == {RANKING, TASKS, LAYERS, ZONES}
+
+
+def test_one_task_alone_is_not_compared_with_itself() -> None:
+    told = found(synthetic.run(12, tasks=("text",)))
+    assert TASKS not in told
+    assert RANKING in told
+
+
+def cosines(data: ReportData, half: float) -> ReportData:
+    bounded = (
+        replace(score, low=score.value - half, high=score.value + half) if score.measure == "similarity" else score
+        for score in data.scores
+    )
+    return replace(data, scores=tuple(bounded))
+
+
+def test_the_zones_are_judged_by_the_intervals_of_the_cosines() -> None:
+    state, text = found(cosines(synthetic.run(12), 0.0001))[ZONES]
+    assert state == "resolved"
+    assert text.startswith(
+        "They mostly vanish. Of hidden states 1–12 the run 3–10 is the clearest zone; its cosine contrast"
+    )
+    assert "contrast with the others is 0.597 [" in text
+    assert text.count("[") == 2
+    state, text = found(cosines(synthetic.run(12), 0.2))[ZONES]
+    assert state == "unresolved"
+    assert text.startswith("Inconclusive. ")
+
+
+def test_a_zone_that_is_no_clearer_than_its_null_is_no_finding() -> None:
+    run = cosines(synthetic.run(12), 0.0001)
+
+    def with_null(share: float) -> ReportData:
+        alike = [score for score in run.scores if score.metric == "cosine"]
+        null = (replace(score, metric="cosine_null", value=share * score.value) for score in alike)
+        return replace(run, scores=(*run.scores, *null))
+
+    assert "; between tokens of different documents it is 0.299" in found(with_null(0.5))[ZONES][1]
+    assert ZONES not in found(with_null(1.0))
+
+
+def test_of_two_layers_a_random_order_is_the_reverse_and_is_told_once() -> None:
+    run = synthetic.run(5)
+    reverse = next(record for record in run.plans if (record.strategy, record.affected) == ("reverse", 2))
+    draws = tuple(replace(reverse, strategy="random", draw=draw) for draw in range(3))
+    plans = (*run.plans, *draws)
+    rows = synthetic.compared_strategies(5, plans, tuple(synthetic.TASKS))
+    told = found(replace(run, plans=plans, scores=(*run.scores, *rows)))
+    assert "With 2 of 5 layers affected" in told[RANKING][1]
+    assert told[RANKING][1].count("reverse") == 1
+    assert "Running 2 layers under reverse instead of skipping them" in told[ABSENCE][1]
+    assert not any("random order" in text for _, text in told.values())
+
+
+def test_families_without_curves_leave_only_the_layers_and_an_empty_run_nothing() -> None:
+    assert findings(ReportData({}, (), ())) == ()
+    assert list(found(synthetic.run(6, ("leave_one_out",)))) == [LAYERS, ZONES]

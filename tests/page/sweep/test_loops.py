@@ -1,0 +1,75 @@
+"""Loops and gains: the best per window, the fitted line, and the finding."""
+
+from dataclasses import replace
+
+import pytest
+
+from layerwise.page import ReportData
+from layerwise.page.derived.swept import FITTED, best, line
+from layerwise.page.render import written
+from layerwise.plan.windows import half_window
+from layerwise.results.selection import Rows
+from layerwise.studies.sweep.findings import findings
+from tools.golden.outputs import stored
+
+WIDTHS = (3, 5)
+LOOPS = "Is a loop of parallel layers more than a gain?"
+RUN = stored("sweep-loops-planted")
+"""The best of M layers are M - 1 loops, the best gain is (M + 1) / 2."""
+OTHER = stored("sweep-planted")
+
+
+def changed(metric: str, **values: float | None) -> ReportData:
+    scores = (replace(score, **values) if score.metric == metric else score for score in RUN.scores)
+    return replace(RUN, scores=tuple(scores))
+
+
+def test_the_best_number_of_each_window_is_that_of_the_least_effect_with_the_interval_of_the_contrast() -> None:
+    rows = Rows(best(RUN)).where(task="all", against=None)
+    loops, gains = (
+        {row.amount: (row.value, row.low, row.high) for row in rows.where(part=part)}
+        for part in ("looped", "gain_sweep")
+    )
+    assert loops == {width: (width - 1, width - 2, width) for width in WIDTHS}
+    assert gains == {width: (half := (width + 1) // 2, half - 1, half + 1) for width in WIDTHS}
+    assert {row.low for row in Rows(best(RUN)).where(task="text")} == {None}
+    assert not list(best(OTHER))
+
+
+def test_a_window_with_one_number_has_no_best() -> None:
+    plans = tuple(each for each in RUN.plans if each.affected > 3 or each.strategy == "loops=2")
+    assert {row.amount for row in best(replace(RUN, plans=plans)) if row.part == "looped"} == {5}
+
+
+def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:
+    assert line(RUN) == pytest.approx((-1.0, 1.0))
+    assert sorted(row.value for row in Rows(best(RUN)).where(against=FITTED)) == pytest.approx([2.0, 4.0])
+    assert line(OTHER) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "begins", "state"),
+    [
+        ({}, "Yes. Over 2 windows", "resolved"),
+        ({"low": -0.02, "high": 0.03}, "No: a gain does as well.", "resolved"),
+        ({"low": -0.3, "high": -0.1}, "No: a gain does better.", "resolved"),
+        ({"low": -0.1, "high": 0.6}, "Inconclusive.", "unresolved"),
+        ({"low": None, "high": None}, "Inconclusive.", "described"),
+    ],
+)
+def test_the_finding_says_whether_a_loop_is_more_than_a_gain(
+    values: dict[str, float | None], begins: str, state: str
+) -> None:
+    (finding,) = (each for each in findings(changed("gain:loops", **values)) if each.question == LOOPS)
+    assert finding.text.startswith(begins)
+    assert finding.state == state
+
+
+def test_numbers_of_loops_are_no_strategies_to_be_ranked() -> None:
+    assert half_window(RUN.swept, RUN.depth) is None
+    assert findings(RUN)[0].question == LOOPS
+
+
+def test_windows_best_at_the_end_are_counted() -> None:
+    (chapter,) = [each for each in written(changed("at_end", value=2.0)) if each.anchor == "loops"]
+    assert "2 windows best at the greatest number" in "".join(chapter.body)

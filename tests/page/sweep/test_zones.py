@@ -1,0 +1,91 @@
+"""Zones of the depth: ranges, figures, the finding, and the claims."""
+
+from dataclasses import replace
+
+import pytest
+
+from layerwise.page import ReportData
+from layerwise.page.claims import CLAIMS
+from layerwise.page.derived.zones import plan_zones
+from layerwise.page.finding import Finding
+from layerwise.page.render import written
+from layerwise.results.rows import Score
+from layerwise.studies.sweep.findings import findings
+from layerwise.studies.sweep.page import zone_table
+from page import synthetic
+
+DEPTH = 12
+TRAINED = "0-11"
+
+
+def zoned(borders: tuple[int, ...] = (4, 10), low: float | None = 0.1) -> ReportData:
+    rows = []
+    for plan, states in ((TRAINED, DEPTH), ("0-3", 4)):
+        rows += [
+            Score("plan_states", "variance", 1.0 + j, 0.9 + j, 1.1 + j, plan=plan, layer=j)
+            for j in range(1, states + 1)
+        ]
+        rows += [
+            Score("plan_states", "cosine", 1 - 0.05 * (j - i), plan=plan, layer=i, other=j)
+            for i in range(1, states + 1)
+            for j in range(i + 1, states + 1)
+        ]
+    rows.append(Score("zones", "zones", len(borders) + 1.0, plan=TRAINED))
+    rows.append(Score("zones", "p", 0.4, plan=TRAINED))
+    for border in borders:
+        rows.append(Score("zones", "border", float(border), plan=TRAINED, layer=border))
+        rows.append(Score("zones", "contrast", 0.2, low, None if low is None else 0.3, plan=TRAINED, layer=border))
+    data = synthetic.run(DEPTH, ("leave_one_out",), tasks=("text",))
+    return replace(data, scores=(*data.scores, *rows))
+
+
+def zones_finding(data: ReportData) -> Finding | None:
+    return next((each for each in findings(data) if "zones does the depth" in each.question), None)
+
+
+def test_zones_are_read_with_their_ranges_and_few_states_have_none() -> None:
+    trained, short = plan_zones(zoned())
+    assert (trained.plan, trained.states, trained.ranges) == (TRAINED, DEPTH, ((1, 3), (4, 9), (10, 12)))
+    assert (trained.beginning, trained.middle, trained.ending) == (3, 6, 3)
+    assert (short.plan, short.states, short.ranges, short.p) == ("0-3", 4, (), None)
+
+
+def test_a_map_for_each_plan_with_its_zones_framed_and_the_variance() -> None:
+    (chapter,) = [each for each in written(zoned()) if each.anchor == "zones"]
+    trained, short, variance = (picture.variants[()] for picture in chapter.pictures)
+    assert [frame["x0"] for frame in trained.layout["shapes"]] == [-0.5, 2.5, 8.5]
+    assert trained.traces[0]["z"][0][2] == trained.traces[0]["z"][2][0] == 0.9
+    assert (len(short.traces[0]["z"]), short.traces[0]["z"][3][3], "shapes" in short.layout) == (4, 1.0, False)
+    lines = [trace for trace in variance.traces if trace["mode"] == "lines+markers"]
+    assert [list(line["y"]) for line in lines] == [[1.0 + j for j in range(1, DEPTH + 1)], [2.0, 3.0, 4.0, 5.0]]
+    body = zone_table(zoned()).body
+    assert body[0][2] == "1–3 | 4–9 | 10–12"
+    assert body[1] == ("0-3", "–", "–", "–", "–")
+
+
+def test_the_finding_says_how_many_zones_and_what_their_borders_are_worth() -> None:
+    three, one, bare = map(zones_finding, (zoned(), zoned(()), zoned(low=None)))
+    assert three.text.startswith("3 zones: states 1–3 | 4–9 | 10–12.")
+    assert (three.state, one.state, bare.state) == ("resolved", "unresolved", "unresolved")
+    assert one.text.startswith("No division is shown.")
+    assert zones_finding(synthetic.run(DEPTH)) is None
+
+
+@pytest.mark.parametrize("p", [0.0099, 0.0101])
+def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p: float) -> None:
+    """More zones beat the random-walk null, but their borders are below 0.02."""
+    by_margin = p < 0.01
+    data = zoned(())
+    scores = [replace(score, value=p) if score.metric == "p" else score for score in data.scores]
+    decisive = [("zones", 1.0, None), ("beyond_walks", 0.0, 0.0499)]
+    scores += [
+        Score("contrast", metric, value, high and -0.1, high, claim="three_zones") for metric, value, high in decisive
+    ]
+    run = replace(data, scores=tuple(scores))
+    finding = zones_finding(run)
+    assert ("fall below the 0.02 cosine threshold" in finding.text) == by_margin
+    assert ("No border between hidden states" in finding.text) != by_margin
+    assert ("(below the 0.02 cosine threshold)" in zone_table(run).body[0][4]) == by_margin
+    for rule in ("three_zones", "one_ending"):
+        claim = CLAIMS[rule].decide(run)
+        assert (claim.verdict, "cosine threshold" in claim.why) == ("explained by the null", by_margin)

@@ -1,0 +1,199 @@
+"""A diagnosis carries every part out or says why not, computes nothing twice, and its seed fixes every row."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from torch import nn
+
+from conftest import tiny_llama
+from layerwise.errors import MeasureError
+from layerwise.measure.interventions.ablation import ablation_losses
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.recovery.finetuning import RecoveryRecipe
+from layerwise.page import ReportData
+from layerwise.page.claims import claims
+from layerwise.results import Run, Score
+from layerwise.runner.reporter import Silent
+from layerwise.runner.steps import Outline, Steps, UnitSession, carry_out
+from layerwise.runner.text_length import ChosenText
+from layerwise.stack import Stack, load
+from layerwise.studies.diagnose import parts as module
+from layerwise.studies.diagnose.context import TIMES
+from layerwise.studies.diagnose.options import Diagnosis
+from layerwise.studies.diagnose.steps import diagnosis_of
+from measure.planted_models import own_text, planted
+from studies.test_runner import Recorder
+
+DEPTH = 6
+MEASURES = {
+    *("proxies", "structure", "deltas", "predictability", "ablation", "verdict", "racing", "manipulation"),
+    *("recovery", "recovery_run", "agreement", "part", "contrast"),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quickly() -> Iterator[None]:
+    recipe = RecoveryRecipe(steps=2, every=1, batch_tokens=64, evaluation_tokens=64)
+    little = {"recipe": recipe, "treatments": ("noise_50/layer",)}
+    own = module.recovery
+    with pytest.MonkeyPatch.context() as patched:
+        # Not `partial`: the values that the configuration passes would override it.
+        patched.setattr(module, "recovery", lambda *given, **options: own(*given, **options | little))
+        patched.setattr(
+            module, "perturbation_curves", partial(module.perturbation_curves, sizes=(0.1,), alphas=(0.0, 0.9))
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(planted(depth=DEPTH))
+
+
+@pytest.fixture(scope="module")
+def reading(stack: Stack) -> EvalData:
+    return own_text(stack, windows=16, length=10)
+
+
+def diagnosis(**options: Any) -> Diagnosis:
+    return Diagnosis(model="planted", **options)
+
+
+def outline(steps: Steps) -> Outline:
+    first = next(steps)
+    assert isinstance(first, Outline)
+    return first
+
+
+def carried_out(
+    folder: Path, stack: Stack, text: EvalData, config: Diagnosis, reporter: Silent | None = None
+) -> tuple[list[Score], dict[str, list[str]]]:
+    reporter = reporter or Silent()
+    steps = diagnosis_of(config, stack, ChosenText(text, {}), reporter)
+    with Run.resume_or_create(folder, outline(steps).manifest) as run:
+        carry_out(steps, UnitSession(folder, reporter, run))
+        notes: dict[str, list[str]] = {}
+        for note in run.store.notes():
+            notes.setdefault(note.measure, []).append(note.text)
+        return [score for score in run.store.scores() if score.measure != TIMES], notes
+
+
+@pytest.fixture(scope="module")
+def whole(stack: Stack, reading: EvalData, tmp_path_factory: pytest.TempPathFactory) -> list[Score]:
+    return carried_out(tmp_path_factory.mktemp("whole") / "run", stack, reading, diagnosis())[0]
+
+
+@pytest.mark.slow
+def test_every_part_has_its_rows_and_a_null_in_them(whole: list[Score]) -> None:
+    assert {score.measure for score in whole} == MEASURES
+    with_nulls = {score.measure for score in whole if score.against is not None}
+    without = {"verdict", "racing", "recovery_run", "part", "agreement", "contrast"}
+    assert with_nulls >= MEASURES - without
+    assert any(score.against == "random_score" for score in whole if score.measure == "agreement")
+    found = {score.claim for score in whole if score.measure == "contrast"}
+    assert found >= {"core", "joint_collapse", "importance_range", "redundant_sets", "scaling", "agreement"}
+
+
+@pytest.mark.slow
+def test_the_rows_decide_the_claims_of_their_paper(whole: list[Score]) -> None:
+    found = {
+        claim.name
+        for claim in claims(ReportData({"depth": DEPTH}, (), tuple(whole)))
+        if claim.verdict != "not measured"
+    }
+    assert found >= {
+        "Weights oscillate",
+        "The oscillation is universal",
+        "Core layers",
+        "Anti-layers",
+        "Importance spans orders of magnitude",
+        "Redundant layers are redundant together",
+        "Five metrics agree",
+    }
+
+
+BARE = {"predictability", "part"}
+"""Measures with rows that are not means over text."""
+
+
+@pytest.mark.slow
+def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_path: Path) -> None:
+    reading = own_text(stack, windows=16, length=40, per_document=16)
+    parts = ("proxies", "predictability", "ablation", "manipulation", "redundancy")
+    asked = diagnosis(curve_tokens=64, parts=parts)
+    scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
+    of_text = [row for row in scores if row.measure not in BARE or row.metric.startswith("predicted_weight_loss")]
+    assert {row.measure for row in of_text} == {
+        "proxies",
+        "predictability",
+        "ablation",
+        "verdict",
+        "manipulation",
+        "contrast",
+    }
+    bare = [
+        row for row in of_text if row.low is None and row.metric not in ("null_band", "margin", "layers", "singles")
+    ]
+    assert bare == []
+    curves = [row for row in of_text if row.measure == "manipulation" and row.tokens is not None]
+    assert {row.tokens for row in curves} == {64}
+
+
+@pytest.mark.slow
+def test_a_part_that_cannot_be_had_says_why_and_the_others_go_on(
+    stack: Stack, reading: EvalData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(context: object, note: object) -> None:
+        raise MeasureError("not of this model")
+
+    monkeypatch.setitem(module.PARTS, "ablation", refuses)
+    reporter = Recorder()
+    scores, notes = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=("proxies", "ablation")), reporter)
+    assert notes["ablation"] == ["not of this model"]
+    assert "ablation: not of this model" in reporter.logs
+    assert "proxies" in {score.measure for score in scores}
+
+
+@pytest.mark.slow
+def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: Path) -> None:
+    model = tiny_llama(depth=DEPTH)
+    wide = nn.Linear(32, 96, bias=False)
+    layer = model.model.layers[2].mlp
+    layer.gate_proj, layer.up_proj, layer.down_proj = wide, nn.Linear(32, 96, bias=False), nn.Linear(96, 32, bias=False)
+    stack = load(model)
+    asked = diagnosis(parts=("structure", "deltas", "ablation"))
+    scores, notes = carried_out(tmp_path / "run", stack, own_text(stack, windows=16, length=12), asked)
+    deltas = {score.part for score in scores if score.measure == "deltas"}
+    assert "self_attn.q_proj.weight" in deltas
+    assert "mlp.up_proj.weight" not in deltas
+    averaged = {score.layer for score in scores if score.metric == "neighbour_average"}
+    assert averaged.isdisjoint({1, 2, 3})
+    assert any("unlike shapes" in text for text in notes["ablation"])
+
+
+def test_a_shallow_model_is_refused(tmp_path: Path) -> None:
+    stack = load(tiny_llama(depth=3))
+    with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
+        carried_out(tmp_path / "run", stack, own_text(stack, windows=8, length=8), diagnosis())
+
+
+def test_without_an_ablation_the_race_gives_the_verdicts_of_windows_with_their_context(
+    stack: Stack, tmp_path: Path
+) -> None:
+    long = own_text(stack, windows=16, length=40)
+    scores, _ = carried_out(tmp_path / "run", stack, long, diagnosis(parts=("racing",)))
+    assert {row.tokens for row in scores if row.measure == "verdict" and row.layer is not None} == {long.tokens}
+    race = {row.layer: row.metric for row in scores if row.measure == "racing" and row.layer is not None}
+    told = {score.layer: score.metric for score in scores if score.measure == "verdict"}
+    assert told == race | {None: "margin"}
+
+
+def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: EvalData) -> None:
+    known = outline(diagnosis_of(diagnosis(parts=("ablation", "recovery")), stack, ChosenText(reading, {}), Silent()))
+    losses = ablation_losses(stack, reading)
+    counted = len({row.plan for row in losses}) - 1
+    (cost,) = (line for line in known.says() if line.startswith("cost: "))
+    assert f"ablation {counted} on {reading.tokens} tokens; recovery 54 fine-tunings of 16 steps" in cost

@@ -1,0 +1,170 @@
+"""What is left is counted, one piece of it is timed for a dry run, and nothing is timed for a run."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+
+import layerwise
+from layerwise.data.batches import batches
+from layerwise.data.text.tokens import Window
+from layerwise.errors import MeasureError
+from layerwise.measure.cost.memory import peak_bytes
+from layerwise.measure.interventions.sweep import CostEstimate, cost_estimate
+from layerwise.measure.interventions.sweep_pieces import head_in_layers
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.plan import Plan
+from layerwise.results import Manifest, Run
+from layerwise.results.rows import Score
+from layerwise.runner import price
+from layerwise.runner.experiment import Experiment, Inputs
+from layerwise.runner.option import configured
+from layerwise.runner.perform import describe, perform
+from layerwise.runner.price import count_tokens, describe_remaining, is_within, time_passes
+from layerwise.runner.reporter import Reporter, size
+from layerwise.runner.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
+from layerwise.stack import Stack, load
+from layerwise.studies.sweep.options import Sweep
+from studies.outlines import outline_of
+from studies.test_runner import Recorder
+from train.tiny_models import tiny_llama
+
+DEPTH, LARGE = 6, 64
+
+
+def text() -> EvalData:
+    lengths = [16] * 5 + [6, 2]
+    cut = [Window(f"d{n}", "text", 0, tuple(range(1, 1 + size)), 1, size) for n, size in enumerate(lengths)]
+    data = EvalData("planted", "0", 16, "next_token", batches(cut, LARGE, 0))
+    assert [batch.size for batch in data.batches] == [LARGE, 16, 6, 2]
+    return data
+
+
+@pytest.fixture
+def stack() -> Stack:
+    return load(tiny_llama(DEPTH))
+
+
+def test_pieces_of_a_kind_are_counted_together_and_one_is_timed() -> None:
+    timed: list[str] = []
+
+    def taking(name: str, seconds: float) -> Any:
+        return lambda: timed.append(name) or seconds
+
+    left = [
+        Remaining(300, "training steps", taking("first", 0.5)),
+        Remaining(1_200, "training steps", taking("second", 9.0)),
+        Remaining(12, "evaluations"),
+    ]
+    said = describe_remaining(left, timed=True)
+    assert said.startswith("left: 12 evaluations, 1,500 training steps of 0.5 s; about 12 min 30 s in all, at most ")
+    assert timed == ["first"]
+    assert describe_remaining(left, timed=False) == "left: 12 evaluations, 1,500 training steps"
+    assert timed == ["first"]
+
+
+def test_memory_beyond_that_of_one_piece_is_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(price, "peak_bytes", lambda: 2_000_000_000)
+    said = describe_remaining([Remaining(2, "batches", lambda: 1.0, memory_bytes=1_000_000_000)], timed=True)
+    assert said.endswith("at most 3 GB of memory")
+
+
+def test_memory_that_loading_took_is_part_of_what_is_needed() -> None:
+    torch.ones(50_000_000, dtype=torch.float32, device="cpu")
+    peak = peak_bytes()
+    said = describe_remaining([Remaining(2, "batches", lambda: 1.0)], timed=True)
+    assert said.endswith(f"at most {size(peak)} of memory")
+
+
+def test_a_warm_batch_of_median_size_is_timed(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, sizes = 0.0, []
+
+    def runs(_: Stack, batch: Any) -> None:
+        nonlocal now
+        now += 1.0 if sizes else 1e3
+        sizes.append(batch.size)
+
+    monkeypatch.setattr(time, "perf_counter", lambda: now)
+    monkeypatch.setattr(price, "_run_batch", runs)
+    assert time_passes(stack, text()) == 1.0 / LARGE
+    assert sizes == [LARGE, LARGE]
+
+
+def test_plans_by_themselves_count_as_passes_of_their_layers(stack: Stack) -> None:
+    data, head = text(), head_in_layers(stack)
+    tokens = sum(batch.size for batch in data.batches)
+    plans = [Plan.identity(DEPTH), Plan.parse("1-5")]
+    due = cost_estimate(stack, plans, data)
+    assert count_tokens(stack, due) == pytest.approx(tokens * (1 + (DEPTH - 1 + head) / (DEPTH + head)))
+    assert time_passes(stack, data) > 0
+
+
+def test_what_a_slow_processor_does_in_time_is_not_timed(stack: Stack) -> None:
+    passes = CostEstimate(0, 0, 1, DEPTH * 1000 * LARGE, 1000 * LARGE)
+    assert is_within(stack, passes, text(), 12.0)
+    assert not is_within(stack, passes, text(), 9.0), "a call takes 10 ms"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected(Experiment):
+    VERB: ClassVar = "expected"
+
+    def begin(self, reporter: Reporter, inputs: Inputs) -> Steps:
+        manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, ("expected",), (), 0)
+        step = Step()
+        yield Outline(manifest, lambda: ["a step"], ahead=(step,))
+        yield from step
+        return Completed()
+
+
+class Step(Unit[None]):
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        return None if run is not None and run.store.scores("effect") else Remaining(100, "steps", self.timed)
+
+    def timed(self) -> float:
+        return 0.5
+
+    def carry_out(self, session: UnitSession) -> None:
+        session.store.replace_scores("effect", [Score("effect", "x", 1.0, claim="0")])
+
+
+def said_of_cost(config: Experiment) -> list[str]:
+    dry = Recorder()
+    describe(config, dry)
+    return [each for each in dry.results if each.startswith("left: ")]
+
+
+def test_a_dry_run_says_what_is_left_and_a_run_times_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Expected(run=tmp_path / "run")
+    (said,) = said_of_cost(config)
+    assert said.startswith("left: 100 steps of 0.5 s; about 50 s in all")
+    with monkeypatch.context() as patched:
+        patched.setattr(Step, "timed", None)
+        perform(config, Recorder())
+    assert said_of_cost(config) == []
+
+
+def test_what_a_piece_refuses_is_left_to_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refusing(self: Step) -> float:
+        raise MeasureError("the state is not finite")
+
+    monkeypatch.setattr(Step, "timed", refusing)
+    config = Expected(run=tmp_path / "run")
+    assert said_of_cost(config) == ["left: 100 steps; not timed: the state is not finite"]
+    perform(config, Recorder())
+    with Run.open(tmp_path / "run") as run:
+        assert [row.measure for row in run.store.scores()] == ["effect"]
+
+
+def test_nothing_is_left_of_a_sweep_that_is_stored(own_model: Path, texts: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"families": (), "plan": ("1",), "max_length": 16, "tokens": 200}
+    config = configured(Sweep, {"model": str(own_model), "text": texts, **options}, "layerwise sweep")
+    (unit,) = outline_of(config).ahead
+    left = unit.remaining(tmp_path, None)
+    assert left.count > 1
+    layerwise.sweep(own_model, texts, run=tmp_path / "run", reporter=Recorder(), **options)
+    with Run.open(tmp_path / "run") as run:
+        assert unit.remaining(run.folder, run) is None

@@ -1,0 +1,231 @@
+"""`layerwise evaluate`: a model and the models of a run on pairs and tasks; what cannot be is refused at once."""
+
+import json
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.command import layerwise, refused
+from cli.conftest import save_llama
+from data.glue_files import write
+from layerwise import evaluate, load
+from layerwise.data.suites import generated_pairs
+from layerwise.data.suites.classification import Task
+from layerwise.data.suites.generated_pairs import SUITE
+from layerwise.data.suites.minimal_pairs import SUITES as PUBLISHED
+from layerwise.errors import DataError, OptionError, RunError, TrainError
+from layerwise.plan import Plan
+from layerwise.results import Manifest, Run
+from layerwise.results.training_record import TrainingRecord
+from layerwise.runner import finetuned_tasks
+from layerwise.runner.option import options_of
+from layerwise.runner.reporter import Silent
+from layerwise.studies.evaluate.options import FINE_TUNED, SUITES, Evaluation
+from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
+from row_names import named
+
+
+@pytest.fixture(autouse=True)
+def few_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
+
+
+def test_suites_in_the_help_are_those_of_the_code() -> None:
+    assert set(SUITES) == {SUITE, *PUBLISHED, *FINE_TUNED}
+
+
+def save_pairs(folder: Path, name: str = "mine.jsonl") -> Path:
+    folder.mkdir(exist_ok=True)
+    rows = [{"sentence_good": f"the {n} is", "sentence_bad": f"the {n} are"} for n in range(5)]
+    (folder / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder / name
+
+
+def test_a_single_model_gets_a_run_of_its_own(model: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    own = save_pairs(tmp_path / "data")
+    ended = layerwise("evaluate", model, "--suite", f"pairs,{own}", "--limit", "3", "--run", run)
+    assert ended.code == 0, ended.err
+    assert "chance 0.5" in ended.out
+    assert "pairs mine.jsonl" in ended.out
+    with Run.open(run) as opened:
+        found = {named(row) for row in opened.store.scores("pairs mine.jsonl")}
+        assert found == {"tiny/0", "tiny"}
+        assert opened.manifest.families == ("evaluation",)
+        assert next(iter(opened.store.scores("pairs", task="all", metric="accuracy"))).documents == 3 * 3
+    assert (run / "report.html").is_file()
+    again = layerwise("evaluate", model, "--suite", f"pairs,{own}", "--limit", "3", "--run", run)
+    assert again.out == ended.out
+
+
+@pytest.mark.slow
+def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    manifest = Manifest("m", None, "w", "float32", "cpu", "c", "h", 1, 1, 1, ("robustness",), (), 0)
+    with Run.create(run, manifest):
+        pass
+    for arm in ("elc", "ltg"):
+        path = save_llama(run / arm / "seed-0" / "model", depth=2)
+        TrainingRecord(arm, 0, "b", "d", "n", {"variant": "plain"}, 1, 1.0, 1, 1.0, 1).write(path)
+    ended = layerwise("evaluate", run, "--limit", "2", "--quiet")
+    assert ended.code == 0, ended.err
+    with Run.open(run) as opened:
+        found = {named(row) for row in opened.store.scores("pairs", metric="accuracy")}
+    assert found == {"elc/0", "elc", "ltg/0", "ltg"}
+    assert "leave out --run" in refused("evaluate", run, "--run", tmp_path / "other")
+    assert "--tokenizer does nothing here: the models of a run" in refused("evaluate", run, "--tokenizer", "x")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--suite", "blmp"], "there is no suite and no file 'blmp'; did you mean blimp?"),
+        (["--suite", "blimp"], "give the folder that holds its files, --data FOLDER"),
+        (["--suite", ","], "--suite names nothing"),
+        (["--tasks", "cola"], "add one of glue, msgs, msgs-ours"),
+        (["--suite", "msgs-ours", "--families", "painter"], "unknown family 'painter'; did you mean painters"),
+        (["--suite", "msgs-ours", "--train", "heads"], "did you mean head"),
+        (["--minutes", "3", "--limit", "5"], "say how many pairs are scored"),
+        (["--suite", "msgs-ours,pairs", "--minutes", "3"], "evaluate msgs-ours by themselves, with --limit N"),
+    ],
+)
+def test_what_is_asked_is_checked_before_a_model_is_loaded(arguments: list[str], message: str) -> None:
+    assert message in " ".join(refused("evaluate", "no-such-model", *arguments).split())
+
+
+def test_missing_files_are_refused_without_a_run_folder(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended = layerwise("evaluate", model, "--suite", "ewok", "--data", tmp_path)
+    assert ended.code == 2
+    assert "looked for ewok.zip" in ended.err
+    said = refused("evaluate", model, "--suite", "glue", "--tasks", "BoolQ", "--data", tmp_path)
+    assert "no files of boolq" in said
+    assert "it needs boolq.train and boolq.valid" in " ".join(said.split())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_python_has_the_verb_too(model: Path, tmp_path: Path) -> None:
+    own = save_pairs(tmp_path / "data")
+    stack = load(model)
+    result = evaluate(stack, reporter=Silent(), suite=(str(own),), run=tmp_path / "run")
+    table = result.table("pairs mine.jsonl")
+    assert set(zip(table["arm"], table["seed"], strict=True)) >= {("tiny", 0)}
+    with pytest.raises(DataError, match="fine-tuning opens its models anew"):
+        evaluate(stack, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "other")
+
+
+def test_several_processes_fine_tune_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(TrainError, match="start it without torchrun"):
+        evaluate(model, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "run")
+
+
+def test_overwrite_discards_the_rows_of_the_suites_that_are_named(model: Path, tmp_path: Path) -> None:
+    own, run = save_pairs(tmp_path / "data"), tmp_path / "run"
+    evaluate(model, reporter=Silent(), suite=(str(own),), run=run)
+    with Run.open(run) as opened:
+        before = opened.store.scores()
+    with pytest.raises(RunError, match="use overwrite"):
+        evaluate(model, reporter=Silent(), suite=(str(own),), limit=2, run=run)
+    evaluate(model, reporter=Silent(), suite=(str(own),), limit=2, run=run, overwrite=True)
+    with Run.open(run) as opened:
+        assert opened.store.scores() != before
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"data": Path("x")}, "--data does nothing here: published suites"),
+        ({"seeds": 2}, "--seeds does nothing here: fine-tuning reads it"),
+        ({"plan": ("0 1",), "families": ("painters",)}, "--families and --plan do nothing here: fine-tuning reads"),
+        ({"learning_rate": 1e-3, "epochs": 2}, "--learning-rate and --epochs do nothing here"),
+        (
+            {"batch_size": 8, "patience": 2, "max_length": 64},
+            "--batch-size and --set patience and --max-length do nothing",
+        ),
+        ({"suite": ("msgs-ours",), "temperature": 2.0}, "--set temperature does nothing here: suites of pairs read it"),
+    ],
+)
+def test_options_that_no_suite_reads_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message):
+        Evaluation(model="demo", **options)
+
+
+@pytest.mark.slow
+def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model: Path, tmp_path: Path) -> None:
+    command = ("evaluate", model, "--suite", "msgs-ours", "--run", tmp_path / "run", "--tasks", "Control Length")
+    ended = layerwise(*command, "--limit", "8", "--seeds", "1")
+    assert ended.code == 0, ended.err
+    printed = ended.out[ended.out.index("Mixed signals of our own, fine-tuned:") :].splitlines()
+    assert printed[1].split() == ["task", "metric", "chance", "tiny"]
+    assert printed[2].split()[:4] == ["control", "length", "mcc", "0.000"]
+    with Run.open(tmp_path / "run") as run:
+        assert {row.task for row in run.store.scores("msgs-ours")} == {"control length"}
+    said = refused("evaluate", model, "--suite", "msgs-ours", "--tasks", "control lenth", "--run", tmp_path / "other")
+    assert "there is no task 'control lenth'; did you mean control length" in " ".join(said.split())
+
+
+def test_defaults_in_the_help_are_those_of_the_code() -> None:
+    usual = FineTuningConfig()
+    options = options_of(Evaluation)
+    defaults = {"batch_size": usual.batch_size, "epochs": usual.epochs, "patience": usual.patience}
+    for name, value in {**defaults, "learning_rate": "5e-5", "max_length": usual.length}.items():
+        text = options[name][1].help
+        assert str(value) in text.partition("fine-tuning")[2] or f"{value} by default" in text
+    assert usual.learning_rates == (5e-5,)
+    changes: dict[str, Any] = {"batch_size": 16, "epochs": 3, "patience": 4, "train": "head"}
+    given = Evaluation(model="m", suite=("msgs-ours",), learning_rate=3e-2, max_length=64, **changes)
+    assert FineTuningConfig(**given.changes()) == FineTuningConfig(learning_rates=(3e-2,), length=64, **changes)
+    assert Evaluation(model="m").changes() == {}
+
+
+@pytest.fixture
+def right(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, FineTuningConfig, str | None]]:
+    calls: list[tuple[str, FineTuningConfig, str | None]] = []
+
+    def answered(
+        location: Any, task: Task, settings: FineTuningConfig, seed: int, *, plan: Plan | None = None, **_: Any
+    ) -> FineTuningResult:
+        calls.append((task.name, settings, None if plan is None else str(plan)))
+        labels = tuple(row.label for row in task.test)
+        answers = labels if plan is None else (1 - labels[0], *labels[1:])
+        return FineTuningResult(answers, labels, 1.0, 1e-3, 1, 0.1)
+
+    monkeypatch.setattr(finetuned_tasks, "fine_tune", answered)
+    return calls
+
+
+def test_plans_of_families_and_of_ones_own_are_fine_tuned_beside_the_model_as_trained(
+    model: Path, tmp_path: Path, right: list[Any]
+) -> None:
+    for name in ("rte", "cola"):
+        write(tmp_path / "glue", name)
+    suite = ("--suite", "glue", "--tasks", "cola,rte", "--data", tmp_path)
+    plans = ("--families", "leave_one_out", "--plan", "0 (1|2)*2 3")
+    arguments = ("evaluate", model, *suite, *plans, "--seeds", "1", "--train", "head", "--epochs", "3")
+    dry = layerwise(*arguments, "--dry-run")
+    assert "plans: 5, each active in fine-tuning and in the test, beside the model as trained" in dry.out
+    assert f"{(1 + 5) * 2} fine-tunings" in dry.out
+    ended = layerwise(*arguments, "--run", tmp_path / "run")
+    assert ended.code == 0, ended.err
+    assert len(right) == 12
+    assert {(settings.train, settings.epochs) for _, settings, _ in right} == {("head", 3)}
+    assert {plan for *_, plan in right} == {None, "1-3", "0 2 3", "0 1 3", "0-2", "0 (1|2)*2 3"}
+    assert "glue under plans, active in fine-tuning and in the test, tiny:" in ended.out
+    assert "0 (1|2)*2 3 " in ended.out
+    assert "0 (1|2)*2 3 of tiny" not in ended.out
+    with Run.open(tmp_path / "run") as run:
+        found = {named(row) for row in run.store.scores("glue", task="all", metric="mean") if row.condition}
+        assert "0 (1|2)*2 3 of tiny" in found
+        assert {record.family for record in run.store.plans()} == {"identity", "leave_one_out", "given"}
+    right.clear()
+    again = layerwise(*arguments, "--run", tmp_path / "run")
+    assert again.out == ended.out
+    assert right == []
+    other = [argument if argument != "head" else "all" for argument in arguments]
+    said = " ".join(refused(*other, "--run", tmp_path / "run").split())
+    assert "its train is head, and not set was asked for" in said

@@ -1,0 +1,217 @@
+"""`layerwise train growth` as a user meets it: what it leaves, that it resumes, and what it refuses."""
+
+from pathlib import Path
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+from cli.command import Ended, layerwise, refused
+from data import babylm
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.plan.schedule import GrowthSchedule, Phase
+from layerwise.results import Manifest, Run, Score
+from layerwise.runner.reporter import Silent
+from layerwise.runner.verbs import train_growth
+from layerwise.stack import load
+from layerwise.studies.train_growth import steps as module
+from layerwise.studies.train_growth.schedule_file import write_schedule
+from layerwise.studies.train_growth.task import FAMILY
+from studies.growth.tiny_inputs import DEPTH, SHORT, record
+
+STEP_TOKENS = 4 * 16
+LONGER = (*SHORT[:1], "60", *SHORT[2:])
+
+
+def growth(model: Path, text: Path, run: Path, *options: object) -> Ended:
+    ended = layerwise("train", "growth", "--model", model, "--text", text, "--run", run, *map(str, options))
+    assert ended.code == 0, ended.err
+    return ended
+
+
+@pytest.fixture(scope="module")
+def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    folder = tmp_path_factory.mktemp("runs") / "grown"
+    return folder, growth(config, texts, folder, "--schedule", "stacking", "--seeds", 2, *LONGER)
+
+
+@pytest.mark.slow
+def test_it_says_what_grows_from_what_and_what_became_of_it(grown: tuple[Path, Ended], config: Path) -> None:
+    folder, ended = grown
+    assert f"{config.name}: 4 layers, cpu, from random weights" in ended.err
+    assert "windows of 16 tokens to train" in ended.err
+    assert "uniform/1: 60 steps in" in ended.err
+    assert "stacking/1: " in ended.err
+    assert "At equal FLOPs" in ended.out
+    assert ended.out.splitlines()[-1] == f"report: {folder}/report.html"
+
+
+@pytest.mark.slow
+def test_it_leaves_models_and_rows(grown: tuple[Path, Ended]) -> None:
+    folder, _ = grown
+    AutoModelForCausalLM.from_pretrained(folder / "stacking" / "seed-1" / "model")
+    with Run.open(folder) as run:
+        rows = run.store.scores()
+        assert run.manifest.families == (FAMILY,)
+    held_out = {(row.arm, row.seed) for row in rows if row.measure == "held_out"}
+    assert held_out == {(arm, seed) for arm in ("uniform", "stacking") for seed in (None, 0, 1)}
+    metrics = {row.metric for row in rows if (row.measure, row.arm, row.seed) == ("training", "stacking", 0)}
+    assert {"tokens", "flops", "step_seconds", "peak_bytes", "parameters"} <= metrics
+    assert not [row for row in rows if row.claim], "what a row is about stands in its columns"
+    phases = {row.condition for row in rows if row.measure == "schedule" and row.arm == "stacking"}
+    timed = {row.part for row in rows if (row.arm, row.metric) == ("stacking", "step_seconds")}
+    assert (phases, timed) == ({"shallow", "stacked"}, {None, "shallow", "stacked"})
+    accounted = {(row.arm, row.metric) for row in rows if row.measure == "accounting"}
+    assert accounted == {(arm, metric) for arm in ("uniform", "stacking") for metric in ("predicted", "measured")}
+
+
+@pytest.mark.slow
+def test_it_spends_what_uniform_spends(grown: tuple[Path, Ended]) -> None:
+    folder, _ = grown
+    figures = {arm: record(folder, arm).figures for arm in ("uniform", "stacking")}
+    assert figures["uniform"]["tokens"] == 60 * STEP_TOKENS
+    assert figures["stacking"]["tokens"] > 60 * STEP_TOKENS
+    assert figures["stacking"]["flops"] == pytest.approx(figures["uniform"]["flops"], rel=0.01)
+    with Run.open(folder) as run:
+        rows = {
+            (row.condition, row.metric): row
+            for row in run.store.scores("growth")
+            if (row.arm, row.against) == ("stacking", "uniform")
+        }
+    assert rows["flops", "difference"].low is not None
+    assert {"saving", "saving_at_most", "saving_at_least"} & {metric for terms, metric in rows if terms == "flops"}
+    assert rows["flops", "read_off"].value == 1.0, "one training: its course"
+    assert rows["tokens", "time_saved"].value < 1
+    mean = sum(record(folder, "stacking", seed).figures["flops"] for seed in (0, 1)) / 2
+    assert rows["flops", "at"].value == pytest.approx(mean)
+
+
+@pytest.mark.slow
+def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], config: Path, texts: Path) -> None:
+    """The first losses of uniform and of a schedule whose first phase is uniform's are equal."""
+    folder, _ = grown
+    late = GrowthSchedule("late", DEPTH, (Phase("all", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (3,), embedding=False)))
+    write_schedule(late, folder.parent / "late.yaml")
+    options = ("--schedule", folder.parent / "late.yaml", "--match", "tokens", "--seeds", 2)
+    growth(config, texts, folder, *options, *LONGER)
+    for seed in (0, 1):
+        one, other = (record(folder, arm, seed).history[0] for arm in ("uniform", "late"))
+        assert one == other
+    assert record(folder, "late", 0).history[0] != record(folder, "late", 1).history[0]
+    with Run.open(folder) as run:
+        rows = [row for row in run.store.scores("growth") if (row.arm, row.against) == ("late", "uniform")]
+    assert ("loss_ratio", "tokens") in {(row.metric, row.condition) for row in rows}
+    assert "flops" not in {row.condition for row in rows if row.metric == "difference"}
+
+
+@pytest.mark.slow
+def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
+    checkpoint: Path, texts: Path, tmp_path: Path
+) -> None:
+    options = ("--schedule", "ramp", "--no-baseline", *SHORT)
+    tuned = growth(checkpoint, texts, tmp_path / "tuned", *options)
+    anew = growth(checkpoint, texts, tmp_path / "anew", *options, "--from-scratch")
+    assert "from its own weights" in tuned.err
+    assert "from random weights" in anew.err
+    assert not (tmp_path / "tuned" / "uniform").exists()
+    assert record(tmp_path / "anew", "ramp").recipe["from_scratch"]
+
+
+@pytest.mark.slow
+def test_equal_seconds_are_timed_once_and_kept(
+    config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "relative_step_times", lambda *_: (0.4, 0.8))
+    once = (config, texts, tmp_path / "run", "--schedule", "stacking", "--match", "seconds", *SHORT)
+    growth(*once)
+    assert record(tmp_path / "run", "stacking").steps == 12, "8 / (0.4 / 3 + 0.8 * 2 / 3)"
+    monkeypatch.setattr(module, "relative_step_times", lambda *_: (1.0, 1.0))
+    growth(*once)
+    assert record(tmp_path / "run", "stacking").steps == 12, "another timing must not make it another training"
+
+
+def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
+    stack = load(checkpoint, device="cpu")
+    before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
+    result = train_growth(
+        stack,
+        texts,
+        schedule="ramp",
+        steps=8,
+        batch_size=4,
+        max_length=16,
+        evals=1,
+        device="cpu",
+        run=tmp_path / "run",
+        reporter=Silent(),
+    )
+    assert list(result.table("held_out").groupby("arm").size().items()) == [("ramp", 2), ("uniform", 2)]
+    assert all(weight.equal(before[name]) for name, weight in stack.model.state_dict().items())
+
+
+def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path, train=40, held_out=20)
+    folder = tmp_path / "run"
+    options = ("--validation", folders["dev"], "--schedule", "uniform", *SHORT)
+    ended = growth(config, folders["train"], folder, *options)
+    assert "note: one half of dev is looked at on the way, the other half is reported" in ended.err
+    tokenizer = load_tokenizer(str(folder / "uniform" / "seed-0" / "model"))
+    texts = (file.read_text() for file in sorted(folders["train"].iterdir()))
+    room = 16 - (tokenizer.bos_token_id is not None)
+    whole = sum(len(tokenizer(text, add_special_tokens=False)["input_ids"]) // room for text in texts)
+    assert f"train_10M: {whole:,} windows of 16 tokens to train" in ended.err
+
+
+def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: Path) -> None:
+    run = _diagnosis(tmp_path / "diagnosis", (0.0, 0.4, 0.0, 0.4))
+    options = ("--schedule", "importance", "--importance", run, "--no-baseline", *SHORT)
+    growth(config, texts, tmp_path / "run", *options)
+    schedule = record(tmp_path / "run", "importance").recipe["options"]["schedule"]
+    assert [phase["trains"] for phase in schedule["phases"]] == ["1 3"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--schedule", "publishd"), "did you mean published"),
+        (("--schedule", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+        (("--schedule", "importance"), "diagnose a model of the same depth first"),
+        (("--importance", "run"), "--importance is for --schedule importance"),
+        (("--size", "published"), "--size does nothing here: it is read without --model"),
+        (("--schedule", "uniform", "--match", "tokens"), "--match does nothing here"),
+        (("--schedule", "importance", "--importance", "nowhere"), "nowhere is not a run"),
+        (("--batch-size", "2000"), "fewer than a batch of 2,000"),
+        (("--epochs", "2.5"), "would read the text 2.5 times"),
+        (("--epochs", "2", "--schedule", "stacking"), "stacking, for the cost of uniform, would read the text"),
+        (("--steps", "3"), "its share of"),
+        (("--max-length", "100"), "the model has 64 positions"),
+        (("--max-length", "64", "--steps", "9", "--from-scratch"), "leave --from-scratch out"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_there_is_a_folder(
+    config: Path, texts: Path, tmp_path: Path, options: tuple[str, ...], said: str
+) -> None:
+    run = tmp_path / "run"
+    given = ("--max-length", "16", *options) if "--max-length" not in options else options
+    assert said in refused("train", "growth", "--model", config, "--text", texts, "--run", run, *given)
+    assert not run.exists()
+
+
+def test_a_schedule_that_is_called_as_a_preset_and_is_another_is_refused(
+    config: Path, texts: Path, tmp_path: Path
+) -> None:
+    write_schedule(GrowthSchedule("uniform", 4, (Phase("top", 1.0, (3,)),)), tmp_path / "mine.yaml")
+    run = ("--schedule", tmp_path / "mine.yaml", "--run", tmp_path / "run", *SHORT)
+    said = refused("train", "growth", "--model", config, "--text", texts, *run)
+    assert "calls itself uniform, which is a preset of another kind" in said
+    assert not (tmp_path / "run").exists()
+
+
+def _diagnosis(folder: Path, effects: tuple[float, ...]) -> Path:
+    manifest = Manifest("m", None, "w", "float32", "cpu", "c", "d", 1, 1, 8, ("ablation", "curve_tokens:1"), (), 0)
+    rows = [
+        Score("verdict", "matters" if value else "no_effect", value, value - 0.005, value + 0.005, layer=layer)
+        for layer, value in enumerate(effects)
+    ]
+    with Run.create(folder, manifest) as run:
+        run.store.replace_scores("verdict", rows)
+    return folder

@@ -1,0 +1,149 @@
+"""`layerwise train elc` as a user meets it: what it leaves, that it goes on where it was, and what it refuses."""
+
+from itertools import islice
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+from transformers import AutoModelForMaskedLM
+
+from cli.command import Ended, layerwise, refused
+from data import babylm
+from layerwise.data.suites import generated_pairs
+from layerwise.data.text.corpus import read_corpus
+from layerwise.data.text.encoding import encode
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.models import VARIANTS
+from layerwise.results import Run
+from layerwise.studies.train_elc import steps as module
+from layerwise.studies.train_elc.options import ElcPretraining, PretrainingExperiment
+from layerwise.studies.train_elc.steps import recipes
+from layerwise.studies.train_elc.trainings import FAMILY
+from layerwise.train.pretrain.recipe import PRESETS
+from row_names import named
+
+WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
+SHORT = ("--steps", "3", "--batch-size", "8", "--set", "evals=1", "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("texts")
+    documents = ["\n".join(WORDS[(n + k) % 4] for k in range(30 + n)) for n in range(30)]
+    (folder / "words.txt").write_text("\n<|endoftext|>\n".join(documents) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def few_pairs(tmp_path_factory: pytest.TempPathFactory) -> object:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "PAIRS", 1)
+        patch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
+        yield
+
+
+@pytest.fixture(scope="module")
+def pretrained(texts: Path, few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+    folder = tmp_path_factory.mktemp("runs") / "elc"
+    ended = layerwise("train", "elc", "--text", texts, *SHORT, "--run", folder)
+    assert ended.code == 0, ended.err
+    return folder, ended
+
+
+@pytest.mark.slow
+def test_it_says_what_it_read_and_what_became_of_it(pretrained: tuple[Path, Ended]) -> None:
+    folder, ended = pretrained
+    assert "24 documents for training, 3 for validation, 3 for the report" in ended.err
+    assert "ltg, elc; 1 seed each, 3 steps" in ended.err
+    assert "elc/0: 3 steps in" in ended.err
+    assert "pairs (generated pairs" in ended.out
+    assert ended.out.splitlines()[-1] == f"report: {folder}/report.html"
+
+
+@pytest.mark.slow
+def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
+    folder, _ = pretrained
+    for arm in ("ltg", "elc"):
+        assert AutoModelForMaskedLM.from_pretrained(folder / arm / "seed-0" / "model").config.variant == arm
+    with Run.open(folder) as run:
+        subjects = {measure: {named(row) for row in run.store.scores(measure)} for measure in ("masked_lm", "pairs")}
+        assert subjects == {"masked_lm": {"ltg", "elc", "ltg/0", "elc/0"}, "pairs": {"ltg", "elc", "ltg/0", "elc/0"}}
+        assert {(row.arm, row.seed) for row in run.store.scores("alpha")} == {("elc", 0)}
+        written = run.store.scores("training")
+        metrics = {row.metric for row in written if row.arm == "elc"}
+        assert {"tokens", "parameters", "step_seconds", "peak_bytes", "latency_seconds", "seconds"} <= metrics
+        assert run.manifest.families == (FAMILY,)
+
+
+def test_an_initialisation_names_the_arm() -> None:
+    made = recipes(ElcPretraining(variants=("ltg", "elc"), initialisation="zero"))
+    assert [(each.arm, each.initialisation) for each in made] == [("ltg", None), ("elc-zero", "zero")]
+
+
+def test_options_replace_settings_of_the_recipe() -> None:
+    (made,) = recipes(
+        ElcPretraining(variants=("elc",), batch_size=8, gradient_accumulation=2, evals=3, steps=5, compile=True)
+    )
+    settings = (made.batch_size, made.gradient_accumulation_steps, made.evals, made.steps, made.compiled)
+    assert settings == (8, 2, 3, 5, True)
+
+
+def test_choices_are_those_of_the_package() -> None:
+    hint = get_type_hints(PretrainingExperiment)["size"]
+    assert set(get_args(hint)) == set(PRESETS)
+    assert set(ElcPretraining().variants) <= set(VARIANTS)
+
+
+@pytest.fixture(scope="module")
+def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Path], Path, Ended]:
+    root = tmp_path_factory.mktemp("babylm")
+    folders = babylm.write(root, "2023", train=120, held_out=40)
+    texts = ("--text", folders["train"], "--validation", folders["dev"], "--test", folders["test"])
+    options = ("--variants", "elc", "--set", "vocabulary=300", *SHORT)
+    ended = layerwise("train", "elc", *texts, *options, "--run", root / "run")
+    assert ended.code == 0, ended.err
+    return folders, root / "run", ended
+
+
+@pytest.mark.slow
+def test_babylm_is_pretrained_on_as_it_is_distributed(distributed: tuple[dict[str, Path], Path, Ended]) -> None:
+    folders, run, ended = distributed
+    looked, reported = (len(read_corpus(folders[split]).documents) for split in ("dev", "test"))
+    assert f"babylm_10M: 6 documents for training, {looked} for validation, {reported} for the report" in ended.err
+    assert "note:" not in ended.err
+    path = run / "elc" / "seed-0" / "model"
+    whole = encode(load_tokenizer(str(path)), read_corpus(folders["train"]).documents)
+    assert f"{whole.tokens:,} tokens to train on" in ended.err
+
+
+def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
+    folders = babylm.write(tmp_path / "all", train=40, held_out=20)
+    said = refused("train", "elc", "--text", tmp_path / "all", "--validation", folders["dev"])
+    assert "6 .train, 6 .test), and all would be trained on: give the folder of the .train files as --text" in said
+    assert "give it, --text PATH" in refused("train", "elc", "--validation", folders["dev"])
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--size", "smal"), "did you mean small?"),
+        (("--variants", "ltg,denseformr"), "did you mean denseformer"),
+        (("--initialisation", "biazed"), "did you mean biased"),
+        (("--epochs", "2", "--steps", "2"), "give one of them"),
+        (("--steps", "2", "--batch-size", "6"), "no whole quarter"),
+        (("--variants", ","), "--variants names nothing"),
+        (("--variants", "ltg", "--initialisation", "zero"), "does nothing here: layer weights read it"),
+        (("--tokenizer", "x", "--set", "vocabulary=300"), "x is one already; leave one of them out"),
+    ],
+)
+def test_what_cannot_be_is_refused(texts: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:
+    run = tmp_path / "run"
+    assert said in refused("train", "elc", "--text", texts, "--run", run, *options)
+    assert not run.exists()
+
+
+def test_a_text_smaller_than_a_batch_is_refused_with_figures(texts: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    said = refused("train", "elc", "--text", texts, "--batch-size", "4096", "--run", run)
+    assert not run.exists()
+    assert "fewer than one batch of 4,096" in said

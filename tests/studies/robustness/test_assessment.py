@@ -1,0 +1,314 @@
+"""Assessments: every model surveyed once, whatever stops it, and the rows that come of it."""
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from conftest import tiny_llama
+from layerwise.data.splits import Splits
+from layerwise.data.vision.digits import digits
+from layerwise.measure.activations import attention_by_position, embedding
+from layerwise.measure.interventions import worth_by_position
+from layerwise.measure.interventions.accuracy import evaluate
+from layerwise.measure.interventions.survey import EvaluationGrid, Survey
+from layerwise.measure.stats.statistics import wilson
+from layerwise.plan import Plan
+from layerwise.plan.samplers import SeededSampler, Shuffle
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.selection import Rows
+from layerwise.results.training_record import LogEntry, TrainingRecord
+from layerwise.runner.reporter import Silent
+from layerwise.runner.training_runs import TrainedModel, training_rows
+from layerwise.stack import load
+from layerwise.studies.robustness.assessment import assess, discard_surveys, position_rows
+from layerwise.train import position
+from layerwise.train.load_trained import Trained
+from layerwise.train.methods.layershuffle import PredictionOptions
+from measure.planted_classifiers import Listed
+from train.tiny_models import tiny_vit
+
+SPLITS = digits(limit=20)
+DEPTH = 3
+QUESTIONS = EvaluationGrid(orders=3, draws=3)
+MANIFEST = Manifest("m", None, "w", "float32", "cpu", "digits", "c", 20, 20, 1, ("robustness",), (), 0)
+
+pytestmark = pytest.mark.usefixtures("flat")
+
+
+@pytest.fixture(autouse=True)
+def few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worth_by_position, "UNITS", 2)
+    monkeypatch.setattr(embedding, "BATCHES", 2)
+    monkeypatch.setattr(attention_by_position, "BATCHES", 2)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    with Run.create(tmp_path / "run", MANIFEST) as run:
+        yield run
+
+
+class Shelf:
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+
+    def __call__(self, folder: Path) -> Trained:
+        self.opened.append(folder.name)
+        stack = load(tiny_vit(seed=sum(map(ord, folder.name))))
+        asked = position.attach_prediction(stack, PredictionOptions()) if "predict" in folder.name else None
+        return Trained(stack, None, asked)
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+Ask = Callable[..., bool]
+
+
+@pytest.fixture
+def ask(run: Run, shelf: Shelf, tmp_path: Path) -> Ask:
+    def asked(
+        *labels: str, grid: EvaluationGrid = QUESTIONS, splits: Splits = SPLITS, open_model: Any = shelf, how: str = ""
+    ) -> bool:
+        return assess(trained_models(tmp_path, *labels), splits, grid, run, Silent(), open_model=open_model, how=how)
+
+    return asked
+
+
+def trained_models(folder: Path, *labels: str) -> list[TrainedModel]:
+    parts = [(label, *label.split("/")) for label in labels]
+    return [
+        TrainedModel(arm, int(seed), folder / label.replace("/", "-"), folder / label.replace("/", "-"))
+        for label, arm, seed in parts
+    ]
+
+
+def scores(run: Run, measure: str) -> Rows:
+    return Rows(run.store.scores(measure))
+
+
+def test_a_stop_costs_the_model_in_work_and_no_other(ask: Ask, shelf: Shelf) -> None:
+    def stopping(folder: Path) -> Trained:
+        if folder.name == "sequential-0":
+            raise KeyboardInterrupt
+        return shelf(folder)
+
+    plain = EvaluationGrid(orders=3, draws=3, layers=False)
+    with pytest.raises(KeyboardInterrupt):
+        ask("baseline/0", "sequential/0", grid=plain, open_model=stopping)
+    assert ask("baseline/0", "sequential/0", grid=plain)
+    assert shelf.opened == ["baseline-0", "sequential-0"]
+
+
+def test_a_stop_inside_costs_the_arm_in_work_and_no_other(ask: Ask, shelf: Shelf, run: Run) -> None:
+    arms = ("baseline/0", "layershuffle/0", "sequential/0")
+
+    def stopping(folder: Path) -> Trained:
+        if folder.name == "sequential-0" and folder.name in shelf.opened:
+            raise KeyboardInterrupt
+        return shelf(folder)
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(*arms, open_model=stopping)
+    assert scores(run, "branches").axis("arm") == ("baseline", "layershuffle")
+    shelf.opened.clear()
+    assert not ask(*arms)
+    assert shelf.opened == ["sequential-0"]
+    resumed = {measure: set(run.store.scores(measure)) for measure in ("branches", "attention", "embedding")}
+    shelf.opened.clear()
+    assert not ask(*arms)
+    assert shelf.opened == []
+    run.store.replace_scores("branches", [])
+    ask(*arms)
+    assert resumed == {measure: set(run.store.scores(measure)) for measure in resumed}
+
+
+def test_a_model_that_came_later_is_surveyed_alone(ask: Ask, shelf: Shelf, run: Run) -> None:
+    plain = EvaluationGrid(orders=3, draws=3, layers=False)
+    ask("baseline/0", grid=plain)
+    shelf.opened.clear()
+    ask("baseline/0", "baseline/1", grid=plain)
+    assert shelf.opened == ["baseline-1"]
+    assert scores(run, "robustness").where(arm="baseline", seed=1, condition="sequential", metric="accuracy")
+
+
+def test_a_survey_answers_for_its_questions_data_and_numerics_alone(ask: Ask, tmp_path: Path) -> None:
+    plain = EvaluationGrid(orders=3, draws=3, layers=False)
+    how = "float32 on cpu, 1 thread"
+    for other in (
+        {},
+        {"grid": replace(plain, orders=4)},
+        {"grid": replace(plain, seed=1)},
+        {"splits": digits(limit=15)},
+        {"how": "bfloat16 on cpu, 1 thread"},
+    ):
+        asked: dict[str, Any] = {"grid": plain, "how": how, **other}
+        assert ask("baseline/0", **asked)
+        assert not ask("baseline/0", **asked)
+    discard_surveys(trained_models(tmp_path, "baseline/0"))
+    assert ask("baseline/0", grid=plain, how=how)
+
+
+def test_umap_that_was_installed_since_is_used(ask: Ask, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "umap", None)
+        ask("baseline/0")
+        assert not scores(run, "embedding")
+        assert len(run.store.notes("embedding")) == 1
+        ask("baseline/0")
+    assert not scores(run, "embedding")
+    assert not ask("baseline/0")
+    assert scores(run, "embedding")
+    assert run.store.notes("embedding") == []
+
+
+def test_the_rows_of_two_arms(ask: Ask, run: Run, shelf: Shelf) -> None:
+    asked = ("baseline/0", "baseline/1", "layershuffle/0", "layershuffle/1")
+    assert ask(*asked)
+    assert {*shelf.opened} == {each.replace("/", "-") for each in asked}
+    before = run.store.scores()
+    shelf.opened.clear()
+    assert not ask(*asked)
+    assert shelf.opened == []
+    assert run.store.scores() == before
+    found = scores(run, "robustness")
+    assert found.value(metric="accuracy", against="chance") == 0.1
+    assert found.value(metric="classes") == 10
+    stack = shelf(Path("layershuffle-1")).stack
+    expected = evaluate(stack, Plan.parse("1"), SPLITS.test, SPLITS.collate)
+    one = found.where(arm="layershuffle", seed=1, part="even", amount=1.0, condition="sequential")
+    assert one.value(metric="accuracy") == expected.accuracy
+    assert one.value(metric="nll") == pytest.approx(expected.mean_nll)
+    assert found.where(arm="layershuffle", condition="random", metric="accuracy_above", against="baseline")
+    assert len(scores(run, "orders")) == 4 * len(scores(run, "orders").axis("plan")) * 2
+    for measure in ("branches", "contribution", "embedding"):
+        assert scores(run, measure).axis("arm") == ("baseline", "layershuffle")
+
+
+def test_models_refined_at_one_depth_are_one_arm_and_asked_nothing_else(ask: Ask, run: Run) -> None:
+    ask("baseline/0", "retrained-2/0", "retrained-1/0")
+    own = {(row.amount, row.part, row.condition) for row in scores(run, "robustness").where(arm="retrained")}
+    assert own == {(2, "even", "sequential"), (2, "even", "random"), (1, "even", "sequential")}
+    for measure in ("orders", "contribution", "branches", "embedding"):
+        assert scores(run, measure).axis("arm") == ("baseline",)
+
+
+def test_texts_lead_with_their_loss(run: Run, tmp_path: Path) -> None:
+    ids = torch.randint(3, 97, (8, 9), generator=torch.Generator().manual_seed(0))
+    texts = Listed([{"input_ids": row, "labels": row} for row in ids])
+    splits = Splits("texts", "t" * 64, texts, texts, texts)
+    opened = lambda folder: Trained(load(tiny_llama(DEPTH)), None)  # noqa: E731
+    assess(trained_models(tmp_path, "llama/0"), splits, QUESTIONS, run, Silent(), open_model=opened)
+    found = scores(run, "robustness")
+    assert found.value(metric="leads") == 0
+    (loss,) = found.where(arm="llama", seed=0, condition="sequential", metric="nll", layer=None, part=None)
+    assert loss.tokens == 64
+    assert not found.where(metric="accuracy_top5")
+
+
+@pytest.mark.slow
+def test_positions_are_those_that_the_layers_say(ask: Ask, run: Run, shelf: Shelf) -> None:
+    ask("layershuffle-predict/0", "layershuffle-predict/1", "baseline/0")
+    model = shelf(Path("layershuffle-predict-0"))
+    assert model.prediction is not None
+    draws = SeededSampler(Shuffle(), DEPTH, 0, stream="position")
+    right = dict.fromkeys(range(DEPTH), 0)
+    with torch.inference_mode():
+        for batch, start in enumerate(range(0, 20, 6)):  # three full batches and one of two images
+            images = SPLITS.collate([SPLITS.test[index] for index in range(start, min(start + 6, 20))])
+            with model.stack.under(draws.at(batch)):
+                model.stack.model(images["pixel_values"])
+            for position, logits in model.prediction.predicted:
+                right[position] += int((logits.argmax(-1) == position).sum())
+    found = scores(run, "position")
+    for position, hits in right.items():
+        row = found.one(seed=0, other=position)
+        assert (row.value, row.low, row.documents) == (pytest.approx(hits / 20), None, 20)
+    both = [found.value(seed=seed, other=None) or 0.0 for seed in range(2)]
+    assert both[0] == pytest.approx(sum(right.values()) / 60)
+    assert found.value(seed=None, other=None, against=None) == pytest.approx(np.mean(both))
+    assert found.value(seed=None, other=None, against="chance") == pytest.approx(1 / 3)
+    assert found.axis("arm") == ("layershuffle-predict",)
+
+
+def test_positions_have_intervals_over_the_orders_of_all_seeds_and_of_some_width() -> None:
+    """Layers that are right under every other order are told less well than images that err one by one."""
+    asked = np.full(8, 10.0)
+    right = {seed: {0: np.array([[10.0, 0.0] * 4, asked]), 1: np.array([asked, asked])} for seed in range(2)}
+    found = Rows(position_rows({"predict": right, "baseline": {0: {}}}))
+    half = stats.t(7).ppf(0.975) * stats.sem([1.0, 0.0] * 4)
+    for seed in (None, 0, 1):
+        first, second = (found.one(seed=seed, other=position, against=None) for position in range(2))
+        assert (first.value, first.low, first.high) == pytest.approx((0.5, 0.5 - half, 0.5 + half))
+        assert (second.value, second.low, second.high) == (1.0, pytest.approx(float(wilson(80, 80).low)), 1.0)
+    assert found.value(seed=None, other=None, against=None) == 0.75
+    assert found.axis("arm") == ("predict",)
+
+
+@pytest.mark.slow
+def test_the_claims_of_the_paper_have_their_rows(ask: Ask, run: Run) -> None:
+    run.store.replace_scores("contrast", [Score("contrast", "loss", 0.1, claim="merging")])
+    ask(*(f"{arm}/{seed}" for arm in ("baseline", "layershuffle", "layershuffle-predict") for seed in range(2)))
+    found = {(row.claim, row.task, row.metric): row for row in scores(run, "contrast")}
+    assert {(claim, metric) for claim, _, metric in found} == {
+        ("merging", "loss"),
+        ("trained_order", "cost"),
+        ("trained_order", "gain_above@baseline"),
+        ("collapse", "random_order"),
+        ("collapse", "in_order"),
+        ("position_informed", "gain"),
+        ("position_informed", "random_order"),
+        ("positions", "short"),
+        ("positions", "short@baseline"),
+    } | (
+        {("pruning", "lost"), ("pruning", "lost@baseline"), ("pruning", "spared_above@baseline")}
+        if ("pruning", "all", "lost") in found
+        else set()
+    )
+    robust = scores(run, "robustness")
+    known = scores(run, "position").value(seed=None, other=None, against=None)
+    assert found["positions", "all", "short"].value == pytest.approx(0.9999 - (known or 0))
+    whole = {"metric": "accuracy", "seed": None, "layer": None, "part": None}
+    chance = robust.value(**whole, against="chance")
+    collapsed = (robust.value(**whole, arm="baseline", condition="sequential") or 0) - (chance or 0)
+    assert found["collapse", "all", "in_order"].value == pytest.approx(collapsed)
+
+
+@pytest.mark.slow
+def test_a_survey_keeps_its_answers_batch_by_batch(ask: Ask, shelf: Shelf, tmp_path: Path) -> None:
+    ask("layershuffle-predict/0", "baseline/0", "layerdrop/0")
+    kept = {path.parent.name: Survey.read(path) for path in tmp_path.glob("*/survey-*.npz")}
+    assert {name: (bool(survey.positions), bool(survey.probed)) for name, survey in kept.items()} == {
+        "layershuffle-predict-0": (True, False),
+        "baseline-0": (False, True),
+        "layerdrop-0": (False, False),
+    }
+    assert kept["baseline-0"].probed[0].shape == (2, 4)
+    assert kept["baseline-0"].probed[0][1].tolist() == [6, 6, 6, 2]
+
+
+def test_rows_of_a_training() -> None:
+    history = (LogEntry(5, "train", 2.0), LogEntry(10, "train", 1.5), LogEntry(10, "validation", 1.7))
+    pedigree = TrainingRecord("sequential", 1, "b", "d", "digits", {}, 10, 2.5, 320, 61.5, 10, history)
+    rows = training_rows({("sequential", 1): pedigree, ("retrained-6", 0): pedigree})
+    own = [row for row in rows if (row.arm, row.seed, row.condition) == ("sequential", 1, None)]
+    assert {(row.metric, row.amount): row.value for row in own} == {
+        ("steps", None): 10,
+        ("epochs", None): 2.5,
+        ("examples", None): 320,
+        ("seconds", None): 61.5,
+        ("best_step", None): 10,
+        ("train_loss", 5): 2.0,
+        ("train_loss", 10): 1.5,
+        ("validation_loss", 10): 1.7,
+    }
+    assert {(row.arm, row.seed, row.condition) for row in rows if row not in own} == {("retrained", 0, "6 layers")}

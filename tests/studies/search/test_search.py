@@ -1,0 +1,282 @@
+"""A search from end to end: texts that share no document, a run that resumes to the same front, honest refusals."""
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import layerwise
+from conftest import tiny_llama
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import DataError, OptionError
+from layerwise.measure.cost.pass_time import Setting
+from layerwise.measure.language.evaluation_data import tokenize
+from layerwise.plan import Plan
+from layerwise.plan.families import INTEGER_TYPES
+from layerwise.results import Run
+from layerwise.results.rows import read_continuations
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.runner.experiment import Inputs
+from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.reporter import Silent
+from layerwise.runner.result import SearchResult
+from layerwise.search.budget import Budget
+from layerwise.search.prices import PlanPrices, PriceTable
+from layerwise.search.rungs import SHARES, divided_text, share_no_document
+from layerwise.stack import Stack, load
+from layerwise.studies.search.options import Search
+from layerwise.studies.search.page import on_front
+from studies.outlines import outline_of
+from tier import first_fast
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+DEPTH = 5
+SMALL: dict[str, Any] = {"max_length": 16, "batch_tokens": 256, "tokens": 700, "reporter": Silent()}
+
+
+@pytest.fixture(scope="module")
+def stack() -> Stack:
+    return load(tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET), seed=2), tokenizer=character_tokenizer())
+
+
+def texts(name: str, count: int, words: str) -> Corpus:
+    documents = (Document(f"{number}", f"{words} {number} of {count}") for number in range(count))
+    return Corpus(name, tuple(documents))
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return texts("texts", 44, "text number")
+
+
+@pytest.fixture(scope="module")
+def whole(stack: Stack, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs") / "whole"
+    result = layerwise.search(stack, corpus, Budget(layers=3), run=folder, **SMALL)
+    return result.folder
+
+
+def everything(folder: Path) -> tuple[list[object], ...]:
+    with Run.open(folder) as run:
+        scores = [score for score in run.store.scores() if score.measure != "run"]
+        return list(run.store.losses()), scores
+
+
+def test_the_package_is_a_verb_and_a_package(whole: Path) -> None:
+    from layerwise.search.budget import FrontPoint
+
+    result = SearchResult(whole)
+    assert callable(layerwise.search)
+    assert len(result.best.steps()) == 3
+    assert all(isinstance(point, FrontPoint) for point in result.front)
+    assert [point.price for point in result.front] == sorted(point.price for point in result.front)
+    assert set(result.confirmed.metric) >= {"delta_nll", "again", "gap", "above_chosen", "better"}
+    assert chosen_plan(str(whole)) == result.best
+    samples = read_continuations(result.data.notes)
+    assert [each.plan for each in samples] == ["0-4", str(result.best)]
+    assert all(each.text for each in samples)
+    assert next(iter(dict.fromkeys(row.plan for row in on_front(result.data)))) == str(result.best)
+
+
+def test_texts_share_no_document_and_every_part_is_read_by_its_own_purpose(whole: Path) -> None:
+    rows, _ = everything(whole)
+    owners: dict[str, set[str]] = {name: set() for name in SHARES}
+    for row in rows:
+        owners[row.task.partition("/")[0]].add(row.document)  # type: ignore[attr-defined]
+    assert all(owners.values())
+    counts = Counter(document for documents in owners.values() for document in documents)
+    assert set(counts.values()) == {1}
+
+
+def test_the_controls_stand_beside_the_chosen_plan(whole: Path) -> None:
+    with Run.open(whole) as run:
+        rows = run.store.scores("search")
+    arms = {row.arm for row in rows if row.metric == "arm"}
+    assert arms == {"block_influence", "angular_distance", "sweep_effect", "deepest_keep_last", "random"}
+    sets = {str(row.plan) for row in rows if (row.metric, row.arm) == ("arm", "random")}
+    assert len(sets) == 10  # all sets of 3 of 5 layers
+    assert all(len(Plan.parse(text).steps()) == 3 for text in sets)
+    compared = [row for row in rows if row.metric == "above_chosen"]
+    assert all(row.p_adjusted is not None and row.p_adjusted >= (row.p or 0) for row in compared)
+
+
+def test_a_second_corpus_and_milliseconds_are_reported(
+    stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def timed(stack: Stack, setting: Setting, plans: Sequence[Plan] = ()) -> tuple[PriceTable, dict[Plan, float]]:
+        calls.append(len(plans))
+        costs = {None: 1.0, "attn": 0.6, "mlp": 0.6}
+        table = PriceTable({(layer, half): cost for layer in range(DEPTH) for half, cost in costs.items()}, 0.5)
+        return table, {plan: 0.6 + len(plan.steps()) for plan in plans}
+
+    monkeypatch.setattr("layerwise.studies.search.steps.measured", timed)
+    folder = tmp_path / "second"
+    folder.mkdir()
+    (folder / "a.txt").write_text("\n<|endoftext|>\n".join(f"sphinx of black quartz {n}" for n in range(12)))
+    result = layerwise.search(
+        stack, corpus, Budget(ms="0.8x"), second_text=folder, context=12, run=tmp_path / "run", **SMALL
+    )
+    rows = {(row.task, row.condition, row.metric) for row in result.rows if row.plan == str(result.best)}
+    assert {("second", None, "delta_nll"), ("all", "ms", "price"), ("report", None, "gap")} <= rows
+    times = Rows(result.rows).where(measure="latency")
+    assert {(row.layer, row.part) for row in times} >= {(0, None), (0, "attn"), (0, "mlp"), (None, "rest")}
+    assert "0-4" in times.axis("plan")
+    assert all(row.value > 0 for row in times)
+    assert calls == [0, 2]
+    assert len(result.best.steps()) == 3
+
+
+def test_a_search_says_how_long_it_still_takes_after_every_plan(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
+    said: dict[str, list[float]] = {}
+
+    class Watching(Silent):
+        def progress(self, label: str, share: float, seconds_left: float | None = None) -> None:
+            if label in SHARES:
+                assert seconds_left is not None
+                said.setdefault(label, []).append(share)
+
+    options = {**SMALL, "reporter": Watching()}
+    layerwise.search(stack, corpus, Budget(layers=3), method="one-shot", run=tmp_path / "run", **options)
+    assert {name: shares == sorted(shares) for name, shares in said.items()} == dict.fromkeys(SHARES, True)
+    assert len(said["search"]) > DEPTH
+    assert all(0.15 < shares[-1] <= 1 for shares in said.values())
+
+
+@pytest.mark.parametrize("count", [24, 31, 39, 40, 44])
+def test_a_short_text_keeps_eight_documents_for_the_choice_and_halves_the_rest(stack: Stack, count: int) -> None:
+    data = tokenize(stack, texts("texts", count, "text number"), length=16)
+    sizes = {name: part.documents for name, part in divided_text(data, 0).items()}
+    assert sum(sizes.values()) == count
+    assert sizes["select"] == (8 if count <= 40 else round(0.6 * count) - round(0.4 * count))
+    assert abs(sizes["search"] - sizes["report"]) <= 1
+    assert min(sizes.values()) >= 8
+
+
+@pytest.mark.parametrize(
+    ("words", "apart"), [((300,) * 3, True), ((60,) * 12, True), ((300, 300, 10), False), ((300, 300), False)]
+)
+def test_parts_of_few_documents_share_none_where_each_has_eight_windows(
+    stack: Stack, words: tuple[int, ...], apart: bool
+) -> None:
+    numbers = (" ".join(str(1000 * at + word) for word in range(count)) for at, count in enumerate(words, start=1))
+    data = tokenize(stack, Corpus("few", tuple(Document(str(at), text) for at, text in enumerate(numbers))), length=16)
+    parts = divided_text(data, 0)
+    assert share_no_document(parts.values()) is apart
+    assert min(len(part.windows) for part in parts.values()) >= 8
+    assert sum(len(part.windows) for part in parts.values()) == len(data.windows)
+
+
+@pytest.mark.parametrize(
+    "options", first_fast([{"method": "one-shot"}, {"method": "evolve"}, {"moves": ("drop", "halves"), "width": 2}])
+)
+def test_every_method_and_move_ends_within_the_budget(
+    stack: Stack, corpus: Corpus, tmp_path: Path, options: dict[str, Any]
+) -> None:
+    result = layerwise.search(stack, corpus, Budget(layers=3), run=tmp_path / "run", **SMALL, **options)
+    price = sum(1.0 if step.sublayer is None else 0.5 for step in result.best.steps())
+    assert price <= 3
+    assert result.report(tmp_path / "page.html").read_text().count("search-front")
+
+
+@pytest.mark.parametrize("moves", first_fast([("bits",), ("bits", "drop")]))
+def test_types_of_layers_are_chosen_within_a_budget_of_bytes(
+    stack: Stack, corpus: Corpus, tmp_path: Path, moves: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compared with the rules and the importance matrix at no more bytes; the rows hold each layer's own cost."""
+    pytest.importorskip("gguf", reason="needs layerwise[gguf]")
+    from stack.test_load_gguf import write
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / stack.source.name).mkdir()
+    names = [f"blk.{layer}.ffn_up" for layer in range(DEPTH)]
+    sums, counts = {name: [[float(layer)]] for layer, name in enumerate(names)}, {name: [[1.0]] for name in names}
+    write(tmp_path / stack.source.name / "imatrix.gguf", sums, counts)
+    result = layerwise.search(stack, corpus, Budget(bytes="0.45x"), moves=moves, run=tmp_path / "run", **SMALL)
+    rows = Rows(result.rows)
+    prices = PlanPrices.of(stack)
+    limit = 0.45 * prices.of_plan(Plan.identity(DEPTH), "bytes")
+    assert any(step.source for step in result.best.steps())
+    assert {"uniform", "first_and_last", "block_influence", "imatrix", "random"} <= {
+        *rows.where(metric="arm").axis("arm")
+    }
+    assert all(prices.of_plan(Plan.parse(plan), "bytes") <= limit for plan in rows.where(metric="arm").axis("plan"))
+    assert prices.of_plan(result.best, "bytes") <= limit
+    of_chosen = rows.where(metric="bits", arm="chosen")
+    assert {(row.layer, row.condition) for row in of_chosen} == {
+        (step.layer, step.source) for step in result.best.steps()
+    }
+    alone = rows.where(measure="contrast", claim="bits", metric="delta_nll", layer=PRESENT)
+    assert {(row.layer, row.condition) for row in alone} == {*product(range(DEPTH), INTEGER_TYPES)}
+    assert "Bits of a weight, layer by layer" in result.report(tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("method", first_fast(["evolve", "greedy"]))
+def test_layers_of_another_model_are_among_the_moves(stack: Stack, corpus: Corpus, tmp_path: Path, method: str) -> None:
+    other = tiny_llama(DEPTH, vocabulary=3 + len(ALPHABET), seed=3)
+    other.save_pretrained(tmp_path / "other")
+    result = layerwise.search(
+        stack, corpus, "layers=1x", source=(str(tmp_path / "other"),), method=method, run=tmp_path / "run", **SMALL
+    )
+    plans = map(Plan.parse, Rows(result.rows).where(metric="price").axis("plan"))
+    assert {source for plan in plans for source in plan.sources()} == {"b"}
+    assert len(result.best.steps()) == DEPTH
+    with Run.open(tmp_path / "run") as run:
+        assert any(family.startswith("b:") for family in run.manifest.families)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"budget": "layers"}, "is no number above 0"),
+        ({"budget": "watts=3"}, "has no unit that is known"),
+        ({"budget": "layers=0"}, "is no number above 0"),
+        ({"budget": "layers=3", "moves": ("dorp",)}, "did you mean drop"),
+        ({"budget": "layers=3", "moves": ("repeat",)}, "none of repeat makes a plan cheaper"),
+        ({"budget": "layers=0.9x", "moves": ("damp",)}, "more than the whole model: layers=2x"),
+        ({"budget": "layers=3", "method": "evolve", "moves": ("drop", "repeat")}, "evolve exchanges layers"),
+        ({"budget": "layers=3", "moves": ("bits",)}, "types of layers save bytes; write bytes=0.7x"),
+        ({"budget": "bytes=0.5x", "moves": ("bits", "halves")}, "goes with drop, repeat, reorder; leave out halves"),
+        ({"budget": "bytes=0.5x", "moves": ("bits",), "source": ("b",)}, "is searched in one model"),
+        ({"budget": "layers=3", "context": 9}, "--context does nothing here"),
+        ({"budget": "layers=3", "method": "one-shot", "source": ("b",)}, "--source does nothing here"),
+        ({"budget": "layers=3", "method": "evolve", "width": 2}, "--width does nothing here"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(OptionError, match=reason):
+        Search(model="nothing", **options)
+
+
+def test_where_no_repeat_helps_the_model_as_trained_is_chosen(tmp_path: Path) -> None:
+    """Every repeat costs the demo loss; the best is measured on text that chose neither."""
+    result = layerwise.search(
+        "demo", None, "layers=1.2x", moves=("repeat",), width=1, tokens=2000, run=tmp_path / "run", reporter=Silent()
+    )
+    rows = Rows(result.rows)
+    (change,) = rows.where(metric="arm", arm="best_change")
+    assert len(Plan.parse(str(change.plan)).steps()) > len(result.best.steps())
+    assert rows.where(metric="above_chosen", arm="best_change", task="report")
+    assert result.best == Plan.identity(12)
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "no plan, since none was better than the original model" in page
+    assert "layerwise heal" not in page
+
+
+def test_a_budget_for_the_whole_model_and_too_little_text_are_refused(stack: Stack, corpus: Corpus) -> None:
+    with pytest.raises(OptionError, match="leaves room for the whole model"):
+        outline_of(Search(model="tiny", budget="layers=5"), Inputs(stack, corpus))
+    with pytest.raises(DataError, match="divided into 3 parts of at least 8"):
+        outline_of(Search(model="tiny", budget="layers=3"), Inputs(stack, texts("few", 9, "short")))
+
+
+def test_what_it_costs_is_said_before_it_begins(stack: Stack, corpus: Corpus) -> None:
+    config = Search(model="tiny", budget="layers=3", max_length=16)
+    lines = list(outline_of(config, Inputs(stack, corpus)).says())
+    assert any("disjoint by document" in line for line in lines)
+    assert any("at most" in line and "layer evaluations x tokens" in line for line in lines)

@@ -1,0 +1,78 @@
+"""A sweep is checked when it is made, before anything that takes time."""
+
+from typing import Any
+
+import pytest
+
+from layerwise.errors import OptionError, PlanError
+from layerwise.plan import families
+from layerwise.studies.sweep.options import Sweep
+
+
+def test_members_are_the_model_the_families_and_the_plans_of_ones_own() -> None:
+    members = Sweep(model="m", families=("leave_one_out", "swap_adjacent"), plan=("0 (1|2) 3", "0-3")).members(4)
+    expected = [*families.leave_one_out(4), *families.swap_adjacent(4)]
+    assert list(members[1:-2]) == expected
+    assert (str(members[0].plan), members[0].family) == ("0-3", "identity")
+    assert [(str(member.plan), member.family, member.affected) for member in members[-2:]] == [
+        ("0 (1|2) 3", "given", 4),
+        ("0-3", "given", 4),
+    ]
+
+
+def test_windows_loops_and_repeats_are_those_that_were_asked_for() -> None:
+    config = Sweep(model="m", families=("looped", "repeat_blocks"), loops="1-2,4", times="3", window=("1-2",))
+    looped, blocks = families.looped(5, (1, 2, 4)), families.repeat_blocks(5, (3,))
+    assert config.members(5)[1:] == (*looped, *blocks, *families.window(5, 1, 2, loops=(1, 2, 4)))
+    assert config.plan_names() == ("looped", "repeat_blocks", "loops:1-2,4", "times:3", "window:1-2")
+
+
+def test_what_names_a_run_does_not_change_where_the_new_options_are_left_out() -> None:
+    assert Sweep(model="m", families=("looped",), plan=("0-3",)).plan_names() == ("looped", "plan:0-3")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"window": ("4:8",)}, "--window takes whole numbers such as 4 or 1-28; found '4:8'"),
+        ({"window": ("8-4",)}, "--window takes ascending numbers from 0"),
+        ({"families": ("looped",), "loops": "0-4"}, "--loops takes ascending numbers from 1"),
+        ({"families": ("repeat_blocks",), "times": "1"}, "--times takes ascending numbers from 2"),
+        ({"loops": "1-4"}, "--loops does nothing here"),
+        ({"new_tokens": 3}, "--new-tokens does nothing here"),
+        ({"families": ("painter",)}, "unknown family 'painter'; did you mean painters"),
+        ({"plan": ("0-3 (1",)}, "never closed"),
+    ],
+)
+def test_what_cannot_be_read_or_is_not_read_is_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises((OptionError, PlanError), match=reason):
+        Sweep(model="m", **options)
+
+
+def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
+    with pytest.raises(PlanError, match="the model has 4 layers"):
+        Sweep(model="m", families=(), plan=("0-4",)).members(4)
+
+
+FOR_ONE = {"leave_branch_out", "repeat_blocks", "damped_repeats", "bits", "bits_noise"}
+
+
+@pytest.mark.parametrize(
+    ("depth", "possible"),
+    [
+        (1, FOR_ONE),
+        (2, {*FOR_ONE, "painters", "leave_one_out", "swap_adjacent", "every_window", "random_subsets"}),
+        (3, set(families.FAMILIES)),
+    ],
+)
+def test_families_that_need_more_layers_are_refused_by_name(depth: int, possible: set[str]) -> None:
+    for name in families.FAMILIES:
+        if name in possible:
+            assert len(Sweep(model="m", families=(name,)).members(depth)) > 1
+        else:
+            layers = "1 layer " if depth == 1 else f"{depth} layers "
+            with pytest.raises(
+                PlanError, match=f"the family '{name}' does not exist for a model of {layers}"
+            ) as caught:
+                Sweep(model="m", families=(name,)).members(depth)
+            assert set(str(caught.value).rpartition("Known here: ")[2].split(", ")) == possible

@@ -1,0 +1,169 @@
+"""A sweep on Ray gives the rows of one process, whatever the pieces, and refuses processes that differ."""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import layerwise
+from cli.command import refused
+from cli.conftest import save_llama
+from conftest import tiny_llama
+from layerwise.catalogue import VERBS
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.errors import OptionError, RunError, SwarmError
+from layerwise.results import Run, Score
+from layerwise.results.rows import Loss
+from layerwise.runner.catalogue import configuration
+from layerwise.runner.experiment import Experiment, Inputs
+from layerwise.runner.options.common import ClusterOptions
+from layerwise.runner.perform import perform
+from layerwise.runner.reporter import Silent
+from layerwise.stack import load
+from layerwise.studies.sweep import cluster
+from layerwise.studies.sweep import steps as run
+from layerwise.studies.sweep.options import Sweep
+from measure.planted import stack_of_layers
+from studies.neighbours import Neighbours
+from studies.outlines import outline_of
+from tiny_tokenizers import ALPHABET, character_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    yield
+    assert torch.get_num_threads() == before
+
+
+@pytest.fixture
+def neighbours(monkeypatch: pytest.MonkeyPatch) -> type[Neighbours]:
+    monkeypatch.setattr(cluster, "RayTasks", Neighbours)
+    Neighbours.opened = 0
+    return Neighbours
+
+
+def rows(folder: Path, *, timed: tuple[str, ...] = ("run",)) -> tuple[list[Loss], list[Score]]:
+    with Run.open(folder) as run:
+        return list(run.store.losses()), [score for score in run.store.scores() if score.measure not in timed]
+
+
+def both(config: Experiment, folder: Path, **changes: Any) -> tuple[Path, Path]:
+    alone, spread = folder / "alone", folder / "spread"
+    with_one_thread(replace(config, run=alone))
+    perform(replace(config, run=spread, ray="local", workers=2, **changes), Silent())  # type: ignore[call-arg]
+    return alone, spread
+
+
+def with_one_thread(config: Experiment, inputs: Inputs | None = None) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        perform(config, Silent(), inputs)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_sweep(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
+    sweep = Sweep(model=str(model), text=texts, families=("leave_one_out",), batch_tokens=400, similarity=False)
+    alone, spread = both(sweep, tmp_path)
+    assert rows(alone) == rows(spread)
+    assert neighbours.opened == 1
+    # One process of one thread can resume the run, and has nothing left to do.
+    with_one_thread(replace(sweep, run=spread))
+    assert rows(alone) == rows(spread)
+
+
+def test_a_sweep_that_is_complete_starts_no_worker(
+    model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep(model=str(model), text=texts, families=("leave_one_out",), similarity=False, run=tmp_path / "run")
+    with_one_thread(sweep)
+    monkeypatch.setattr(cluster.SweepTasks, "_started", lambda self: pytest.fail("a cluster was started"))
+    perform(replace(sweep, ray="local"), Silent())
+
+
+def test_what_was_opened_in_python(tmp_path: Path, neighbours: type[Neighbours]) -> None:
+    stack = load(tiny_llama(4, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
+    documents = tuple(Document(f"{number}", f"text {number}: sphinx of black quartz") for number in range(9))
+    corpus = Corpus("texts", documents)
+    options: dict[str, Any] = {"families": ("leave_one_out",), "similarity": False, "batch_tokens": 90}
+    result = layerwise.sweep(
+        stack, corpus, reporter=Silent(), run=str(tmp_path / "spread"), ray="local", workers=3, **options
+    )
+    with_one_thread(Sweep(model="tiny", run=tmp_path / "alone", **options), Inputs(stack, corpus))
+    assert rows(result.folder) == rows(tmp_path / "alone")
+    assert neighbours.carried_out
+
+
+def test_a_worker_with_other_weights_is_refused(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbours: type[Neighbours]
+) -> None:
+    model = save_llama(tmp_path / "model")
+    opening = run.open_piece_function
+
+    def after_a_change(shared: Any) -> Any:
+        tiny_llama(4, vocabulary=3 + len(ALPHABET), seed=1).save_pretrained(model)
+        return opening(shared)
+
+    monkeypatch.setattr(run, "open_piece_function", after_a_change)
+    with pytest.raises(RunError, match="a worker does not have what the run is of: it was made from another"):
+        perform(Sweep(model=str(model), text=texts, ray="local", run=tmp_path / "run"), Silent())
+
+
+def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> None:
+    here = outline_of(Sweep(model=str(model), text=texts)).manifest
+    other = replace(here, hardware={**here.hardware, "kernels": "NEON"})
+    with pytest.raises(RunError, match=r"another kind of machine .* \(kernels: NEON, not"):
+        cluster.check_same_here(here, other)
+    with pytest.raises(RunError, match="its threads is 1, and 7 was asked for"):
+        cluster.check_same_here(
+            replace(here, numerics={**here.numerics, "threads": "1"}),
+            replace(here, numerics={**here.numerics, "threads": "7"}),
+        )
+
+
+def test_a_model_that_no_other_process_can_open_is_refused(texts: Path, tmp_path: Path) -> None:
+    stack = stack_of_layers([{"weight": torch.eye(2)}, {"weight": torch.eye(2)}])
+    config = Sweep(model="planted", text=texts, ray="local", run=tmp_path / "run")
+    with pytest.raises(SwarmError, match="is not a model of transformers"):
+        perform(config, Silent(), Inputs(stack))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_sweep_alone_has_the_options() -> None:
+    assert {verb for verb in VERBS if issubclass(configuration(verb), ClusterOptions)} == {"sweep"}
+
+
+def test_workers_without_a_cluster_are_refused() -> None:
+    with pytest.raises(OptionError, match="--workers does nothing here: it is read with --ray"):
+        Sweep(model="demo", workers=2)
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("everywhere", "--ray takes local, auto or the HOST:PORT"),
+        ("ray://head:10001", "Start the command on a machine of the cluster"),
+        ("10.0.0.1:6379", "RAY_AUTH_MODE=token on all of its machines"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_refused(address: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_AUTH_MODE", raising=False)
+    assert message in refused("sweep", "demo", "--ray", address)
+
+
+def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "pip install 'layerwise[ray]'" in refused("sweep", "demo", "--ray", "local")
+
+
+def test_a_dry_run_says_what_the_workers_do_twice(model: Path, texts: Path) -> None:
+    config = Sweep(model=str(model), text=texts, families=("leave_one_out",), ray="local", workers=2)
+    lines = [*outline_of(config).says()]
+    assert any(line.startswith("2 workers: ") and "x as fast as one" in line for line in lines)

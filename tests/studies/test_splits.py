@@ -1,0 +1,311 @@
+"""The model and the data of a training, the runs that measure it, and trained models on the hub."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import ViTForImageClassification
+
+from checkpoint.test_push import FakeHub
+from cli.command import refused
+from cli.picture_models import save_images, save_vit
+from layerwise.data.model_location import location_of
+from layerwise.data.splits import Splits
+from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.documents import Document
+from layerwise.data.text.packing import PackedWindows
+from layerwise.errors import CheckpointError, DataError, RunError, TrainError
+from layerwise.plan import Plan
+from layerwise.results import Manifest, Run
+from layerwise.results.training_record import LogEntry, TrainingRecord
+from layerwise.runner.opening import base_model
+from layerwise.runner.option import plain
+from layerwise.runner.options.common import CorpusOptions, DataOptions, LoadingOptions
+from layerwise.runner.perform import perform
+from layerwise.runner.reporter import Silent
+from layerwise.runner.steps import Outline
+from layerwise.runner.trained_models import TrainedModels, write_trained_card
+from layerwise.runner.training_runs import (
+    TEXT_LENGTH,
+    divided_documents,
+    read_splits,
+    split_notes,
+    training_manifest,
+)
+from layerwise.stack import Stack, load, weight_hash
+from layerwise.stack.max_length import keeps_texts_apart
+from layerwise.studies.robustness.options import Merging, Robustness, RobustTraining
+from studies.outlines import outline_of, tiny_training
+
+OPENED = Corpus("opened", tuple(Document(f"{number}", f"{number} words of one document. " * 9) for number in range(40)))
+
+
+@pytest.fixture(scope="module")
+def demo() -> Stack:
+    return load("demo", device="cpu")
+
+
+@pytest.fixture(scope="module")
+def vision() -> Stack:
+    return load("demo-vit", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (DataOptions(images="digits", text=Path("x.txt")), "--images and --text were both given"),
+        (DataOptions(images="digits"), "demo takes text: give --text"),
+        (DataOptions(limit=3), "--limit counts images, and demo takes text"),
+    ],
+)
+def test_a_language_model_refuses_images(demo: Stack, options: DataOptions, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        read_splits(options, demo, None, Silent(), seed=0)
+
+
+@pytest.mark.parametrize("options", [DataOptions(text=Path("x.txt")), DataOptions(validation=Path("x.txt"))])
+def test_a_vision_model_refuses_texts(vision: Stack, options: DataOptions) -> None:
+    with pytest.raises(DataError, match="demo-vit takes images: give --images FOLDER_OR_DATASET"):
+        read_splits(options, vision, None, Silent(), seed=0)
+    with pytest.raises(DataError, match="demo-vit takes images"):
+        read_splits(DataOptions(), vision, None, Silent(), seed=0, corpus=OPENED)
+
+
+@pytest.mark.slow
+def test_demo_models_bring_their_own_data(demo: Stack, vision: Stack) -> None:
+    assert len(read_splits(DataOptions(), demo, None, Silent(), seed=0).train) > 1000
+    assert len(read_splits(DataOptions(limit=20), vision, location_of("demo-vit"), Silent(), seed=0).train) <= 20
+
+
+def test_an_opened_corpus_is_divided_as_its_file_would_be(demo: Stack, tmp_path: Path) -> None:
+    (tmp_path / "opened").mkdir()
+    for document in OPENED.documents:
+        (tmp_path / "opened" / f"{int(document.id):02}.txt").write_text(document.text)
+    _, opened = divided_documents(CorpusOptions(), 3, OPENED)
+    name, read = divided_documents(CorpusOptions(text=tmp_path / "opened"), 3)
+    assert name.endswith("opened")
+    assert [len(part) for part in opened.parts.values()] == [len(part) for part in read.parts.values()]
+    splits = read_splits(DataOptions(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
+    assert splits.name == "opened"
+    assert len(splits.test) > 0
+
+
+def test_held_out_texts_need_a_text() -> None:
+    with pytest.raises(DataError, match="held out of the training of a text: give it, --text PATH"):
+        divided_documents(CorpusOptions(validation=Path("x.txt")), 0)
+
+
+@pytest.mark.slow
+def test_without_a_text_the_standard_library_is_divided() -> None:
+    name, division = divided_documents(CorpusOptions(), 0)
+    assert name == "standard library"
+    assert all(division.parts[part] for part in ("train", "validation", "test"))
+
+
+def test_what_is_reported_may_select_and_the_page_says_so(demo: Stack, vision: Stack) -> None:
+    options = DataOptions(max_length=16, select_on="reported")
+    text = read_splits(options, demo, None, Silent(), seed=3, corpus=OPENED)
+    pictures = read_splits(
+        DataOptions(limit=20, select_on="reported"), vision, location_of("demo-vit"), Silent(), seed=0
+    )
+    for splits in (text, pictures):
+        assert splits.validation is splits.test
+        assert splits.train is not splits.test
+        (note,) = split_notes(splits)
+        assert note.startswith("Checkpoints were selected on the examples that are reported (--select-on reported)")
+    apart = read_splits(DataOptions(max_length=16), demo, None, Silent(), seed=3, corpus=OPENED)
+    assert split_notes(apart) == ()
+    assert apart.digest != text.digest
+    told = split_notes(replace(pictures, origin="reported on all of its validation split"))
+    assert told[0] == (
+        f"digits is reported on all of its validation split: {len(pictures.test)} images, none of which any model was "
+        "trained on."
+    )
+
+
+def test_packed_texts_are_full_rows_that_the_engine_keeps_apart(demo: Stack, vision: Stack) -> None:
+    plain = read_splits(
+        RobustTraining(model="demo", methods=("baseline",)), demo, None, Silent(), seed=0, corpus=OPENED
+    )
+    rows = read_splits(
+        RobustTraining(model="demo", methods=("baseline",)), demo, None, Silent(), seed=0, corpus=OPENED, pack=True
+    )
+    assert isinstance(rows.train, PackedWindows)
+    tokens = sum(len(window.ids) for window in rows.train.windows)
+    assert len(rows.train) == math.ceil(tokens / TEXT_LENGTH) < len(plain.train)
+    assert rows.digest != plain.digest
+    assert {window.document for window in rows.train.windows} == {window.document for window in plain.train.windows}
+    assert rows.test is not rows.train
+    with demo.under(Plan.parse("1 0 2-4")):
+        assert keeps_texts_apart(demo.model)
+    with pytest.raises(DataError, match="--pack puts several texts into a row, and demo-vit takes images"):
+        read_splits(RobustTraining(model="demo", methods=("baseline",)), vision, None, Silent(), seed=0, pack=True)
+
+
+OPTIONS = LoadingOptions(device="cpu")
+
+
+def test_a_named_model_is_opened_again_in_float32() -> None:
+    base = base_model("demo", OPTIONS)
+    first, second = base.again(), base.again()
+    assert first.model is not second.model
+    assert first.dtype == torch.float32
+    assert weight_hash(first.model) == base.base().weights
+
+
+def test_an_opened_model_is_copied_and_stays_as_it_is() -> None:
+    stack = load("demo", device="cpu", dtype="bfloat16")
+    before = weight_hash(stack.model)
+    copy = base_model("demo", OPTIONS, stack).again()
+    torch.nn.init.zeros_(next(copy.model.parameters()))
+    assert (copy.dtype, stack.dtype) == (torch.float32, torch.bfloat16)
+    assert weight_hash(stack.model) == before
+
+
+def test_an_opened_model_takes_no_new_head() -> None:
+    base = base_model("demo-vit", OPTIONS, load("demo-vit", device="cpu"))
+    with pytest.raises(TrainError, match="give its name or its folder"):
+        base.base(("one", "two"))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
+    home = tmp_path_factory.mktemp("trained")
+    model, run = save_vit(home / "vit", classes=2), home / "run"
+    training = RobustTraining(
+        model=str(model), methods=("layershuffle",), images=str(save_images(home / "images")), limit=30, seed=3
+    )
+    stack = load(model)
+    splits = read_splits(training, stack, str(model), Silent(), seed=training.seed)
+    manifest = training_manifest(stack, "weights", splits)
+    with Run.create(run, replace(manifest, experiment={"experiment": training.VERB, **plain(training)})):
+        pass
+    for seed in range(2):
+        folder = run / "layershuffle" / f"seed-{seed}" / "model"
+        ViTForImageClassification.from_pretrained(model).save_pretrained(folder)
+        recipe = {"variant": "plain"}
+        TrainingRecord("layershuffle", seed, "base", splits.digest, splits.name, recipe, 1, 1.0, 1, 1.0, 1).write(
+            folder
+        )
+    return run, splits
+
+
+def digest_of(config: Merging | Robustness) -> str:
+    return outline_of(config).manifest.corpus_hash
+
+
+@pytest.mark.parametrize("verb", ["robustness", "merge"])
+def test_the_images_of_the_training_are_those_of_its_run(verb: str, trained: tuple[Path, Splits]) -> None:
+    run, splits = trained
+    configs = {"robustness": Robustness(model=str(run)), "merge": Merging(models=(str(run),))}
+    assert digest_of(configs[verb]) == splits.digest
+
+
+def test_what_is_named_stands_and_other_examples_are_refused(trained: tuple[Path, Splits], tmp_path: Path) -> None:
+    run, splits = trained
+    with pytest.raises(RunError, match="was trained on images with other splits"):
+        digest_of(Robustness(model=str(run), limit=20))
+    copies = save_images(tmp_path / "images")
+    assert digest_of(Robustness(model=str(run), images=str(copies))) == splits.digest
+
+
+def two_models(folder: Path) -> dict[str, Path]:
+    return {f"shuffled/{seed}": folder / f"seed-{seed}" / "model" for seed in (0, 1)}
+
+
+TWO = Outline(Manifest("m", None, "w", "float32", "cpu", "c", "h", 8, 80, 10, (), (), 0), list, models=two_models)
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> FakeHub:
+    made = FakeHub()
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.HfApi", lambda: made)
+    return made
+
+
+def model(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    for name in ("config.json", "model.safetensors"):
+        (folder / name).write_text(name)
+    TrainingRecord(
+        arm="shuffled",
+        seed=1,
+        base="0a1b",
+        data="2c3d",
+        data_name="digits | of hands",
+        recipe={"arm": "shuffled"},
+        steps=1200,
+        epochs=2.5,
+        examples=9600,
+        seconds=12.0,
+        best_step=800,
+        history=(LogEntry(400, "train", 2.0), LogEntry(800, "validation", 0.75)),
+        figures={"step_seconds": 0.01},
+    ).write(folder)
+    return folder
+
+
+def config(**options: Any) -> RobustTraining:
+    return RobustTraining(methods=("layershuffle",), model="demo-vit", **{"push": "org/shuffled", **options})
+
+
+def test_every_model_goes_to_a_repository_of_its_own_and_goes_there_once(hub: FakeHub, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        model(tmp_path / f"seed-{seed}" / "model")
+    made = TrainedModels.of(config(private=True), TWO, tmp_path)
+    made.publish(Silent())
+    names = ["org/shuffled-shuffled-0", "org/shuffled-shuffled-1"]
+    assert [call["repo_id"] for kind, call in hub.calls if kind == "create_repo"] == names
+    assert all(call["private"] for kind, call in hub.calls if kind == "create_repo")
+    assert "README.md" in hub.files[names[1]]
+    hub.calls.clear()
+    again = TrainedModels.of(config(), TWO, tmp_path)
+    again.publish(Silent())
+    assert hub.calls == []
+
+
+def test_what_the_hub_would_refuse_is_refused_before_the_training(hub: FakeHub, tmp_path: Path) -> None:
+    hub.files["org/shuffled-shuffled-1"] = {"config.json"}
+    with pytest.raises(CheckpointError, match="holds a model already"):
+        TrainedModels.of(config(), TWO, tmp_path)
+    assert TrainedModels.of(config(push=None), TWO, tmp_path) is None
+    assert TrainedModels.of(config(overwrite=True), TWO, tmp_path) is not None
+
+
+def test_without_a_token_nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.utils._headers.get_token", lambda: None)
+    monkeypatch.setattr("layerwise.runner.trainings.train", lambda *_, **__: pytest.fail("trained"))
+    command = ("train", "robust", "layershuffle", "--model", str(save_vit(tmp_path / "vit")), "--images", "digits")
+    text = refused(*command, "--limit", "20", "--run", str(tmp_path / "run"), "--push", "org/shuffled")
+    assert "there is no token" in text
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_name_that_is_no_repository_and_privacy_of_nothing_are_refused() -> None:
+    assert "a repository of the hub is ORG/NAME" in refused("train", "elc", "--push", "shuffled")
+    assert "--private does nothing here" in refused("train", "growth", "--private")
+
+
+def test_a_card_says_what_the_record_says_and_no_more(tmp_path: Path) -> None:
+    text = write_trained_card(
+        model(tmp_path / "model"), name="shuffled", base="org/vit", command="layerwise train", versions={"torch": "2"}
+    )
+    assert text == (tmp_path / "model" / "README.md").read_text()
+    for part in ("base_model:\n- org/vit", "seed 1", "9,600 (2.50 times all)", "| 800 | 0.7500 |", "digits &#124;"):
+        assert part in text, part
+    assert "| 400 |" not in text, "a loss of training is no validation"
+    with pytest.raises(CheckpointError, match="nothing says how it was trained"):
+        write_trained_card(tmp_path, name="x", base=None, command="", versions={})
+
+
+@pytest.mark.slow
+def test_a_training_pushes_its_models_at_its_end(hub: FakeHub, tmp_path: Path) -> None:
+    model = save_vit(tmp_path / "vit")
+    perform(tiny_training(model, tmp_path / "run", "baseline", seeds=1, push="org/shuffled"), Silent())
+    assert list(hub.files) == ["org/shuffled"]
+    assert {"config.json", "README.md", "training.json", "model.safetensors"} <= hub.files["org/shuffled"]
