@@ -131,8 +131,8 @@ class Action(Configuration):
 class Experiment(RunOptions, Configuration):
     """The configuration of an experiment, whose rows go into a run folder.
 
-    `RUNS` is the `module:function` below `layerwise.studies` that takes the configuration, a reporter and the inputs and
-    returns `Steps`; it is a string, so that torch need not be imported.
+    `RUNS` is the `module:function` below `layerwise.studies` that takes the configuration, a reporter and the inputs
+    and returns `Steps`; it is a string, so that torch need not be imported.
     """
 
     RUNS: ClassVar[str]
