@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.runner.result import Result
-    from layerwise.runner.verbs import diagnose, evaluate, heal, robustness, run, sweep, time
+    from layerwise.runner.verbs import diagnose, evaluate, heal, robustness, run, sweep
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load, verify
     from layerwise.studies.compare.result import compare
+    from layerwise.studies.time.verb import time
 
 _HOMES = {
     "Budget": "layerwise.search.budget",
@@ -55,7 +56,7 @@ _HOMES = {
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
     "sweep": "layerwise.runner.verbs",
-    "time": "layerwise.runner.verbs",
+    "time": "layerwise.studies.time.verb",
     "verify": "layerwise.stack",
 }
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Plans": {
         "verify": "verify.actions:Verification",
-        "time": "time.options:Timing",
+        "time": "time.verb:time",
     },
     "Measuring": {
         "sweep": "sweep.options:Sweep",

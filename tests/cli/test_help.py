@@ -16,6 +16,7 @@ from layerwise.runner.catalogue import configuration
 from layerwise.runner.experiment import Experiment
 from layerwise.runner.option import CONSEQUENTIAL, configured, flag_of, options_of
 from layerwise.runner.options.common import Device, Dtype
+from layerwise.runner.verb import Verb
 from layerwise.stack.load import DEVICES, DTYPES
 
 OTHERS = ("plan", "report", "run")
@@ -67,7 +68,7 @@ def test_the_help_names_every_option_of_the_configuration(verb: str) -> None:
     kind = configuration(verb)
     shown = layerwise(*verb.split(), "--help-all").out
     assert all(flag_of(kind, name).removeprefix("--set ") in shown for name in options_of(kind))
-    assert ("--dry-run" in shown) == issubclass(kind, Experiment)
+    assert ("--dry-run" in shown) == (kind.keeps_run if isinstance(kind, Verb) else issubclass(kind, Experiment))
 
 
 def test_no_verb_gets_the_help_with_every_verb_in_its_group() -> None:

@@ -14,6 +14,7 @@ from cyclopts import Group, Parameter
 from layerwise.runner.experiment import Action, Configuration, Experiment
 from layerwise.runner.option import (
     Option,
+    _hints,
     flag_of,
     from_text,
     is_switch,
@@ -24,6 +25,7 @@ from layerwise.runner.option import (
     split_settings,
 )
 from layerwise.runner.spelling import in_flags, refusals
+from layerwise.runner.verb import Verb, VerbCall, from_command_line
 
 INVOCATION = Group("This invocation", sort_key=99)
 QUIET = Parameter(
@@ -53,7 +55,7 @@ def command(kind: type[Configuration], everything: bool = False) -> Callable[...
         names = [name for name, (_, each) in options_of(kind).items() if each.positional]
         if SET in options:
             options |= split_settings(kind, options.pop(SET))
-        with refusals(kind, in_flags):
+        with refusals(kind, in_flags), from_command_line():
             # Arguments that have a default may be left out, the last ones first.
             config = kind(**(dict(zip(names, positional, strict=False)) | options))
         return carry_out(config, quiet=quiet, dry_run=dry_run)
@@ -71,6 +73,9 @@ def carry_out(config: Configuration, *, quiet: bool, dry_run: bool) -> int:
     # What is heavy (torch, transformers) is imported when the configuration has been accepted.
     from layerwise.runner.terminal import Terminal
 
+    if isinstance(config, VerbCall):
+        with Terminal(quiet) as reporter:
+            return config.carry_out(reporter, dry_run)
     with refusals(type(config), in_flags), Terminal(quiet) as reporter:
         if isinstance(config, Action):
             return config.act(reporter)
@@ -83,7 +88,8 @@ def carry_out(config: Configuration, *, quiet: bool, dry_run: bool) -> int:
 
 def help_of(kind: type[Configuration], everything: bool = False) -> str:
     """Return the configuration's docstring and its examples as commands; with `everything` its settings too."""
-    paragraphs = [" ".join(text.split()) for text in inspect.cleandoc(kind.__doc__ or "").split("\n\n")]
+    text = kind.help if isinstance(kind, Verb) else inspect.cleandoc(kind.__doc__ or "")
+    paragraphs = [" ".join(text.split()) for text in text.split("\n\n")]
     examples = [f"layerwise {kind.VERB} {text}".rstrip() for text in kind.EXAMPLES]
     settings = settings_of(kind)
     if everything:
@@ -103,7 +109,7 @@ def _rows(kind: type[Configuration]) -> Iterator[str]:
 
 
 def _parameters(kind: type[Configuration], everything: bool) -> Iterator[inspect.Parameter]:
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     for name in own_first(kind):
         field, option = options_of(kind)[name]
         if option.setting or name == SET:
@@ -131,7 +137,8 @@ def _parameters(kind: type[Configuration], everything: bool) -> Iterator[inspect
         yield inspect.Parameter(
             SET, inspect.Parameter.KEYWORD_ONLY, default=(), annotation=Annotated[tuple[str, ...], details]
         )
-    runs = (("dry_run", DRY_RUN),) if issubclass(kind, Experiment) else ()
+    keeps_run = kind.keeps_run if isinstance(kind, Verb) else issubclass(kind, Experiment)
+    runs = (("dry_run", DRY_RUN),) if keeps_run else ()
     for name, details in (("quiet", QUIET), *runs):
         annotation = Annotated[bool, details]
         yield inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=annotation)
@@ -167,13 +174,16 @@ def path_parameter(flag: str, help: str, metavar: str | None = None) -> Paramete
     return Parameter(name, help=help, metavar=metavar, converter=lambda _, tokens: path_of(flag, tokens[0].value))
 
 
-def _group(kind: type[Configuration], name: str, everything: bool) -> Group:
+def _group(kind: Any, name: str, everything: bool) -> Group:
     """Return the heading of an option: the class that declares it, `TextOptions` as "Text options".
 
     >>> from layerwise.studies.sweep.options import Sweep
     >>> [_group(Sweep, name, True).name for name in ("tasks", "tokens", "device", "seed")]
     ['Options', 'Text options', 'Device options', 'Run options']
     """
+    if isinstance(kind, Verb):
+        is_rare = everything and options_of(kind)[name][1].rare
+        return Group("More options", sort_key=1) if is_rare else USUAL
     classes = kind.__mro__
     home = next((each for each in classes if name in vars(each).get("__annotations__", {})), kind)
     if home is kind or not everything:

@@ -24,6 +24,7 @@ from layerwise.runner.catalogue import configuration
 from layerwise.runner.experiment import Configuration, Experiment, unread_values
 from layerwise.runner.option import converted, flag_of, from_text, is_switch, options_of, plain, split_settings
 from layerwise.runner.spelling import in_flags, refusals
+from layerwise.runner.verb import Verb, VerbCall
 
 VERB = "experiment"
 
@@ -118,13 +119,13 @@ class ExperimentFile:
                     f"{mine['model']} with --{name}.plan PLAN"
                 )
             content = {key: value for key, value in content.items() if key not in displaced} | mine
-            if name and issubclass(kind, Experiment):
+            if name and (kind.keeps_run if isinstance(kind, Verb) else issubclass(kind, Experiment)):
                 content = {"run": f"{_RUNS}/{name}", **content}
                 content = {key: value for key, value in content.items() if (key, value) != ("run", None)}
             after = tuple(sorted(self._reads(content) - {name}))
             try:
                 values = converted(kind, _in_folder(content, str(runs)), f"{self.name} {name}".strip())
-                idle = unread_values(kind, values) if len(self.stages) > 1 else ()
+                idle = unread_values(kind, values) if len(self.stages) > 1 and not isinstance(kind, Verb) else ()
                 with refusals(kind, in_flags):
                     config = kind(**{key: value for key, value in values.items() if key not in idle})
             except LayerwiseError as refusal:
@@ -234,7 +235,7 @@ def read_experiment(path: str | Path) -> Experiment:
     """
     file = ExperimentFile.read(path)
     stages = file.configurations()
-    if len(stages) > 1 or not isinstance(stages[0].config, Experiment):
+    if len(stages) > 1 or not isinstance(stages[0].config, Experiment | VerbCall):
         raise OptionError(f"{file.name} is no single experiment; write layerwise run {file.name}")
     return stages[0].config
 

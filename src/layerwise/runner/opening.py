@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,16 +19,18 @@ from torch import nn
 from transformers.utils import logging
 
 import layerwise.models  # noqa: F401  (its architectures become known to transformers)
+from layerwise.data.demo.corpus import demo_corpus
 from layerwise.data.model_location import location_of
-from layerwise.data.text.corpus import Corpus
+from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.data.text.tokenizer import load_tokenizer
-from layerwise.errors import TrainError
+from layerwise.errors import DataError, ModelError, TrainError
 from layerwise.measure.language.evaluation_data import EvalData, tokenize
 from layerwise.results import Manifest, Score
 from layerwise.results.identity import model_name
 from layerwise.results.manifest import this_hardware
 from layerwise.results.rows import UNIFORM
 from layerwise.results.run import DATABASE
+from layerwise.runner.arguments import ModelLike, TextLike
 from layerwise.runner.options.common import BATCH_TOKENS, LoadingOptions, ModelOptions, TextOptions
 from layerwise.runner.reporter import Reporter, waiting
 from layerwise.search.rungs import share_no_document
@@ -71,6 +73,82 @@ def open_model(
         trust_remote_code=trust_remote_code,
         resident_layers=resident_layers,
         device_map=device_map,
+    )
+
+
+def open_stack(
+    model: ModelLike,
+    reporter: Reporter,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    tokenizer: str | None = None,
+    layers: str | None = None,
+    revision: str | None = None,
+    trust_remote_code: bool = False,
+    resident_layers: int | None = None,
+    device_map: str | None = None,
+) -> Stack:
+    """Open a model by name, make a stack of a torch module, or return an opened stack.
+
+    Raises:
+        ModelError: If the model is something else or cannot be opened.
+        DataError: If there is no tokenizer at `tokenizer`.
+    """
+    if isinstance(model, Stack):
+        return model
+    if isinstance(model, nn.Module):
+        return load(model, tokenizer=_tokenizer_of(model, tokenizer))
+    if not isinstance(model, str | Path):
+        raise ModelError(
+            f"model must be a name, a folder, a torch module or a stack (layerwise.load), got {type(model).__name__}."
+        )
+    quiet_transformers()
+    with waiting(reporter, f"loading {model}"):
+        return load(
+            str(model),
+            layers=layers,
+            tokenizer=load_tokenizer(tokenizer, trust_remote_code=trust_remote_code) if tokenizer else None,
+            device=device,
+            dtype=dtype,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+            resident_layers=resident_layers,
+            device_map=device_map,
+        )
+
+
+def _tokenizer_of(module: nn.Module, tokenizer: str | None) -> Any:
+    source = tokenizer or getattr(getattr(module, "config", None), "_name_or_path", None)
+    if not source:
+        return None
+    try:
+        return load_tokenizer(str(source))
+    except DataError:
+        if tokenizer:
+            raise
+        return None
+
+
+def open_corpus(text: TextLike, model: str) -> Corpus:
+    """Open a corpus by path, make one of a list of strings, or return an opened one; `demo` has its own.
+
+    Raises:
+        DataError: If `text` is missing or is something else.
+    """
+    if isinstance(text, Corpus):
+        return text
+    if isinstance(text, str | Path):
+        return read_corpus(Path(text))
+    if isinstance(text, Sequence) and all(isinstance(each, str) for each in text):
+        return Corpus.of(text)
+    if text is not None:
+        raise DataError(f"text must be a file, a folder, a Corpus or a list of strings, got {type(text).__name__}.")
+    if model == "demo":
+        return demo_corpus()
+    raise DataError(
+        "--text is required: pass a file or a folder (only demo has its own text). To evaluate an image model, run "
+        "`layerwise robustness MODEL --images FOLDER`."
     )
 
 

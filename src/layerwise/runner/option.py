@@ -9,11 +9,13 @@ from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from layerwise.bounded import named
 from layerwise.errors import OptionError, near_matches
+from layerwise.runner.argument import Argument, Trait, alternatives, is_sequence_hint
+from layerwise.runner.verb import Verb, VerbCall
 
 LARGEST = 2**53
 """The largest whole number that an option takes: floats count no further."""
@@ -104,22 +106,56 @@ def option(default: Any = MISSING, help: str = "", **details: Any) -> Any:
 
 
 def own_first(kind: type) -> tuple[str, ...]:
-    own = vars(kind).get("__annotations__", {})
+    own = kind.arguments if isinstance(kind, Verb) else vars(kind).get("__annotations__", {})
     return tuple(sorted(options_of(kind), key=lambda name: name not in own))
 
 
 def options_of(config: type | object) -> dict[str, tuple[Field[Any], Option]]:
+    if isinstance(config, VerbCall):
+        config = config.verb
+    if isinstance(config, Verb):
+        return _options_of(config)
     return _options_of(config if isinstance(config, type) else type(config))
 
 
 @cache
 def _options_of(kind: type) -> dict[str, tuple[Field[Any], Option]]:
+    if isinstance(kind, Verb):
+        return {name: _as_option(argument) for name, argument in kind.arguments.items()}
     results = {}
     for each in fields(kind):
         if "option" in each.metadata:
             known: Option = each.metadata["option"]
             results[each.name] = (each, known if known.help else replace(known, help=SHARED[each.name]))
     return results
+
+
+def _as_option(argument: Argument) -> tuple[Any, Option]:
+    default = MISSING if argument.is_required else argument.default
+    marks = argument.marks
+    made = Option(
+        argument.help,
+        argument.placeholder,
+        argument.bounds.least,
+        argument.bounds.most,
+        argument.bounds.above,
+        argument.bounds.below,
+        positional=argument.is_positional,
+        repeated=Trait.REPEATED in marks,
+        flag=argument.given_flag,
+        is_location=Trait.LOCATION in marks,
+        empty=Trait.EMPTY in marks,
+        rare=Trait.RARE in marks,
+    )
+    return SimpleNamespace(name=argument.name, default=default), made
+
+
+def _as_tuple(hint: Any) -> Any:
+    kinds: list[Any] = []
+    for kind in alternatives(hint):
+        inner: Any = get_args(kind)[0] if is_sequence_hint(kind) else None
+        kinds.append(kind if inner is None else tuple.__class_getitem__((inner, ...)))
+    return Union.__getitem__(tuple(kinds))
 
 
 def settings_of(config: type | object) -> dict[str, Option]:
@@ -216,6 +252,8 @@ def converted(kind: type, content: Mapping[str, Any], where: str) -> dict[str, A
 
 @cache
 def _hints(kind: Any) -> dict[str, Any]:
+    if isinstance(kind, Verb):
+        return {name: _as_tuple(argument.hint) for name, argument in kind.arguments.items()}
     return get_type_hints(kind)
 
 

@@ -93,7 +93,8 @@ def _perform(config: Experiment, outline: Outline, steps: Steps, session: UnitSe
     folder, reporter = session.folder, session.reporter
     if not config.overwrite:
         outline.refuse(folder)
-    published = TrainedModels.of(config, outline, folder)
+    options = {name: getattr(config, name, None) for name in ("push", "private", "overwrite", "model")}
+    published = TrainedModels.to_push(options, {} if options["push"] is None else outline.models(folder))
     refusal: MeasureError | None = None
     with _interrupts_restored(), _begin(config, outline, folder) as run:
         session.opened = run

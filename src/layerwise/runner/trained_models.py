@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from layerwise.checkpoint import push as hub
 from layerwise.checkpoint.card import (
@@ -37,10 +37,7 @@ from layerwise.results.identity import model_name
 from layerwise.results.manifest import installed_versions
 from layerwise.results.training_record import FILE, TrainingRecord
 from layerwise.results.vocabulary import ABOVE_CHOSEN, AGAIN, BETTER, DELTA, EFFECT, GAP, SEARCH
-from layerwise.runner.experiment import Experiment
-from layerwise.runner.options.common import PublishingOptions
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.steps import Outline
 
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
@@ -58,18 +55,19 @@ class TrainedModels:
     overwrite: bool
 
     @classmethod
-    def of(cls, config: Experiment, outline: Outline, folder: Path) -> TrainedModels | None:
-        """Check and return what the options ask for; None if nothing.
+    def to_push(cls, options: Mapping[str, Any], models: Mapping[str, Path]) -> TrainedModels | None:
+        """Return the models that the options push to the hub, or None if there are none.
 
-        Raises `CheckpointError` if the hub would refuse one of the models.
+        Raises:
+            CheckpointError: If the hub would refuse one of the models.
         """
-        if not isinstance(config, PublishingOptions) or config.push is None:
+        push, overwrite = options.get("push"), bool(options.get("overwrite"))
+        if push is None:
             return None
-        models = outline.models(folder)
-        folders = {repository_of(config.push, label, len(models)): path for label, path in models.items()}
-        made = cls(folders, getattr(config, "model", None), config.private, config.overwrite)
+        folders = {repository_of(push, label, len(models)): path for label, path in models.items()}
+        made = cls(folders, options.get("model"), bool(options.get("private")), overwrite)
         for name in made.due():
-            check_push(name, overwrite=config.overwrite)
+            check_push(name, overwrite=overwrite)
         return made
 
     def due(self) -> tuple[str, ...]:

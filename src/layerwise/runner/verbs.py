@@ -25,6 +25,7 @@ from layerwise.runner.option import configured, options_of, own_first, split_com
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.result import Result, SearchResult
 from layerwise.runner.spelling import in_python, refusals
+from layerwise.runner.verb import VerbCall
 
 if TYPE_CHECKING:
     from layerwise.data.text.corpus import Corpus
@@ -103,7 +104,6 @@ diagnose = _function("diagnose", "model text", Result)
 evaluate = _function("evaluate", "model", Result)
 robustness = _function("robustness", "model text", Result)
 merge = _function("robustness merge", "models text", Result)
-time = _function("time", "model plans", Result)
 search = _function("search", "model text budget", SearchResult)
 heal = _function("heal", "model text", Result)
 train_robust = _function("train robust", "model text", Result)
@@ -142,6 +142,9 @@ def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **op
     results = {}
     with Terminal() as terminal:
         for stage in file.configurations(given):
+            if isinstance(stage.config, VerbCall):
+                results[stage.name] = stage.config.verb.function(**stage.config.options, reporter=reporter or terminal)
+                continue
             if not isinstance(stage.config, Experiment):
                 raise OptionError(f"{stage.config.VERB} keeps no run; write it on the command line")
             results[stage.name] = perform(stage.config, reporter or terminal)

@@ -15,7 +15,6 @@ from layerwise.results import Run
 from layerwise.results.rows import Score
 from layerwise.runner.reporter import Silent
 from layerwise.studies.time import steps as timing
-from layerwise.studies.time.options import Timing
 
 PLANS = ("--plan", "0-3", "--plan", "0 (1|2) 3")
 SHORT = ("--context", "6", "--rounds", str(LEAST_ROUNDS))
@@ -107,8 +106,9 @@ def test_a_single_plan_is_compared_with_the_model_as_trained(model: Path, tmp_pa
 
 
 def test_plans_are_needed_and_must_be_of_the_model(model: Path, tmp_path: Path) -> None:
-    with pytest.raises(OptionError, match="a plan is needed"):
-        Timing(model="demo")
+    with pytest.raises(OptionError, match=r"^plans must name a plan"):
+        package.time("demo")
+    assert "--plan must name a plan" in refused("time", "demo")
     assert "visits layer 4, but the model has 4 layers" in refused(
         "time", model, "--plan", "0-7", "--run", tmp_path / "run"
     )

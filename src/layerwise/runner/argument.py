@@ -1,0 +1,277 @@
+"""An argument of a verb: its type, bounds and help, and how a value is converted and checked."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import Enum
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+from layerwise.bounded import named
+from layerwise.errors import OptionError
+
+LARGEST = 2**53
+"""The largest number that an option takes: floats count no further."""
+
+_WORDS = {int: "a whole number", float: "a number", str: "a string", Path: "a path", bool: "true or false"}
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Range of a number; `least` and `most` are allowed values, `above` and `below` are not."""
+
+    least: float | None = None
+    most: float | None = None
+    above: float | None = None
+    below: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Metavar:
+    """The placeholder of a value in help texts."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """The flag on the command line, where the name does not give it."""
+
+    text: str
+
+
+class Trait(Enum):
+    """What is special about an argument.
+
+    RARE: Listed by `--help-all` alone.
+    REPEATED: Given once for each value; other sequences are separated by commas.
+    OPENED: Takes an opened object in Python.
+    LOCATION: A string that may be a path.
+    EMPTY: May be an empty string.
+    KEYWORD: A flag on the command line, although Python takes it by position.
+    """
+
+    RARE = "rare"
+    REPEATED = "repeated"
+    OPENED = "opened"
+    LOCATION = "location"
+    EMPTY = "empty"
+    KEYWORD = "keyword"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of a verb."""
+
+    name: str
+    hint: Any
+    default: Any
+    help: str
+    metavar: str | None
+    given_flag: str | None
+    bounds: Range
+    marks: frozenset[Trait]
+    is_positional: bool
+
+    @property
+    def flag(self) -> str:
+        """Return how the command line names it: its flag, or its placeholder if it has none."""
+        if self.is_positional:
+            return self.placeholder
+        return self.given_flag or "--" + self.name.replace("_", "-")
+
+    @property
+    def placeholder(self) -> str:
+        """Return the placeholder of its value in help texts."""
+        if self.metavar is not None:
+            return self.metavar
+        kinds = alternatives(self.hint)
+        names = ((int, "N"), (float, "X"), (Path, "PATH"))
+        if choices_of(self.hint):
+            return "CHOICE"
+        return next((text for kind, text in names if kind in kinds), "NAMES" if self.is_sequence else "TEXT")
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether it has no default."""
+        return self.default is inspect.Parameter.empty
+
+    @property
+    def is_sequence(self) -> bool:
+        """Return whether it takes several values."""
+        return any(is_sequence_hint(kind) for kind in alternatives(self.hint))
+
+    @property
+    def is_switch(self) -> bool:
+        """Return whether it is on or off."""
+        return bool in alternatives(self.hint)
+
+
+def alternatives(hint: Any) -> tuple[Any, ...]:
+    """Return the members of a union, or the type itself."""
+    return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+
+
+def is_sequence_hint(kind: Any) -> bool:
+    """Return whether a type is a sequence or tuple of values."""
+    return get_origin(kind) in (tuple, Sequence) or getattr(get_origin(kind), "__name__", "") == "Sequence"
+
+
+def choices_of(hint: Any) -> tuple[str, ...]:
+    """Return the values of the literal types in a hint."""
+    return tuple(str(each) for kind in alternatives(hint) if get_origin(kind) is Literal for each in get_args(kind))
+
+
+def convert_argument(argument: Argument, value: Any) -> Any:
+    """Convert a value of Python, YAML or JSON: strings to paths, lists to tuples, whole numbers to floats."""
+    if value is None or (Trait.OPENED in argument.marks and not isinstance(value, str | Path)):
+        return value
+    kinds = alternatives(argument.hint)
+    if argument.is_sequence:
+        if isinstance(value, str):
+            value = (value,) if Trait.REPEATED in argument.marks else split_commas(value)
+        if isinstance(value, list | tuple):
+            element = next(get_args(kind)[0] for kind in kinds if is_sequence_hint(kind))
+            return tuple(_convert(each, alternatives(element)) for each in value)
+    return _convert(value, kinds)
+
+
+def _convert(value: Any, kinds: tuple[Any, ...]) -> Any:
+    from layerwise.plan import Plan
+
+    if isinstance(value, str) and Path in kinds:
+        return Path(value)
+    if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
+        return float(value)
+    is_torch = type(value).__module__ == "torch"
+    if is_torch or isinstance(value, Plan) or (isinstance(value, Path) and Path not in kinds):
+        return str(value).removeprefix("torch.")
+    return value
+
+
+def check_argument(argument: Argument, value: Any, spelled: str) -> None:
+    """Check the type and the bounds of a converted value; `spelled` names the argument in messages.
+
+    Raises:
+        OptionError: If the value is not one that the argument takes.
+    """
+    if Trait.OPENED in argument.marks and not isinstance(value, str):
+        return
+    kinds = alternatives(argument.hint)
+    if value == "" and Trait.EMPTY not in argument.marks:
+        raise OptionError(f"{spelled} must not be empty. Leave it out, or pass a value.")
+    if not any(_has_type(value, kind) for kind in kinds):
+        near = get_close_matches(str(value), choices_of(argument.hint), n=1)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        raise OptionError(f"{spelled} must be {describe_type(argument.hint)}, got {named(repr(value))}.{meant}")
+    for part in value if isinstance(value, tuple) else (value,):
+        if part == "" and Trait.EMPTY not in argument.marks:
+            raise OptionError(f"{spelled} must not contain an empty string.")
+        if isinstance(part, int | float) and not isinstance(part, bool):
+            _check_bounds(spelled, part, argument.bounds)
+        if isinstance(part, Path) or (Trait.LOCATION in argument.marks and isinstance(part, str)):
+            check_location(spelled, part)
+
+
+def _has_type(value: Any, kind: Any) -> bool:
+    if get_origin(kind) is Literal:
+        return value in get_args(kind)
+    if is_sequence_hint(kind):
+        inner = alternatives(get_args(kind)[0])
+        return isinstance(value, tuple) and all(any(_has_type(each, part) for part in inner) for each in value)
+    if kind in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, (int, float) if kind is float else kind)
+
+
+def describe_type(hint: Any) -> str:
+    """Describe the values that a hint takes, such as `one of cpu, cuda`."""
+    choices = choices_of(hint)
+    texts = [f"one of {', '.join(choices)}" if len(choices) > 1 else choices[0]] if choices else []
+    for kind in alternatives(hint):
+        if is_sequence_hint(kind):
+            texts.append("a list")
+        elif kind is not NoneType and get_origin(kind) is not Literal:
+            texts.append(_WORDS.get(kind, getattr(kind, "__name__", str(kind))))
+    return " or ".join(dict.fromkeys(texts))
+
+
+def _check_bounds(spelled: str, value: float, bounds: Range) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise OptionError(f"{spelled} must be finite, got {value}.")
+    if abs(value) > LARGEST:
+        raise OptionError(f"{spelled} must be at most {LARGEST:,}, got a larger number.")
+    limits = (
+        (bounds.least, "at least", operator.ge),
+        (bounds.above, "above", operator.gt),
+        (bounds.most, "at most", operator.le),
+        (bounds.below, "below", operator.lt),
+    )
+    given = [(bound, word, holds) for bound, word, holds in limits if bound is not None]
+    if not all(holds(value, bound) for bound, _, holds in given):
+        words = " and ".join(f"{word} {bound:,}" for bound, word, _ in given)
+        raise OptionError(f"{spelled} must be {words}, got {value:,}.")
+
+
+def check_location(spelled: str, location: str | Path) -> None:
+    """Check that a path can be looked up.
+
+    Raises:
+        OptionError: If it cannot be.
+    """
+    if "\0" in str(location):
+        raise OptionError(f"{spelled} must not contain a null byte, got {named(str(location))}.")
+    try:
+        Path(location).expanduser().exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise OptionError(
+            f"{spelled} was given {named(str(location))}, which cannot be looked up ({reason})."
+        ) from error
+
+
+def parse_argument(argument: Argument, words: Sequence[str], spelled: str) -> Any:
+    """Parse the words that the command line gives for an argument.
+
+    Raises:
+        OptionError: If a word is not one that the argument takes.
+    """
+    kinds = alternatives(argument.hint)
+    if argument.is_sequence:
+        element = alternatives(next(get_args(kind)[0] for kind in kinds if is_sequence_hint(kind)))
+        parts = tuple(words) if Trait.REPEATED in argument.marks else split_commas(*words)
+        return tuple(_parse(argument, word, element, spelled) for word in parts)
+    return _parse(argument, words[-1], kinds, spelled)
+
+
+def _parse(argument: Argument, word: str, kinds: tuple[Any, ...], spelled: str) -> Any:
+    if word in choices_of(argument.hint):
+        return word
+    if bool in kinds and word.lower() in ("true", "false"):
+        return word.lower() == "true"
+    for kind in (int, float):
+        if kind in kinds:
+            try:
+                return kind(word)
+            except ValueError:
+                continue
+    if Path in kinds and word:
+        check_location(spelled, word)
+        return Path(word)
+    return word
+
+
+def split_commas(*texts: str) -> tuple[str, ...]:
+    """Split names that are separated by commas.
+
+    Example:
+        >>> split_commas("painters, leave_one_out")
+        ('painters', 'leave_one_out')
+    """
+    return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())

@@ -1,0 +1,36 @@
+"""Types of arguments that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
+
+from layerwise.runner.argument import Flag, Metavar, Range, Trait
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from layerwise.data.text.corpus import Corpus
+    from layerwise.plan import Plan
+    from layerwise.stack import Stack
+
+    ModelLike: TypeAlias = Stack | nn.Module | str | Path
+    TextLike: TypeAlias = Corpus | Sequence[str] | str | Path | None
+    Plans: TypeAlias = Sequence[str | Plan]
+else:
+    ModelLike = Annotated[str, Trait.OPENED, Trait.LOCATION, Metavar("MODEL")]
+    TextLike = Annotated[str | None, Trait.OPENED, Trait.LOCATION, Trait.KEYWORD, Metavar("PATH")]
+    Plans = Annotated[Sequence[str], Trait.REPEATED, Trait.KEYWORD, Flag("--plan"), Metavar("PLAN")]
+
+T = TypeVar("T")
+
+Rare = Annotated[T, Trait.RARE]
+Location = Annotated[str | None, Trait.LOCATION, Metavar("PATH")]
+PathLike = Annotated[str | Path | None, Metavar("PATH")]
+Count = Annotated[int, Range(least=1)]
+Names = Annotated[Sequence[str], Metavar("NAMES")]
+Seed = Annotated[int, Range(least=0, most=2**32 - 1)]
+Device = Literal["auto", "cpu", "cuda", "mps", "xpu"]
+Dtype = Literal["auto", "stored", "float32", "float16", "bfloat16", "float64"]
+DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]

@@ -1,0 +1,276 @@
+"""A run under way: started, resumed, stopped and reported in one place for every verb."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from layerwise import __version__
+from layerwise import page as pages
+from layerwise.errors import LayerwiseError, MeasureError, RunError, TrainError
+from layerwise.results import Manifest, Run, Score
+from layerwise.results.run import is_run, write_whole
+from layerwise.runner.opening import folder_of
+from layerwise.runner.price import describe_remaining
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.steps import Remaining, Unit, UnitSession
+from layerwise.runner.summary import report_data, summary
+from layerwise.runner.trained_models import TrainedModels
+from layerwise.runner.verb import Invocation, StudyFinished, current_call
+from layerwise.train.processes import is_alone, is_first_process, use_own_accelerator
+
+COMPLETE = "complete"
+"""The file in a run directory that holds the digest of the options of which it is complete."""
+
+HOW = ("run", "overwrite", "ray", "workers")
+"""Options that do not decide what is computed."""
+
+T = TypeVar("T")
+
+
+def has_no_rows(run: Run) -> bool:
+    """Return whether a run has no scores yet."""
+    return not run.store.scores()
+
+
+def _do_nothing(folder: Path) -> None:
+    """Refuse and discard nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDescription:
+    """What is known of a run before anything is computed.
+
+    Args:
+        manifest: Provenance.
+        lines: Sentences that describe the work.
+        tasks: Tasks that are certain to come, which are counted.
+        recipe: Plain values that name the run directory together with the manifest.
+        folder: An existing run that the rows belong to.
+        refuse: Raises for conflicting content of a folder.
+        discard: Removes what `overwrite` does besides rows.
+        models: Models in the run, by variant and seed.
+        results: Tables for the terminal.
+        is_empty: Tells whether nothing is left to report after an error.
+        chosen: Options that the verb chose, which the run keeps for the same command.
+        stays_complete: Whether a complete run has nothing to add when the command is repeated.
+        is_estimated: Whether the run starts with an estimate of its time and memory.
+        on_several_processes: Whether `torchrun` may start it.
+    """
+
+    manifest: Manifest
+    lines: Sequence[str]
+    tasks: Sequence[Unit[Any]] = ()
+    recipe: object = None
+    folder: Path | None = None
+    refuse: Callable[[Path], None] = _do_nothing
+    discard: Callable[[Path], None] = _do_nothing
+    models: Callable[[Path], Mapping[str, Path]] = lambda _: {}
+    results: Callable[[Run], Sequence[str]] = lambda _: ()
+    is_empty: Callable[[Run], bool] = has_no_rows
+    chosen: Mapping[str, object] = field(default_factory=dict)
+    stays_complete: bool = True
+    is_estimated: bool = False
+    on_several_processes: bool = False
+
+
+@dataclass
+class Study(UnitSession):
+    """One process at work on a run; only the first one has rows, others help to train."""
+
+    def execute(self, task: Unit[T]) -> T:
+        """Do what is missing of a task, store it as soon as it is there, and return all of it.
+
+        Raises:
+            StudyFinished: In a process that only helps to train, before the first task that is not collective.
+        """
+        if self.opened is None and not task.collective:
+            raise StudyFinished(self.folder)
+        return task.carry_out(self)
+
+    def write(self, scores: Sequence[Score] = (), notes: Mapping[str, Sequence[str]] | None = None) -> None:
+        """Replace the scores of the measures of `scores`, and the notes by subject."""
+        for subject, texts in (notes or {}).items():
+            self.store.replace_notes(subject, texts)
+        for measure in dict.fromkeys(score.measure for score in scores):
+            self.store.replace_scores(measure, [score for score in scores if score.measure == measure])
+
+
+@contextmanager
+def start_run(described: RunDescription) -> Iterator[Study]:
+    """Open or resume the run of the verb that is running; on leaving, write its report.
+
+    A `MeasureError` is raised once the rows and the report are written.
+
+    Raises:
+        StudyFinished: After a dry run, and if the run is complete.
+        RunError: If the folder holds another run.
+        TrainError: If `torchrun` started a verb that runs on one process.
+    """
+    call = current_call()
+    if not is_alone() and not described.on_several_processes:
+        raise TrainError(f"{call.verb.name} runs on one process. Start it without torchrun.")
+    use_own_accelerator()
+    folder = run_folder(call, described)
+    if call.dry_run:
+        _describe(call, described, folder)
+        raise StudyFinished(folder)
+    if not is_first_process():
+        yield Study(folder, Silent())
+        return
+    if not call.options.get("overwrite"):
+        described.refuse(folder)
+    published = TrainedModels.to_push(call.options, described.models(folder) if call.options.get("push") else {})
+    refusal: MeasureError | None = None
+    with _interrupts_restored(), _begin(call, described, folder) as run:
+        _discard(call, described, folder)
+        _announce(described, run, call.reporter)
+        is_done = _is_complete(call, described, run)
+        if not is_done:
+            if described.is_estimated and (remaining := _remaining(described, folder, run)):
+                call.reporter.log(_describe_cost(call, remaining))
+            with _interruptible(run, call.reporter):
+                try:
+                    yield Study(folder, call.reporter, run)
+                except MeasureError as error:
+                    if described.is_empty(run):
+                        raise
+                    refusal = error
+            if refusal is None and is_alone() and described.stays_complete and described.folder is None:
+                write_whole(folder / COMPLETE, _digest(call, described))
+        for text in described.results(run):
+            call.reporter.result(text)
+        write_report(run, call.reporter)
+        if published is not None:
+            published.publish(call.reporter)
+    if refusal is not None:
+        raise refusal
+    if is_done:
+        raise StudyFinished(folder)
+
+
+def run_folder(call: Invocation, described: RunDescription) -> Path:
+    """Return the run directory: the one of the described, the one that was given, or one named by the work.
+
+    Raises:
+        RunError: If the path is a file.
+    """
+    given: Path | None = call.options.get("run")
+    candidates = () if given is None else (given, *given.parents)
+    first = next((path for path in candidates if path.exists()), None)
+    if first is not None and not first.is_dir():
+        raise RunError(f"--run must be a folder, got {given} ({first} is not a folder). Choose another one.")
+    return described.folder or given or folder_of(described.manifest, described.recipe)
+
+
+def write_report(run: Run, reporter: Reporter) -> None:
+    """Print the summary of a run and write its page."""
+    data = report_data(run)
+    reporter.result(summary(data))
+    pages.write(run.report, pages.render(data))
+    reporter.result(f"report: {run.report}")
+
+
+def _describe(call: Invocation, described: RunDescription, folder: Path) -> None:
+    overwrite = bool(call.options.get("overwrite"))
+    if not overwrite:
+        described.refuse(folder)
+    for text in described.lines:
+        call.reporter.result(text)
+    if overwrite or not is_run(folder):
+        remaining = _remaining(described, folder / "new" if overwrite else folder, None)
+        if remaining:
+            call.reporter.result(_describe_cost(call, remaining))
+    else:
+        with Run.open(folder) as run:
+            remaining = _remaining(described, folder, run)
+            if remaining and not _is_complete(call, described, run):
+                call.reporter.result(_describe_cost(call, remaining))
+    call.reporter.result(f"run folder: {folder}")
+
+
+def _begin(call: Invocation, described: RunDescription, folder: Path) -> Run:
+    # A run is resumed from its manifest, which must not discard it again.
+    options = {**call.options, "overwrite": False}
+    given = call.verb.given(options)
+    if "model" in options and "model" not in given and options["model"] is not None:
+        given = {"model": described.manifest.model, **given}
+    experiment = {"experiment": call.verb.name, **given, **described.chosen}
+    manifest: Manifest = replace(described.manifest, command=tuple(sys.argv), experiment=experiment)
+    if call.options.get("overwrite") and described.folder is None:
+        return Run.create(folder, manifest, overwrite=True)
+    return Run.resume_or_create(folder, manifest)
+
+
+def _discard(call: Invocation, described: RunDescription, folder: Path) -> None:
+    if call.options.get("overwrite"):
+        (folder / COMPLETE).unlink(missing_ok=True)
+        described.discard(folder)
+
+
+def _announce(described: RunDescription, run: Run, reporter: Reporter) -> None:
+    for text in described.lines:
+        reporter.log(text)
+    reporter.log(f"run folder: {run.folder}")
+    stored = run.store.count_losses()
+    if stored:
+        reporter.log(f"resumed: {stored:,} rows are stored already; the rest is computed now")
+    for change in run.changes:
+        reporter.log(f"note: {change}")
+
+
+def _digest(call: Invocation, described: RunDescription) -> bytes:
+    options = {name: value for name, value in call.verb.given(call.options).items() if name not in HOW}
+    content = [call.verb.name, options, described.recipe, described.manifest.measured(), __version__]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest().encode()
+
+
+def _is_complete(call: Invocation, described: RunDescription, run: Run) -> bool:
+    path = run.folder / COMPLETE
+    if not is_alone() or not path.is_file() or described.is_empty(run) or _remaining(described, run.folder, run):
+        return False
+    return path.read_bytes() == _digest(call, described)
+
+
+def _remaining(described: RunDescription, folder: Path, run: Run | None) -> list[Remaining]:
+    counted = (task.remaining(folder, run) for task in described.tasks)
+    return [each for each in counted if each is not None]
+
+
+def _describe_cost(call: Invocation, remaining: Sequence[Remaining]) -> str:
+    is_timed = is_alone() and call.options.get("ray") is None
+    try:
+        return describe_remaining(remaining, timed=is_timed)
+    except LayerwiseError as refusal:
+        return f"{describe_remaining(remaining, timed=False)}; not timed: {refusal}"
+
+
+@contextmanager
+def _interrupts_restored() -> Iterator[None]:
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is not handler:
+            signal.signal(signal.SIGINT, handler)
+
+
+@contextmanager
+def _interruptible(run: Run, reporter: Reporter) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        # Only the run is left to close; a second Ctrl-C would hinder that.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        reporter.log(
+            f"stopped: {run.store.count_losses():,} rows, finished models and checkpoints are kept; run the same "
+            "command again to resume"
+        )
+        raise

@@ -1,0 +1,298 @@
+"""A verb: one typed function that Python, the command line and YAML files call.
+
+    @verb("time", examples=('demo --plan "0-11" --plan "0-3 6-11"',))
+    def time(model: ModelLike, plan: Plans = (), *, rounds: Annotated[int, Range(least=6)] = 20) -> Result:
+
+The signature gives names, types, bounds and defaults; the `Args:` of the docstring are the help texts.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+
+from docstring_parser import DocstringStyle
+from docstring_parser import parse as parse_docstring
+
+from layerwise.bounded import named
+from layerwise.errors import LayerwiseError, OptionError, near_matches
+from layerwise.runner.argument import Argument, Flag, Metavar, Range, Trait, check_argument, convert_argument
+from layerwise.runner.reporter import Reporter
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+CONSEQUENTIAL = frozenset({"overwrite", "trust_remote_code", "push"})
+"""Options that discard results, run code of others, or publish: no near match of a misspelt name suggests them."""
+
+
+@dataclass(frozen=True, eq=False)
+class Verb:
+    """What the command line, YAML files and the manifest know of a verb.
+
+    Args:
+        name: Name on the command line, such as `train elc`.
+        function: The function itself.
+        help: Description, from its docstring.
+        examples: Arguments of example commands.
+        arguments: Arguments by name, without the reporter.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    help: str
+    examples: tuple[str, ...]
+    arguments: Mapping[str, Argument]
+
+    @property
+    def keeps_run(self) -> bool:
+        """Return whether results are stored in a run directory."""
+        return "run" in self.arguments
+
+    def convert(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Convert and check options by name.
+
+        Raises:
+            OptionError: If a name is unknown or a value has the wrong type or is out of bounds.
+        """
+        values = {}
+        for name, value in options.items():
+            if name not in self.arguments:
+                raise OptionError(
+                    f"there is no option {named(name)!r}; {near_matches(name, self.arguments, CONSEQUENTIAL)}"
+                )
+            argument = self.arguments[name]
+            values[name] = convert_argument(argument, value)
+            check_argument(argument, values[name], spell(name))
+        return values
+
+    def given(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the options that differ from their defaults, as YAML stores them; opened objects are left out."""
+        plain = {name: _to_plain(value) for name, value in options.items() if name in self.arguments}
+        return {
+            name: value
+            for name, value in plain.items()
+            if value is not _OPENED and value != _to_plain(self.arguments[name].default)
+        }
+
+    ALTERNATIVES = ()
+
+    @property
+    def VERB(self) -> str:
+        """The name, as configurations have it."""
+        return self.name
+
+    @property
+    def EXAMPLES(self) -> tuple[str, ...]:
+        """The examples, as configurations have them."""
+        return self.examples
+
+    def __call__(self, **options: Any) -> VerbCall:
+        """Return a call with checked options, as configurations are made."""
+        with _spelled(self.arguments):
+            return VerbCall(self, self.convert(options))
+
+
+@dataclass(frozen=True)
+class VerbCall:
+    """A verb with the options of one call."""
+
+    verb: Verb
+    options: Mapping[str, Any]
+
+    @property
+    def VERB(self) -> str:
+        """The name of the verb."""
+        return self.verb.name
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value of an option."""
+        if name in self.options:
+            return self.options[name]
+        if name in self.verb.arguments:
+            return self.verb.arguments[name].default
+        raise AttributeError(name)
+
+    def carry_out(self, reporter: Reporter | None = None, dry_run: bool = False, in_flags: bool = True) -> int:
+        """Invocation the verb; returns the exit code of the command."""
+        with from_command_line(dry_run) if in_flags else nullcontext():
+            result = self.verb.function(**self.options, reporter=reporter)
+        return int(getattr(result, "exit_code", 0))
+
+
+@dataclass
+class Invocation:
+    """One call of a verb: who called it, and with which options."""
+
+    verb: Verb
+    options: Mapping[str, Any]
+    reporter: Reporter
+    dry_run: bool = False
+
+
+@dataclass(frozen=True)
+class Caller:
+    """How a verb was called: options are spelled as on the command line, or as in Python."""
+
+    in_flags: bool = False
+    dry_run: bool = False
+    arguments: Mapping[str, Argument] | None = None
+
+
+class StudyFinished(Exception):
+    """Nothing is left to do: a dry run, a complete run, or a process that only helps to train."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder))
+        self.folder = folder
+
+
+_CALL: ContextVar[Invocation] = ContextVar("call")
+_PYTHON = Caller()
+_CALLER: ContextVar[Caller] = ContextVar("caller", default=_PYTHON)
+
+
+def current_call() -> Invocation:
+    """Return the call of the verb that is running."""
+    return _CALL.get()
+
+
+def verb(name: str, *, examples: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Make a function a verb: check its arguments, report to the terminal by default, and keep its signature."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        described = Verb(name, function, _description(function), tuple(examples), _arguments(function))
+
+        @wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            bound = signature.bind(*args, **kwargs)
+            reporter: Any = bound.arguments.pop("reporter", None)
+            with _spelled(described.arguments):
+                values = described.convert(bound.arguments)
+                if reporter is not None:
+                    return _carry_out(described, function, values, reporter)
+                from layerwise.runner.terminal import Terminal
+
+                with Terminal() as terminal:
+                    return _carry_out(described, function, values, terminal)
+
+        object.__setattr__(described, "function", call)
+        call.__verb__ = described  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _carry_out(described: Verb, function: Callable[..., R], values: dict[str, Any], reporter: Reporter) -> R:
+    token = _CALL.set(Invocation(described, values, reporter, _CALLER.get().dry_run))
+    try:
+        return function(**values, reporter=reporter)
+    except StudyFinished as finished:
+        result: R = _result_class(function)(finished.folder)
+        return result
+    finally:
+        _CALL.reset(token)
+
+
+def _result_class(function: Callable[..., Any]) -> Callable[[Path], Any]:
+    result: Callable[[Path], Any] = get_type_hints(function)["return"]
+    return result
+
+
+@contextmanager
+def _spelled(arguments: Mapping[str, Argument]) -> Iterator[None]:
+    token = _CALLER.set(replace(_CALLER.get(), arguments=arguments))
+    try:
+        yield
+    except LayerwiseError as error:
+        if not _CALLER.get().in_flags:
+            error.args = (in_python(str(error)),)
+        raise
+    finally:
+        _CALLER.reset(token)
+
+
+@contextmanager
+def from_command_line(dry_run: bool = False) -> Iterator[None]:
+    """Invocation verbs as the command line does: messages name flags, and with `dry_run` nothing is computed."""
+    token = _CALLER.set(Caller(in_flags=True, dry_run=dry_run))
+    try:
+        yield
+    finally:
+        _CALLER.reset(token)
+
+
+def spell(name: str) -> str:
+    """Return the name of an option as the caller writes it: `--max-length`, or `max_length` in Python."""
+    caller = _CALLER.get()
+    if not caller.in_flags:
+        return name
+    argument = (caller.arguments or {}).get(name)
+    return "--" + name.replace("_", "-") if argument is None else argument.flag
+
+
+def in_python(text: str) -> str:
+    """Write the flags of a message as Python names; commands between backticks stay.
+
+    Example:
+        >>> in_python("--max-length is too small. Pass --no-similarity, or run `layerwise sweep demo --tokens 9`.")
+        'max_length is too small. Pass similarity=False, or run `layerwise sweep demo --tokens 9`.'
+    """
+
+    def rename(match: re.Match[str]) -> str:
+        if match["command"]:
+            return match.group()
+        name = match["flag"].replace("-", "_")
+        return f"{name.removeprefix('no_')}=False" if name.startswith("no_") else name
+
+    return re.sub(r"(?P<command>`layerwise [^`]*`)|--(?P<flag>[a-z][a-z]*(?:-[a-z]+)*)", rename, text)
+
+
+def _description(function: Callable[..., Any]) -> str:
+    parsed = parse_docstring(function.__doc__ or "", DocstringStyle.GOOGLE)
+    return "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
+
+
+def _arguments(function: Callable[..., Any]) -> dict[str, Argument]:
+    hints = get_type_hints(function, include_extras=True)
+    helps = {
+        each.arg_name: each.description or ""
+        for each in parse_docstring(function.__doc__ or "", DocstringStyle.GOOGLE).params
+    }
+    arguments = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if name == "reporter":
+            continue
+        hint, *marks = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
+        is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD and Trait.KEYWORD not in marks
+        arguments[name] = Argument(
+            name=name,
+            hint=hint,
+            default=parameter.default,
+            help=" ".join(helps.get(name, "").split()),
+            metavar=next((mark.text for mark in marks if isinstance(mark, Metavar)), None),
+            given_flag=next((mark.text for mark in marks if isinstance(mark, Flag)), None),
+            bounds=next((mark for mark in marks if isinstance(mark, Range)), Range()),
+            marks=frozenset(mark for mark in marks if isinstance(mark, Trait)),
+            is_positional=is_positional,
+        )
+    return arguments
+
+
+_OPENED = object()
+
+
+def _to_plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, list | tuple):
+        return [_to_plain(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else _OPENED

@@ -1,0 +1,98 @@
+"""`layerwise time`: how long a forward pass takes under each of several plans."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from layerwise.errors import OptionError
+from layerwise.plan import Plan
+from layerwise.runner.argument import Range
+from layerwise.runner.arguments import Count, Device, Dtype, Location, ModelLike, PathLike, Plans, Rare, Seed
+from layerwise.runner.options.plans import given_plan
+from layerwise.runner.reporter import Reporter, Silent, describe_model
+from layerwise.runner.result import Result
+from layerwise.runner.verb import spell, verb
+
+
+@verb("time", examples=('demo --plan "0-11" --plan "0-3 6-11"',))
+def time(
+    model: ModelLike,
+    plans: Plans = (),
+    *,
+    rounds: Annotated[int, Range(least=6)] = 20,
+    batch: Rare[Count] = 1,
+    context: Rare[Count] = 128,
+    graphs: Rare[bool] = True,
+    device: Rare[Device] = "auto",
+    dtype: Rare[Dtype] = "auto",
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    trust_remote_code: Rare[bool] = False,
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: Seed = 0,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Time a model under several plans.
+
+    A forward pass over a prompt is timed, and one over the token that follows, in milliseconds. The plans take turns,
+    and each is compared with the first one (with the original model if one plan is given) within each round. Rounds
+    are stored as they end: the same command resumes an interrupted run, and with more rounds it adds them.
+
+    Args:
+        model: Hub id, folder, GGUF file, or demo.
+        plans: Plan to run; repeat for more.
+        rounds: Number of timing repetitions.
+        batch: Number of prompts in a batch.
+        context: Number of tokens of each prompt.
+        graphs: On CUDA, replay every pass as a CUDA graph.
+        device: Device that computes.
+        dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
+        tokenizer: Tokenizer, if the model has none.
+        layers: Module path of the list of blocks, if it is not found.
+        revision: Branch, tag or commit of a hub model.
+        trust_remote_code: Run code that comes with the model.
+        run: Output directory (default: derived from the configuration).
+        overwrite: Replace the rows of the run.
+        seed: Seed of every random draw.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The rows of measure `time`: milliseconds, and the ratio to the first plan, by plan and setting.
+
+    Raises:
+        OptionError: If no plan is given.
+        PlanError: If a plan runs layers that the model does not have.
+    """
+    if not plans:
+        raise OptionError(f'{spell("plans")} must name a plan. Pass, for example, "0-3 6-11".')
+    chosen = [given_plan(str(plan)) for plan in plans]
+    from layerwise.runner.opening import open_stack
+    from layerwise.runner.study import RunDescription, start_run
+    from layerwise.studies.time import steps
+
+    reporter = reporter or Silent()
+    stack = open_stack(
+        model,
+        reporter,
+        device=device,
+        dtype=dtype,
+        tokenizer=tokenizer,
+        layers=layers,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+    )
+    if len(chosen) == 1:
+        chosen = [Plan.identity(stack.depth), *chosen]
+    chosen = list(dict.fromkeys(chosen))
+    for plan in chosen:
+        stack.check(plan)
+    settings = steps.find_settings(stack, batch, context)
+    task = steps.plan_rounds(stack, chosen, settings, rounds=rounds, graphs=graphs, seed=seed)
+    manifest = steps.describe_run(stack, chosen, settings, graphs=graphs, seed=seed)
+    lines = [describe_model(stack), *steps.describe_settings(stack, chosen, settings, rounds)]
+    with start_run(RunDescription(manifest=manifest, lines=lines, tasks=[task])) as study:
+        times = study.execute(task)
+        study.write(steps.compute_times(chosen, settings, times))
+    return Result(study.folder)
