@@ -5,7 +5,7 @@ A verb that has kinds takes one as its first word: `train elc` is a kind of `tra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Plans": {
@@ -64,3 +64,6 @@ PAGES: Mapping[str, str] = {
     "paired": "studies.compare.paired:PAIRED_KIND",
 }
 """Every kind of page with its module and definition, in the order in which a run of several kinds shows them."""
+
+FINDINGS: Sequence[str] = ("studies.sweep.painters:PAINTERS_FINDINGS",)
+"""The functions that judge published statements, a tuple of each study, in the order in which a page lists them."""

@@ -122,7 +122,7 @@ def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) 
         (["report", "demo", "--format", "csv", "--output", ""], "--output was given an empty text"),
         (
             ["report", "demo", "--format", "pdf"],
-            "there is no format 'pdf'; Known: claims, csv, html, markdown, parquet",
+            "there is no format 'pdf'; Known: csv, findings, html, markdown, parquet",
         ),
         (["report", "one", "two"], "2 runs were given, and html shows one"),
     ],

@@ -236,7 +236,7 @@ def test_another_processor_is_noted_in_the_run(
     assert "ALTIVEC" in (folder / "report.html").read_text()
 
 
-@pytest.mark.parametrize("form", ["html", "csv", "claims"])
+@pytest.mark.parametrize("form", ["html", "csv", "findings"])
 def test_a_folder_that_is_no_run(form: str, tmp_path: Path) -> None:
     assert "is not a run" in refused("report", tmp_path, "--format", form)
     assert "is not a run" in refused("report", tmp_path / "nowhere", "--format", form)

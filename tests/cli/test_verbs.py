@@ -199,10 +199,10 @@ def test_an_error_that_is_a_defect_keeps_its_traceback(monkeypatch: pytest.Monke
         layerwise("plan", "0-3")
 
 
-def test_claims_of_several_runs_are_one_page(swept: Path, tmp_path: Path) -> None:
-    printed = layerwise("report", swept, "--format", "claims")
+def test_findings_of_several_runs_are_one_page(swept: Path, tmp_path: Path) -> None:
+    printed = layerwise("report", swept, "--format", "findings")
     assert printed.code == 0
-    assert printed.out.startswith("# What became of the published claims\n")
-    written = layerwise("report", swept, swept, "--format", "claims", "--output", tmp_path / "claims.md")
-    assert written.out == f"report: {tmp_path / 'claims.md'}\n"
-    assert "\n| 2 | " in (tmp_path / "claims.md").read_text(encoding="utf-8")
+    assert printed.out.startswith("# Do published findings hold?\n")
+    written = layerwise("report", swept, swept, "--format", "findings", "--output", tmp_path / "findings.md")
+    assert written.out == f"report: {tmp_path / 'findings.md'}\n"
+    assert "\n| 2 | " in (tmp_path / "findings.md").read_text(encoding="utf-8")

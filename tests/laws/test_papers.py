@@ -10,7 +10,7 @@ RESULTS = PAPERS.parent / "results"
 STATED = re.compile(
     r"Of (\d+) verdicts(?: at 95 %|, corrected in (\d+) famil(?:y|ies)), ([\d.]+) are expected to be wrong by chance"
 )
-VERDICT = re.compile(r"\b(supported|contradicted|explained by the null|inconclusive|better|worse|resolved)\b")
+VERDICT = re.compile(r"\b(supported|contradicted|no better than the null|inconclusive|better|worse|resolved)\b")
 COUNTED = (
     "claims.md",
     "smollm2.md",
@@ -71,11 +71,11 @@ def test_the_claims_of_the_real_model_are_counted_as_its_table_has_them() -> Non
     """Of several runs the last decides, which asks most."""
     decided = [row[-1][-1] for row in _verdict_rows((RESULTS / "smollm2.md").read_text("utf-8")) if row]
     counts = [
-        decided.count(verdict) for verdict in ("supported", "contradicted", "explained by the null", "inconclusive")
+        decided.count(verdict) for verdict in ("supported", "contradicted", "no better than the null", "inconclusive")
     ]
     claims = " ".join((RESULTS / "claims.md").read_text("utf-8").split())
     stated = re.search(
-        r"of (\d+) claims (\d+) are supported, (\d+) contradicted, (\d+) explained by the null and (\d+)", claims
+        r"of (\d+) claims (\d+) are supported, (\d+) contradicted, (\d+) no better than the null and (\d+)", claims
     )
     assert stated is not None
     assert [int(number) for number in stated.groups()] == [len(decided), *counts]

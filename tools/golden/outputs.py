@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
-from layerwise.page import ReportData, markdown, render
-from layerwise.page.claims import CLAIMS, Claim, claims
-from layerwise.page.writers.claims_page import claims_page
+from layerwise.page import ReportData, findings_page, judge_published, markdown, render
 from layerwise.results.vocabulary import CLAIM
 from layerwise.runner.summary import summary
 from layerwise.studies.compare.side_by_side import side_by_side
@@ -57,7 +55,7 @@ def page_of(kind: str) -> str:
 def run_outputs(data: ReportData) -> dict[str, str]:
     """What is said and drawn of one run."""
     return _outputs(
-        _verdicts((claim.name, claim.verdict, _reasons(claim)) for claim in claims(data)),
+        _verdicts((each.question, str(each.verdict), each.answer, each.number) for each in judge_published(data)),
         render(data),
         summary(data),
         markdown(data),
@@ -65,17 +63,17 @@ def run_outputs(data: ReportData) -> dict[str, str]:
 
 
 def compared_outputs(runs: Sequence[tuple[str, ReportData]]) -> dict[str, str]:
-    """What is said and drawn of runs side by side, and the page of their claims."""
+    """What is said and drawn of runs side by side, and the page of their findings."""
     data = side_by_side(runs)
     verdicts = _verdicts(
         (
-            CLAIMS[key].name,
+            question,
             *(f"in {row.against}: {row.metric}" for row in rows.where(arm=None)),
             *(f"{row.arm}: {row.metric}" for row in rows.where(against=None)),
         )
-        for key, rows in data.rows.where(measure=CLAIM).by("condition").items()
+        for question, rows in data.rows.where(measure=CLAIM).by("condition").items()
     )
-    texts = (markdown(data), claims_page([run for _, run in runs]))
+    texts = (markdown(data), findings_page([run for _, run in runs]))
     return _outputs(verdicts, render(data), summary(data), "\n".join(texts))
 
 
@@ -104,11 +102,6 @@ def difference(kind: str, name: str, now: str) -> str | None:
 def _outputs(verdicts: str, page: str, terminal: str, markdown_text: str) -> dict[str, str]:
     texts = (verdicts, _figures(page), f"{terminal}\n", markdown_text, visible_text(page))
     return dict(zip(OUTPUTS, texts, strict=True))
-
-
-def _reasons(claim: Claim) -> str:
-    """Why a verdict was given; of what was not measured the page says how to measure it, which is no result."""
-    return "" if claim.verdict == "not measured" else claim.reasons
 
 
 def _verdicts(rows: Iterable[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""`layerwise report`: what a run found, as a page, as Markdown, as tables of rows, or as verdicts on claims."""
+"""`layerwise report`: what a run found, as a page, as Markdown, as tables of rows, or as findings."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from layerwise.results import Run
 from layerwise.runner.terminal import output, write
 
 # With the text beside the choices cyclopts leaves the refusal of another to the verb, also where pydantic is imported.
-Format = Literal["html", "markdown", "claims", "parquet", "csv"]
+Format = Literal["html", "markdown", "findings", "parquet", "csv"]
 FORMATS: tuple[str, ...] = get_args(Format)
 
 FORM = Parameter(
     "--format",
-    help="A page, Markdown, what became of the published claims over several runs, or tables.",
+    help="A page, Markdown, findings on published statements over several runs, or tables.",
     metavar="CHOICE",
     converter=lambda _, tokens: tokens[0].value,
 )
@@ -28,11 +28,11 @@ OUTPUT = "File to write, or folder of tables; by default RUN/report.html, RUN/ex
 
 
 def report(
-    *runs: Annotated[Path, path_parameter("RUN", "Run folder; several for claims.")],
+    *runs: Annotated[Path, path_parameter("RUN", "Run folder; several for findings.")],
     form: Annotated[Format | str, FORM] = "html",
     output_path: Annotated[Path | None, path_parameter("--output", OUTPUT, "PATH")] = None,
 ) -> None:
-    """Write what a run found: a page, tables, verdicts on claims.
+    """Write the results of a run as a page, as tables, or as findings.
 
     The run may have been stopped half-way, or still be written.
 
@@ -40,7 +40,7 @@ def report(
 
     layerwise report runs/demo --format markdown --output results.md
 
-    layerwise report runs/swept runs/diagnosed --format claims
+    layerwise report runs/swept runs/diagnosed --format findings
 
     layerwise report runs/demo --format csv
     """
@@ -48,9 +48,9 @@ def report(
         raise OptionError(f"there is no format {form[:60]!r}; {near_matches(form, FORMATS)}")
     if not runs:
         raise RunError("no run was given; write layerwise report RUN, with the folder of a run")
-    if form != "claims" and len(runs) > 1:
+    if form != "findings" and len(runs) > 1:
         raise OptionError(
-            f"{len(runs)} runs were given, and {form} shows one: give one, or write --format claims, or layerwise "
+            f"{len(runs)} runs were given, and {form} shows one: give one, or write --format findings, or layerwise "
             "compare RUN RUN for models side by side"
         )
     with ExitStack() as stack:
@@ -72,7 +72,7 @@ def _write_text(runs: list[Run], form: str, path: Path | None) -> None:
         pages.write(path, pages.render(data[0]))
         write(output, summary(data[0]))
     else:
-        text = pages.claims_page(data) if form == "claims" else pages.markdown(data[0])
+        text = pages.findings_page(data) if form == "findings" else pages.markdown(data[0])
         if path is None:
             write(output, text)
             return

@@ -7,23 +7,21 @@ Example:
 
 from __future__ import annotations
 
-from layerwise.page.claims import Claim, Judged, claim_lines, judged
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding
+from layerwise.page.finding import Finding, Verdict
+from layerwise.page.published import judge_published
 from layerwise.page.render import render, write
 from layerwise.page.writers import terminal_lines
-from layerwise.page.writers.claims_page import claims_page
+from layerwise.page.writers.findings_page import findings_page
 from layerwise.page.writers.plans import wiring
 from layerwise.page.writers.text import markdown
 
 __all__ = [
-    "Claim",
     "Finding",
-    "Judged",
     "ReportData",
-    "claim_lines",
-    "claims_page",
-    "judged",
+    "Verdict",
+    "findings_page",
+    "judge_published",
     "markdown",
     "render",
     "terminal_lines",

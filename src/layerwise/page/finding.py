@@ -1,35 +1,95 @@
-"""A finding: a question, its answer in words and numbers, and how firm the answer is."""
+"""A finding: a question, its answer, the number behind it, and the verdict. Nothing else concludes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
 from layerwise.page.text.number_format import between, excludes_zero, is_resolved
+from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.results.vocabulary import EQUAL_NATS
 
-State = Literal["resolved", "unresolved", "described"]
+
+class Verdict(StrEnum):
+    """What the intervals of a run say about an answer, or about a published statement."""
+
+    SUPPORTED = "supported"
+    CONTRADICTED = "contradicted"
+    NO_BETTER_THAN_NULL = "no better than the null"
+    INCONCLUSIVE = "inconclusive"
+    NOT_MEASURED = "not measured"
+
+    @property
+    def style(self) -> str:
+        """Return the CSS class of its badge."""
+        return "null" if self is Verdict.NO_BETTER_THAN_NULL else self.value.replace(" ", "-")
+
+
 Effect = Literal["better", "worse", "open", "bare"]
 """What an interval says of a difference; `open` is inconclusive, `bare` has neither an interval nor a p."""
 
 
 @dataclass(frozen=True, slots=True)
+class Paper:
+    title: str
+    citation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What a paper says, where (`section`), and the number it gives, if any."""
+
+    paper: Paper
+    statement: str
+    number: str = ""
+    section: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """A question, its answer, and how firm the answer is; the page sets numbers with an interval apart."""
+    """A question, its answer of at most two sentences, and the verdict; None if no interval decides.
+
+    `estimate` is the number that decides, in `unit`, `margin` the smallest one that counts, `rule` how the verdict
+    follows from them, and `published` what a paper says.
+    """
 
     question: str
-    text: str
-    state: State
+    answer: str
+    verdict: Verdict | None = None
+    estimate: Estimate | None = None
+    unit: str = ""
+    margin: float | None = None
+    rule: str = ""
+    published: Published | None = None
+
+    @property
+    def number(self) -> str:
+        """Return the number that decides, with its interval and unit; empty if there is none."""
+        if self.estimate is None:
+            return ""
+        return f"{format_estimate(self.estimate, signed=True)} {self.unit}".rstrip()
 
 
-def settled(known: bool | None) -> State:
-    """How firm an answer is, by whether its intervals decide it; `None` where there are none.
+def format_estimate(estimate: Estimate, *, signed: bool = False) -> str:
+    """Return a number with its interval, if it has one.
 
-    >>> settled(True), settled(False), settled(None)
-    ('resolved', 'unresolved', 'described')
+    >>> format_estimate(Estimate(0.2, 0.1, 0.3), signed=True), format_estimate(Estimate(0.2))
+    ('+0.200 [+0.100, +0.300]', '0.200')
     """
-    return "described" if known is None else "resolved" if known else "unresolved"
+    if not estimate.has_interval:
+        return between(estimate.value, None, None, signed=signed)
+    return between(estimate.value, estimate.low, estimate.high, signed=signed)
+
+
+def settle(known: bool | None) -> Verdict | None:
+    """Return how firm an answer is, by whether its intervals decide it; None if there are none.
+
+    >>> settle(True), settle(False), settle(None)
+    (<Verdict.SUPPORTED: 'supported'>, <Verdict.INCONCLUSIVE: 'inconclusive'>, None)
+    """
+    return None if known is None else Verdict.SUPPORTED if known else Verdict.INCONCLUSIVE
 
 
 def judged(row: Score, level: float, *, more_is_better: bool = False) -> Effect:
@@ -68,5 +128,5 @@ def is_equal(row: Score) -> bool:
     return row.low is not None and row.high is not None and max(-row.low, row.high) <= EQUAL_NATS
 
 
-def firmness(effect: Effect) -> State:
-    return settled(None if effect == "bare" else effect != "open")
+def firmness(effect: Effect) -> Verdict | None:
+    return settle(None if effect == "bare" else effect != "open")

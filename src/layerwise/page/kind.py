@@ -257,7 +257,7 @@ def noted(*measures: str) -> Facts:
 
 
 def in_text(statement: Finding | str) -> str:
-    return f"{statement.question} {statement.text}" if isinstance(statement, Finding) else statement
+    return f"{statement.question} {statement.answer}" if isinstance(statement, Finding) else statement
 
 
 def opening(facts: Facts, count: int | None = 1) -> Callable[[ReportData], str]:

@@ -27,7 +27,7 @@ from layerwise.page.text.table import Table
 from layerwise.page.text.wording import label
 from layerwise.page.trained import arms
 from layerwise.page.writers.chapter import Chapter, Missing, lead
-from layerwise.page.writers.claims_page import claims
+from layerwise.page.writers.findings_page import published_chapter
 from layerwise.page.writers.html import chapters
 from layerwise.page.writers.plans import wiring
 from layerwise.plan import Plan
@@ -175,7 +175,7 @@ def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
     first, *rest = chapters(kind, data)
     yield first
     if kind.claims:
-        yield claims(data)
+        yield published_chapter(data)
     yield from rest
 
 

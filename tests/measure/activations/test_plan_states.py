@@ -22,7 +22,7 @@ from tiny_tokenizers import ALPHABET, character_tokenizer
 DEPTH = 4
 PLANS = ["0-3", "0 3", "0 1*3 3", "0 (1|2)*2 3", "0 [(1|2 3) 1]*2"]
 STATES = {"0-3": 4, "0 3": 2, "0 1*3 3": 5, "0 (1|2)*2 3": 4, "0 [(1|2 3) 1]*2": 5}
-SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
+SUPPORTED, NULL, CONTRADICTED = "supported", "no better than the null", "contradicted"
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.estimate import SampleEstimate
 from layerwise.measure.stats.paired_metrics import (
     AGGREGATIONS,
     PairedMetric,
@@ -195,7 +195,7 @@ def test_intervals_cover(world: str) -> None:
     ],
 )
 def test_decisions_at_their_bars(value: float, p: float, decision: str) -> None:
-    own, estimate = pair([1], [1]), Estimate(value, 0.0, 0.0, 0.0021 / 2.2414, 1e9)
+    own, estimate = pair([1], [1]), SampleEstimate(value, 0.0, 0.0, 0.0021 / 2.2414, 1e9)
     assert own.decision(estimate, p, 0.01, 2) == decision
     mirrored = {"worse": "better", "better": "worse"}.get(decision, decision)
     assert replace(own, more_is_better=False).decision(estimate, p, 0.01, 2) == mirrored

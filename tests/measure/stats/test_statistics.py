@@ -12,7 +12,7 @@ from hypothesis.extra.numpy import arrays
 from scipy import stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import Estimate, median_interval, satterthwaite, skewed
+from layerwise.measure.stats.estimate import SampleEstimate, median_interval, satterthwaite, skewed
 from layerwise.measure.stats.statistics import (
     FLIPS_PER_PLAN,
     Numbers,
@@ -69,7 +69,7 @@ def test_an_estimate_is_students_test() -> None:
         mde = (stats.t.ppf(1 - 0.05 / 24, 19) + stats.t.ppf(0.8, 19)) * own.error
         assert own.detectable(12) == pytest.approx(mde)
         assert minimum_detectable_effect(own.error, 20, comparisons=12) > mde
-    certain = Estimate.student(np.array([0.0, 0.1, -0.1]), np.zeros(3), np.full(3, 9.0))
+    certain = SampleEstimate.student(np.array([0.0, 0.1, -0.1]), np.zeros(3), np.full(3, 9.0))
     assert certain.p().tolist() == [1.0, 0.0, 0.0]
     assert certain.p_below().tolist() == [1.0, 1.0, 0.0]
 
@@ -77,7 +77,7 @@ def test_an_estimate_is_students_test() -> None:
 def test_an_estimate_is_corrected_for_skewness_in_the_tail_where_it_matters() -> None:
     """Hall's cubic by hand, in the p-values, and inverted by the interval, whose bounds are just rejected."""
     for value, skewness in itertools.product((-2.5, 2.5), (-0.6, 0.6)):
-        own = Estimate.student(value, 1.0, 14.0, 0.95, skewness)
+        own = SampleEstimate.student(value, 1.0, 14.0, 0.95, skewness)
         t = value + skewness * value**2 / 3 + skewness**2 * value**3 / 27 + skewness / 6
         assert skewed(value, skewness) == pytest.approx(t)
         adverse = value * skewness < 0

@@ -9,7 +9,7 @@ from scipy import stats
 
 from layerwise.errors import MeasureError
 from layerwise.measure.interventions.ablation import skip_keys
-from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.estimate import SampleEstimate
 from layerwise.measure.stats.grid import arrange
 from layerwise.measure.stats.racing import race
 from layerwise.measure.stats.racing import rows as rows_of_race
@@ -49,7 +49,7 @@ def test_intervals_and_p_values_are_students_at_alpha_over_the_layers(depth: int
         reach = stats.t.ppf(1 - 0.05 / depth / 2, 23) * error
         assert (score.low, score.high) == pytest.approx((mean - reach, mean + reach))
         assert score.p_adjusted == pytest.approx(min(1.0, depth * stats.ttest_1samp(draws[layer], 0.0).pvalue))
-        effect = Estimate(mean, mean - reach, mean + reach, error, 23)
+        effect = SampleEstimate(mean, mean - reach, mean + reach, error, 23)
         expected = minimum_detectable_effect(error, 24, comparisons=depth)
         assert detectable(effect, depth, VerdictCriterion()) == pytest.approx(expected)
 
@@ -59,7 +59,7 @@ def test_the_harm_that_is_found_in_four_of_five_runs_in_closed_form(candidates: 
     """Layer 1 is chosen on one half at 5%, then confirmed on the other at 5% over all candidates."""
     errors, freedoms = (0.03, 0.05), (15.0, 11.0)
     first, second = (
-        {layer: Estimate(0.0, 0.0, 0.0, error, freedom) for layer in range(12)}
+        {layer: SampleEstimate(0.0, 0.0, 0.0, error, freedom) for layer in range(12)}
         for error, freedom in zip(errors, freedoms, strict=True)
     )
     size = HarmTest(first, second, candidates, frozenset(), 12).detectable(1, 0.05)
@@ -126,7 +126,7 @@ def test_no_effect_is_told_with_what_was_excluded() -> None:
     ("p", "layers"), [((0.0499,), {0}), ((0.0501,), set()), ((0.2, 0.0249), {1}), ((0.2, 0.0251), set())]
 )
 def test_harm_is_confirmed_at_alpha_over_the_candidates(p: tuple[float, ...], layers: set[int]) -> None:
-    effects = (Estimate.student(float(stats.t.ppf(each, 20)), 1.0, 20.0) for each in p)
+    effects = (SampleEstimate.student(float(stats.t.ppf(each, 20)), 1.0, 20.0) for each in p)
     assert confirmed(dict(enumerate(effects)), VerdictCriterion()) == layers
 
 
@@ -183,7 +183,7 @@ def test_a_candidate_is_below_zero_at_the_level_of_selection(share: float, chose
     ],
 )
 def test_what_an_interval_settles(low: float, high: float, word: str | None) -> None:
-    assert VerdictCriterion().settles(Estimate((low + high) / 2, low, high, 0.01, 50)) == word
+    assert VerdictCriterion().settles(SampleEstimate((low + high) / 2, low, high, 0.01, 50)) == word
 
 
 @pytest.mark.parametrize("settings", [{"margin": 0.0}, {"margin": -1.0}, {"alpha": 0.0}, {"alpha": 1.0}])

@@ -75,7 +75,7 @@ class Case:
     @property
     def said(self) -> str:
         claim = claim_of(self.rule, self.rows, self.depth)
-        return claim.verdict if claim.verdict == self.verdict else f"{self.rule} {self.name}: {claim.line}"
+        return claim.verdict if claim.verdict == self.verdict else f"{self.rule} {self.name}: {claim}"
 
 
 def varied(

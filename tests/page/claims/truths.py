@@ -3,12 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.claims import CLAIMS, Claim, Published, Verdict
+from layerwise.page.claims import CLAIMS, ClaimRule
+from layerwise.page.finding import Finding, Verdict
+from layerwise.page.published import Judge
 from layerwise.results.rows import Score
+from layerwise.studies.sweep import painters
 from tier import by_tier
 
 RUNS = by_tier(fast=10, nightly=200)
@@ -17,13 +21,13 @@ ENOUGH = 60
 WRONG = 0.05
 POWER = 0.75
 
-SUPPORTED, NULL, CONTRADICTED = "supported", "explained by the null", "contradicted"
+SUPPORTED, NULL, CONTRADICTED = "supported", "no better than the null", "contradicted"
 ANSWERS = {SUPPORTED, NULL, CONTRADICTED}
 OPEN, UNMEASURED = "inconclusive", "not measured"
 NOT_SO = f"{NULL}, {CONTRADICTED}"
 EACH = f"{SUPPORTED}; {CONTRADICTED}"
 """Two wrong verdicts, each counted by itself."""
-Rule = str | Published
+Rule = str | ClaimRule
 """A claim's key, or a claim outside of the table."""
 Truth = Callable[[int], Iterable[Score]]
 """Run number to rows."""
@@ -31,9 +35,24 @@ Table = Mapping[str, Mapping[str, Iterable[Truth]]]
 """Claim to verdict to worlds."""
 
 
-def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Claim:
+JUDGES: Mapping[str, Judge] = {
+    "same_space": painters.judge_middle_layers_share_space,
+    "all_needed": painters.judge_all_layers_needed,
+}
+"""The functions that judge, by the name of the contrasts that they read."""
+MISSING = Finding("", "", Verdict.NOT_MEASURED)
+
+
+def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Any:
+    data = ReportData({"depth": depth}, (), tuple(rows))
+    if rule in JUDGES:
+        return JUDGES[str(rule)](data) or MISSING
     published = CLAIMS[rule] if isinstance(rule, str) else rule
-    return published.decide(ReportData({"depth": depth}, (), tuple(rows)))
+    return published.decide(data)
+
+
+def words(claim: Any) -> str:
+    return str(claim.answer if isinstance(claim, Finding) else claim.reasons)
 
 
 def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
@@ -98,7 +117,11 @@ def simulated(
 def found(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:
     def check(rule: str, truth: Truth, right: str) -> None:
         claim = claim_of(rule, truth(0), depth)
-        assert claim.verdict == right, claim.line
+        assert claim.verdict == right, claim
+        if isinstance(claim, Finding):
+            assert claim.answer.endswith(".")
+            assert claim.estimate is not None
+            return
         assert claim.figures.endswith(".")
         assert "[" in claim.figures
         assert claim.why.endswith(".")

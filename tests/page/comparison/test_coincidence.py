@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.claims.claim import Span
 from layerwise.page.writers import terminal_lines
 from layerwise.plan import Plan
+from layerwise.results.estimate import Estimate
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.studies.compare.over_depth import curves as curve_rows
 from layerwise.studies.compare.over_models import LEAST_LOST, MARGIN, Pair, coincidences, differences
@@ -74,8 +74,8 @@ def test_two_runs_of_one_model_are_no_pair() -> None:
 
 
 def test_curves_are_compared_at_the_points_of_the_coarser_one() -> None:
-    coarse = {at: Span(at / 100, at / 100 - 0.03, at / 100 + 0.03) for at in (20.0, 60.0)}
-    fine = {at: Span(at / 50, at / 50 - 0.04, at / 50 + 0.04) for at in (10.0, 30.0, 50.0, 70.0)}
+    coarse = {at: Estimate(at / 100, at / 100 - 0.03, at / 100 + 0.03) for at in (20.0, 60.0)}
+    fine = {at: Estimate(at / 50, at / 50 - 0.04, at / 50 + 0.04) for at in (10.0, 30.0, 50.0, 70.0)}
     between = differences(coarse, fine)
     assert list(between) == [20.0, 60.0]
     assert [each.value for each in between.values()] == pytest.approx([-0.2, -0.6])
@@ -84,7 +84,7 @@ def test_curves_are_compared_at_the_points_of_the_coarser_one() -> None:
 
 
 def pair(*bounds: tuple[float, float], lost: float = 0.5) -> Pair:
-    at = {10.0 * place: Span((low + high) / 2, low, high) for place, (low, high) in enumerate(bounds, start=1)}
+    at = {10.0 * place: Estimate((low + high) / 2, low, high) for place, (low, high) in enumerate(bounds, start=1)}
     return Pair(("a", "b"), at, lost)
 
 

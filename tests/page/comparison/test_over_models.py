@@ -13,8 +13,10 @@ from page.comparison.several import of_rows
 SAME_FUNCTION = "same_function"
 
 
-def about(rows: Sequence[Sequence[Score]], key: str = SAME_FUNCTION, models: str = "01234567") -> Rows:
-    return of_rows(*rows, models=models).rows.where(measure="claim", condition=key)
+def about(
+    rows: Sequence[Sequence[Score]], question: str = "Middle layers differ in function", models: str = "01234567"
+) -> Rows:
+    return of_rows(*rows, models=models).rows.where(measure="claim", condition=question)
 
 
 def standing(claim: Rows) -> tuple[str, str]:
@@ -85,10 +87,10 @@ def test_a_harmful_layer_counts_by_its_corrected_p() -> None:
         ]
 
     none = rows(0.001, "unresolved")
-    assert shown(about([rows(0.001), none, none], "anti_layers")) == ["m0"]
-    assert shown(about([rows(0.02), none, none], "anti_layers")) == []
-    assert shown(about([rows(0.001), rows(0.02), none], "anti_layers")) == ["m0", "m1"]
-    assert shown(about([rows(0.001), rows(0.04), none], "anti_layers")) == ["m0"]
+    assert shown(about([rows(0.001), none, none], "Anti-layers")) == ["m0"]
+    assert shown(about([rows(0.02), none, none], "Anti-layers")) == []
+    assert shown(about([rows(0.001), rows(0.02), none], "Anti-layers")) == ["m0", "m1"]
+    assert shown(about([rows(0.001), rows(0.04), none], "Anti-layers")) == ["m0"]
 
 
 def test_holm_ends_where_a_step_shows_no_more() -> None:

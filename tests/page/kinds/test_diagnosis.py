@@ -57,7 +57,7 @@ def test_what_skipping_a_layer_costs_has_one_interval_on_the_whole_page() -> Non
 def test_a_verdict_has_the_color_of_its_badge_on_every_other_page() -> None:
     style = files("layerwise.page").joinpath("style.css").read_text(encoding="utf-8")
     slots = dict(re.findall(r"\.badge\.(\w+) \{ color: var\(--series-(\d+)\); \}", style))
-    like = {"resolved": "matters", "unresolved": "unresolved", "null": "no_effect", "contradicted": "harmful"}
+    like = {"supported": "matters", "inconclusive": "unresolved", "null": "no_effect", "contradicted": "harmful"}
     assert slots == {badge: str(VERDICT_SLOTS[verdict]) for badge, verdict in like.items()}
 
 
@@ -86,7 +86,7 @@ def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() 
 def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
     sweep, diagnosis = synthetic.run(6), planted.DIAGNOSIS
     page = read(render(replace(sweep, plans=sweep.plans + diagnosis.plans, scores=sweep.scores + diagnosis.scores)))
-    assert {*(section.anchor for section in DIAGNOSIS.sections), "claims", "headline", "provenance"} <= set(page.ids)
+    assert {*(section.anchor for section in DIAGNOSIS.sections), "published", "headline", "provenance"} <= set(page.ids)
     assert len(page.ids) == len(set(page.ids))
     assert not {"verdicts", "ablation"} & set(read(render(sweep)).ids)
 

@@ -50,8 +50,8 @@ def test_where_intervals_overlap_nothing_is_ranked() -> None:
     )
     data = replace(tuned(), scores=tuple(wide))
     (finding,) = page.plan_findings(data)
-    assert finding.state == "unresolved"
-    assert finding.text.startswith("Inconclusive: looped parallel ")
+    assert finding.verdict == "inconclusive"
+    assert finding.answer.startswith("Inconclusive: looped parallel ")
     assert not list(page.EVALUATION.following(data)), "no plan is better than another"
 
 

@@ -67,7 +67,7 @@ def planned_study(uniform: Two, *, swept: bool = True, **controls: Two) -> Repor
 
 
 def answers(data: ReportData) -> dict[str, str]:
-    return {finding.question: finding.text for finding in growth_findings(data)}
+    return {finding.question: finding.answer for finding in growth_findings(data)}
 
 
 def bare(*others: str) -> list[Score]:
@@ -82,24 +82,24 @@ NOT_LEARNED = [replace(row, value=4.0) if row.measure == "null" else row for row
 BOTH = ("permuted", "reversed")
 VERDICTS: list[tuple[ReportData, str, str]] = [
     # less loss is better, more is worse, the rest inconclusive
-    (planned_study(BETTER), "the importance schedule is better than uniform training: −0.0500", "resolved"),
-    (planned_study(WORSE), "the importance schedule is worse than uniform training: +0.0500", "resolved"),
-    (planned_study(OPEN), "schedule and uniform training is inconclusive above 0.0250 nats:", "unresolved"),
+    (planned_study(BETTER), "the importance schedule is better than uniform training: −0.0500", "supported"),
+    (planned_study(WORSE), "the importance schedule is worse than uniform training: +0.0500", "supported"),
+    (planned_study(OPEN), "schedule and uniform training is inconclusive above 0.0250 nats:", "inconclusive"),
     # layer roles matter only where every control is beaten
     *(
         (planned_study(uniform, **dict(zip((*BOTH, "random"), controls, strict=False))), f"so {words}.", state)
         for uniform, state, controls, words in (
-            (BETTER, "resolved", (BETTER, BETTER), MATTERS),
-            (BETTER, "resolved", (OPEN, BETTER), NOT_SHOWN),
-            (BETTER, "resolved", (BETTER, OPEN), NOT_SHOWN),
-            (BETTER, "resolved", (BETTER, BETTER, OPEN), NOT_SHOWN),
-            (BETTER, "resolved", (WORSE, BETTER), WRONG_ROLES),
-            (OPEN, "unresolved", (OPEN, OPEN), NOTHING),
-            (WORSE, "resolved", (OPEN, BETTER), NOTHING),
-            (OPEN, "unresolved", (WORSE, WORSE), WRONG_ROLES),
+            (BETTER, "supported", (BETTER, BETTER), MATTERS),
+            (BETTER, "supported", (OPEN, BETTER), NOT_SHOWN),
+            (BETTER, "supported", (BETTER, OPEN), NOT_SHOWN),
+            (BETTER, "supported", (BETTER, BETTER, OPEN), NOT_SHOWN),
+            (BETTER, "supported", (WORSE, BETTER), WRONG_ROLES),
+            (OPEN, "inconclusive", (OPEN, OPEN), NOTHING),
+            (WORSE, "supported", (OPEN, BETTER), NOTHING),
+            (OPEN, "inconclusive", (WORSE, WORSE), WRONG_ROLES),
             (
                 OPEN,
-                "unresolved",
+                "inconclusive",
                 (BETTER, BETTER),
                 f"{MATTERS}, though that does not make it better than uniform training",
             ),
@@ -108,34 +108,34 @@ VERDICTS: list[tuple[ReportData, str, str]] = [
     (
         planned_study(BETTER, reversed=BETTER),
         f"so {MATTERS}, as far as reversed can decide without permuted.",
-        "resolved",
+        "supported",
     ),
-    (planned_study(BETTER), "no permuted or reversed control, so nothing is known of layer roles.", "resolved"),
+    (planned_study(BETTER), "no permuted or reversed control, so nothing is known of layer roles.", "supported"),
     # what was not tuned, and what has not learned
     (
         planned_study(BETTER, swept=False),
         "; no learning rate was tuned, and another might turn this round.",
-        "resolved",
+        "supported",
     ),
-    (of(*NOT_LEARNED), "to beat a table of token pairs, so this says nothing of layers.", "resolved"),
+    (of(*NOT_LEARNED), "to beat a table of token pairs, so this says nothing of layers.", "supported"),
     # a difference without an interval is no verdict; the corrected p decides and not the interval
     (
         of(held_out("importance"), held_out("uniform"), *bare("uniform", "permuted")),
         "differs from uniform training by −0.500 nats per token, without an interval, over 1 seed; the schedule is not"
         " distinguished, for want of an interval, from itself",
-        "described",
+        None,
     ),
-    (of(CORRECTED), "is inconclusive among so many arms (adjusted p 0.20): −0.0500 [", "unresolved"),
+    (of(CORRECTED), "is inconclusive among so many arms (adjusted p 0.20): −0.0500 [", "inconclusive"),
 ]
 
 
 @pytest.mark.parametrize(("data", "words", "state"), VERDICTS)
 def test_the_verdict_claims_no_more_than_its_rows(data: ReportData, words: str, state: str) -> None:
     finding = verdict(data)
-    assert words in finding.text
-    assert finding.text.endswith(words) or not words.endswith(".")
-    assert finding.state == state
-    assert ("tuned" in finding.text) == (not growth.tunings(data))
+    assert words in finding.answer
+    assert finding.answer.endswith(words) or not words.endswith(".")
+    assert finding.verdict == state
+    assert ("tuned" in finding.answer) == (not growth.tunings(data))
 
 
 @pytest.mark.parametrize(
@@ -161,15 +161,15 @@ def test_terms_that_were_not_compared_leave_the_next_ones_to_decide() -> None:
 
 @pytest.mark.parametrize(
     ("bounds", "state"),
-    [((1.5, 2.5), "resolved"), ((0.5, 0.9), "resolved"), ((0.9, 1.1), "unresolved"), ((None, None), "described")],
+    [((1.5, 2.5), "supported"), ((0.5, 0.9), "supported"), ((0.9, 1.1), "inconclusive"), ((None, None), None)],
 )
 def test_arms_that_have_only_their_steps_in_common_are_compared_by_the_ratio_of_losses(
     bounds: tuple[float | None, float | None], state: str
 ) -> None:
     ratio = Score("growth", "loss_ratio", 1.0, *bounds, arm="mine", against="uniform", condition="tokens")
     finding = verdict(of(ratio, held_out("mine"), held_out("uniform")))
-    assert finding.text.startswith("After as many steps, uniform's loss is 1")
-    assert finding.state == state
+    assert finding.answer.startswith("After as many steps, uniform's loss is 1")
+    assert finding.verdict == state
 
 
 def ended(half: float, null: float) -> list[Score]:

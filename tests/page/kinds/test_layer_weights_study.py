@@ -25,23 +25,23 @@ def compared(task: str, value: float, low: float, high: float, p: float, **more:
 @pytest.mark.parametrize(("task", "word"), [("masked_lm", "Worse"), ("pairs", "Better")])
 def test_more_loss_is_worse_and_more_accuracy_better(task: str, word: str) -> None:
     (finding,) = page.study_findings(of(compared(task, 0.1, 0.05, 0.2, 0.01)))
-    assert finding.text.startswith(f"{word}: ")
+    assert finding.answer.startswith(f"{word}: ")
 
 
 def test_what_falls_to_the_correction_is_said_to() -> None:
     (finding,) = page.study_findings(of(compared("pairs", 0.1, 0.01, 0.2, 0.04, p_adjusted=0.12)))
-    assert finding.text.startswith("Inconclusive among so many arms (corrected p 0.12): ")
+    assert finding.answer.startswith("Inconclusive among so many arms (corrected p 0.12): ")
     (bare,) = page.study_findings(of(Score(STUDY, "difference", 0.1, task="pairs", condition=TOKENS, **PAIR)))
-    assert (bare.text[:11], bare.state) == ("No interval", "described")
+    assert (bare.answer[:11], bare.verdict) == ("No interval", None)
 
 
 def test_accuracies_are_in_points_and_costs_ratios() -> None:
     cost = Score(STUDY, "ratio", 1.07, 1.05, 1.09, task="time", **PAIR)
     worth, paid = page.study_findings(of(compared("pairs", 0.021, 0.01, 0.032, 0.01), cost))
-    assert "+2.10 points [+1.00, +3.20]" in worth.text
-    assert (paid.text, paid.state) == ("elc time ×1.07 [1.05, 1.09].", "resolved")
+    assert "+2.10 points [+1.00, +3.20]" in worth.answer
+    assert (paid.answer, paid.verdict) == ("elc time ×1.07 [1.05, 1.09].", "supported")
     (unbounded,) = page.study_findings(of(Score(STUDY, "ratio", 1.07, task="memory of a step", **PAIR)))
-    assert unbounded.state == "described"
+    assert unbounded.verdict is None
 
 
 def test_every_arm_has_a_line_and_those_of_fine_tuning_name_their_model(data: ReportData) -> None:
@@ -59,7 +59,7 @@ def test_a_backbone_that_never_gets_there_makes_upper_bounds_and_both_make_none(
         for cost in ("steps", "seconds")
     ]
     known = of(*data.rows.where(measure=TUNING_CONVERGENCE), *never)
-    text = next(page.tuning_findings(known)).text
+    text = next(page.tuning_findings(known)).answer
     assert "weights in both: steps at most ×0.80" in text
     assert "weights in pretraining only: steps not known, as neither always reaches it" in text
     table = {(row[0], row[1]): row[2:] for row in page.tuning_table(known, page.WEIGHTS_IN).body}
@@ -80,11 +80,11 @@ def test_a_loss_that_is_never_reached_is_a_bound(censored: tuple[str, ...], word
     rows = [Score(CONVERGENCE, "ratio", 0.9, 0.8, 1.02, 0.2, p_adjusted=0.2, condition="steps", **PAIR)]
     rows += [Score(CONVERGENCE, "censored", 0.33, arm=arm, condition="steps") for arm in censored]
     (finding,) = page.convergence_findings(of(*rows, Score(CONVERGENCE, "loss", 4.2)))
-    assert finding.text == f"Times those of the backbone: {words}."
-    assert (finding.state, finding.question[-33:]) == ("unresolved", "(validation loss 4.200 or above)?")
+    assert finding.answer == f"Times those of the backbone: {words}."
+    assert (finding.verdict, finding.question[-33:]) == ("inconclusive", "(validation loss 4.200 or above)?")
 
 
 def test_shares_are_read_by_their_intervals() -> None:
     grown = Score(DATA_SHARE, "by_halving", 0.1, -0.1, 0.3, 0.4, p_adjusted=0.4, task="pairs", **PAIR)
     (open_one,) = page.share_findings(of(grown))
-    assert open_one.text.endswith("each halving adds +10.0 points [−10.0, +30.0], inconclusive.")
+    assert open_one.answer.endswith("each halving adds +10.0 points [−10.0, +30.0], inconclusive.")

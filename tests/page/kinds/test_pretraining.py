@@ -25,7 +25,7 @@ def data() -> ReportData:
 
 
 def answers(findings: Iterable[Finding]) -> dict[str, tuple[str, str]]:
-    return {each.question: (each.text, each.state) for each in findings}
+    return {each.question: (each.answer, each.verdict) for each in findings}
 
 
 def loss(value: float, arm: str, seed: int | None = None, half: float | None = None) -> Score:
@@ -57,9 +57,9 @@ def test_losses_are_ranked_and_claim_no_more_than_their_intervals() -> None:
     text, state = answers(page.held_out_findings(of(loss(4.1, "ltg"), loss(4.0, "elc"))))["What did pre-training give?"]
     assert text.startswith("Held-out loss in nats per masked token: elc 4.000, ltg 4.100.")
     assert text.endswith("A study compares arms, seed by seed.")
-    assert state == "described"
+    assert state is None
     known = of(loss(4.1, "ltg", half=0.01))
-    assert next(page.held_out_findings(known)).state == "resolved"
+    assert next(page.held_out_findings(known)).verdict == "supported"
 
 
 def test_an_arm_at_chance_is_not_said_to_know() -> None:
@@ -67,8 +67,8 @@ def test_an_arm_at_chance_is_not_said_to_know() -> None:
         Score("blimp", "accuracy", value, value - 0.01, value + 0.01, arm=arm)
         for arm, value in (("elc", 0.6), ("ltg", 0.505), ("zero", 0.45))
     ]
-    assert next(page.suite_findings(of(*rows[:2]))).text.endswith("above chance (50 %): elc.")
-    assert next(page.suite_findings(of(*rows))).text.endswith("above chance (50 %): elc; below it: zero.")
+    assert next(page.suite_findings(of(*rows[:2]))).answer.endswith("above chance (50 %): elc.")
+    assert next(page.suite_findings(of(*rows))).answer.endswith("above chance (50 %): elc; below it: zero.")
 
 
 def test_negative_weights_are_frames_and_greater_weights_are_stronger() -> None:
@@ -85,7 +85,7 @@ def test_uniform_is_an_equivalence(low: float, high: float, words: str) -> None:
     distance = Score(UNIFORMITY, "distance", (low + high) / 2, low, high, arm="elc")
     text, state = answers(page.stability_findings(of(distance)))["Are the layer weights uniform?"]
     assert text.startswith(f"elc {words}, distance ")
-    assert state == ("unresolved" if words == "inconclusive" else "resolved")
+    assert state == ("inconclusive" if words == "inconclusive" else "supported")
 
 
 def test_costs_are_multiples_of_the_backbone_where_there_is_one(data: ReportData) -> None:

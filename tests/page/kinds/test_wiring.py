@@ -45,5 +45,5 @@ def test_a_change_is_concluded_by_its_corrected_p(
     condition: str, p_adjusted: float, question: str, answer: str
 ) -> None:
     (finding,) = page.edge_findings(of(*rows(condition, p_adjusted)))
-    assert (finding.question, finding.text) == (question, answer)
-    assert finding.state == ("resolved" if p_adjusted < 0.05 else "unresolved")
+    assert (finding.question, finding.answer) == (question, answer)
+    assert finding.verdict == ("supported" if p_adjusted < 0.05 else "inconclusive")

@@ -43,12 +43,12 @@ def run(fragile: float = 0.05, without: tuple[str, ...] = ()) -> ReportData:
 
 def answer(data: ReportData) -> tuple[str, str]:
     (found,) = (each for each in findings(data) if each.question == QUESTION)
-    return found.state, found.text
+    return found.verdict, found.answer
 
 
 def test_the_fragile_layer_is_named_with_its_cost_and_what_noise_explains() -> None:
     state, text = answer(run())
-    assert state == "resolved"
+    assert state == "supported"
     assert f"; layer {FRAGILE} needs most, +0.060" in text
     assert "Q4_1 changes nothing: the weights are at it already." in text
     assert "At Q8_0 a layer alone costs " in text
@@ -59,7 +59,7 @@ def test_the_fragile_layer_is_named_with_its_cost_and_what_noise_explains() -> N
 
 def test_no_layer_is_named_where_all_are_alike() -> None:
     state, text = answer(run(0.0))
-    assert state == "unresolved"
+    assert state == "inconclusive"
     assert "needs most" not in text
 
 

@@ -10,7 +10,7 @@ from page.planted import without_intervals
 
 
 def found(data: ReportData) -> dict[str, tuple[str, str]]:
-    return {finding.question: (finding.state, finding.text) for finding in findings(data)}
+    return {finding.question: (finding.verdict, finding.answer) for finding in findings(data)}
 
 
 RANKING = "Which change hurts least?"
@@ -45,7 +45,7 @@ def of_layers(*shown: int, adjusted: float = 0.2, low: float = 6.7) -> str:
         if score.plan in plans
     ]
     state, text = found(replace(run, scores=tuple(scores)))[LAYERS]
-    assert (state == "resolved") == (adjusted < 0.05 and len(shown) == 6)
+    assert (state == "supported") == (adjusted < 0.05 and len(shown) == 6)
     return text
 
 
@@ -66,12 +66,12 @@ def test_of_two_layers_of_six_none_is_said_to_matter_most() -> None:
 
 def test_every_finding_that_concludes_carries_an_interval() -> None:
     for finding in findings(synthetic.run(12)):
-        assert (" [" in finding.text) == (finding.state != "described")
+        assert (" [" in finding.answer) == (finding.verdict is not None)
 
 
 def test_a_run_too_small_to_tell_says_so() -> None:
     told = found(widened(synthetic.run(12), 60.0))
-    assert {state for question, (state, _) in told.items() if question != ZONES} == {"unresolved"}
+    assert {state for question, (state, _) in told.items() if question != ZONES} == {"inconclusive"}
     assert told[TASKS][1].startswith("Inconclusive. ")
     assert "≈ reverse ≈" in told[RANKING][1]
     assert "<" not in told[RANKING][1].split("In order of harm")[1].split(".")[0]
@@ -81,7 +81,7 @@ def test_a_run_too_small_to_tell_says_so() -> None:
 def test_from_rows_without_intervals_nothing_is_concluded() -> None:
     told = found(without_intervals(synthetic.run(12)))
     assert ABSENCE not in told
-    assert set(told.values()) == {("described", BARE)}
+    assert set(told.values()) == {(None, BARE)}
     assert set(told) == {RANKING, TASKS, LAYERS, ZONES}
 
 
@@ -101,14 +101,14 @@ def cosines(data: ReportData, half: float) -> ReportData:
 
 def test_the_zones_are_judged_by_the_intervals_of_the_cosines() -> None:
     state, text = found(cosines(synthetic.run(12), 0.0001))[ZONES]
-    assert state == "resolved"
+    assert state == "supported"
     assert text.startswith(
         "They mostly vanish. Of hidden states 1–12 the run 3–10 is the clearest zone; its cosine contrast"
     )
     assert "contrast with the others is 0.597 [" in text
     assert text.count("[") == 2
     state, text = found(cosines(synthetic.run(12), 0.2))[ZONES]
-    assert state == "unresolved"
+    assert state == "inconclusive"
     assert text.startswith("Inconclusive. ")
 
 

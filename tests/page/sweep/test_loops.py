@@ -50,19 +50,19 @@ def test_the_line_goes_through_the_mean_of_the_best_counts() -> None:
 @pytest.mark.parametrize(
     ("values", "begins", "state"),
     [
-        ({}, "Yes. Over 2 windows", "resolved"),
-        ({"low": -0.02, "high": 0.03}, "No: a gain does as well.", "resolved"),
-        ({"low": -0.3, "high": -0.1}, "No: a gain does better.", "resolved"),
-        ({"low": -0.1, "high": 0.6}, "Inconclusive.", "unresolved"),
-        ({"low": None, "high": None}, "Inconclusive.", "described"),
+        ({}, "Yes. Over 2 windows", "supported"),
+        ({"low": -0.02, "high": 0.03}, "No: a gain does as well.", "supported"),
+        ({"low": -0.3, "high": -0.1}, "No: a gain does better.", "supported"),
+        ({"low": -0.1, "high": 0.6}, "Inconclusive.", "inconclusive"),
+        ({"low": None, "high": None}, "Inconclusive.", None),
     ],
 )
 def test_the_finding_says_whether_a_loop_is_more_than_a_gain(
     values: dict[str, float | None], begins: str, state: str
 ) -> None:
     (finding,) = (each for each in findings(changed("gain:loops", **values)) if each.question == LOOPS)
-    assert finding.text.startswith(begins)
-    assert finding.state == state
+    assert finding.answer.startswith(begins)
+    assert finding.verdict == state
 
 
 def test_numbers_of_loops_are_no_strategies_to_be_ranked() -> None:

@@ -65,9 +65,9 @@ def test_a_map_for_each_plan_with_its_zones_framed_and_the_variance() -> None:
 
 def test_the_finding_says_how_many_zones_and_what_their_borders_are_worth() -> None:
     three, one, bare = map(zones_finding, (zoned(), zoned(()), zoned(low=None)))
-    assert three.text.startswith("3 zones: states 1–3 | 4–9 | 10–12.")
-    assert (three.state, one.state, bare.state) == ("resolved", "unresolved", "unresolved")
-    assert one.text.startswith("No division is shown.")
+    assert three.answer.startswith("3 zones: states 1–3 | 4–9 | 10–12.")
+    assert (three.verdict, one.verdict, bare.verdict) == ("supported", "inconclusive", "inconclusive")
+    assert one.answer.startswith("No division is shown.")
     assert zones_finding(synthetic.run(DEPTH)) is None
 
 
@@ -83,9 +83,9 @@ def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p:
     ]
     run = replace(data, scores=tuple(scores))
     finding = zones_finding(run)
-    assert ("fall below the 0.02 cosine threshold" in finding.text) == by_margin
-    assert ("No border between hidden states" in finding.text) != by_margin
+    assert ("fall below the 0.02 cosine threshold" in finding.answer) == by_margin
+    assert ("No border between hidden states" in finding.answer) != by_margin
     assert ("(below the 0.02 cosine threshold)" in zone_table(run).body[0][4]) == by_margin
     for rule in ("three_zones", "one_ending"):
         claim = CLAIMS[rule].decide(run)
-        assert (claim.verdict, "cosine threshold" in claim.why) == ("explained by the null", by_margin)
+        assert (claim.verdict, "cosine threshold" in claim.why) == ("no better than the null", by_margin)

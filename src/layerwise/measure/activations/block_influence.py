@@ -21,7 +21,7 @@ from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.padding import counted_states
 from layerwise.measure.contrasts.contrast import Part, Resampled
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.estimate import POWER, Estimate, satterthwaite, student
+from layerwise.measure.stats.estimate import POWER, SampleEstimate, satterthwaite, student
 from layerwise.measure.stats.float64 import wide
 from layerwise.measure.stats.statistics import Numbers, Seed
 from layerwise.measure.stats.window_sums import WindowSums
@@ -120,7 +120,7 @@ def middle_rows(part: Part, untrained: Sequence[float], *, seed: Seed = 0) -> It
         variances = np.array([own.error**2, float(twins.var(ddof=1)) * (1 + 1 / len(twins))])
         freedoms = np.array([own.freedom, len(twins) - 1])
         freedom = float(satterthwaite(variances.sum(), (variances**2 / freedoms).sum()))
-        both = Estimate.student(row.value, float(np.sqrt(variances.sum())), freedom)
+        both = SampleEstimate.student(row.value, float(np.sqrt(variances.sum())), freedom)
         reach = student(0.975, freedom) + student(POWER, freedom)
         row = replace(row, low=float(both.low), high=float(both.high), mde=float(reach * both.error))
     yield row

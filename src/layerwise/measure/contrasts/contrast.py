@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from layerwise.measure.stats.estimate import POWER, Estimate, student
+from layerwise.measure.stats.estimate import POWER, SampleEstimate, student
 from layerwise.measure.stats.grid import FEWEST_UNITS, Cell, Grid, arrange
 from layerwise.measure.stats.statistics import (
     Numbers,
@@ -148,7 +148,7 @@ class Resampled:
             strata if len(strata) > 1 else (),
         )
 
-    def estimate(self, statistic: Statistic, level: float = 0.95) -> Estimate[float] | None:
+    def estimate(self, statistic: Statistic, level: float = 0.95) -> SampleEstimate[float] | None:
         """Return the `statistic` of the effects with its interval at `level`, or None where nothing was resampled."""
         if self.effects is None:
             return None
@@ -159,7 +159,7 @@ class Resampled:
         drawn = np.clip(drawn, low, high) if self.redrawn else drawn
         error = float(drawn.std(ddof=1) * np.sqrt(shortfall))
         reach = student(0.5 + level / 2, freedom) * error if levels[0] * len(drawn) < FEWEST_BEYOND else 0.0
-        return Estimate(value, min(low, value - reach), max(high, value + reach), error, freedom)
+        return SampleEstimate(value, min(low, value - reach), max(high, value + reach), error, freedom)
 
     def _expansion(self, statistic: Statistic) -> tuple[float, float]:
         freedom, shortfall = self.units - 1.0, self.units / (self.units - 1)
@@ -218,7 +218,7 @@ class ArmEffects:
         return Resampled.of([part.of(indices)], seed=self.seed, resamples=self.resamples)
 
 
-def detectable(estimate: Estimate[float], power: float = POWER) -> float:
+def detectable(estimate: SampleEstimate[float], power: float = POWER) -> float:
     """Return the contrast that an interval like this one distinguishes from zero with `power`.
 
     The longer arm of the interval plus t[power] standard errors, as effects may be skewed. A rule that needs n such

@@ -1,4 +1,4 @@
-"""Estimate the mean over trainings on one test set, with an interval over both seeds and test examples.
+"""SampleEstimate the mean over trainings on one test set, with an interval over both seeds and test examples.
 
 With e_s the effect of seed s of S, and d_su the pull of unit u of U on it (sum_u d_su = 0; a unit is a batch):
     variances   v = var_s(e_s) / S        w = U / (U - 1) * sum_u (mean_s d_su)^2

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from layerwise.data.suites.minimal_pairs import MinimalPair
 from layerwise.measure.language.minimal_pairs import accuracy_rows, paradigm_result, preferred
-from layerwise.measure.stats.estimate import Estimate, satterthwaite
+from layerwise.measure.stats.estimate import SampleEstimate, satterthwaite
 from layerwise.measure.stats.statistics import Numbers, holm
 from layerwise.plan import EdgeCut, LayerWeights
 from layerwise.results.rows import Score
@@ -128,7 +128,7 @@ def _accuracies(
             yield replace(row, measure=EDGES, arm=None, **of)
 
 
-def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> Estimate[Numbers]:
+def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> SampleEstimate[Numbers]:
     """Average (rows, units) over units, then paradigms (Satterthwaite); single units take the mean variance."""
     names = np.array(paradigms)
     groups = [changes[:, names == name] for name in dict.fromkeys(paradigms)]
@@ -142,7 +142,7 @@ def estimate_means(changes: Numbers, paradigms: Sequence[str]) -> Estimate[Numbe
     variance = parts.sum(axis=0) / len(groups) ** 2
     counts = np.array([max(1, group.shape[1] - 1) for group in groups])
     squares = (np.square(parts) / counts[:, None]).sum(axis=0) / len(groups) ** 4
-    return Estimate.student(means.mean(axis=0), np.sqrt(variance), satterthwaite(variance, squares))
+    return SampleEstimate.student(means.mean(axis=0), np.sqrt(variance), satterthwaite(variance, squares))
 
 
 def _means(changes: Numbers, pairs: Sequence[MinimalPair], own: NDArray[np.bool_]) -> Numbers:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 
 from layerwise.errors import MeasureError, near_matches
 from layerwise.measure.stats import statistics
-from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.estimate import SampleEstimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, Grid, arrange
 from layerwise.measure.stats.paired_metrics import mcnemar, mcnemar_detectable
 from layerwise.measure.stats.statistics import FLIPS_PER_PLAN as FLIPS_PER_PLAN
@@ -132,7 +132,7 @@ class _Study:
         return [*self._estimated("exact_match", own), *compared]
 
     def _assessed(
-        self, metric: str, changes: Numbers, below: Numbers, estimate: Estimate[Numbers]
+        self, metric: str, changes: Numbers, below: Numbers, estimate: SampleEstimate[Numbers]
     ) -> tuple[list[Score], dict[int, float]]:
         others = self._others()
         if not others:
@@ -143,7 +143,7 @@ class _Study:
         bands = dict(zip(others, test.band.tolist(), strict=True))
         return self._compared(metric, estimate, test.p, test.mde), bands
 
-    def _compared(self, metric: str, estimate: Estimate[Numbers], p: ArrayLike, mde: ArrayLike) -> list[Score]:
+    def _compared(self, metric: str, estimate: SampleEstimate[Numbers], p: ArrayLike, mde: ArrayLike) -> list[Score]:
         numbers = (np.asarray(p).tolist(), statistics.holm(p).tolist(), np.asarray(mde).tolist())
         return [
             self._score(
@@ -159,7 +159,7 @@ class _Study:
             for plan, own, adjusted, least in zip(self._others(), *numbers, strict=True)
         ]
 
-    def _estimated(self, metric: str, estimate: Estimate[Numbers]) -> list[Score]:
+    def _estimated(self, metric: str, estimate: SampleEstimate[Numbers]) -> list[Score]:
         return [
             self._score(metric, plan, estimate.value[plan], low=float(low), high=float(high))
             for plan, (low, high) in enumerate(zip(estimate.low, estimate.high, strict=True))
@@ -184,7 +184,7 @@ class _Study:
     def _others(self) -> list[int]:
         return [plan for plan in range(len(self.grid.plans)) if plan != self.baseline]
 
-    def _bootstrap(self, numerators: Numbers, denominators: Numbers) -> Estimate[Numbers]:
+    def _bootstrap(self, numerators: Numbers, denominators: Numbers) -> SampleEstimate[Numbers]:
         return statistics.paired_bootstrap(
             numerators, denominators, seed=self.seed, resamples=self.resamples, strata=self.strata
         )

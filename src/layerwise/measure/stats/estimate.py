@@ -18,7 +18,7 @@ POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate(Generic[Value]):
+class SampleEstimate(Generic[Value]):
     """A number, or one for each plan of shape (plans,): value, interval, standard error and its degrees of freedom.
 
     `skewness` is that of the value, its third cumulant divided by error^3; tests and intervals are never narrower than
@@ -35,7 +35,7 @@ class Estimate(Generic[Value]):
     @classmethod
     def student(
         cls, value: Value, error: Value, freedom: Value, level: float = 0.95, skewness: Value | float = 0.0
-    ) -> Estimate[Value]:
+    ) -> SampleEstimate[Value]:
         reach = student(0.5 + level / 2, freedom)
         if not np.any(skewness):
             return cls(value, value - reach * error, value + reach * error, error, freedom, skewness)
@@ -64,10 +64,10 @@ class Estimate(Generic[Value]):
         value, low, high = (float(np.squeeze(each)) for each in (self.value, self.low, self.high))
         return value, low, high
 
-    def each(self: Estimate[Numbers]) -> list[Estimate[float]]:
+    def each(self: SampleEstimate[Numbers]) -> list[SampleEstimate[float]]:
         skewness = np.broadcast_to(np.asarray(self.skewness, dtype=np.float64), self.value.shape)
         columns = (self.value, self.low, self.high, self.error, self.freedom, skewness)
-        return [Estimate(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+        return [SampleEstimate(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 def student(share: float, freedom: Value) -> Value:

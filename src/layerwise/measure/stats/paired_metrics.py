@@ -20,7 +20,7 @@ from scipy import optimize, special
 
 import layerwise.results.vocabulary as vocab
 from layerwise.measure.stats import statistics
-from layerwise.measure.stats.estimate import POWER, Estimate, Numbers
+from layerwise.measure.stats.estimate import POWER, Numbers, SampleEstimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE
 from layerwise.measure.stats.statistics import ALPHA, StratumLabels
 from layerwise.measure.stats.strata import Strata
@@ -160,11 +160,11 @@ class PairedMetric:
             return after - before, below
         return _linear(after, beside) - _linear(before, below), np.ones(len(before))
 
-    def tested(self, comparisons: int) -> tuple[Estimate[float], float]:
+    def tested(self, comparisons: int) -> tuple[SampleEstimate[float], float]:
         """The difference with its 95 % interval, and its p as one of so many; NaN where documents are too few."""
         above, below = self.changes()
         if below.size < FEWEST_UNITS:
-            return Estimate(float(above.sum() / below.sum()), *[math.nan] * 4), math.nan
+            return SampleEstimate(float(above.sum() / below.sum()), *[math.nan] * 4), math.nan
         if self.is_right_or_wrong:
             gained, lost = self._counts()
             return statistics.paired_proportions([gained], [lost], below.size).each()[0], mcnemar(gained, lost)
@@ -178,7 +178,7 @@ class PairedMetric:
         """Whether every value is 0 or 1 and the score is their mean."""
         return self.aggregation is AGGREGATIONS[0] and bool(np.isin([self.baseline, self.other], (0.0, 1.0)).all())
 
-    def detectable(self, difference: Estimate[float], comparisons: int) -> float:
+    def detectable(self, difference: SampleEstimate[float], comparisons: int) -> float:
         """The difference that the test finds with 80 % power as one of so many; NaN where documents are too few."""
         if math.isnan(difference.error):
             return math.nan
@@ -201,11 +201,11 @@ class PairedMetric:
         changes = self.other - self.baseline
         return int((changes > 0).sum()), int((changes < 0).sum())
 
-    def loss(self, difference: Estimate[float], level: float) -> Estimate[float]:
+    def loss(self, difference: SampleEstimate[float], level: float) -> SampleEstimate[float]:
         sign = -1.0 if self.more_is_better and not self.aggregation.prefix else 1.0
-        return Estimate.student(sign * difference.value, difference.error, difference.freedom, level)
+        return SampleEstimate.student(sign * difference.value, difference.error, difference.freedom, level)
 
-    def decision(self, difference: Estimate[float], p_adjusted: float, margin: float, comparisons: int) -> str:
+    def decision(self, difference: SampleEstimate[float], p_adjusted: float, margin: float, comparisons: int) -> str:
         together = self.loss(difference, 1 - ALPHA / comparisons)
         if -margin < together.low and together.high < margin:
             return vocab.ALIKE

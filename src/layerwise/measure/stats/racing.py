@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from layerwise.measure.stats.estimate import Estimate
+from layerwise.measure.stats.estimate import SampleEstimate
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece, arrange
 from layerwise.measure.stats.strata import (
     FEWEST_DOCUMENTS,
@@ -65,7 +65,7 @@ class Finish:
     """How one layer left the race: the decision, its effect, and the text spent; `limit` is the verdict's `mde`."""
 
     decision: Decision
-    effect: Estimate[float]
+    effect: SampleEstimate[float]
     limit: float
     documents: int
     tokens: int
@@ -215,7 +215,7 @@ class _Race:
             for layer, effect in zip(left, self._effects(self._parts(grid, left), "matters"), strict=True):
                 self._conclude(layer, effect, grid)
 
-    def _conclude(self, layer: int, effect: Estimate[float], grid: Grid) -> None:
+    def _conclude(self, layer: int, effect: SampleEstimate[float], grid: Grid) -> None:
         self._finish(layer, "matters" if effect.low > 0 else "unresolved", effect, grid)
 
     def _settle(self, grid: Grid, harmful: Collection[int]) -> None:
@@ -228,14 +228,14 @@ class _Race:
                     if self._settles(decision, effect, layer in harmful):
                         self._finish(layer, decision, effect, grid)
 
-    def _settles(self, decision: Decision, effect: Estimate[float], harmful: bool) -> bool:
+    def _settles(self, decision: Decision, effect: SampleEstimate[float], harmful: bool) -> bool:
         if decision == "matters":
             return self.rule.settles(effect) == "matters"
         if self.sample.documents < min(len(self.lengths), rare_documents(self.depth, self.rule)):
             return False
         return harmful if decision == "harmful" else self.rule.holds(effect)
 
-    def _power(self, absent: Estimate[float], present: Estimate[float], share: float) -> float:
+    def _power(self, absent: SampleEstimate[float], present: SampleEstimate[float], share: float) -> float:
         """Return the predictive power: the probability that all of the text settles a layer, given a share f of it.
 
         The value at the end is near N(value, error^2 (1 - f)); with a and b = reach * sqrt(f) of the two intervals:
@@ -284,7 +284,7 @@ class _Race:
     def _parts(self, grid: Grid, layers: Sequence[int]) -> list[StratumPart]:
         return stratum_parts(grid, self.baseline, [self.keys[layer] for layer in layers], self.strata)
 
-    def _effects(self, parts: Sequence[StratumPart], decision: Decision) -> list[Estimate[float]]:
+    def _effects(self, parts: Sequence[StratumPart], decision: Decision) -> list[SampleEstimate[float]]:
         return combined(parts, max(0.0, 1 - 2 * self.rule.alpha / self.comparisons(decision)))
 
     def _grid(self, layers: Collection[int], since: int) -> Grid:
@@ -298,7 +298,7 @@ class _Race:
         piece = piece if piece in self.lengths else (task, document, window)
         return self.whole[piece] / self.lengths[piece]
 
-    def _finish(self, layer: int, decision: Decision, effect: Estimate[float], grid: Grid) -> None:
+    def _finish(self, layer: int, decision: Decision, effect: SampleEstimate[float], grid: Grid) -> None:
         limit = max(abs(effect.low), abs(effect.high))
         if decision != "no_effect":
             limit = detectable(effect, self.comparisons("matters") / 2, self.rule)

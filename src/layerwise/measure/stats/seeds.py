@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import Estimate, student
+from layerwise.measure.stats.estimate import SampleEstimate, student
 
 RANGES = {
     "accuracy": (0.0, 1.0),
@@ -115,6 +115,6 @@ def seed_difference(values: Mapping[int, float], others: Mapping[int, float]) ->
     if not _differ(differences):
         return SeedDifference(mean, count)
     error = float(differences.std(ddof=1)) / count**0.5
-    own = Estimate.student(mean, error, count - 1.0)
+    own = SampleEstimate.student(mean, error, count - 1.0)
     mde = float(own.detectable()) / deviation_bias(own.freedom)
     return SeedDifference(mean, count, own.low, own.high, float(own.p()), mde)

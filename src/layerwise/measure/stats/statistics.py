@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import POWER, Estimate, skewness_factor, student, t_factor, unskewed
+from layerwise.measure.stats.estimate import POWER, SampleEstimate, skewness_factor, student, t_factor, unskewed
 from layerwise.measure.stats.estimate import Numbers as Numbers
 
 Seed = int | Sequence[int]
@@ -76,7 +76,7 @@ def standard_error(numerators: ArrayLike, denominators: ArrayLike, strata: Strat
 
 def student_interval(
     numerators: ArrayLike, denominators: ArrayLike, *, level: float = 0.95, strata: StratumLabels | None = None
-) -> Estimate[Numbers]:
+) -> SampleEstimate[Numbers]:
     """Return ratios +- t * standard error, with t of units - 1 degrees of freedom, or Satterthwaite's with `strata`.
 
     With log-normal lengths (sigma 1) of units, on which effects do not depend, it covers 87, 89, 92 and 94 %
@@ -85,12 +85,12 @@ def student_interval(
     """
     above, below = _checked(numerators, denominators)
     spread = _Spread.of(above, below, strata)
-    return Estimate.student(ratio(above, below), spread.error, spread.freedom, level)
+    return SampleEstimate.student(ratio(above, below), spread.error, spread.freedom, level)
 
 
 def skewed_interval(
     numerators: ArrayLike, denominators: ArrayLike, *, level: float = 0.95, strata: StratumLabels | None = None
-) -> Estimate[Numbers]:
+) -> SampleEstimate[Numbers]:
     """Return ratios like `student_interval`, corrected for skewness: for decisions at small levels.
 
     The error is the jackknife's, over residuals r_u / (1 - d_u / sum d). Its degrees of freedom are those of
@@ -114,7 +114,7 @@ def skewed_interval(
     freedom, _ = freedom_of(np.array(variances), counts)
     value, error = ratio(above, below), np.sqrt(np.sum(variances, axis=0)) / below.sum()
     skewness = np.divide(third, second**1.5, out=np.zeros(len(above)), where=second > 0)
-    return Estimate.student(value, error, freedom, level, skewness)
+    return SampleEstimate.student(value, error, freedom, level, skewness)
 
 
 def _estimate_cumulants(residuals: Numbers, lengths: Numbers) -> tuple[Numbers, Numbers]:
@@ -159,7 +159,7 @@ def paired_bootstrap(
     resamples: int = 10_000,
     level: float = 0.95,
     strata: StratumLabels | None = None,
-) -> Estimate[Numbers]:
+) -> SampleEstimate[Numbers]:
     """Return ratios (plans, units) / (units,) with bootstrap intervals, the same resampled units for every plan.
 
     With `strata` each is resampled separately. Numerators proportional to the denominators have zero-width intervals.
@@ -173,7 +173,7 @@ def paired_bootstrap(
         drawn = np.asarray(sum(stratum.drawn for stratum in each))
         for plan, column in enumerate(drawn.T, start):
             bounds[:, plan] = np.quantile(column, [tails[plan], 1 - tails[plan]])
-    return Estimate(ratio(above, below), bounds[0], bounds[1], spread.error, spread.freedom)
+    return SampleEstimate(ratio(above, below), bounds[0], bounds[1], spread.error, spread.freedom)
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +356,7 @@ def _normal_sums() -> tuple[Numbers, ...]:
     return tuple(power.cumsum(axis=1) for power in (drawn, drawn**2, drawn * drawn**2))
 
 
-def wilson(successes: ArrayLike, trials: float, level: float = 0.95) -> Estimate[Numbers]:
+def wilson(successes: ArrayLike, trials: float, level: float = 0.95) -> SampleEstimate[Numbers]:
     """Return proportions with Wilson's (1927) interval; `error` is its half-width over z.
 
     The center is (share + z^2 / 2n) / (1 + z^2 / n).
@@ -366,10 +366,10 @@ def wilson(successes: ArrayLike, trials: float, level: float = 0.95) -> Estimate
     centre = (share + z**2 / (2 * trials)) / (1 + z**2 / trials)
     error = np.sqrt(share * (1 - share) / trials + z**2 / (4 * trials**2)) / (1 + z**2 / trials)
     low, high = np.maximum(0.0, centre - z * error), np.minimum(1.0, centre + z * error)
-    return Estimate(share, low, high, error, np.full(share.shape, trials - 1.0))
+    return SampleEstimate(share, low, high, error, np.full(share.shape, trials - 1.0))
 
 
-def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int) -> Estimate[Numbers]:
+def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int) -> SampleEstimate[Numbers]:
     """Return (gained - lost) / trials with Bonett and Price's interval (2012); each counts where only one was right.
 
     The interval adds one question to each count, so it has a width even if the two agree everywhere.
@@ -379,7 +379,7 @@ def paired_proportions(gained: ArrayLike, lost: ArrayLike, trials: int) -> Estim
     error = np.sqrt((up + down - (up - down) ** 2) / (trials + 2))
     reach = float(special.ndtri(0.975)) * error
     low, high = np.maximum(-1.0, up - down - reach), np.minimum(1.0, up - down + reach)
-    return Estimate((more - less) / trials, low, high, error, np.full(error.shape, trials - 1.0))
+    return SampleEstimate((more - less) / trials, low, high, error, np.full(error.shape, trials - 1.0))
 
 
 def _checked(numerators: ArrayLike, denominators: ArrayLike) -> tuple[Numbers, Numbers]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from layerwise.measure.stats.estimate import Estimate, satterthwaite
+from layerwise.measure.stats.estimate import SampleEstimate, satterthwaite
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, Piece
 from layerwise.measure.stats.statistics import Numbers, StratumLabels, skewed_interval
 
@@ -136,18 +136,20 @@ def stratum_parts(grid: Grid, baseline: str, plans: Sequence[str], strata: Strat
     return parts
 
 
-def stratified(grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float) -> list[Estimate[float]]:
+def stratified(
+    grid: Grid, baseline: str, plans: Sequence[str], strata: Strata, level: float
+) -> list[SampleEstimate[float]]:
     return combined(stratum_parts(grid, baseline, plans, strata), level)
 
 
-def combined(parts: Sequence[StratumPart], level: float) -> list[Estimate[float]]:
+def combined(parts: Sequence[StratumPart], level: float) -> list[SampleEstimate[float]]:
     values = np.sum([part.value for part in parts], axis=0)
     variances = np.sum([part.variance for part in parts], axis=0)
     squares = np.sum([np.square(part.variance) / part.freedom for part in parts], axis=0)
     thirds, errors = np.sum([part.third for part in parts], axis=0), np.sqrt(variances)
     freedom = satterthwaite(variances, squares)
     skewness = np.divide(thirds, errors**3, out=np.zeros_like(errors), where=errors > 0)
-    return Estimate.student(values, errors, freedom, level, skewness).each()
+    return SampleEstimate.student(values, errors, freedom, level, skewness).each()
 
 
 @dataclass

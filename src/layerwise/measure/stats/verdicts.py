@@ -21,7 +21,7 @@ from scipy import optimize
 from scipy.special import stdtr
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.estimate import POWER, Estimate, student, unskewed
+from layerwise.measure.stats.estimate import POWER, SampleEstimate, student, unskewed
 from layerwise.measure.stats.grid import FEWEST_UNITS, WHOLE, Grid, arrange
 from layerwise.measure.stats.statistics import holm, minimum_detectable_effect
 from layerwise.measure.stats.strata import FEWEST_DOCUMENTS, Strata, shuffled, stratified, unit_pieces
@@ -38,7 +38,7 @@ SELECTION = 0.05
 class VerdictCriterion:
     """What counts as an effect: `margin` in nats per token, and the family-wise error rate `alpha`.
 
-    >>> effect = Estimate(value=0.3, low=0.1, high=0.5, error=0.05, freedom=40)
+    >>> effect = SampleEstimate(value=0.3, low=0.1, high=0.5, error=0.05, freedom=40)
     >>> VerdictCriterion().settles(effect), VerdictCriterion(margin=1).settles(effect)
     ('matters', 'no_effect')
     """
@@ -52,7 +52,7 @@ class VerdictCriterion:
         if not 0 < self.alpha < 1:
             raise MeasureError(f"an error rate of {self.alpha} was asked for; use one between 0 and 1, such as 0.05")
 
-    def settles(self, effect: Estimate[float]) -> Decision | None:
+    def settles(self, effect: SampleEstimate[float]) -> Decision | None:
         """Return the decision that an interval settles for good, else `None`; harm is confirmed on other text.
 
         `no_effect`: the interval lies inside the margin. `matters`: it is above 0, and the value at least the margin.
@@ -63,10 +63,10 @@ class VerdictCriterion:
             return "matters"
         return None
 
-    def holds(self, effect: Estimate[float]) -> bool:
+    def holds(self, effect: SampleEstimate[float]) -> bool:
         return -self.margin < effect.low and effect.high < self.margin
 
-    def concludes(self, effect: Estimate[float]) -> Decision:
+    def concludes(self, effect: SampleEstimate[float]) -> Decision:
         """Return the decision when there is no more text: `matters` then only needs an interval above 0."""
         return self.settles(effect) or ("matters" if effect.low > 0 else "unresolved")
 
@@ -111,13 +111,13 @@ def verdicts(
     return scores
 
 
-def mde(effect: Estimate[float], decision: Decision, harm: HarmTest, layer: int, rule: VerdictCriterion) -> float:
+def mde(effect: SampleEstimate[float], decision: Decision, harm: HarmTest, layer: int, rule: VerdictCriterion) -> float:
     if decision == "no_effect":
         return max(abs(effect.low), abs(effect.high))
     return max(detectable(effect, harm.layers, rule), harm.detectable(layer, rule.alpha))
 
 
-def detectable(effect: Estimate[float], comparisons: float, rule: VerdictCriterion) -> float:
+def detectable(effect: SampleEstimate[float], comparisons: float, rule: VerdictCriterion) -> float:
     """The effect that one of `comparisons` intervals at `alpha` together distinguishes from zero with 80 % power."""
     units = max(2, round(effect.freedom) + 1)
     return float(minimum_detectable_effect(effect.error, units, comparisons=comparisons, alpha=rule.alpha))
@@ -130,8 +130,8 @@ class HarmTest:
     They share no document. `first` and `second` hold the effect of every layer; they are empty below 16 documents.
     """
 
-    first: Mapping[int, Estimate[float]]
-    second: Mapping[int, Estimate[float]]
+    first: Mapping[int, SampleEstimate[float]]
+    second: Mapping[int, SampleEstimate[float]]
     candidates: tuple[int, ...]
     harmful: frozenset[int]
     layers: int
@@ -181,7 +181,7 @@ class HarmTest:
         return float(optimize.brentq(power, 0.0, 1e3)) * widest
 
 
-def confirmed(candidates: Mapping[int, Estimate[float]], rule: VerdictCriterion) -> frozenset[int]:
+def confirmed(candidates: Mapping[int, SampleEstimate[float]], rule: VerdictCriterion) -> frozenset[int]:
     """The candidates whose effect on fresh text is below 0 too, one-sided, at `alpha` over all of them (Holm)."""
     if not candidates:
         return frozenset()

@@ -18,15 +18,15 @@ from layerwise.page.text.number_format import between, fixed, tidy
 from layerwise.page.text.wording import counted
 from layerwise.results.rows import Score
 
-Verdict = Literal["supported", "explained by the null", "contradicted", "inconclusive", "not measured"]
+Verdict = Literal["supported", "no better than the null", "contradicted", "inconclusive", "not measured"]
 SUPPORTED: Verdict = "supported"
-BY_NULL: Verdict = "explained by the null"
+BY_NULL: Verdict = "no better than the null"
 CONTRADICTED: Verdict = "contradicted"
 OPEN: Verdict = "inconclusive"
 NOT_MEASURED: Verdict = "not measured"
 BADGES: dict[Verdict, str] = {
     "supported": "resolved",
-    "explained by the null": "null",
+    "no better than the null": "null",
     "contradicted": "contradicted",
     "inconclusive": "unresolved",
     "not measured": "described",

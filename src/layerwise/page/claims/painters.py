@@ -37,7 +37,7 @@ FASTER = log(1.25)
 """A benchmark that falls less than a quarter faster, or slower, than the others falls as they do."""
 EXPECTED = "gsm8k"
 PUBLISHED_ZONES = 3
-ORDERS, ABSENCE, SIDES = ("reverse", "random"), "skip", ("beginning", "ending")
+ORDERS, ABSENCE = ("reverse", "random"), "skip"
 PAIRS = tuple(f"{harsher}:{milder}" for milder, harsher in combinations(PAINTERS_RANKING, 2))
 STEPS = tuple(f"{harsher}:{milder}" for milder, harsher in pairwise(PAINTERS_RANKING))
 FEWEST_AS_PUBLISHED = 13

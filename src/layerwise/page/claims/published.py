@@ -17,6 +17,7 @@ from typing import Literal, get_args
 from layerwise.page.claims.claim import BADGES, NOT_MEASURED, OPEN, Position, Verdict
 from layerwise.page.claims.contrasts import Contrasts, Facts, Read, contrast_rows, is_known, states
 from layerwise.page.data import ReportData
+from layerwise.page.finding import Paper
 from layerwise.page.text.wording import counted
 
 Reads = Callable[[ReportData], Facts | None]
@@ -140,7 +141,7 @@ class Prose:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class ClaimRule:
     """A published claim, known by `key` in rows and prose; undecided if a fact of `certain` has no interval."""
 
     key: str
@@ -166,6 +167,11 @@ class Published:
         return prose_of(self.paper)[self.key]
 
     @property
+    def source(self) -> Paper:
+        (title, citation, *_), *_ = _sections(self.paper)
+        return Paper(title.removeprefix("# "), citation)
+
+    @property
     def name(self) -> str:
         return self.prose.name
 
@@ -177,7 +183,7 @@ class Claim:
     `figures` is a sentence with the numbers, `power` one with the detectable contrast; both are empty if not measured.
     """
 
-    published: Published
+    published: ClaimRule
     verdict: Verdict
     figures: str
     why: str
@@ -191,17 +197,13 @@ class Claim:
     def reasons(self) -> str:
         return " ".join(part for part in (self.figures, self.why, self.power) if part)
 
-    @property
-    def line(self) -> str:
-        return f"{self.name}: {self.verdict}. {self.reasons}"
-
 
 @dataclass(frozen=True, slots=True)
-class Paper:
+class ClaimPaper:
     """A founding paper: its claims in its order, and the Markdown file `key`.md with its title and its citation."""
 
     key: str
-    claims: tuple[Published, ...]
+    claims: tuple[ClaimRule, ...]
 
     @property
     def title(self) -> str:
@@ -218,9 +220,9 @@ def row(
     *,
     certain: tuple[str, ...] = (),
     words: Callable[[ReportData], Facts] | None = None,
-) -> Published:
+) -> ClaimRule:
     """A row of the table; `reads` are the contrasts of the claim, with `words` beside them, or a function of a run."""
-    return Published(key, Contrasts(key, reads, words=words) if isinstance(reads, Mapping) else reads, certain)
+    return ClaimRule(key, Contrasts(key, reads, words=words) if isinstance(reads, Mapping) else reads, certain)
 
 
 def _left_out(data: ReportData, claim: str) -> str:
@@ -235,24 +237,8 @@ def _left_out(data: ReportData, claim: str) -> str:
     )
 
 
-def paper(key: str, *rows: Published) -> Paper:
-    return Paper(key, tuple(replace(each, paper=key) for each in rows))
-
-
-@dataclass(frozen=True, slots=True)
-class Judged:
-    """What became of the claims of one paper in one run, in the paper's order."""
-
-    paper: Paper
-    claims: tuple[Claim, ...]
-
-    @property
-    def measured(self) -> tuple[Claim, ...]:
-        return tuple(claim for claim in self.claims if claim.verdict != NOT_MEASURED)
-
-    @property
-    def count(self) -> int:
-        return len(self.measured)
+def paper(key: str, *rows: ClaimRule) -> ClaimPaper:
+    return ClaimPaper(key, tuple(replace(each, paper=key) for each in rows))
 
 
 @cache

@@ -62,19 +62,9 @@ LAYERSHUFFLE = paper(
 )
 PAINTERS = paper(
     "painters",
-    row(
-        "same_space",
-        {
-            "published": Read("published", 0.02),
-            **{side: Read(side, 0.02) for side in painters.SIDES},
-            "sides": Read({side: side for side in painters.SIDES}, 0.02),
-            "every": group("published", *painters.SIDES, margin=0.02),
-        },
-    ),
     row("three_zones", painters.three_zones),
     row("one_ending", painters.one_ending),
     row("middle", painters.middle),
-    row("all_needed", {"saved": Read("saved", 0.25), "rise": Read("rise", 0.01)}),
     row(
         "same_function",
         {"more": Read("middle_repeat:skip"), "harm": Read("middle_repeat", 0.01)},

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding, settled
+from layerwise.page.finding import Finding, settle
 from layerwise.page.show import SIGNED
 from layerwise.page.text.number_format import is_resolved
 from layerwise.page.text.wording import listed
@@ -38,7 +38,7 @@ def bits_finding(data: ReportData) -> Finding | None:
         return None
     apart = _named(data, of_bits(data).where(metric=STANDS_OUT))
     answer = " ".join([*sentences, *_beyond_noise(data)])
-    return Finding("Which layer needs its bits most?", answer, settled(bool(apart)))
+    return Finding("Which layer needs its bits most?", answer, settle(bool(apart)))
 
 
 def _named(data: ReportData, rows: Rows) -> list[Score]:

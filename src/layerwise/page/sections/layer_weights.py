@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 from layerwise.page.arms import in_reading_order
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding, settled
+from layerwise.page.finding import Finding, settle
 from layerwise.page.kind import Part, Section, Tabled
 from layerwise.page.show import ACCURACY, Show
 from layerwise.page.text.number_format import fixed, tidy
@@ -46,7 +46,7 @@ def suite_findings(data: ReportData) -> Iterator[Finding]:
         under = f"; below it: {listed(below)}" if below else ""
         answer = f"{list_scores(of, ACCURACY)}; above chance ({CHANCE_OF_PAIRS:g} %): {whole}{under}."
         known = None if all(row.low is None for row in of) else True
-        yield Finding(f"What is known of {suite_name(suite)}?", answer, settled(known))
+        yield Finding(f"What is known of {suite_name(suite)}?", answer, settle(known))
 
 
 def weight_parts(data: ReportData) -> Iterator[Part]:

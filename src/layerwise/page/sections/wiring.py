@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding, settled
+from layerwise.page.finding import Finding, settle
 from layerwise.page.kind import Column, Kind, Pivot, Says, Section, opening
 from layerwise.page.marks import Dots
 from layerwise.page.sections.layer_weights import RIGHT, WEIGHTS
@@ -44,7 +44,7 @@ def edge_findings(data: ReportData) -> Iterator[Finding]:
         removed = str(change.condition)
         without = f"the weakest {removed} of its edges" if removed.endswith("%") else f"the edges {removed}"
         question = f"What does {change.arm}/{change.seed} lose on {suite_name(str(change.part))} without {without}?"
-        yield Finding(question, answer, settled(known))
+        yield Finding(question, answer, settle(known))
 
 
 def changes(data: ReportData) -> Iterator[Score]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Finding
+from layerwise.page.finding import Finding, Verdict
 from layerwise.page.kind import Beside, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled, prose
 from layerwise.page.marks.mark import Mark, Picture, followed
 from layerwise.page.text.markup import Safe, element, measured
@@ -16,13 +16,17 @@ from layerwise.page.writers.chapter import Chapter, card, folded, lead, legend, 
 
 INTERVAL = re.compile(r"([+−×]?\d[\d.,]*(?: [a-z%][a-z %]*?)? \[[^\]]*\])")
 """A number, its unit, and its interval behind it."""
-BADGES = {"resolved": "resolved", "unresolved": "inconclusive", "described": "no interval"}
+
+
+def badge(verdict: Verdict | None) -> Safe:
+    """Return a verdict as a colored word; a description has none to decide it."""
+    text, style = ("no interval", "described") if verdict is None else (verdict.value, verdict.style)
+    return element("span", text, class_=f"badge {style}")
 
 
 def answer(finding: Finding) -> Safe:
-    badge = element("span", BADGES[finding.state], class_=f"badge {finding.state}")
-    pieces = (measured(piece) if at % 2 else piece for at, piece in enumerate(INTERVAL.split(finding.text)))
-    return element("li", element("h3", finding.question, " ", badge), element("p", *pieces))
+    pieces = (measured(piece) if at % 2 else piece for at, piece in enumerate(INTERVAL.split(finding.answer)))
+    return element("li", element("h3", finding.question, " ", badge(finding.verdict)), element("p", *pieces))
 
 
 def chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:

@@ -1,15 +1,14 @@
-"""A run as Markdown and as terminal output: claims, findings and tables, with all user-supplied names escaped."""
+"""A run as Markdown and as terminal output: findings and tables, with all user-supplied names escaped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from layerwise.page.claims import judged
-from layerwise.page.claims.claim import NOT_MEASURED
 from layerwise.page.data import ReportData
 from layerwise.page.finding import Finding
 from layerwise.page.kind import Kind, Part, Pivot, Says, SweptPlans, Tabled, in_text
 from layerwise.page.kinds import present_kinds
+from layerwise.page.published import judge_published
 from layerwise.page.text.markup import bullets, escaped
 from layerwise.page.text.wording import counted
 
@@ -51,7 +50,7 @@ def _lines(part: Part, data: ReportData) -> Iterator[str]:
 def _listed(part: Says, data: ReportData) -> str:
     statements = list(part.facts(data))
     answered = (
-        f"- **{escaped(each.question)}** ({each.state}) {escaped(each.text)}"
+        f"- **{escaped(each.question)}** ({each.verdict or 'no interval'}) {escaped(each.answer)}"
         for each in statements
         if isinstance(each, Finding)
     )
@@ -60,10 +59,10 @@ def _listed(part: Says, data: ReportData) -> str:
 
 
 def markdown(data: ReportData) -> str:
-    """The claims, and then what each kind of run that this one is has to say, in the order of the page."""
+    """The published findings, and then what each kind of run that this one is has to say, in the order of the page."""
     kinds = present_kinds(data)
     written = [text for kind in kinds for text in markdown_parts(kind, data)]
-    sections = (_title(data), _claims(data), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
+    sections = (_title(data), _published(data), *(written or [kinds[0].sections[0].of(kinds[0]).missing]))
     return "\n\n".join(section for section in sections if section) + "\n"
 
 
@@ -75,10 +74,9 @@ def _title(data: ReportData) -> str:
     return f"# {model}\n\n{size} on {corpus}."
 
 
-def _claims(data: ReportData) -> str:
-    claims = [claim for each in judged(data) for claim in each.claims]
-    measured = [claim for claim in claims if claim.verdict != NOT_MEASURED]
-    lines = [f"- **{escaped(claim.name)}** ({claim.verdict}) {escaped(claim.reasons)}" for claim in measured]
-    missing = [claim.name for claim in claims if claim.verdict == NOT_MEASURED]
-    lines += [f"- Not measured here: {escaped('; '.join(missing))}."] if missing else []
-    return "\n".join(["## Claims", "", *lines]) if lines else ""
+def _published(data: ReportData) -> str:
+    lines = (
+        f"- **{escaped(each.question)}** ({each.verdict}) {escaped(' '.join(filter(None, (each.answer, each.number))))}"
+        for each in judge_published(data)
+    )
+    return "\n".join(["## Published findings", "", *listing]) if (listing := list(lines)) else ""

@@ -1,4 +1,4 @@
-"""Published claims over several models: where each holds, in all or in any, and whether their curves coincide.
+"""Published findings over several models: where each holds, in all or in any, and whether their curves coincide.
 
 "All models" is an intersection-union test at the level of one run; "any model" and "does not hold" use Holm's
 correction. Curves are compared over percent of depth, scaled from 0 (original model) to 1 (chance): they coincide if
@@ -17,11 +17,12 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from layerwise.page.claims import PAPERS, Published, Verdict
-from layerwise.page.claims.claim import BY_NULL, CONTRADICTED, NOT_MEASURED, OPEN, SUPPORTED, Span, span
 from layerwise.page.data import ReportData
+from layerwise.page.finding import Verdict
+from layerwise.page.published import group_by_paper, judge_published
 from layerwise.plan import Plan
 from layerwise.results import vocabulary as vocab
+from layerwise.results.estimate import Estimate
 from layerwise.results.multiplicity import student_widening
 from layerwise.results.rows import UNIFORM, Score
 from layerwise.results.selection import Rows
@@ -38,7 +39,7 @@ LEAST_LOST = 0.2
 """Curves that stay closer to the model as trained would coincide within the margin whatever they are."""
 
 FEWEST_POINTS = 2
-Shares = Mapping[float, Span]
+Shares = Mapping[float, Estimate]
 """Percent of the depth to the share of the scale that is lost there."""
 
 
@@ -49,7 +50,7 @@ class Pair:
     lost: float
 
     @property
-    def greatest(self) -> tuple[float, Span]:
+    def greatest(self) -> tuple[float, Estimate]:
         return max(self.differences.items(), key=lambda each: abs(each[1].value))
 
     def verdict(self, comparisons: int = 1) -> Coincidence:
@@ -57,9 +58,9 @@ class Pair:
             return CURVES_OPEN
         everywhere, somewhere = widening(comparisons), widening(comparisons * len(self.differences))
         spans = self.differences.values()
-        if all(each.widened(everywhere).position(MARGIN) == "within" for each in spans):
+        if all(each.widen(everywhere).is_within(MARGIN) for each in spans):
             return COINCIDE
-        wide = [each.widened(somewhere) for each in spans]
+        wide = [each.widen(somewhere) for each in spans]
         return DIFFER if any(each.low > MARGIN or each.high < -MARGIN for each in wide) else CURVES_OPEN
 
 
@@ -116,27 +117,27 @@ def _over_pairs(about: Score, pairs: tuple[Pair, ...]) -> Iterator[Score]:
 
 
 def shares(run: ReportData, rows: Rows) -> Shares:
-    spans = {row.amount: bounds for row in rows if row.amount is not None and (bounds := span(row)) is not None}
+    spans = {row.amount: bounds for row in rows if row.amount is not None and (bounds := Estimate.read_bounded(row))}
     if rows[0].measure == vocab.SCORE_CURVE:
-        return {percent: Span(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
+        return {percent: Estimate(1 - each.value, 1 - each.high, 1 - each.low) for percent, each in spans.items()}
     scale = loss_scale(run)
     return {} if scale is None else {percent: _scaled(each, scale) for percent, each in spans.items()}
 
 
-def loss_scale(run: ReportData) -> Span | None:
+def loss_scale(run: ReportData) -> Estimate | None:
     """Return the distance from trained loss to uniform guessing (nats/token); None if unknown or not above zero."""
     guessed = run.rows.value(measure="run", metric=UNIFORM)
     whole = str(Plan.identity(run.depth)) if run.depth else ""
-    trained = span(run.effect(whole, own_task(run, vocab.ALL), vocab.NLL))
+    trained = Estimate.read_bounded(run.effect(whole, own_task(run, vocab.ALL), vocab.NLL))
     if guessed is None or trained is None or trained.high >= guessed:
         return None
-    return Span(guessed - trained.value, guessed - trained.high, guessed - trained.low)
+    return Estimate(guessed - trained.value, guessed - trained.high, guessed - trained.low)
 
 
-def _scaled(effect: Span, scale: Span) -> Span:
-    share = effect.times(1 / scale.value)
+def _scaled(effect: Estimate, scale: Estimate) -> Estimate:
+    share = effect.scale(1 / scale.value)
     reach = abs(share.value) * max(scale.high - scale.value, scale.value - scale.low) / scale.value
-    return Span(share.value, share.low - reach, share.high + reach)
+    return Estimate(share.value, share.low - reach, share.high + reach)
 
 
 def differences(first: Shares, second: Shares) -> Shares:
@@ -146,22 +147,23 @@ def differences(first: Shares, second: Shares) -> Shares:
         return [percent for percent in sorted(curve) if low <= percent <= high]
 
     coarser = min((first, second), key=lambda curve: (len(inside(curve)), len(curve)))
-    return {percent: _at(first, percent).less(_at(second, percent)) for percent in inside(coarser)}
+    return {percent: _at(first, percent).minus(_at(second, percent)) for percent in inside(coarser)}
 
 
-def _at(curve: Shares, percent: float) -> Span:
+def _at(curve: Shares, percent: float) -> Estimate:
     """Interpolate the curve and its interval linearly; the interval is no narrower than that of a mean of two."""
     known = sorted(curve)
     ends = ([getattr(curve[at], end) for at in known] for end in ("value", "low", "high"))
-    return Span(*(float(np.interp(percent, known, each)) for each in ends))
+    value, low, high = (float(np.interp(percent, known, each)) for each in ends)
+    return Estimate(value, low, high)
 
 
 def _most_lost(first: Shares, second: Shares, percents: Shares) -> float:
     return max(_at(curve, percent).value for curve in (first, second) for percent in percents)
 
 
-HOLDS: tuple[Verdict, ...] = (SUPPORTED,)
-HOLDS_NOT: tuple[Verdict, ...] = (CONTRADICTED, BY_NULL)
+HOLDS = (Verdict.SUPPORTED,)
+HOLDS_NOT = (Verdict.CONTRADICTED, Verdict.NO_BETTER_THAN_NULL)
 IT_HOLDS, IT_HOLDS_NOT, TOO_FEW = "holds", "does not hold", "fewer than two measured"
 FEWEST_MODELS = 2
 
@@ -177,40 +179,47 @@ def model_of(name: str, run: ReportData) -> str:
 
 
 def over_models(runs: Mapping[str, ReportData]) -> Iterator[Score]:
-    """Return the verdicts on every claim that has rows in some run, for each run and over the models.
+    """Return the verdicts on every published finding of some run, for each run and over the models.
 
-    Runs of one model count once: a claim holds there if each of them says so.
+    Runs of one model count once: a finding holds there if each of them says so.
     """
-    levels = {name: cache(partial(widened, run)) for name, run in runs.items()}
+    levels = {name: cache(partial(_verdicts_at, run)) for name, run in runs.items()}
     models = {name: model_of(name, run) for name, run in runs.items()}
-    for paper in PAPERS:
-        rows = [row for claim in paper.claims for row in _over_models(paper.key, claim, levels, models)]
-        if any(row.arm and row.metric != NOT_MEASURED for row in rows):
-            yield from rows
+    by_question = {finding.question: finding for run in runs.values() for finding in judge_published(run)}
+    for paper, findings in group_by_paper(list(by_question.values())).items():
+        for finding in findings:
+            yield from _over_models(paper.title, finding.question, levels, models)
+
+
+def _verdicts_at(run: ReportData, comparisons: int) -> Mapping[str, Verdict | None]:
+    return {finding.question: finding.verdict for finding in judge_published(widened(run, comparisons))}
 
 
 def _over_models(
-    paper: str, claim: Published, levels: Mapping[str, Callable[[int], ReportData]], models: Mapping[str, str]
+    paper: str,
+    question: str,
+    levels: Mapping[str, Callable[[int], Mapping[str, Verdict | None]]],
+    models: Mapping[str, str],
 ) -> Iterator[Score]:
-    def verdict_at(run_at: Callable[[int], ReportData]) -> VerdictAt:
-        return cache(lambda comparisons: claim.decide(run_at(comparisons)).verdict)
+    def verdict_at(run_at: Callable[[int], Mapping[str, Verdict | None]]) -> VerdictAt:
+        return lambda comparisons: run_at(comparisons).get(question) or Verdict.NOT_MEASURED
 
     by_run = {name: verdict_at(run_at) for name, run_at in levels.items()}
     by_model: dict[str, list[VerdictAt]] = defaultdict(list)
     for name, verdict in by_run.items():
-        if verdict(1) != NOT_MEASURED:
+        if verdict(1) != Verdict.NOT_MEASURED:
             by_model[models[name]].append(verdict)
     agreed = {model: _agreed(runs) for model, runs in by_model.items()}
     shown, refuted = holm(agreed, HOLDS), holm(agreed, HOLDS_NOT)
-    columns: dict[str, Any] = {"part": paper, "condition": claim.key}
+    columns: dict[str, Any] = {"part": paper, "condition": question}
     for name, verdict in by_run.items():
-        counted = verdict(1) != NOT_MEASURED
+        counted = verdict(1) != Verdict.NOT_MEASURED
         left = counted * ((models[name] in shown) - (models[name] in refuted))
         yield Score(vocab.CLAIM, verdict(1), float(left), arm=name, **columns)
     alone = [verdict(1) for verdict in agreed.values()]
     in_all, in_none = (all(verdict in kind for verdict in alone) for kind in (HOLDS, HOLDS_NOT))
     for against, holds, holds_not in ((vocab.EVERY, in_all, in_none or refuted), (vocab.ANY, in_all or shown, in_none)):
-        standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else OPEN
+        standing = IT_HOLDS if holds else IT_HOLDS_NOT if holds_not else Verdict.INCONCLUSIVE
         yield Score(
             vocab.CLAIM,
             standing if len(agreed) >= FEWEST_MODELS else TOO_FEW,
@@ -225,7 +234,7 @@ def _agreed(runs: Sequence[VerdictAt]) -> VerdictAt:
     def at(comparisons: int) -> Verdict:
         verdicts = [verdict(comparisons) for verdict in runs]
         same = any(all(verdict in kind for verdict in verdicts) for kind in (HOLDS, HOLDS_NOT))
-        return verdicts[0] if same else OPEN
+        return verdicts[0] if same else Verdict.INCONCLUSIVE
 
     return cache(at)
 

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from layerwise.page.claims import CLAIMS, PAPERS
-from layerwise.page.claims.claim import BADGES, NOT_MEASURED, OPEN
 from layerwise.page.data import ReportData
 from layerwise.page.derived.swept import MAPS
 from layerwise.page.derived.zones import PlanZones, Runs, matrix, mirrored, trained_zones
+from layerwise.page.finding import Finding, Verdict
 from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
 from layerwise.page.marks import Bars, Heat, Lines
+from layerwise.page.published import judge_published
 from layerwise.page.show import ABSENT, COUNT, DIFFERENCE, NUMBER, Show
 from layerwise.page.text.table import Table
 from layerwise.page.text.wording import NATS, label, listed
@@ -21,16 +21,24 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ANY, CLAIM, COINCIDENCE, CURVE, DELTA, EVERY, LAYER, MODEL, SCORE_CURVE
 from layerwise.studies.compare.over_depth import at_half, drawn_families, quantity_name, strategy_title
-from layerwise.studies.compare.over_models import COINCIDE, DIFFER, IT_HOLDS, IT_HOLDS_NOT, TOO_FEW, model_of
+from layerwise.studies.compare.over_models import (
+    COINCIDE,
+    CURVES_OPEN,
+    DIFFER,
+    IT_HOLDS,
+    IT_HOLDS_NOT,
+    TOO_FEW,
+    model_of,
+)
 
 WORDS = prose("comparison")
 CURVES = {"measure": (CURVE, SCORE_CURVE)}
 VERDICTS = {
-    **{str(word): kind for word, kind in BADGES.items() if word != NOT_MEASURED},
-    IT_HOLDS: "resolved",
+    **{verdict.value: verdict.style for verdict in Verdict if verdict is not Verdict.NOT_MEASURED},
+    IT_HOLDS: "supported",
     IT_HOLDS_NOT: "contradicted",
 }
-SAME: dict[str, str] = {COINCIDE: "resolved", DIFFER: "contradicted", OPEN: "unresolved"}
+SAME: dict[str, str] = {COINCIDE: "supported", DIFFER: "contradicted", CURVES_OPEN: "inconclusive"}
 """The words that are badges, each with its kind."""
 CHANGES = {"leave_one_out": "Leave one layer out", "swap_adjacent": "Swap a layer with the next"}
 ZONE, PARTS = "zone", {"beginning": 2, "middle": 0, "ending": 1}
@@ -77,16 +85,14 @@ def missing(data: ReportData) -> Iterator[str]:
 def claims(data: ReportData) -> Rows:
     """The verdicts on claims that some run has measured, the paper of which most was measured first."""
     rows = data.rows.where(measure=CLAIM)
-    measured = {row.condition: row.part for row in rows.where(arm=PRESENT) if row.metric != NOT_MEASURED}
+    measured = {row.condition: row.part for row in rows.where(arm=PRESENT) if row.metric != Verdict.NOT_MEASURED}
     most = Counter(measured.values())
     return Rows(sorted(rows.where(condition=tuple(measured)), key=lambda row: -most[row.part]))
 
 
 def verdicts(data: ReportData) -> Iterator[Score]:
-    titles = {paper.key: paper.title for paper in PAPERS}
     for row in claims(data):
-        over = row.arm or f"in {row.against}?"
-        yield replace(row, arm=over, part=titles[str(row.part)], condition=CLAIMS[str(row.condition)].name)
+        yield replace(row, arm=row.arm or f"in {row.against}?")
 
 
 def _verdict(row: Score) -> str:
@@ -106,7 +112,7 @@ def claim_sentence(rows: Rows) -> str:
     if every.metric == TOO_FEW:
         return f"Measured in {of}: nothing can be said over models."
     parts = [f"Measured in {of}; in every one of these: {every.metric}; in any of these: {some.metric}."]
-    decided = Rows(row for row in runs if row.metric not in (OPEN, NOT_MEASURED))
+    decided = Rows(row for row in runs if row.metric not in (Verdict.INCONCLUSIVE, Verdict.NOT_MEASURED))
     for left, words in (
         (1.0, "After correction over models it holds in {}."),
         (-1.0, "After correction over models it does not hold in {}."),
@@ -119,25 +125,23 @@ def claim_sentence(rows: Rows) -> str:
 
 def _numbers(data: ReportData) -> Table:
     body = []
-    for key, own in claims(data).by("condition").items():
-        body.append((CLAIMS[key].name, "", "", claim_sentence(own)))
-        for name, run in data.runs.items():
-            decided = CLAIMS[key].decide(run)
-            body.append((name, decided.verdict, f"{decided.why} {decided.power}", decided.figures or ABSENT))
-    return Table(("claim, and model", "verdict", "why", "numbers"), tuple(body), numeric_from=4, badges=VERDICTS)
+    for question, own in claims(data).by("condition").items():
+        body.append((str(question), "", "", claim_sentence(own)))
+        for name, finding in _findings(data, question).items():
+            body.append((name, str(finding.verdict), finding.answer, finding.number or ABSENT))
+    return Table(("question, and model", "verdict", "answer", "number"), tuple(body), numeric_from=4, badges=VERDICTS)
+
+
+def _findings(data: ReportData, question: object) -> dict[str, Finding]:
+    by_run = {name: {each.question: each for each in judge_published(run)} for name, run in data.runs.items()}
+    return {name: own[str(question)] for name, own in by_run.items() if question in own}
 
 
 def rules(data: ReportData) -> Iterator[str]:
-    for key in claims(data).axis("condition"):
-        prose = CLAIMS[key].prose
-        yield f"{prose.name}. {prose.statement} ({prose.citation}) Rule: {prose.rule}"
-
-
-def unmeasured(data: ReportData) -> Iterator[str]:
-    known = claims(data).axis("condition")
-    rest = [CLAIMS[key].name for key in data.rows.where(measure=CLAIM).axis("condition") if key not in known]
-    if rest:
-        yield f"Measured in none of the runs: {listed(rest)}."
+    for question in claims(data).axis("condition"):
+        finding = next(iter(_findings(data, question).values()))
+        if finding.published is not None:
+            yield f"{question} {finding.published.statement} ({finding.published.section}) Rule: {finding.rule}"
 
 
 def _absent(rows: Callable[[ReportData], Iterable[Score]], words: str) -> Says:
@@ -353,12 +357,11 @@ COMPARISON = Kind(
                     name="verdicts",
                     derive=verdicts,
                     split="part",
-                    rows={"claim": "condition"},
+                    rows={"question": "condition"},
                     across="arm",
                     show=_verdict,
                     badges=VERDICTS,
                 ),
-                Says(unmeasured, terminal=False, small=True),
                 Tabled(name="numbers", table=_numbers, folded=True, terminal=False),
                 Says(rules, name="rules", folded=True, terminal=False),
             ),

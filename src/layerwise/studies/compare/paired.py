@@ -16,7 +16,7 @@ from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 
 CHANGE = Show(axis="difference", signed=True, reference=0.0)
-BADGES = {"worse": "contradicted", "better": "resolved", "alike": "resolved", "inconclusive": "unresolved"}
+BADGES = {"worse": "contradicted", "better": "supported", "alike": "supported", "inconclusive": "inconclusive"}
 OWN = {"measure": vocab.PAIRED}
 TASK = show.named({vocab.ALL: "all tasks"})
 MOST = 5  # differences that a sentence names

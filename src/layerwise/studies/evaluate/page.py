@@ -9,7 +9,7 @@ from functools import partial
 from layerwise.page.data import ReportData
 from layerwise.page.derived.curves import averaged, distinct, levels
 from layerwise.page.figures.palette import series_slots
-from layerwise.page.finding import Finding, settled
+from layerwise.page.finding import Finding, settle
 from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, in_text, noted
 from layerwise.page.marks import Dots, Lines
 from layerwise.page.sections.fine_tuned import task_metrics, taught
@@ -254,7 +254,7 @@ def plan_findings(data: ReportData) -> Iterator[Finding]:
         verdict = {True: f"{first} leaves more than {last}: ", False: "Inconclusive: ", None: ""}[known]
         scores = ", ".join(f"{label(str(row.condition))} {NUMBER.text(row)}" for row in ranked)
         question = f"What is left of {heading(view)} of {own.arm} fine-tuned with {affected}?"
-        yield Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", settled(known))
+        yield Finding(question, f"{verdict[:1].upper()}{verdict[1:]}{scores}.", settle(known))
 
 
 def _strongest_plan(data: ReportData) -> Iterator[str]:

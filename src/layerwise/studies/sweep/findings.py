@@ -20,7 +20,7 @@ from layerwise.page.derived.curves import at_half, order_strategy, single
 from layerwise.page.derived.power import WANTED, needed_in_words
 from layerwise.page.derived.swept import ABSENCE, by_window, over_windows, ranked
 from layerwise.page.derived.zones import Runs, matrix, trained_zones
-from layerwise.page.finding import Finding, State, describe_loss_change, settled
+from layerwise.page.finding import Finding, Verdict, describe_loss_change, settle
 from layerwise.page.show import SIGNED
 from layerwise.page.text.number_format import between, excludes_zero, in_perplexity, is_resolved, percent, tidy
 from layerwise.page.text.wording import counted, label, listed
@@ -60,7 +60,7 @@ def findings(data: ReportData) -> tuple[Finding, ...]:
 
 
 def _finding(question: str, answer: str, known: bool | None) -> Finding:
-    return Finding(question, BARE if known is None else answer, settled(known))
+    return Finding(question, BARE if known is None else answer, settle(known))
 
 
 def _bounded(rows: Iterable[Score]) -> bool:
@@ -239,7 +239,7 @@ def _loops(data: ReportData) -> Finding | None:
         f" number of loops, {SIGNED.text(relative)} {OF_COSTS}. A layer more in parallel takes {SIGNED.text(slope)}"
         " loops more."
     )
-    state = settled(None if bounds is None else position != "open")
+    state = settle(None if bounds is None else position != "open")
     return Finding("Is a loop of parallel layers more than a gain?", answer, state)
 
 
@@ -265,7 +265,7 @@ def _zones(data: ReportData) -> Finding | None:
         f" {own.borders_in_words} of cosine. {own.by_margin}"
     )
     clear = not one and all(score.low is not None and score.low > 0.0 for score in own.contrasts)
-    return Finding("Into how many zones does the depth fall?", answer.rstrip(), settled(clear))
+    return Finding("Into how many zones does the depth fall?", answer.rstrip(), settle(clear))
 
 
 def _sink(data: ReportData) -> Finding | None:
@@ -281,7 +281,7 @@ def _sink(data: ReportData) -> Finding | None:
     question, run = "Do the similarity zones survive without the sink token?", (zone.first, zone.last)
     whole_bounds, left_bounds = (Runs.bounds(data, name, *run) for name in names[:2])
     if whole_bounds is None or left_bounds is None:
-        return Finding(question, BARE, "described")
+        return Finding(question, BARE)
     left, apart = without.contrast(*run), null.contrast(*run) if null else 0.0
     if whole_bounds[0] <= apart:
         return None
@@ -296,10 +296,10 @@ def _sink(data: ReportData) -> Finding | None:
     return Finding(question, answer, state)
 
 
-def _survival(share: float, whole: tuple[float, float], left: tuple[float, float]) -> tuple[State, str]:
+def _survival(share: float, whole: tuple[float, float], left: tuple[float, float]) -> tuple[Verdict | None, str]:
     words = _survives(share)
     known = whole[0] > 0.0 and {_survives(left[0] / whole[1]), _survives(left[1] / whole[0])} == {words}
-    return settled(known), words if known else "Inconclusive"
+    return settle(known), words if known else "Inconclusive"
 
 
 def _survives(share: float) -> str:

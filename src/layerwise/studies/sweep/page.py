@@ -14,6 +14,7 @@ from layerwise.page.derived.curves import SWAPPED, changed, curves, single
 from layerwise.page.derived.swept import MAPS, best, numbered, over_windows
 from layerwise.page.derived.zones import plan_zones
 from layerwise.page.figures.palette import series_slots
+from layerwise.page.finding import Verdict
 from layerwise.page.kind import Beside, Column, Kind, Part, Pivot, Says, Section, SweptPlans, Tabled
 from layerwise.page.marks import Bars, Dots, Heat, Lines, Scatter, Slots, Style
 from layerwise.page.sections.quantized_layers import BITS
@@ -297,10 +298,10 @@ def _texts(data: ReportData) -> Iterator[Part]:
 
 def _answer(data: ReportData) -> str:
     every = findings(data)
-    answers = [finding for finding in every if finding.state == "resolved"] or every
+    answers = [finding for finding in every if finding.verdict is Verdict.SUPPORTED] or every
     if not answers:
         return "Each plan was run on the same text and compared with the model as trained." if data.records else ""
-    first = answers[0].text.partition(". ")[0].rstrip(".")
+    first = answers[0].answer.partition(". ")[0].rstrip(".")
     return f"{answers[0].question} {first}." if len(first) < BRIEF else f"{first}."
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from layerwise.page.data import ReportData
 from layerwise.page.figures.frame import Figure
-from layerwise.page.finding import Finding, settled
+from layerwise.page.finding import Finding, settle
 from layerwise.page.kind import Beside, Column, Kind, Pivot, Says, Section, opening, prose
 from layerwise.page.marks import Dots, Levels
 from layerwise.page.marks.levels import Level
@@ -70,7 +70,7 @@ def held_out_findings(data: ReportData) -> Iterator[Finding]:
         more = " A study compares arms, seed by seed." if len(ranked) > 1 and not studied else ""
         known = True if all(row.low is not None for row in ranked) else None
         answer = f"Held-out loss in nats per masked token: {list_scores(ranked, LOSS)}.{more}"
-        yield Finding("What did pre-training give?", answer, settled(known))
+        yield Finding("What did pre-training give?", answer, settle(known))
 
 
 def outcome_findings(data: ReportData) -> Iterator[Finding]:
@@ -133,7 +133,7 @@ def agreement_findings(data: ReportData) -> Iterator[Finding]:
             for row, is_known in zip(rows, known, strict=True)
         ]
         if answers:
-            yield Finding(question, f"{'; '.join(answers)}.", settled(all(known)))
+            yield Finding(question, f"{'; '.join(answers)}.", settle(all(known)))
 
 
 def is_uniform(distance: Score) -> bool | None:
@@ -147,10 +147,10 @@ def stability_findings(data: ReportData) -> Iterator[Finding]:
     if distances:
         answer = "; ".join(_uniform(data, row) for row in distances)
         decided = all(is_uniform(row) is not None for row in distances)
-        yield Finding("Are the layer weights uniform?", f"{answer}.", settled(decided))
+        yield Finding("Are the layer weights uniform?", f"{answer}.", settle(decided))
     stable = dict(_stable(data))
     if stable:
-        yield Finding("Were the trainings stable?", f"{'; '.join(stable)}.", settled(all(stable.values())))
+        yield Finding("Were the trainings stable?", f"{'; '.join(stable)}.", settle(all(stable.values())))
 
 
 def _uniform(data: ReportData, distance: Score) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 
 from layerwise.page.arms import arm_slots, in_reading_order
 from layerwise.page.data import ReportData
-from layerwise.page.finding import Effect, Finding, firmness, judged, settled
+from layerwise.page.finding import Effect, Finding, firmness, judged, settle
 from layerwise.page.kind import Beside, Column, Kind, Pivot, Says, Section, Tabled, opening
 from layerwise.page.marks import Dots, Lines, Slots
 from layerwise.page.sections.fine_tuned import taught
@@ -74,7 +74,7 @@ def study_findings(data: ReportData) -> Iterator[Finding]:
         )
         known = True if all(row.low is not None for row in ratios) else None
         question = f"What do they cost against {listed(ratios.axis('against'))}?"
-        yield Finding(question, f"{'; '.join(shown)}.", settled(known))
+        yield Finding(question, f"{'; '.join(shown)}.", settle(known))
 
 
 def _verdict(data: ReportData, rows: Rows) -> Finding:
@@ -188,7 +188,7 @@ def tuning_findings(data: ReportData) -> Iterator[Finding]:
             f"Compared with weights in neither, to the selection score that both reach (at most {reached}): "
             f"{'; '.join(clauses)}."
         )
-        yield Finding("Do layer weights make fine-tuning sooner?", answer, settled(all(settled_of)))
+        yield Finding("Do layer weights make fine-tuning sooner?", answer, settle(all(settled_of)))
 
 
 def _ratio_words(data: ReportData, ratio: Score, censored: Rows) -> tuple[str, bool]:
@@ -254,7 +254,7 @@ def attribution_findings(data: ReportData) -> Iterator[Finding]:
         differ = [str(row.arm) for row in rows if is_resolved(row, data.level)]
         others = f". Different from {reference(data)}: {listed(differ) or 'none, at this many seeds'}" if rows else ""
         answer = f"Attribution on linguistic minus surface words, beyond their share of the tokens: {shares}{others}."
-        yield Finding(f"Which words decide ({task})?", answer, settled(bool(differ) if rows else None))
+        yield Finding(f"Which words decide ({task})?", answer, settle(bool(differ) if rows else None))
 
 
 def attribution_notes(data: ReportData) -> Iterator[str]:
@@ -273,7 +273,7 @@ def bias_findings(data: ReportData) -> Iterator[Finding]:
         show = quantity(slope.task)
         clauses.append(f"{question_name(slope.task)} {show.but(unit=f'{show.unit} per unit').text(slope)}{words}")
     if clauses:
-        yield Finding("Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", settled(known))
+        yield Finding("Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", settle(known))
 
 
 def share_findings(data: ReportData) -> Iterator[Finding]:
@@ -288,7 +288,7 @@ def share_findings(data: ReportData) -> Iterator[Finding]:
         if halving is not None:
             clauses.append(f"each halving adds {show.text(halving)}{'' if known else ', inconclusive'}")
         question = f"Are layer weights worth more with less text ({what})?"
-        yield Finding(question, f"{what} with layer weights minus that without: {'; '.join(clauses)}.", settled(known))
+        yield Finding(question, f"{what} with layer weights minus that without: {'; '.join(clauses)}.", settle(known))
 
 
 def convergence_findings(data: ReportData) -> Iterator[Finding]:
@@ -301,7 +301,7 @@ def convergence_findings(data: ReportData) -> Iterator[Finding]:
         shown = "; ".join(f"{ratio.arm} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
         question = f"How many {cost} to the loss that an arm and the backbone both reach{reach}?"
         answer = f"Times those of {reference(data) or 'the backbone'}: {shown}."
-        yield Finding(question, answer, settled(all(known for _, known in words)))
+        yield Finding(question, answer, settle(all(known for _, known in words)))
 
 
 def dynamics_findings(data: ReportData) -> Iterator[Finding]:

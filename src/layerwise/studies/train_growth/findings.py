@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from layerwise.page.data import ReportData
 from layerwise.page.derived import growth
-from layerwise.page.finding import Effect, Finding, State, firmness, judged
+from layerwise.page.finding import Effect, Finding, Verdict, firmness, judged
 from layerwise.page.show import NUMBER, SIGNED, adjusted_p
 from layerwise.page.text.number_format import fixed, percent, tidy
 from layerwise.page.text.wording import counted, listed, sentence
@@ -38,10 +38,10 @@ BESIDE: Mapping[Effect, str] = {
     "open": "not distinguishable from",
     "bare": "not distinguished, for want of an interval, from",
 }
-BASELINES: Mapping[State, tuple[str, str]] = {
-    "resolved": ("Yes.", ""),
-    "unresolved": ("Not beyond its seeds.", "; what is gained on it may be gained by letting layers rest"),
-    "described": ("No.", ", which needs no layers: any schedule may win that lets them rest"),
+BASELINES: Mapping[Verdict, tuple[str, str]] = {
+    Verdict.SUPPORTED: ("Yes.", ""),
+    Verdict.INCONCLUSIVE: ("Not beyond its seeds.", "; what is gained on it may be gained by letting layers rest"),
+    Verdict.CONTRADICTED: ("No.", ", which needs no layers: any schedule may win that lets them rest"),
 }
 
 
@@ -61,7 +61,7 @@ def verdict(data: ReportData) -> Finding | None:
     clauses = [f"{against_uniform} over {count}", _roles(data, arm, effect)]
     if not growth.tunings(data):
         clauses.append("no learning rate was tuned, and another might turn this round")
-    if baseline(data) not in (None, "resolved"):
+    if baseline(data) not in (None, Verdict.SUPPORTED):
         clauses.append(
             "but uniform training is not shown to beat a table of token pairs, so this says nothing of layers"
         )
@@ -91,18 +91,18 @@ def _at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect] | None:
     return f"after as many steps, uniform's loss is {NUMBER.text(ratio)} times that of the {arm} schedule", effect
 
 
-def baseline(data: ReportData) -> State | None:
+def baseline(data: ReportData) -> Verdict | None:
     """Return whether uniform training ends below the bigram baseline; None without a baseline.
 
-    `resolved` if its interval is below, `described` if above, `unresolved` otherwise.
+    Supported if its interval is below, contradicted if above, inconclusive otherwise.
     """
     own, null = growth.held_out(data, growth.UNIFORM), growth.token_pairs(data)
     if own is None or null is None:
         return None
     low, high = (own.value if bound is None else bound for bound in (own.low, own.high))
     if high < null.value:
-        return "resolved"
-    return "described" if low > null.value else "unresolved"
+        return Verdict.SUPPORTED
+    return Verdict.CONTRADICTED if low > null.value else Verdict.INCONCLUSIVE
 
 
 def budget_shares(data: ReportData) -> dict[tuple[str, int], float]:
@@ -194,7 +194,7 @@ def _tuned(data: ReportData) -> Finding | None:
     answer = "; ".join(_tuning(tuning) + _afterwards(data, tuning) for tuning in swept)
     several = any(score.low is not None for tuning in swept for score in tuning.losses.values())
     who = "Several seeds chose" if several else "One seed chose, so no interval"
-    return Finding("Was the learning rate tuned?", f"{answer}. {who}.", "described")
+    return Finding("Was the learning rate tuned?", f"{answer}. {who}.")
 
 
 def _tuning(tuning: growth.Tuning) -> str:
@@ -216,7 +216,7 @@ def _afterwards(data: ReportData, tuning: growth.Tuning) -> str:
 
 def _accounted(data: ReportData) -> Finding | None:
     answer = " ".join((*_budget(data), *_steps(data)))
-    return Finding("Do the costs add up?", answer, "described") if answer else None
+    return Finding("Do the costs add up?", answer) if answer else None
 
 
 def _budget(data: ReportData) -> Iterator[str]:

@@ -1,11 +1,10 @@
-"""The page of claims over several runs; tests/golden/comparison freezes its texts."""
+"""The page of findings over several runs; tests/golden/comparison freezes its texts."""
 
 from dataclasses import replace
 
 import pytest
 
-from layerwise.page import ReportData, claims_page
-from layerwise.page.claims import PAPERS, claims
+from layerwise.page import ReportData, findings_page, judge_published
 from layerwise.results.rows import Score
 from page import planted, synthetic
 
@@ -24,20 +23,22 @@ def swept() -> ReportData:
 
 @pytest.fixture(scope="module")
 def page(swept: ReportData) -> str:
-    return claims_page([swept, planted.DIAGNOSIS, planted.ROBUSTNESS])
+    return findings_page([swept, planted.DIAGNOSIS, planted.ROBUSTNESS])
 
 
 def section(page: str, title: str) -> str:
     return page.partition(f"\n### {title}\n")[2].partition("\n#")[0]
 
 
-def test_every_claim_of_every_paper_stands_there_with_its_citation_and_rule(page: str) -> None:
-    for paper in PAPERS:
-        assert f"\n## {paper.title}\n\n{paper.citation}.\n" in page
-    for claim in claims(ReportData({}, (), ())):
-        told = section(page, claim.name)
-        assert claim.published.prose.citation in told
-        assert ("\nRule: " in told) == bool(claim.published.prose.rule)
+def test_every_finding_is_there_with_its_paper_section_and_rule(page: str, swept: ReportData) -> None:
+    findings = [finding for run in (swept, planted.DIAGNOSIS, planted.ROBUSTNESS) for finding in judge_published(run)]
+    assert len(findings) > 8
+    for finding in findings:
+        assert finding.published is not None
+        assert f"\n## {finding.published.paper.title}\n\n{finding.published.paper.citation}.\n" in page
+        told = section(page, finding.question)
+        assert finding.published.section in told
+        assert "\nRule: " in told
 
 
 def test_a_run_is_a_model_a_text_and_a_command_without_where_its_rows_lie(page: str) -> None:

@@ -1,0 +1,56 @@
+"""What findings read of the rows of a run, and what they say if the run does not decide."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from layerwise.page.data import ReportData
+from layerwise.page.text.number_format import tidy
+from layerwise.results.estimate import Estimate
+from layerwise.results.rows import Score
+from layerwise.results.vocabulary import CONTRAST
+
+EQUIVALENCE = 1.16
+"""(z[.975] + z[.9]) / (z[.975] + z[.8]): how much finer an interval must be to lie inside the margin (80 % power)."""
+
+MAX_TEXT, MAX_SEEDS = 1_000, 100
+"""From how many times the present text, or seeds, on the amount needed is no useful answer."""
+
+NO_INTERVALS = "The contrasts have no intervals: there are fewer than 8 documents."
+
+
+def read_contrasts(data: ReportData, claim: str, task: str = "all", **columns: Any) -> dict[str, Score]:
+    """Return the contrasts of a whole model by metric; `columns` choose those of a layer, a change or a null."""
+    of_whole_model = dict.fromkeys(("layer", "other", "condition", "amount", "against"))
+    rows = data.rows.where(measure=CONTRAST, claim=claim, task=task, **{**of_whole_model, **columns})
+    return {row.metric: row for row in rows}
+
+
+def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimate, ...] | None:
+    """Return the contrasts of a whole model in the order of `metrics`; None if one was not measured."""
+    rows = read_contrasts(data, claim)
+    if not set(metrics) <= set(rows):
+        return None
+    return tuple(Estimate.read(rows[metric]) for metric in metrics)
+
+
+def describe_undecided(estimate: Estimate, margin: float) -> str:
+    """Say why an interval decides nothing, and how much text would."""
+    if not estimate.has_interval:
+        return NO_INTERVALS
+    return f"Its interval allows both answers{describe_text_needed(estimate, margin)}."
+
+
+def describe_text_needed(estimate: Estimate, margin: float) -> str:
+    """Return the amount of text that would decide, as the end of a sentence; empty if it is unknown.
+
+    >>> describe_text_needed(Estimate(0.0, mde=0.1, tokens=1000), 0.05)
+    '; about 5,400 tokens would decide'
+    """
+    if estimate.mde is None or estimate.tokens is None or margin <= 0.0:
+        return ""
+    times = (EQUIVALENCE * estimate.mde / margin) ** 2
+    if times > MAX_TEXT:
+        return f"; no text of {MAX_TEXT:,} times this length would decide"
+    # Two digits: it is an estimate.
+    return f"; about {tidy(float(f'{max(times * estimate.tokens, estimate.tokens + 1):.2g}'))} tokens would decide"

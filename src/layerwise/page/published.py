@@ -1,0 +1,51 @@
+"""The findings on published statements: every function that `layerwise.catalogue.FINDINGS` names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
+
+from layerwise.catalogue import FINDINGS
+from layerwise.page.claims import claims
+from layerwise.page.claims.published import Claim
+from layerwise.page.data import ReportData, computed_once
+from layerwise.page.finding import Finding, Paper, Published, Verdict
+
+Judge = Callable[[ReportData], Finding | None]
+"""Answer one question from the rows of a run; None if they were not measured."""
+
+
+@cache
+def load_judges() -> tuple[Judge, ...]:
+    loaded: list[Judge] = []
+    for path in FINDINGS:
+        module, _, name = path.partition(":")
+        loaded += getattr(import_module(f"layerwise.{module}"), name)
+    return tuple(loaded)
+
+
+@computed_once
+def judge_published(data: ReportData) -> tuple[Finding, ...]:
+    """Return the findings on published statements that the rows of a run allow."""
+    own = [finding for judge in load_judges() if (finding := judge(data)) is not None]
+    return (*own, *(_convert(claim) for claim in claims(data) if claim.verdict != "not measured"))
+
+
+def group_by_paper(findings: Sequence[Finding]) -> Mapping[Paper, list[Finding]]:
+    groups: dict[Paper, list[Finding]] = {}
+    for finding in findings:
+        if finding.published is not None:
+            groups.setdefault(finding.published.paper, []).append(finding)
+    return groups
+
+
+def _convert(claim: Claim) -> Finding:
+    rule = claim.published
+    return Finding(
+        rule.name,
+        " ".join(filter(None, (claim.why, claim.figures, claim.power))),
+        Verdict(claim.verdict),
+        rule=rule.prose.rule,
+        published=Published(rule.source, rule.prose.statement, rule.prose.number, rule.prose.citation),
+    )

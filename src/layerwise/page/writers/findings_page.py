@@ -1,0 +1,164 @@
+"""The findings on published statements: a chapter of a run's page, and one Markdown page over several runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from layerwise.page.data import ReportData
+from layerwise.page.finding import Finding, Paper, Verdict
+from layerwise.page.published import group_by_paper, judge_published
+from layerwise.page.show import ABSENT
+from layerwise.page.text.markup import Safe, element, escaped
+from layerwise.page.text.number_format import tidy
+from layerwise.page.text.table import Table
+from layerwise.page.text.wording import counted, listed
+from layerwise.page.writers.chapter import Chapter, folded, lead, note
+from layerwise.page.writers.html import badge
+from layerwise.results.identity import model_name
+
+CHAPTER = Chapter("published", "Do published findings hold here?", "Published findings")
+HEAD = ("question", "verdict", "answer", "this run", "the paper")
+
+
+def published_chapter(data: ReportData) -> Chapter:
+    """Return a table per paper, the paper with most findings first; statements and rules are folded."""
+    findings = judge_published(data)
+    if not findings:
+        return CHAPTER.missing("This run measures nothing that the founding papers state.")
+    model = data.manifest.get("model")
+    name = model_name(str(model)) if model else "this model"
+    papers = sorted(group_by_paper(findings).items(), key=lambda each: -len(each[1]))
+    body = (
+        lead(f"{counted(len(findings), 'published finding')} tested on {name}: {_count_verdicts(findings)}."),
+        *(_write_paper(paper, own) for paper, own in papers),
+    )
+    return replace(CHAPTER, body=body)
+
+
+def _count_verdicts(findings: Iterable[Finding]) -> str:
+    counts = Counter(finding.verdict for finding in findings)
+    return listed([f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]])
+
+
+def _write_paper(paper: Paper, findings: Sequence[Finding]) -> Safe:
+    rows = tuple(
+        (each.question, badge(each.verdict), each.answer, each.number or ABSENT, _number_of_paper(each))
+        for each in findings
+    )
+    details = element("ol", *map(_write_details, findings), class_="claims")
+    return folded(
+        f"{paper.title}: {_count_verdicts(findings)}",
+        note(paper.citation),
+        element("div", Table(HEAD, rows, numeric_from=len(HEAD)).html(), class_="verdicts"),
+        folded("Published statements, margins and rules", details),
+    )
+
+
+def _number_of_paper(finding: Finding) -> str:
+    return (finding.published and finding.published.number) or ABSENT
+
+
+def _write_details(finding: Finding) -> Safe:
+    statement, section = _statement(finding)
+    return element(
+        "li",
+        element(
+            "div",
+            element("h4", finding.question),
+            element("p", statement, " ", element("cite", section), class_="published"),
+        ),
+        element("p", _rule(finding), " ", _power(finding), class_="why"),
+    )
+
+
+def _statement(finding: Finding) -> tuple[str, str]:
+    return (finding.published.statement, finding.published.section) if finding.published else ("", "")
+
+
+def _rule(finding: Finding) -> str:
+    margin = "" if finding.margin is None else f"Margin: {finding.margin:g} {finding.unit}".rstrip() + "."
+    return " ".join(filter(None, (margin, finding.rule)))
+
+
+def _power(finding: Finding) -> str:
+    mde = None if finding.estimate is None else finding.estimate.mde
+    return "" if mde is None else f"Minimum detectable effect (80 % power): {tidy(mde)} {finding.unit}".rstrip() + "."
+
+
+INTRODUCTION = (
+    "Each verdict follows from the rule printed with it, from 95 % intervals on the models below. Of {count}, {wrong}"
+    " are expected to be wrong by chance. A verdict is about the models that were measured, not about all models."
+)
+ERROR_RATE = 0.05
+HEADINGS = ("run", "model", "layers", "text", "tokens", "command")
+RUN_OPTION = "--run"
+
+
+def findings_page(runs: Sequence[ReportData]) -> str:
+    """Return the findings of `runs` as Markdown; runs are numbered in the order given."""
+    described = tuple(_describe(str(number), data) for number, data in enumerate(runs, start=1))
+    by_run = [{finding.question: finding for finding in judge_published(data)} for data in runs]
+    every = [finding for own in by_run for finding in own.values()]
+    by_paper = group_by_paper(list({finding.question: finding for finding in every}.values()))
+    introduction = INTRODUCTION.format(count=counted(len(every), "verdict"), wrong=f"{ERROR_RATE * len(every):g}")
+    head = ("question", *(f"{number}: {model}" for number, model, *_ in described))
+    parts = ["# Do published findings hold?", introduction, "## Runs", Table(HEADINGS, described).markdown()]
+    parts.append("## Verdicts")
+    for paper, findings in by_paper.items():
+        lines = ((each.question, *(_verdict_of(own.get(each.question)) for own in by_run)) for each in findings)
+        parts += [f"**{escaped(paper.title)}**", Table(head, tuple(lines)).markdown()]
+    for paper, findings in by_paper.items():
+        parts += [f"## {escaped(paper.title)}", f"{escaped(paper.citation)}."]
+        for finding in findings:
+            parts += _describe_finding(finding, [own.get(finding.question) for own in by_run])
+    return "\n\n".join(parts) + "\n"
+
+
+def _verdict_of(finding: Finding | None) -> str:
+    return ABSENT if finding is None else str(finding.verdict)
+
+
+def _describe(number: str, data: ReportData) -> tuple[str, ...]:
+    manifest, tokens = data.manifest, data.manifest.get("tokens")
+    return (
+        number,
+        str(manifest.get("model") or "unnamed"),
+        str(data.depth or ABSENT),
+        str(manifest.get("corpus") or "unnamed"),
+        f"{tokens:,}" if isinstance(tokens, int) else ABSENT,
+        command_line(manifest.get("command")),
+    )
+
+
+def command_line(words: object) -> str:
+    """Return the command as it is typed, without the folder of its run.
+
+    >>> command_line(["/usr/bin/layerwise", "sweep", "demo", "--run", "runs/demo"])
+    'layerwise sweep demo'
+    """
+    given = [str(word) for word in words][1:] if isinstance(words, list | tuple) else []
+    if not given:
+        return ABSENT
+    if RUN_OPTION in given:
+        at = given.index(RUN_OPTION)
+        del given[at : at + 2]
+    return shlex.join(["layerwise", *given])
+
+
+def _describe_finding(about: Finding, by_run: Sequence[Finding | None]) -> tuple[str, ...]:
+    statement, section = _statement(about)
+    body = tuple(
+        (str(number), str(each.verdict), each.answer, each.number or ABSENT)
+        for number, each in enumerate(by_run, start=1)
+        if each is not None
+    )
+    return (
+        f"### {escaped(about.question)}",
+        f"{escaped(statement)} ({escaped(section)})",
+        f"Rule: {escaped(_rule(about))}",
+        *((f"The paper: {escaped(_number_of_paper(about))}.",) if _number_of_paper(about) != ABSENT else ()),
+        Table(("run", "verdict", "answer", "this run"), body).markdown(),
+    )

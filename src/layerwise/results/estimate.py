@@ -1,0 +1,99 @@
+"""A number with its interval, as findings read it from a row."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from layerwise.results.rows import Score
+
+Position = Literal["above", "below", "within", "open"]
+"""Where an interval lies: inside the margin (`within`), above zero, below zero, or on both sides (`open`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number and its confidence interval; without an interval the bounds are infinite, so nothing is decided.
+
+    `error` is the standard error, `mde` the minimum detectable effect (80 % power), and `tokens` the text behind it.
+    """
+
+    value: float
+    low: float = -math.inf
+    high: float = math.inf
+    error: float | None = None
+    degrees_of_freedom: float | None = None
+    mde: float | None = None
+    tokens: int | None = None
+
+    @classmethod
+    def read(cls, score: Score) -> Estimate:
+        """Return the number of a row, with its interval if it has one."""
+        bounds = (-math.inf, math.inf) if score.low is None or score.high is None else (score.low, score.high)
+        return cls(score.value, *bounds, mde=score.mde, tokens=score.tokens)
+
+    @classmethod
+    def read_bounded(cls, score: Score | None) -> Estimate | None:
+        """Return the number of a row that exists and has an interval."""
+        return None if score is None or score.low is None or score.high is None else cls.read(score)
+
+    @property
+    def has_interval(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def excludes(self, value: float = 0.0) -> bool:
+        """Check whether the interval lies on one side of `value`."""
+        return self.low > value or self.high < value
+
+    def is_above(self, bound: float = 0.0) -> bool:
+        return self.low > bound
+
+    def is_below(self, bound: float = 0.0) -> bool:
+        return self.high < bound
+
+    def is_within(self, margin: float) -> bool:
+        """Check whether the interval lies inside (-margin, +margin), so that the effect is shown to be negligible."""
+        return -margin < self.low and self.high < margin
+
+    def locate(self, margin: float = 0.0) -> Position:
+        """Return where the interval lies, given the smallest effect that counts.
+
+        >>> Estimate(0.2, 0.1, 0.3).locate(), Estimate(0.2, 0.1, 0.3).locate(0.5), Estimate(0.2).locate(0.4)
+        ('above', 'within', 'open')
+        """
+        if self.is_within(margin):
+            return "within"
+        return "above" if self.is_above() else "below" if self.is_below() else "open"
+
+    def scale(self, factor: float) -> Estimate:
+        """Multiply the number, its interval and its errors.
+
+        >>> Estimate(0.2, 0.1, 0.4).scale(-2.0)
+        Estimate(value=-0.4, low=-0.8, high=-0.2, error=None, degrees_of_freedom=None, mde=None, tokens=None)
+        """
+        low, high = sorted((factor * self.low, factor * self.high))
+        error, mde = (each and abs(factor) * each for each in (self.error, self.mde))
+        return replace(self, value=factor * self.value, low=low, high=high, error=error, mde=mde)
+
+    def widen(self, factor: float) -> Estimate:
+        """Return the same number with an interval `factor` times as wide, to hold for several numbers together.
+
+        >>> Estimate(0.2, 0.1, 0.4).widen(2.0).low
+        0.0
+        """
+        low, high = (self.value + factor * (bound - self.value) for bound in (self.low, self.high))
+        return replace(self, low=low, high=high)
+
+    def minus(self, other: Estimate | float) -> Estimate:
+        """Return the difference; the intervals of two numbers are joined as if they were independent.
+
+        >>> Estimate(1.0, 0.7, 1.3).minus(Estimate(0.0, -0.4, 0.4)).low, Estimate(0.75, 0.5, 1.0).minus(0.25).low
+        (0.5, 0.25)
+        """
+        if not isinstance(other, Estimate):
+            return replace(self, value=self.value - other, low=self.low - other, high=self.high - other)
+        below = math.hypot(self.value - self.low, other.high - other.value)
+        above = math.hypot(self.high - self.value, other.value - other.low)
+        value = self.value - other.value
+        return Estimate(value, value - below, value + above)
