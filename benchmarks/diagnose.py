@@ -34,9 +34,8 @@ from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import EvalData, sample
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
-from layerwise.measure.stats.agreement import agreement
 from layerwise.measure.weights.deltas import deltas
-from layerwise.measure.weights.effective_rank import weight_structure
+from layerwise.measure.weights.norms import weight_norms
 from layerwise.measure.weights.predictability import predictability
 from layerwise.stack import load
 
@@ -58,20 +57,18 @@ def main() -> None:
     torch.set_num_threads(chosen.threads)
     stack, reading = load(smol_shape()), random_reading(chosen.tokens)
     recipe = RecoveryRecipe(steps=2, every=1, batch_tokens=128, evaluation_tokens=64)
-    scores = []
     measures: dict[str, Callable[[], object]] = {
-        "proxies": lambda: scores.extend(proxies(stack, reading)),
-        "structure of the weights": partial(weight_structure, stack),
+        "proxies": partial(proxies, stack, reading),
+        "norms": partial(weight_norms, stack),
         "deltas": partial(deltas, stack),
         "predictability": partial(predictability, stack),
         "predicted_weight_loss": partial(predicted_weight_loss, stack, reading),
-        "ablation": lambda: scores.extend(ablation(stack, reading)),
+        "ablation": partial(ablation, stack, reading),
         "racing": partial(racing, stack, reading),
         "manipulation": partial(
             perturbation_curves, stack, sample(reading, 64, 0), sizes=(0.1, 1.0), alphas=(0.0, 0.9)
         ),
         "recovery": partial(recovery, stack, reading, layers=(0, 15), treatments=("noise_50/layer",), recipe=recipe),
-        "agreement": lambda: agreement(scores),
     }
     alone = peak()
     print(f"{'':30}{'seconds':>9}{'peak':>12}{'above the model':>18}", flush=True)

@@ -15,7 +15,7 @@ from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions.ablation import ablation
 from layerwise.measure.interventions.racing import racing
 from layerwise.measure.language.evaluation_data import tokenize
-from layerwise.measure.stats.agreement import agreement
+from layerwise.measure.stats.ranks import rank_correlation
 
 VERDICTS = {
     "matters": "matters",
@@ -49,9 +49,9 @@ def main(model: str = "demo") -> None:
         interval = f"{effect.value:+.3f} [{effect.low:+.3f}, {effect.high:+.3f}]"
         print(f"{layer:5}   {interval:28} {gradient[layer].value:+16.3f}   {verdicts[layer]}")
 
-    for score in agreement([*skipped, *cheap]):
-        if (score.arm, score.against, score.metric) == ("skip", "gate_gradient", "spearman"):
-            print(f"rank correlation {score.value:.2f} [{score.low:.2f}, {score.high:.2f}]")
+    found = rank_correlation(*([each[layer].value for layer in range(stack.depth)] for each in (measured, gradient)))
+    if found is not None:
+        print(f"rank correlation {found.value:.2f} [{found.low:.2f}, {found.high:.2f}]")
 
 
 if __name__ == "__main__":

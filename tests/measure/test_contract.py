@@ -15,7 +15,7 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import recovery
 from layerwise.measure.weights.deltas import deltas
-from layerwise.measure.weights.effective_rank import weight_structure
+from layerwise.measure.weights.norms import weight_norms
 from layerwise.measure.weights.predictability import predictability
 from layerwise.results.rows import Score
 from layerwise.stack import Stack, load, weight_hash
@@ -30,7 +30,7 @@ Rows = Sequence[Score]
 OF_WEIGHTS: dict[str, Callable[[Stack, int], Rows]] = {
     "deltas": lambda stack, seed: deltas(stack, seed=seed),
     "predictability": lambda stack, seed: predictability(stack, seed=seed),
-    "weight structure": lambda stack, seed: weight_structure(stack, seed=seed),
+    "norms": lambda stack, seed: weight_norms(stack, seed=seed),
 }
 MEASURES: dict[str, Callable[[Stack, EvalData, int], Rows]] = {
     "similarity": lambda stack, text, seed: similarity_sums(stack, text.batches, seed).scores(),

@@ -106,7 +106,7 @@ def test_what_is_no_batch_is_refused_with_what_to_pass(net: Net, batches: list[d
     call = {"batches": batches, "reporter": Silent()}
     with pytest.raises(MeasureError, match=r"one number per row, shape \(20,\), got \(20, 3\)"):
         layerwise.sweep(stack, metric=lambda outputs, batch: outputs, families=("leave_one_out",), **call)
-    with pytest.raises(MeasureError, match=r"parts must be some of structure, .* got proxies"):
+    with pytest.raises(MeasureError, match=r"parts must be some of deltas, .* got proxies"):
         layerwise.diagnose(stack, parts=("proxies",), **call)
     with pytest.raises(OptionError, match="text and batches each say"):
         layerwise.sweep(stack, ["a text"], **call)

@@ -156,7 +156,7 @@ def _sweep(run: Path) -> None:
 
 
 def _diagnosis(run: Path) -> None:
-    parts = ("ablation", "manipulation", "structure")
+    parts = ("ablation", "manipulation", "deltas")
     layerwise.diagnose(stack(), corpus(40), parts=parts, curve_tokens=80, tokens=400, run=run, **SHORT)
 
 

@@ -53,7 +53,7 @@ BITS, STANDS_OUT = "bits", "stands_out"
 
 # A diagnosis: rows are of a `layer`; `part` is a half of it, or a type of its weights (empty: all types together)
 
-ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUCTURE, PROXIES, AGREEMENT = DIAGNOSED = (
+ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, PROXIES, AGREEMENT = DIAGNOSED = (
     "ablation",
     "verdict",
     "racing",
@@ -61,7 +61,6 @@ ABLATION, VERDICT, RACING, DELTAS, PREDICTABILITY, RECOVERY, MANIPULATION, STRUC
     "predictability",
     "recovery",
     "manipulation",
-    "structure",
     "proxies",
     "agreement",
 )
@@ -71,8 +70,6 @@ DECISIONS = ("matters", "no_effect", "harmful", "unresolved")
 MARGIN = "margin"
 """The metric of the row of verdicts that holds the smallest effect that counts."""
 SKIPPING, DELTA_NLL, GATE = "skip", "delta_nll", "gate"
-RANDOM_SCORE = "random_score"
-"""What a ranking is compared with, in `against`, where the band of random rankings is meant."""
 
 # Trainings: by `arm` and `seed`; the `amount` of a loss is its step
 

@@ -17,13 +17,13 @@ from random import Random
 from types import MappingProxyType
 
 from layerwise.errors import MeasureError
-from layerwise.measure.stats.agreement import rankings
 from layerwise.plan import Plan
 from layerwise.plan.families import INTEGER_TYPES
 from layerwise.plan.plan import Stage, Visit
 from layerwise.results.rows import Score
 from layerwise.search.greedy import WIDTH, SearchStep, Space, best_of, exchanges
 from layerwise.search.moves import BITS, stages
+from layerwise.search.one_shot import block_influence
 from layerwise.search.rungs import Evaluator, RungSettings, contest, mean_losses
 
 UNIFORM = "uniform"
@@ -174,7 +174,7 @@ def rule_plans(
     space: Space, scores: Iterable[Score], power: Mapping[int, float] = MappingProxyType({})
 ) -> dict[str, Plan]:
     """Return the allocation of each rule by name, none if no type is within the limit; `power` is of layers' inputs."""
-    influence = rankings(list(scores)).get("block_influence", {})
+    influence = block_influence(scores)
     orders = {
         UNIFORM: (),
         FIRST_AND_LAST: sorted(range(space.depth), key=lambda layer: (min(layer, space.depth - 1 - layer), layer)),

@@ -19,7 +19,6 @@ import torch
 from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.padding import counted_tokens
 from layerwise.measure.language.evaluation_data import EvalData
-from layerwise.measure.stats.agreement import rankings
 from layerwise.plan import Plan, edits
 from layerwise.results.rows import Score
 from layerwise.search.greedy import Space
@@ -55,7 +54,7 @@ def skip_effects(evaluator: Evaluator, space: Space) -> dict[int, float]:
 def one_shot_plans(space: Space, scores: Iterable[Score], effects: Mapping[int, float]) -> dict[str, Plan]:
     """The plan that each score chooses, by its name; a score that leaves nothing within the limit chooses none."""
     rows = list(scores)
-    influence = rankings(rows).get("block_influence", {})
+    influence = block_influence(rows)
     orders = {
         "block_influence": _ascending(influence),
         "sweep_effect": _ascending(effects),
@@ -64,6 +63,11 @@ def one_shot_plans(space: Space, scores: Iterable[Score], effects: Mapping[int, 
     chosen = {name: first_within(space, order) for name, order in orders.items()}
     chosen["angular_distance"] = _straightest(space, rows)
     return {name: plan for name, plan in chosen.items() if plan is not None}
+
+
+def block_influence(scores: Iterable[Score]) -> dict[int, float]:
+    rows = (row for row in scores if row.metric == "block_influence")
+    return {row.layer: row.value for row in rows if row.layer is not None}
 
 
 def random_sets(space: Space, count: int, seed: int) -> list[Plan]:

@@ -12,8 +12,8 @@ from layerwise.page import ReportData, render
 from layerwise.page.data import concluded
 from layerwise.page.show import SIGNED
 from layerwise.results.rows import Score
-from layerwise.studies.diagnose.page import DIAGNOSIS, VERDICT_SLOTS, in_words, worth
-from layerwise.studies.diagnose.page_changes import recommendation
+from layerwise.studies.diagnose.page import DIAGNOSIS
+from layerwise.studies.diagnose.page_layers import VERDICT_SLOTS, describe_verdict, layer_effects, recommendation
 from page import planted, synthetic
 from page.page.test_render import read
 from page.planted import row
@@ -50,7 +50,7 @@ def test_no_answer_denies_its_own_interval(rows: list[Score], answer: str) -> No
 
 def test_what_skipping_a_layer_costs_has_one_interval_on_the_whole_page() -> None:
     data = stored("diagnosis")
-    number = re.escape(SIGNED.number(worth(data)[0].value))
+    number = re.escape(SIGNED.number(layer_effects(data)[0].value))
     assert len(set(re.findall(rf"{number} (\[[^]]*\])", visible_text(render(data))))) == 1
 
 
@@ -80,7 +80,7 @@ def test_a_confirmed_verdict_outranks_the_race_and_what_is_not_finite_is_none() 
     )
     rows = ReportData({}, (), given).rows
     assert {layer: each.metric for layer, each in concluded(rows).items()} == {0: "matters", 1: "no_effect"}
-    assert in_words(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
+    assert describe_verdict(row("verdict", "harmful", -0.1, layer=0, mde=0.2)) == "harmful"
 
 
 def test_a_run_that_is_a_sweep_too_has_each_chapter_once() -> None:
@@ -115,14 +115,14 @@ def test_an_interrupted_diagnosis_names_the_parts_that_are_waiting() -> None:
         return DIAGNOSIS.unfinished(replace(data, scores=(*data.scores, *done)))
 
     parts = [part for part in planted.DIAGNOSIS.manifest["families"] if ":" not in part]  # type: ignore[attr-defined]
-    part = banner(planted.without(planted.DIAGNOSIS, "recovery", "agreement"), *parts[:7])
-    assert "(recovery and agreement) are not complete" in str(part)
+    part = banner(planted.without(planted.DIAGNOSIS, "recovery", "manipulation"), *parts[:5])
+    assert "(manipulation and recovery) are not complete" in str(part)
     assert banner(planted.DIAGNOSIS, *parts) is None
 
 
 def recommended(**correlations: tuple[float, float | None, float]) -> str:
     rows = tuple(
-        Score("agreement", "spearman", value, low, 0.95, p, 1.0, arm="skip", against=name)
+        Score("agreement", "spearman", value, low, 0.95, p, condition=name)
         for name, (value, low, p) in correlations.items()
     )
     return " ".join(recommendation(ReportData({}, (), rows)))

@@ -18,7 +18,6 @@ PLAIN = Diagnosis(model="demo")
     ("options", "message"),
     [
         ({"parts": ("ablaton",)}, "unknown part 'ablaton'.*ablation"),
-        ({"parts": ("agreement", "proxies")}, "add ablation to --parts"),
         ({"parts": ()}, "--parts names nothing"),
         ({"all_layers": True, "recovery_layers": (1,)}, "give one of them"),
         ({"minutes": 3.0, "tokens": 9}, "--minutes and --tokens each say how much text is read; give one of them"),

@@ -29,7 +29,7 @@ from studies.test_runner import Recorder
 
 DEPTH = 6
 MEASURES = {
-    *("proxies", "structure", "deltas", "predictability", "ablation", "verdict", "racing", "manipulation"),
+    *("proxies", "deltas", "predictability", "ablation", "verdict", "racing", "manipulation"),
     *("recovery", "recovery_run", "agreement", "part", "contrast"),
 }
 
@@ -90,9 +90,8 @@ def whole(stack: Stack, reading: EvalData, tmp_path_factory: pytest.TempPathFact
 def test_every_part_has_its_rows_and_a_null_in_them(whole: list[Score]) -> None:
     assert {score.measure for score in whole} == MEASURES
     with_nulls = {score.measure for score in whole if score.against is not None}
-    without = {"verdict", "racing", "recovery_run", "part", "agreement", "contrast"}
+    without = {"verdict", "racing", "recovery_run", "part", "contrast"}
     assert with_nulls >= MEASURES - without
-    assert any(score.against == "random_score" for score in whole if score.measure == "agreement")
     found = {score.claim for score in whole if score.measure == "contrast"}
     assert found >= {"core", "joint_collapse", "importance_range", "redundant_sets", "scaling", "agreement"}
 
@@ -132,6 +131,7 @@ def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_p
         "ablation",
         "verdict",
         "manipulation",
+        "agreement",
         "contrast",
     }
     bare = [
@@ -164,7 +164,7 @@ def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: P
     layer = model.model.layers[2].mlp
     layer.gate_proj, layer.up_proj, layer.down_proj = wide, nn.Linear(32, 96, bias=False), nn.Linear(96, 32, bias=False)
     stack = load(model)
-    asked = diagnosis(parts=("structure", "deltas", "ablation"))
+    asked = diagnosis(parts=("deltas", "ablation"))
     scores, notes = carried_out(tmp_path / "run", stack, own_text(stack, windows=16, length=12), asked)
     deltas = {score.part for score in scores if score.measure == "deltas"}
     assert "self_attn.q_proj.weight" in deltas

@@ -1,81 +1,116 @@
-"""Compute the agreement of the five published metrics, and of the pairs of them that share no measurement.
+"""Compare how the metrics of a diagnosis rank the layers.
 
-predictability (1 - R2 of held-out rows), ablation (effect of skipping), recovery (area above twin), manipulation (noise
-of half the weights' norm), structure (Block Influence), over the `layers` that all of them rank:
-    together  mean rank correlation of pairs that both damage a layer (ablation, recovery, manipulation): the null
-    apart     mean of all other pairs, with the band of `shuffled_layers`
-Student's interval around atanh(r); error: max(jackknife, sqrt((1 + r^2 / 2) / ((L - 3) P)), Bonett and Wright 2000).
+Metrics are layer to importance, larger for layers that matter more. The rows are:
+    agreement, spearman    rank correlation of a metric (`condition`) with the effect of skipping, and its null
+    contrast, apart        mean rank correlation of the published metrics over pairs that share no measurement, and its
+                           null; `together` is that of pairs that both damage a layer (skip, recovery, noise)
+A mean has Student's interval around atanh(r), with the error max(jackknife, sqrt((1 + r^2 / 2) / ((L - 3) P)), Bonett
+and Wright 2000). The null of both is 95 % of shuffled orders of the layers.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from scipy import stats
 
 from layerwise.measure.contrasts.contrast import CONTRAST
-from layerwise.measure.stats.agreement import rankings
 from layerwise.measure.stats.estimate import POWER, student
-from layerwise.measure.stats.ranks import unit_ranks
+from layerwise.measure.stats.ranks import rank_correlation, unit_ranks
 from layerwise.measure.stats.statistics import Numbers, Seed
+from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import ALL, DELTA_NLL, MANIPULATION, PREDICTABILITY, SHUFFLED_LAYERS
 
 CLAIM = "agreement"
-DAMAGE = frozenset({"ablation", "recovery", "manipulation"})
-FEWEST_LAYERS = 6
-SHUFFLES = 1_000
+SPEARMAN = "spearman"
+PUBLISHED = ("predictability", vocab.SKIPPING, "recovery", "noise", "block_influence")
+"""The five metrics of arXiv 2603.19348: predictability, ablation, recovery, manipulation, structure."""
+
+DAMAGE = frozenset({vocab.SKIPPING, "recovery", "noise"})
+MIN_LAYERS = 6
+SHUFFLES, SKIP_SHUFFLES = 1_000, 10_000
+
+Metrics = Mapping[str, Mapping[int, float]]
 
 _NEARLY_ONE = 0.99
 
 
-def published_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
-    """The five metrics by name, layer to importance; those that the rows do not have are left out."""
-    rows = Rows(scores)
-    known = rankings(rows)
-    metrics = {
-        "predictability": {
-            layer: 1 - value for layer, value in _layers(rows, PREDICTABILITY, "heldout_rows_r2").items()
-        },
-        "ablation": dict(known.get("skip", {})),
-        "recovery": dict(known.get("recovery", {})),
-        "manipulation": _layers(rows, MANIPULATION, DELTA_NLL, condition="noise", amount=0.5),
-        "structure": dict(known.get("block_influence", {})),
+def layer_metrics(scores: Iterable[Score]) -> dict[str, dict[int, float]]:
+    """Read the metrics by name, layer to importance, from the rows of a diagnosis.
+
+    >>> layer_metrics([Score("ablation", "skip", value, layer=layer) for layer, value in enumerate([0.3, 0.1])])
+    {'skip': {0: 0.3, 1: 0.1}}
+    """
+    rows = Rows(scores).where(task=vocab.ALL, layer=PRESENT, part=None, against=None, seed=None)
+    proxies, noise = rows.where(measure=vocab.PROXIES), rows.where(measure=vocab.MANIPULATION, condition="noise")
+    sources = {
+        "predictability": rows.where(measure=vocab.PREDICTABILITY, metric="heldout_rows_r2", other=None),
+        vocab.SKIPPING: rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING),
+        "recovery": _recovery_rows(rows),
+        "noise": noise.where(metric=vocab.DELTA_NLL, amount=0.5),
+        "block_influence": proxies.where(metric="block_influence"),
+        "angular": proxies.where(metric="angular_distance", amount=1.0),
+        "gate_sensitivity": proxies.where(metric="gate_sensitivity"),
+        "gate_gradient": proxies.where(metric="gate_gradient"),
     }
-    return {name: ranking for name, ranking in metrics.items() if len(ranking) >= FEWEST_LAYERS}
+    metrics = {name: {row.layer: row.value for row in own if row.layer is not None} for name, own in sources.items()}
+    metrics["predictability"] = {layer: 1 - value for layer, value in metrics["predictability"].items()}
+    return {name: dict(sorted(values.items())) for name, values in metrics.items() if values}
 
 
-def agreement(metrics: Mapping[str, Mapping[int, float]], *, seed: Seed) -> list[Score]:
-    """The rows of the module; none over fewer than 6 layers, or where no two metrics are apart."""
-    layers = sorted(set.intersection(*(set(each) for each in metrics.values()))) if metrics else []
-    names = [name for name in metrics if len({metrics[name][layer] for layer in layers}) > 1]
+def _recovery_rows(rows: Rows) -> Rows:
+    areas = rows.where(measure=vocab.RECOVERY, metric="area", amount=None)
+    for condition, arm in itertools.product(("equal_damage", "noise_50", "reinitialise"), ("layer", "model")):
+        if own := areas.where(condition=condition, arm=arm):
+            return own
+    return Rows([])
+
+
+def skip_agreement(metrics: Metrics, *, seed: int = 0) -> Iterator[Score]:
+    """Yield the rank correlation of every metric with skipping; of fewer than 4 layers or constant values no row."""
+    skips = metrics.get(vocab.SKIPPING, {})
+    for name, values in metrics.items():
+        shared = sorted(skips.keys() & values.keys())
+        pair = [[each[layer] for layer in shared] for each in (skips, values)]
+        correlation = None if name == vocab.SKIPPING else rank_correlation(*pair, seed=seed, shuffles=SKIP_SHUFFLES)
+        if correlation is not None:
+            yield Score(
+                vocab.AGREEMENT,
+                SPEARMAN,
+                correlation.value,
+                correlation.low,
+                correlation.high,
+                correlation.p,
+                condition=name,
+            )
+            band = (0.0, correlation.null_low, correlation.null_high)
+            yield Score(vocab.AGREEMENT, SPEARMAN, *band, condition=name, against=vocab.SHUFFLED_LAYERS)
+
+
+def published_agreement(metrics: Metrics, *, seed: Seed) -> list[Score]:
+    """Compute the rows of the contrast; none over fewer than 6 layers, or where no two metrics are apart."""
+    known = {name: metrics[name] for name in PUBLISHED if len(metrics.get(name, ())) >= MIN_LAYERS}
+    layers = sorted(set.intersection(*(set(each) for each in known.values()))) if known else []
+    names = [name for name in known if len({known[name][layer] for layer in layers}) > 1]
     pairs = list(itertools.combinations(range(len(names)), 2))
     apart = [pair for pair in pairs if not {names[index] for index in pair} <= DAMAGE]
     together = [pair for pair in pairs if pair not in apart]
-    if len(layers) < FEWEST_LAYERS or not apart:
+    if len(layers) < MIN_LAYERS or not apart:
         return []
-    values = np.array([[metrics[name][layer] for layer in layers] for name in names])
-    band = _shuffled(values, apart, np.random.default_rng(seed))
+    values = np.array([[known[name][layer] for layer in layers] for name in names])
+    band = _shuffled_band(values, apart, np.random.default_rng(seed))
     return [
-        *([_row("together", values, together)] if together else []),
-        _row("apart", values, apart),
-        Score(CONTRAST, "apart", 0.0, *band, claim=CLAIM, against=SHUFFLED_LAYERS),
+        *([_mean_row("together", values, together)] if together else []),
+        _mean_row("apart", values, apart),
+        Score(CONTRAST, "apart", 0.0, *band, claim=CLAIM, against=vocab.SHUFFLED_LAYERS),
         Score(CONTRAST, "layers", float(len(layers)), claim=CLAIM),
     ]
 
 
-def _layers(rows: Rows, measure: str, metric: str, **columns: Any) -> dict[int, float]:
-    own = rows.where(
-        measure=measure, metric=metric, task=ALL, layer=PRESENT, other=None, part=None, against=None, **columns
-    )
-    return {row.layer: row.value for row in own if row.layer is not None}
-
-
-def _row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Score:
+def _mean_row(metric: str, values: Numbers, pairs: Sequence[tuple[int, int]]) -> Score:
     layers = values.shape[1]
     mean = float(_mean_correlations(values, pairs))
     others = ~np.eye(layers, dtype=bool)
@@ -97,7 +132,7 @@ def _mean_correlations(values: Numbers, pairs: Sequence[tuple[int, int]]) -> Num
     return np.asarray(np.mean([correlations[..., left, right] for left, right in pairs], axis=0))
 
 
-def _shuffled(values: Numbers, pairs: Sequence[tuple[int, int]], draw: np.random.Generator) -> tuple[float, float]:
+def _shuffled_band(values: Numbers, pairs: Sequence[tuple[int, int]], draw: np.random.Generator) -> tuple[float, float]:
     shuffled = draw.permuted(np.broadcast_to(stats.rankdata(values, axis=1), (SHUFFLES, *values.shape)), axis=-1)
     low, high = np.quantile(_mean_correlations(shuffled, pairs), [0.025, 0.975])
     return float(low), float(high)

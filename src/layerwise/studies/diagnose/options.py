@@ -19,14 +19,12 @@ from layerwise.runner.options.common import (
 
 PARTS = (
     "proxies",
-    "structure",
     "deltas",
     "predictability",
     "ablation",
     "racing",
     "manipulation",
     "recovery",
-    "agreement",
     "redundancy",
     "probing",
 )
@@ -38,20 +36,17 @@ DEFAULT_PARTS = tuple(name for name in PARTS if name != "probing")
 WITHIN_MINUTES = (
     DEFAULT_PARTS,
     tuple(name for name in DEFAULT_PARTS if name != "recovery"),
-    ("proxies", "ablation", "racing", "agreement"),
+    ("proxies", "ablation", "racing"),
     ("proxies", "racing"),
     ("racing",),
 )
 """The parts that are carried out where none are named: the first of these for which there is time."""
 
-WITHOUT_TEXT = ("structure", "deltas", "ablation", "racing")
+WITHOUT_TEXT = ("deltas", "ablation", "racing")
 """The parts that a caller's own batches suffice for."""
 
-DESCRIPTIVE = ("structure", "deltas", "probing")
+DESCRIPTIVE = ("deltas", "probing")
 """The parts that conclude nothing about the model on its text: they are about its weights, or they describe."""
-
-NEEDS = {"agreement": ("proxies", "ablation")}
-"""The parts whose rows another part reads, and cannot do without."""
 
 RECOVERY_STEPS = 16
 """Steps of the recovery: those of `layerwise.measure.recovery.finetuning.RecoveryRecipe`."""
@@ -126,10 +121,6 @@ class Diagnosis(MemoryOptions, ModelOptions, DurationOptions, Experiment):
         for name in self.parts:
             if name not in PARTS:
                 raise MeasureError(f"unknown part {name!r}; {near_matches(name, PARTS)}")
-        for name in self.parts:
-            lacking = [need for need in NEEDS.get(name, ()) if need not in self.parts]
-            if lacking:
-                raise MeasureError(f"{name} compares the scores of other parts: add {' and '.join(lacking)} to --parts")
 
     def alternatives(self) -> tuple[Diagnosis, ...]:
         """Return the diagnosis, followed by smaller ones if no parts were named: those that read every given option."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from statistics import median
@@ -16,7 +15,7 @@ from layerwise.page.marks import Heat, Lines, Mark, Scatter
 from layerwise.page.marks.lines import area, hover_text, size_axis
 from layerwise.page.show import DIFFERENCE, NUMBER, Show
 from layerwise.page.text.number_format import tidy
-from layerwise.page.text.wording import label, listed, null_name
+from layerwise.page.text.wording import null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
@@ -36,7 +35,6 @@ RECOVERED = {
 }
 """What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
-RANKED = ("block_influence", "angular", "gate_sensitivity", "gate_gradient")
 SKIPPED = DIFFERENCE.but(axis="Δ NLL of skipping", reference=None)
 
 
@@ -232,38 +230,6 @@ def manipulations(data: ReportData) -> Iterator[Part]:
 MANIPULATION_SECTION = Section(anchor=vocab.MANIPULATION, parts=manipulations)
 
 
-def recommendation(data: ReportData) -> Iterator[str]:
-    """Name the proxies that rank layers as the measured skip does, best first.
-
-    The interval of the rank correlation must exclude zero, and beat random rankings (Holm's p over the proxies).
-    """
-    rows = data.rows.where(measure=vocab.AGREEMENT, metric="spearman", arm=vocab.SKIPPING)
-    compared = {name: row for name in RANKED if (row := rows.one(against=name)) is not None}
-    if not compared:
-        return
-    ordered = sorted(compared, key=lambda name: -compared[name].value)
-    beyond = _beyond_chance(compared, data.level)
-    agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
-    shown = {name: f"{label(name)} {NUMBER.text(row)}" for name, row in compared.items()}
-    others = listed([shown[name] for name in ordered if name not in agreeing])
-    what = "Spearman's rank correlation with skipping over the layers"
-    if not agreeing:
-        yield f"No proxy is recommended: none ranks these layers as skipping does, beyond chance ({what}: {others})."
-        return
-    first, *more = [shown[name] for name in agreeing]
-    pieces = [f"Recommended for this model: {first} ({what})"]
-    pieces += [f"also in agreement: {listed(more)}"] if more else []
-    pieces += [f"not beyond chance: {others}"] if others else []
-    yield f"{'; '.join(pieces)}."
-
-
-def _beyond_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
-    chances = {name: row.p for name, row in compared.items() if row.p is not None}
-    ordered = sorted(chances, key=lambda name: chances[name])
-    kept = itertools.takewhile(lambda rank: (len(ordered) - rank) * chances[ordered[rank]] < level, range(len(ordered)))
-    return frozenset(ordered[rank] for rank in kept)
-
-
 def _price(data: ReportData) -> Iterator[str]:
     ratio = data.rows.value(measure="run", metric="cost_ratio")
     if ratio is not None:
@@ -296,7 +262,6 @@ def _by_halves(name: str, metric: str, title: str, show: Show, **fields: Any) ->
 PROXIES_SECTION = Section(
     anchor=vocab.PROXIES,
     parts=(
-        Says(recommendation, terminal=False),
         Beside(
             (
                 Lines(

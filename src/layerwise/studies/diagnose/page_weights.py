@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from layerwise.page.data import ReportData
@@ -30,10 +29,6 @@ SHARED = {
     "subspace": "Singular subspaces, stream side",
     "subspace_units": "Singular subspaces, unit side",
     "docs": "Similarity of units (DOCS)",
-}
-OF_WEIGHTS = {
-    "norm": "Frobenius norm",
-    "effective_rank": "Effective rank",
 }
 FLOOR = -1.0
 """R2 has no lower bound; what lies below is drawn here."""
@@ -142,11 +137,6 @@ def joint_costs(claim: str, what: str, size: str, words: Callable[[object], str]
 
 def written(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else SETS.get(str(value), str(value).replace("_", " "))
-
-
-def measured(measure: str, metrics: Iterable[str]) -> Callable[[ReportData], bool]:
-    names = tuple(metrics)
-    return lambda data: any(math.isfinite(row.value) for row in data.rows.where(measure=measure, metric=names))
 
 
 def by_type(name: str, metric: str, title: str, measure: str, **fields: object) -> Lines:
@@ -273,19 +263,5 @@ PREDICTION_SECTION = Section(
             note="joint",
             title="Many predicted layers together",
         ),
-    ),
-)
-
-STRUCTURE_SECTION = Section(
-    anchor=vocab.STRUCTURE,
-    needs=measured(vocab.STRUCTURE, OF_WEIGHTS),
-    parts=(
-        Beside(
-            tuple(
-                by_type(f"structure-{metric}", metric, f"{title} by depth", vocab.STRUCTURE, height=230)
-                for metric, title in OF_WEIGHTS.items()
-            )
-        ),
-        Says(lambda data: (), note="twin"),
     ),
 )

@@ -22,13 +22,11 @@ from layerwise.measure.language.evaluation_data import CONTEXT, EvalData, sample
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
 from layerwise.measure.stats import verdicts
-from layerwise.measure.stats.agreement import agreement
 from layerwise.measure.weights.deltas import deltas
-from layerwise.measure.weights.effective_rank import weight_structure
+from layerwise.measure.weights.norms import weight_norms
 from layerwise.measure.weights.predictability import predictability
 from layerwise.results import Loss, Score
 from layerwise.results.vocabulary import MARGIN, PROBING, PROXIES, RACING, VERDICT
-from layerwise.studies.diagnose import agreement as metrics
 from layerwise.studies.diagnose import joint, manipulation
 from layerwise.studies.diagnose.context import TIMES, Note, PartContext
 
@@ -55,12 +53,10 @@ def _proxies(context: PartContext, note: Note) -> None:
     context.store_time(replace(price, measure=TIMES, condition=PROXIES))
 
 
-def _structure(context: PartContext, note: Note) -> None:
-    context.store("structure", weight_structure(context.stack, seed=context.seed))
-
-
 def _deltas(context: PartContext, note: Note) -> None:
-    context.store("deltas", deltas(context.stack, seed=context.seed))
+    norms = weight_norms(context.stack, seed=context.seed)
+    context.store("deltas", norms)
+    context.store("deltas", [*norms, *deltas(context.stack, seed=context.seed)])
 
 
 def _predictability(context: PartContext, note: Note) -> None:
@@ -168,12 +164,6 @@ def _recovery(context: PartContext, note: Note) -> None:
     context.store("recovery", rows)
 
 
-def _agreement(context: PartContext, note: Note) -> None:
-    context.store("agreement", agreement(context.scores("ablation", "proxies", "recovery"), seed=context.seed))
-    scores = context.scores("predictability", "ablation", "recovery", "manipulation", "proxies")
-    context.store_contrast(metrics.CLAIM, metrics.agreement(metrics.published_metrics(scores), seed=context.seed))
-
-
 def _redundancy(context: PartContext, note: Note) -> None:
     stack, seed = context.stack, context.seed
     first, second = split(context.text, seed)
@@ -215,14 +205,12 @@ def _probing(context: PartContext, note: Note) -> None:
 
 PARTS: dict[str, Callable[[PartContext, Note], None]] = {
     "proxies": _proxies,
-    "structure": _structure,
     "deltas": _deltas,
     "predictability": _predictability,
     "ablation": _ablation,
     "racing": _racing,
     "manipulation": _manipulation,
     "recovery": _recovery,
-    "agreement": _agreement,
     "redundancy": _redundancy,
     "probing": _probing,
 }

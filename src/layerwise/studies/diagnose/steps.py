@@ -27,6 +27,7 @@ from layerwise.measure.recovery.finetuning import RecoveryRecipe
 from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
 from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
 from layerwise.results import Run, Score
+from layerwise.results.vocabulary import ABLATION, AGREEMENT, MANIPULATION, PREDICTABILITY, PROXIES, RECOVERY
 from layerwise.runner.experiment import Inputs
 from layerwise.runner.opening import cutting, open_named, provenance, size_row
 from layerwise.runner.options.common import BATCH_TOKENS
@@ -35,6 +36,7 @@ from layerwise.runner.reporter import Reporter, describe_data, describe_model, d
 from layerwise.runner.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
 from layerwise.runner.text_length import ChosenText, TimedText, chosen_text
 from layerwise.stack import Stack
+from layerwise.studies.diagnose import agreement
 from layerwise.studies.diagnose.context import FINISHED, TIMES, PartContext
 from layerwise.studies.diagnose.options import DEFAULT_PARTS, DESCRIPTIVE, WITHOUT_TEXT, Diagnosis
 from layerwise.studies.diagnose.parts import PARTS
@@ -242,5 +244,13 @@ class PartsUnit(Unit[None]):
         context.run.store.replace_notes(part, notes)
         for text in notes:
             context.reporter.log(f"{part}: {text}")
+        _compare_metrics(context)
         context.store_time(Score(TIMES, "seconds", time.perf_counter() - start, condition=part))
         context.finish(part)
+
+
+def _compare_metrics(context: PartContext) -> None:
+    scores = context.scores(PREDICTABILITY, ABLATION, RECOVERY, MANIPULATION, PROXIES)
+    metrics = agreement.layer_metrics(scores)
+    context.store(AGREEMENT, agreement.skip_agreement(metrics, seed=context.seed))
+    context.store_contrast(agreement.CLAIM, agreement.published_agreement(metrics, seed=context.seed))

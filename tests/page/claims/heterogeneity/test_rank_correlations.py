@@ -9,12 +9,12 @@ import pytest
 
 from layerwise.measure.recovery.associations import Recovered, associations
 from layerwise.results.rows import Score
-from layerwise.studies.diagnose.agreement import agreement as rows_of
-from layerwise.studies.diagnose.agreement import published_metrics
+from layerwise.studies.diagnose.agreement import PUBLISHED, layer_metrics, skip_agreement
+from layerwise.studies.diagnose.agreement import published_agreement as rows_of
 from page.claims.truths import CONTRADICTED, NOT_SO, NULL, SUPPORTED, claim_of, seldom, simulated
 
-DAMAGE = ("ablation", "recovery", "manipulation")
-OTHERS = ("predictability", "structure")
+DAMAGE = ("skip", "recovery", "noise")
+OTHERS = ("predictability", "block_influence")
 
 
 def agreeing(layers: int, shared: float, damage: float = 0.0) -> Callable[[int], Iterable[Score]]:
@@ -95,24 +95,51 @@ def test_few_layers_are_said_to_be_too_few() -> None:
             assert any("are too few to decide; about " in claim_of(rule, truth(run), 12).why for run in range(20))
 
 
-def test_what_the_metrics_are_read_from() -> None:
-    def rows(measure: str, metric: str, sign: float = 1.0, **columns: Any) -> list[Score]:
-        return [Score(measure, metric, sign * value, layer=layer, **columns) for layer, value in enumerate(range(6))]
+def importance(measure: str, metric: str, values: Iterable[float] = range(6), **columns: Any) -> list[Score]:
+    return [Score(measure, metric, value, layer=layer, **columns) for layer, value in enumerate(values)]
 
-    found = published_metrics(
+
+def test_what_the_metrics_are_read_from() -> None:
+    found = layer_metrics(
         [
-            *rows("predictability", "heldout_rows_r2", sign=-1.0),
-            *rows("ablation", "skip"),
-            *rows("recovery", "area", condition="equal_damage", arm="layer"),
-            *rows("manipulation", "delta_nll", condition="noise", amount=0.5),
-            *rows("proxies", "block_influence"),
+            *importance("predictability", "heldout_rows_r2", range(0, -6, -1)),
+            *importance("ablation", "skip"),
+            *importance("ablation", "skip", range(6, 0, -1), part="attn"),
+            *importance("ablation", "skip", range(6, 0, -1), task="prose"),
+            *importance("recovery", "area", range(6, 0, -1), condition="noise_50", arm="layer"),
+            *importance("recovery", "area", condition="equal_damage", arm="layer"),
+            *importance("manipulation", "delta_nll", condition="noise", amount=0.5),
+            *importance("proxies", "block_influence"),
+            *importance("proxies", "angular_distance", range(6, 0, -1), amount=2.0),
         ]
     )
-    assert list(found) == ["predictability", "ablation", "recovery", "manipulation", "structure"]
+    assert tuple(found) == PUBLISHED
     assert found["predictability"][5] == 6.0, "what is hard to predict ranks high"
     told = {row.metric: row.value for row in rows_of(found, seed=0) if row.against is None}
     assert (told["together"], told["apart"]) == pytest.approx((1.0, 1.0))
     assert told["layers"] == 6
+
+
+def test_a_metric_is_compared_with_skipping_over_the_layers_that_both_have() -> None:
+    values = np.random.default_rng(0).normal(size=12).tolist()
+    metrics = layer_metrics(
+        [
+            *importance("ablation", "skip", values),
+            *importance("proxies", "block_influence", [2 * value + 1 for value in values])[7:],
+            *importance("proxies", "gate_sensitivity", [-value for value in values]),
+            *importance("proxies", "gate_gradient", values)[9:],
+            *importance("proxies", "angular_distance", [1.0] * 12, amount=1.0),
+        ]
+    )
+    rows = {(row.condition, row.against): row for row in skip_agreement(metrics)}
+    assert {name for name, _ in rows} == {"block_influence", "gate_sensitivity"}, "the others are too few or constant"
+    alike, opposite = rows["block_influence", None], rows["gate_sensitivity", None]
+    assert (alike.value, alike.high) == (1.0, 1.0)
+    assert alike.low < 1.0, "an order in common of few layers is no proof of one"
+    assert (opposite.value, opposite.low) == (-1.0, -1.0)
+    assert opposite.p < 0.001
+    null = rows["gate_sensitivity", "shuffled_layers"]
+    assert -1.0 < null.low < null.value == 0.0 < null.high < 1.0
 
 
 def test_damage_alone_decides_nothing() -> None:

@@ -1,0 +1,265 @@
+"""The table of a diagnosis, with a line per layer and a column per metric; its summary, and what follows."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from layerwise.page.claims.claim import needed
+from layerwise.page.data import ReportData, concluded, skipped
+from layerwise.page.kind import Column, Pivot, Says, Section
+from layerwise.page.marks import Bars
+from layerwise.page.show import DIFFERENCE, NUMBER, SIGNED, Show, adjusted_p
+from layerwise.page.text.number_format import in_perplexity, tidy
+from layerwise.page.text.wording import counted, label, listed, sentence
+from layerwise.plan import Plan
+from layerwise.plan.edits import skip
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import PRESENT, Rows
+
+VERDICT_NAMES = {
+    "matters": "matters",
+    "no_effect": "without effect",
+    "harmful": "harmful",
+    "unresolved": "inconclusive",
+}
+VERDICT_SLOTS = {"matters": 2, "harmful": 1, "unresolved": 4, "no_effect": 8, vocab.SKIPPING: 0}
+"""The colors of verdicts, which are those of the badges on every page."""
+
+NULL_LINE = "null"
+SKIP = "Δ NLL without it"
+PROXY_NAMES = ("block_influence", "angular", "gate_sensitivity", "gate_gradient")
+
+
+@dataclass(frozen=True, slots=True)
+class LayerMetric:
+    """A column of the table: its rows and the null they are compared with."""
+
+    head: str
+    where: Mapping[str, Any]
+    null: str
+    show: Show = field(default=NUMBER)
+
+    def rows(self, data: ReportData, against: str | None = None) -> Rows:
+        fixed = {"task": vocab.ALL, "layer": PRESENT, "part": None, "other": None, "against": against, **self.where}
+        return data.rows.where(**fixed)
+
+
+def _proxy(head: str, metric: str, null: str, **columns: Any) -> LayerMetric:
+    return LayerMetric(head, {"measure": vocab.PROXIES, "metric": metric, **columns}, null)
+
+
+_SKIPPED = {"measure": vocab.ABLATION, "metric": vocab.SKIPPING}
+_NOISE = {"measure": vocab.MANIPULATION, "metric": vocab.DELTA_NLL, "condition": "noise", "amount": 0.5}
+_RECOVERY = {"measure": vocab.RECOVERY, "metric": "area", "condition": "equal_damage", "arm": "layer", "seed": None}
+METRICS = (
+    LayerMetric("attention", {**_SKIPPED, "part": "attn"}, vocab.NO_EFFECT, show=SIGNED),
+    LayerMetric("MLP", {**_SKIPPED, "part": "mlp"}, vocab.NO_EFFECT, show=SIGNED),
+    _proxy("Block Influence", "block_influence", vocab.RANDOM_TWIN),
+    _proxy("angular distance", "angular_distance", vocab.RANDOM_TWIN, amount=1.0),
+    _proxy("gate gradient", "gate_gradient", vocab.NO_EFFECT),
+    _proxy("gate sensitivity", "gate_sensitivity", vocab.RANDOM_TWIN),
+    LayerMetric("noise of half the norm", _NOISE, vocab.NO_EFFECT, SIGNED),
+    LayerMetric("recovery (nat-steps)", _RECOVERY, vocab.TWIN),
+    LayerMetric(
+        "R² held out",
+        {"measure": vocab.PREDICTABILITY, "metric": "heldout_rows_r2"},
+        vocab.SHUFFLED_LAYERS,
+    ),
+    LayerMetric("norm", {"measure": vocab.DELTAS, "metric": "norm"}, vocab.RANDOM_TWIN),
+    LayerMetric("effective rank", {"measure": vocab.DELTAS, "metric": "effective_rank"}, vocab.RANDOM_TWIN),
+)
+
+
+def layer_effects(data: ReportData) -> dict[int, Score]:
+    """The effect of skipping each layer, with its verdict where there is one."""
+    return dict(sorted((skipped(data.rows) | concluded(data.rows)).items()))
+
+
+def describe_verdict(row: Score, margin: float | None = None) -> str:
+    """Describe a verdict with the effect that was excluded, or that could have been seen.
+
+    >>> describe_verdict(Score("verdict", "no_effect", 0.001, layer=3, mde=0.008))
+    'no effect above 0.00800 nats'
+    >>> describe_verdict(Score("verdict", "unresolved", 0.01, layer=3, mde=0.05, tokens=1000), margin=0.01)
+    'inconclusive below 0.0500 nats; about 34,000 tokens would decide'
+    """
+    if row.mde is None or row.metric not in ("no_effect", "unresolved"):
+        return VERDICT_NAMES.get(row.metric, "")
+    limit = tidy(row.mde)
+    if row.metric == "no_effect":
+        return f"no effect above {limit} nats"
+    return f"inconclusive below {limit} nats{needed(row, margin) if margin is not None else ''}"
+
+
+def layer_table(data: ReportData) -> Iterator[Score]:
+    """Yield the cells of the table: `condition` is the line, `metric` the column, `arm` the verdict in words."""
+    margin = _margin(data)
+    for layer, row in layer_effects(data).items():
+        yield replace(row, metric=SKIP, condition=str(layer), arm=describe_verdict(row, margin))
+    whole = LayerMetric(SKIP, _SKIPPED, vocab.NO_EFFECT)
+    yield from _null_cell(whole, data)
+    for metric in METRICS:
+        for row in metric.rows(data):
+            yield replace(row, metric=metric.head, condition=str(row.layer))
+        yield from _null_cell(metric, data)
+
+
+def _null_cell(metric: LayerMetric, data: ReportData) -> Iterator[Score]:
+    rows = list(metric.rows(data, metric.null)) if metric.rows(data) else []
+    if rows:
+        low = min(row.value if row.low is None else row.low for row in rows)
+        high = max(row.value if row.high is None else row.high for row in rows)
+        middle = median(row.value for row in rows)
+        yield Score(vocab.VERDICT, metric.head, middle, low, high, condition=NULL_LINE)
+
+
+def _line_order(line: tuple[str]) -> float:
+    return math.inf if line[0] == NULL_LINE else int(line[0])
+
+
+def _of_layers(write: Any) -> Any:
+    return lambda row: "" if row.condition == NULL_LINE else write(row)
+
+
+def _margin(data: ReportData) -> float | None:
+    return data.rows.value(measure=vocab.VERDICT, metric=vocab.MARGIN)
+
+
+def summary(data: ReportData) -> Iterator[str]:
+    known, rows = concluded(data.rows), layer_effects(data)
+    layers = {name: [str(layer) for layer, row in known.items() if row.metric == name] for name in vocab.DECISIONS}
+    clauses = [
+        f"{_name_layers(of, len(known))} {_describe(name, len(of))}"
+        for name, of in layers.items()
+        if of and name != "unresolved"
+    ]
+    if short := len(layers["unresolved"]):
+        others = f"the other {short}" if short < len(known) else f"all {counted(short, 'layer')}"
+        clauses.append(f"for {others} the text is too short to tell")
+    if clauses:
+        yield sentence("; ".join(clauses))
+    if rows:
+        most, row = max(rows.items(), key=lambda item: item[1].value)
+        if row.low is not None and row.low > 0.0:
+            yield f"Layer {most} is the most important: without it the loss rises by {SIGNED.text(row)} nats per token."
+        else:
+            yield f"No layer is shown to matter; the largest effect is {SIGNED.text(row)} nats per token ({most})."
+
+
+def _name_layers(layers: Sequence[str], depth: int) -> str:
+    if len(layers) == depth:
+        return f"all {counted(depth, 'layer')}"
+    return f"layer{'s' * (len(layers) > 1)} {listed(layers)}"
+
+
+def _describe(decision: str, layers: int) -> str:
+    if decision == "matters":
+        return "matters" if layers == 1 else "matter"
+    return f"{'is' if layers == 1 else 'are'} {VERDICT_NAMES[decision]}"
+
+
+def describe_margin(data: ReportData) -> Iterator[str]:
+    margin = _margin(data)
+    counts = "the margin" if margin is None else f"±{margin:g} nats per token, the margin that was stated beforehand"
+    if concluded(data.rows):
+        yield f"“Without effect” is shown: the interval lies inside {counts}."
+
+
+def next_steps(data: ReportData) -> Iterator[str]:
+    """Name the plan that skips the layers shown not to matter, or the amount of text to give."""
+    known = concluded(data.rows)
+    useless = [layer for layer, row in known.items() if row.metric in ("no_effect", "harmful")]
+    model = data.manifest.get("model") or "MODEL"
+    if useless and len(useless) < data.depth:
+        plan = skip(Plan.identity(data.depth), *useless)
+        yield (
+            f"Next: costs of single layers do not add up, so measure without {listed(list(map(str, useless)))}:"
+            f' layerwise sweep {model} --text PATH --plan "{plan}"'
+        )
+    elif known and all(row.metric == "unresolved" for row in known.values()):
+        yield f"Next: no layer is decided; give more text: layerwise diagnose {model} --text PATH --parts ablation"
+
+
+def recommendation(data: ReportData) -> Iterator[str]:
+    """Name the proxies that rank layers as the measured skip does, best first.
+
+    The interval of the rank correlation must exclude zero, and beat random rankings (Holm's p over the proxies).
+    """
+    rows = data.rows.where(measure=vocab.AGREEMENT, against=None)
+    compared = {name: row for name in PROXY_NAMES if (row := rows.one(condition=name)) is not None}
+    if not compared:
+        return
+    ordered = sorted(compared, key=lambda name: -compared[name].value)
+    beyond = _beyond_chance(compared, data.level)
+    agreeing = [name for name in ordered if name in beyond and (compared[name].low or 0.0) > 0.0]
+    shown = {name: f"{label(name)} {NUMBER.text(row)}" for name, row in compared.items()}
+    others = listed([shown[name] for name in ordered if name not in agreeing])
+    what = "Spearman's rank correlation with skipping over the layers"
+    if not agreeing:
+        yield f"No proxy is recommended: none ranks these layers as skipping does, beyond chance ({what}: {others})."
+        return
+    first, *more = [shown[name] for name in agreeing]
+    pieces = [f"Recommended for this model: {first} ({what})"]
+    pieces += [f"also in agreement: {listed(more)}"] if more else []
+    pieces += [f"not beyond chance: {others}"] if others else []
+    yield f"{'; '.join(pieces)}."
+
+
+def _beyond_chance(compared: Mapping[str, Score], level: float) -> frozenset[str]:
+    chances = {name: row.p for name, row in compared.items() if row.p is not None}
+    ordered = sorted(chances, key=lambda name: chances[name])
+    kept = itertools.takewhile(lambda rank: (len(ordered) - rank) * chances[ordered[rank]] < level, range(len(ordered)))
+    return frozenset(ordered[rank] for rank in kept)
+
+
+LAYERS_SECTION = Section(
+    anchor="verdicts",
+    needs=lambda data: next(layer_table(data), None) is not None,
+    parts=(
+        Bars(
+            name="layers",
+            show=DIFFERENCE,
+            derive=lambda data: layer_effects(data).values(),
+            series="metric",
+            stacked=True,
+            slots=VERDICT_SLOTS,
+            words=lambda name: VERDICT_NAMES.get(name, "skipped"),
+            rooted=True,
+            bent=True,
+        ),
+        Pivot(
+            derive=layer_table,
+            rows={"layer": "condition"},
+            terminal=5,
+            note="worth",
+            order=_line_order,
+            columns=(
+                Column(SKIP, SKIP, SIGNED),
+                Column("verdict", SKIP, lambda row: row.arm or ""),
+                *(Column(metric.head, metric.head, metric.show) for metric in METRICS),
+                Column("perplexity", SKIP, _of_layers(lambda row: in_perplexity(row.value))),
+                Column("adjusted p", SKIP, _of_layers(adjusted_p)),
+            ),
+        ),
+        Says(describe_margin, terminal=False),
+        Pivot(
+            name="agreement",
+            where={"measure": vocab.AGREEMENT},
+            rows={"metric": "condition"},
+            words=label,
+            terminal=False,
+            folded=True,
+            columns=(
+                Column("rank correlation with skipping", "spearman", NUMBER, {"against": None}),
+                Column("by chance", "spearman", NUMBER, {"against": vocab.SHUFFLED_LAYERS}),
+            ),
+        ),
+        Says(recommendation, terminal=False),
+    ),
+)
