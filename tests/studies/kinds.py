@@ -101,7 +101,7 @@ def _timing(run: Path) -> None:
 
 
 def _search(run: Path) -> None:
-    layerwise.search(stack(5), corpus(44), "ms=0.7x", context=12, tokens=700, run=run, **SHORT)
+    layerwise.search(stack(5), corpus(44), "ms=0.7x", dtype="float32", context=12, tokens=700, run=run, **SHORT)
 
 
 def _read(run: Path) -> tuple[Path, Path]:

@@ -26,7 +26,13 @@ def test_a_search_is_healed_and_saved(model: Path, tmp_path: Path) -> None:
     pytest.importorskip("peft")
     stack, corpus = layerwise.load(model), layerwise.read_corpus(save_texts(tmp_path / "texts", 40, 60))
     found = layerwise.search(
-        stack, corpus, layerwise.Budget(layers=4), method="one-shot", run=tmp_path / "found", reporter=Silent()
+        stack,
+        corpus,
+        layerwise.Budget(layers=4),
+        method="one-shot",
+        dtype="float32",
+        run=tmp_path / "found",
+        reporter=Silent(),
     )
     plan = chosen_plan(str(tmp_path / "found"))
     assert plan == found.best

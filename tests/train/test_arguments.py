@@ -125,7 +125,7 @@ def test_trackers_are_options_and_an_argument_is_given_once() -> None:
 
 @pytest.fixture
 def with_bfloat16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precision, "has_bfloat16", lambda device: device != "cpu")
+    monkeypatch.setattr(precision, "trains_in_bfloat16", lambda device: device != "cpu")
 
 
 def begun(run: Path, content: dict[str, object]) -> Path:

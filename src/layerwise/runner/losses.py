@@ -23,7 +23,9 @@ class KeptLosses:
         self.rows: list[Loss] = list(session.store.losses())
         self._session = session
 
-    def evaluator(self, stack: Stack, name: str, rungs: Sequence[EvalData], most: Spent) -> GraphEvaluator:
+    def evaluator(
+        self, stack: Stack, name: str, rungs: Sequence[EvalData], most: Spent, *, in_bfloat16: bool = False
+    ) -> GraphEvaluator:
         """Return an evaluator of plans on a text, `name` in its rows; progress is relative to `most`."""
         prefix = f"{name}/"
         known = [row for row in self.rows if row.task.startswith(prefix)]
@@ -34,7 +36,7 @@ class KeptLosses:
             share = min(1.0, done / due)
             self._session.reporter.progress(name, share, (time.monotonic() - began) * (1 - share) / share)
 
-        return GraphEvaluator(stack, rungs, self._add, known, prefix, watch)
+        return GraphEvaluator(stack, rungs, self._add, known, prefix, watch, in_bfloat16=in_bfloat16)
 
     def sweep(self, stack: Stack, plans: Sequence[Plan], data: EvalData, label: str) -> None:
         """Add the losses of plans on a text that are missing. Raises what `sweep_into` does."""

@@ -57,7 +57,8 @@ class GraphEvaluator:
     """Losses of plans on the `rungs` of a text; an `Evaluator` of `layerwise.search.rungs`.
 
     `sink` receives new rows, `known` rows are not computed, `spent` counts the computation, and `watch` is called after
-    every loss. The task of a row is that of the text after `prefix`.
+    every loss. The task of a row is that of the text after `prefix`. With `in_bfloat16`, matrices are multiplied in
+    bfloat16 and all else, the residual stream included, is computed in the dtype of the model.
     """
 
     stack: Stack
@@ -67,6 +68,7 @@ class GraphEvaluator:
     prefix: str = ""
     watch: Callable[[Spent], None] = lambda spent: None
     most_bytes: int = MOST_BYTES
+    in_bfloat16: bool = False
     spent: Spent = field(default_factory=Spent)
 
     def __post_init__(self) -> None:
@@ -109,7 +111,8 @@ class GraphEvaluator:
         lacking = np.isnan([nll[own] for nll in known])
         before: list[bool] = []
         forks, due = Forks.of((), ()), dict[Plan, str]()
-        with evaluating(self.stack.model), torch.inference_mode():
+        arithmetic = torch.autocast(self.stack.device.type, torch.bfloat16, enabled=self.in_bfloat16)
+        with evaluating(self.stack.model), torch.inference_mode(), arithmetic:
             for number, batch in enumerate(self.rungs[rung].batches if lacking.any() else ()):
                 missing: list[bool] = np.any(lacking[:, text.batches[number]], axis=1).tolist()
                 if any(missing):

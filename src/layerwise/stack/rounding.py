@@ -27,6 +27,16 @@ HALF_OF_THE_DIGITS = math.sqrt(EPS)
 HALF = frozenset({torch.float16, torch.bfloat16})
 
 
+def has_bfloat16(device: torch.device) -> bool:
+    """Return whether the device has instructions for products of bfloat16 matrices (AVX512-BF16 or AMX on a CPU)."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "xpu":
+        return torch.xpu.is_bf16_supported()
+    cpu = torch.cpu.get_capabilities() if device.type == "cpu" else {}
+    return bool(cpu.get("avx512_bf16") or cpu.get("amx_bf16"))
+
+
 def rounding(width: int, visits: int) -> float:
     """The gap that rounding may leave between two computations of `visits` layers of `width`.
 

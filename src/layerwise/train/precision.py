@@ -27,19 +27,16 @@ def default_precision(device: str) -> Precision:
     >>> default_precision("cpu")
     'float32'
     """
-    return "bfloat16" if has_bfloat16(device) else "float32"
+    return "bfloat16" if trains_in_bfloat16(device) else "float32"
 
 
-def has_bfloat16(device: str) -> bool:
-    """Whether the device is an accelerator that computes in bfloat16; torch would imitate it on others, and slowly."""
-    import torch
-
+def trains_in_bfloat16(device: str) -> bool:
+    """Return whether the device is an accelerator that has instructions for bfloat16."""
     from layerwise.stack.load import resolve_device
+    from layerwise.stack.rounding import has_bfloat16
 
-    kind = resolve_device(device).type
-    if kind == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return kind == "xpu" and torch.xpu.is_bf16_supported()
+    resolved = resolve_device(device)
+    return resolved.type != "cpu" and has_bfloat16(resolved)
 
 
 def recorded_precision(run: Path) -> Precision | None:

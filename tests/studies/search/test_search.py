@@ -35,7 +35,13 @@ from tier import first_fast
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 DEPTH = 5
-SMALL: dict[str, Any] = {"max_length": 16, "batch_tokens": 256, "tokens": 700, "reporter": Silent()}
+SMALL: dict[str, Any] = {
+    "max_length": 16,
+    "batch_tokens": 256,
+    "tokens": 700,
+    "dtype": "float32",
+    "reporter": Silent(),
+}
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +136,25 @@ def test_a_second_corpus_and_milliseconds_are_reported(
     assert all(row.value > 0 for row in times)
     assert calls == [0, 2]
     assert len(result.best.steps()) == 3
+
+
+def test_edits_are_compared_in_bfloat16_and_confirmed_in_float32(
+    whole: Path, stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layerwise.studies.search.steps.has_bfloat16", lambda device: True)
+    result = layerwise.search(stack, corpus, Budget(layers=3), run=tmp_path / "run", **{**SMALL, "dtype": "auto"})
+    losses: dict[bool, dict[tuple[Any, ...], float]] = {}
+    for folder in (whole, result.folder):
+        with Run.open(folder) as run:
+            is_exact = "compared_in" not in run.manifest.numerics
+            losses[is_exact] = {(row.task, row.document, row.plan): row.nll for row in run.store.losses()}
+    exact, compared = losses[True], losses[False]
+    searched = {key for key in exact if key[0].startswith("search/")} & compared.keys()
+    held_out = {key for key in exact if not key[0].startswith("search/")} & compared.keys()
+    assert all(exact[key] != compared[key] == pytest.approx(exact[key], rel=0.01) for key in searched)
+    assert all(exact[key] == compared[key] for key in held_out)
+    assert searched
+    assert held_out
 
 
 def test_a_search_says_how_long_it_still_takes_after_every_plan(stack: Stack, corpus: Corpus, tmp_path: Path) -> None:
@@ -256,7 +281,15 @@ def test_what_cannot_be_searched_is_refused_before_a_model_is_loaded(options: di
 def test_where_no_repeat_helps_the_model_as_trained_is_chosen(tmp_path: Path) -> None:
     """Every repeat costs the demo loss; the best is measured on text that chose neither."""
     result = layerwise.search(
-        "demo", None, "layers=1.2x", moves=("repeat",), width=1, tokens=2000, run=tmp_path / "run", reporter=Silent()
+        "demo",
+        None,
+        "layers=1.2x",
+        moves=("repeat",),
+        width=1,
+        tokens=2000,
+        dtype="float32",
+        run=tmp_path / "run",
+        reporter=Silent(),
     )
     rows = Rows(result.rows)
     (change,) = rows.where(metric="arm", arm="best_change")

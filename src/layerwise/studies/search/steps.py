@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from layerwise.data.text.corpus import Corpus, read_corpus
 from layerwise.errors import LayerwiseError, OptionError
 from layerwise.measure.contrasts.bits import bits_contrasts
@@ -59,6 +61,7 @@ from layerwise.search.one_shot import (
 from layerwise.search.prices import Piece, PlanPrices, PriceTable, measured
 from layerwise.search.rungs import FEWEST, SHARES, Evaluator, Round, divided_text, grown, mean_losses
 from layerwise.stack import Stack, weight_hash
+from layerwise.stack.rounding import has_bfloat16
 from layerwise.studies.search.options import Search
 from layerwise.studies.search.works import (
     REPORTED,
@@ -112,6 +115,7 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
             reporter,
             config.seed,
         )
+    in_bfloat16 = compares_in_bfloat16(config, stack)
     setting = Setting(config.phase, config.batch, config.context)
     timed = (str(setting),) if config.times else ()
     others = (f"{name}:{weight_hash(stack.sources[name].model)[:16]}" for name in _other_models(stack))
@@ -121,7 +125,10 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         families=("search", str(budget), *moves, config.method, f"width:{config.width}", *timed, *others),
         tasks=() if second is None else (f"second:{second.digest[:16]}",),
         seed=config.seed,
-        settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
+        settings={
+            "batch_tokens": config.batch_tokens or BATCH_TOKENS,
+            **({"compared_in": "bfloat16"} if in_bfloat16 else {}),
+        },
     )
     foreseen = None if budget.unit == "ms" else space_of(config, stack, PlanPrices.of(stack))
 
@@ -129,6 +136,8 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         yield describe_model(stack)
         yield describe_data(text)
         yield from own.says
+        if in_bfloat16:
+            yield "candidates are compared in bfloat16 (--dtype float32 compares in float32); held-out text in float32"
         yield f"{divided_sentence(parts)}; rungs of the search text: {len(rungs)}"
         if second is not None:
             yield f"second corpus: {describe_data(second)}"
@@ -159,7 +168,8 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         prices = PlanPrices.of(stack, table_of(table))
     began = time.perf_counter()
     space = space_of(config, stack, prices)
-    searched = losses.evaluator(stack, "search", rungs, worst_case(config, stack, rungs, space))
+    most = worst_case(config, stack, rungs, space)
+    searched = losses.evaluator(stack, "search", rungs, most, in_bfloat16=in_bfloat16)
     finalists = _finalists(config, stack, searched, rungs, space, reporter)
     spent, seconds = searched.spent, time.perf_counter() - began
     reporter.log(cost_sentence(spent, seconds))
@@ -195,6 +205,11 @@ def search(config: Search, reporter: Reporter, inputs: Inputs) -> Steps:
         [*round_rows(finalists.steps), *([*table, *times] if times else []), size_row(stack), *costs, *rows],
         {CONTINUATION: _samples(stack, parts["report"], chosen)},
     )
+
+
+def compares_in_bfloat16(config: Search, stack: Stack) -> bool:
+    """Return whether candidates are compared in bfloat16; held-out losses are always in the dtype of the model."""
+    return config.dtype == "auto" and stack.dtype == torch.float32 and has_bfloat16(stack.device)
 
 
 def _samples(stack: Stack, data: EvalData, chosen: Plan) -> list[str]:
