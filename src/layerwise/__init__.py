@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from layerwise.runner.result import Result
     from layerwise.runner.verbs import diagnose, evaluate, heal, robustness, run, sweep
     from layerwise.search.budget import Budget
-    from layerwise.stack import Stack, load, verify
-    from layerwise.studies.compare.result import compare
+    from layerwise.stack import Stack, load
+    from layerwise.studies.compare.verb import compare
     from layerwise.studies.time.verb import time
+    from layerwise.studies.verify.verb import verify
 
 _HOMES = {
     "Budget": "layerwise.search.budget",
@@ -42,7 +43,7 @@ _HOMES = {
     "Result": "layerwise.runner.result",
     "Run": "layerwise.results",
     "Stack": "layerwise.stack",
-    "compare": "layerwise.studies.compare.result",
+    "compare": "layerwise.studies.compare.verb",
     "demo_corpus": "layerwise.data.demo.corpus",
     "diagnose": "layerwise.runner.verbs",
     "edits": "layerwise.plan",
@@ -57,7 +58,7 @@ _HOMES = {
     "save": "layerwise.checkpoint",
     "sweep": "layerwise.runner.verbs",
     "time": "layerwise.studies.time.verb",
-    "verify": "layerwise.stack",
+    "verify": "layerwise.studies.verify.verb",
 }
 
 __all__ = [

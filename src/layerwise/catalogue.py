@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Plans": {
-        "verify": "verify.actions:Verification",
+        "verify": "verify.verb:verify",
         "time": "time.verb:time",
     },
     "Measuring": {
@@ -38,7 +38,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "serve status": "serve.steps:SwarmStatus",
     },
     "Results": {
-        "compare": "compare.options:Comparison",
+        "compare": "compare.verb:compare",
     },
 }
 """From the heading of a group to its verbs, each with the module and the class of its configuration."""

@@ -55,6 +55,7 @@ class Trait(Enum):
     LOCATION: A string that may be a path.
     EMPTY: May be an empty string.
     KEYWORD: A flag on the command line, although Python takes it by position.
+    PYTHON: An object that only Python can pass; the command line and YAML do not have it.
     """
 
     RARE = "rare"
@@ -63,6 +64,7 @@ class Trait(Enum):
     LOCATION = "location"
     EMPTY = "empty"
     KEYWORD = "keyword"
+    PYTHON = "python"
 
 
 @dataclass(frozen=True)
@@ -130,6 +132,8 @@ def choices_of(hint: Any) -> tuple[str, ...]:
 
 def convert_argument(argument: Argument, value: Any) -> Any:
     """Convert a value of Python, YAML or JSON: strings to paths, lists to tuples, whole numbers to floats."""
+    if Trait.PYTHON in argument.marks:
+        return value
     if value is None or (Trait.OPENED in argument.marks and not isinstance(value, str | Path)):
         return value
     kinds = alternatives(argument.hint)
@@ -145,7 +149,7 @@ def convert_argument(argument: Argument, value: Any) -> Any:
 def _convert(value: Any, kinds: tuple[Any, ...]) -> Any:
     from layerwise.plan import Plan
 
-    if isinstance(value, str) and Path in kinds:
+    if isinstance(value, str) and value and Path in kinds:
         return Path(value)
     if isinstance(value, int) and not isinstance(value, bool) and float in kinds and int not in kinds:
         return float(value)
@@ -161,7 +165,7 @@ def check_argument(argument: Argument, value: Any, spelled: str) -> None:
     Raises:
         OptionError: If the value is not one that the argument takes.
     """
-    if Trait.OPENED in argument.marks and not isinstance(value, str):
+    if Trait.PYTHON in argument.marks or (Trait.OPENED in argument.marks and not isinstance(value, str)):
         return
     kinds = alternatives(argument.hint)
     if value == "" and Trait.EMPTY not in argument.marks:

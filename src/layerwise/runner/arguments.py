@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
 
 from layerwise.runner.argument import Flag, Metavar, Range, Trait
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
     from layerwise.data.text.corpus import Corpus
     from layerwise.plan import Plan
@@ -18,10 +18,15 @@ if TYPE_CHECKING:
     ModelLike: TypeAlias = Stack | nn.Module | str | Path
     TextLike: TypeAlias = Corpus | Sequence[str] | str | Path | None
     Plans: TypeAlias = Sequence[str | Plan]
+    OnePlan: TypeAlias = str | Plan | None
+    Inputs: TypeAlias = Mapping[str, Tensor] | None
 else:
     ModelLike = Annotated[str, Trait.OPENED, Trait.LOCATION, Metavar("MODEL")]
     TextLike = Annotated[str | None, Trait.OPENED, Trait.LOCATION, Trait.KEYWORD, Metavar("PATH")]
     Plans = Annotated[Sequence[str], Trait.REPEATED, Trait.KEYWORD, Flag("--plan"), Metavar("PLAN")]
+
+    OnePlan = Annotated[str | None, Trait.EMPTY, Trait.KEYWORD, Metavar("PLAN")]
+    Inputs = Annotated[object, Trait.PYTHON]
 
 T = TypeVar("T")
 

@@ -121,7 +121,7 @@ def options_of(config: type | object) -> dict[str, tuple[Field[Any], Option]]:
 @cache
 def _options_of(kind: type) -> dict[str, tuple[Field[Any], Option]]:
     if isinstance(kind, Verb):
-        return {name: _as_option(argument) for name, argument in kind.arguments.items()}
+        return {name: _as_option(argument) for name, argument in kind.listed.items()}
     results = {}
     for each in fields(kind):
         if "option" in each.metadata:

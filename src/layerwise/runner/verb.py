@@ -82,6 +82,16 @@ class Verb:
             if value is not _OPENED and value != _to_plain(self.arguments[name].default)
         }
 
+    @property
+    def variadic(self) -> str:
+        """Return the name of the argument that takes all values by position, or an empty string."""
+        return _variadic(self.function)
+
+    @property
+    def listed(self) -> dict[str, Argument]:
+        """Return the arguments that the command line and YAML have."""
+        return {name: each for name, each in self.arguments.items() if Trait.PYTHON not in each.marks}
+
     ALTERNATIVES = ()
 
     @property
@@ -123,7 +133,8 @@ class VerbCall:
     def carry_out(self, reporter: Reporter | None = None, dry_run: bool = False, in_flags: bool = True) -> int:
         """Invocation the verb; returns the exit code of the command."""
         with from_command_line(dry_run) if in_flags else nullcontext():
-            result = self.verb.function(**self.options, reporter=reporter)
+            options = dict(self.options)
+            result = self.verb.function(*options.pop(self.verb.variadic, ()), **options, reporter=reporter)
         return int(getattr(result, "exit_code", 0))
 
 
@@ -194,12 +205,18 @@ def verb(name: str, *, examples: Sequence[str] = ()) -> Callable[[Callable[P, R]
 def _carry_out(described: Verb, function: Callable[..., R], values: dict[str, Any], reporter: Reporter) -> R:
     token = _CALL.set(Invocation(described, values, reporter, _CALLER.get().dry_run))
     try:
-        return function(**values, reporter=reporter)
+        return function(*values.pop(_variadic(function), ()), **values, reporter=reporter)
     except StudyFinished as finished:
         result: R = _result_class(function)(finished.folder)
         return result
     finally:
         _CALL.reset(token)
+
+
+def _variadic(function: Callable[..., Any]) -> str:
+    """Return the name of the parameter that takes all arguments by position, or an empty string."""
+    parameters = inspect.signature(function).parameters.values()
+    return next((each.name for each in parameters if each.kind is each.VAR_POSITIONAL), "")
 
 
 def _result_class(function: Callable[..., Any]) -> Callable[[Path], Any]:
@@ -272,7 +289,10 @@ def _arguments(function: Callable[..., Any]) -> dict[str, Argument]:
         if name == "reporter":
             continue
         hint, *marks = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
-        is_positional = parameter.kind is parameter.POSITIONAL_OR_KEYWORD and Trait.KEYWORD not in marks
+        is_variadic = parameter.kind is parameter.VAR_POSITIONAL
+        is_positional = parameter.kind is not parameter.KEYWORD_ONLY and Trait.KEYWORD not in marks
+        if is_variadic:
+            hint, marks = Sequence[hint], [*marks, Trait.REPEATED]  # type: ignore[valid-type]
         arguments[name] = Argument(
             name=name,
             hint=hint,

@@ -46,7 +46,7 @@ class Law:
 def verify(
     stack: Stack,
     plan: Plan | str,
-    inputs: dict[str, Tensor] | None = None,
+    inputs: Mapping[str, Tensor] | None = None,
     *,
     progress: Callable[[float], None] = lambda share: None,
 ) -> list[Law]:

@@ -72,7 +72,7 @@ def test_the_exit_code_is_that_of_a_loss_that_is_shown(sides: tuple[Path, Path],
     assert "- Passes: nothing is shown to be worse by more than 0.03.\n" in passed.out
     assert "does not mean that nothing is worse. More is left open: acc of arc (quantised, +0.0400 [" in passed.out
     assert "exact_match" not in passed.out.partition("left open")[2], "a loss of .03 of gsm8k is excluded"
-    assert "--fail-if-worse takes a number" in refused("compare", *sides, "--fail-if-worse", "-0.1")
+    assert "--fail-if-worse must be at least 0" in refused("compare", *sides, "--fail-if-worse", "-0.1")
 
 
 def test_python_has_the_rows_and_the_markdown(sides: tuple[Path, Path]) -> None:
@@ -217,10 +217,10 @@ def test_python_refuses_before_anything_is_asked_of_the_result(runs: tuple[Path,
         layerwise.compare(runs[0])
     with pytest.raises(RunError, match="takes two runs or more"):
         layerwise.compare()
-    with pytest.raises(OptionError, match="empty text"):
+    with pytest.raises(OptionError, match="empty string"):
         layerwise.compare(runs[0], "")
     with pytest.raises(
-        RunError, match=r"^--fail-if-worse is about evaluations, and runs were given; name RUN/lm_eval/PLAN"
+        RunError, match=r"^fail_if_worse is about evaluations, and runs were given; name RUN/lm_eval/PLAN"
     ):
         layerwise.compare(*runs, fail_if_worse=0.02)
 

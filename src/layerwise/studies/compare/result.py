@@ -1,4 +1,4 @@
-"""Compare runs or evaluations of lm-eval in Python."""
+"""The result of a comparison: runs or evaluations of lm-eval, read when something is asked of them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from layerwise.errors import RunError
 from layerwise.results import Run, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.results.run import is_run
-from layerwise.runner.option import configured
 from layerwise.runner.result import Reported
 
 if TYPE_CHECKING:
@@ -26,6 +25,7 @@ class ComparisonResult(Reported):
 
     folders: tuple[str, ...]
     fail_if_worse: float | None = None
+    exit_code: int = 0
 
     @property
     def data(self) -> ReportData:
@@ -61,21 +61,3 @@ class ComparisonResult(Reported):
     @property
     def coincidences(self) -> list[Score]:
         return list(self.data.rows.where(measure=vocab.COINCIDENCE))
-
-
-def compare(*runs: Path | str, fail_if_worse: float | None = None) -> ComparisonResult:
-    """Put models side by side: runs, all of them sweeps or all of them diagnoses, or evaluations of lm-eval.
-
-        layerwise.compare("runs/small", "runs/large").report("sizes.html")
-        layerwise.compare("results/base", "results/quantised").table("paired")
-
-    With `fail_if_worse` rows of `tolerance` say whether a greater loss is shown.
-    Raises `RunError` for fewer than two runs, for the same run twice, and for runs that cannot be compared.
-    """
-    from layerwise.studies.compare.options import Comparison
-
-    options = {"runs": [*map(str, runs)], "fail_if_worse": fail_if_worse}
-    config = configured(Comparison, options, "layerwise compare")
-    result = ComparisonResult(config.runs, config.fail_if_worse)
-    _ = result.data  # what cannot be compared is refused now, and not when something is asked of the result
-    return result

@@ -1,0 +1,90 @@
+"""`layerwise verify`: check that a model under a plan computes what the plan says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from layerwise.plan import Plan
+from layerwise.results.identity import model_name
+from layerwise.runner.arguments import Device, Dtype, Inputs, Location, ModelLike, OnePlan, Rare
+from layerwise.runner.options.plans import given_plan
+from layerwise.runner.reporter import Reporter, Silent, waiting
+from layerwise.runner.verb import verb
+
+if TYPE_CHECKING:
+    from layerwise.stack.verify import Law
+
+WORDS = {True: "holds", False: "FAILS", None: "n/a"}
+
+
+class Verification(tuple["Law", ...]):
+    """The laws that were checked; `exit_code` is 1 if one of them fails."""
+
+    __slots__ = ()
+
+    @property
+    def exit_code(self) -> int:
+        """Return 1 if a law fails, otherwise 0."""
+        return int(any(law.holds is False for law in self))
+
+
+@verb("verify", examples=('demo --plan "0-3 (4|5|6)*2 7-11"', 'HuggingFaceTB/SmolLM2-135M --plan "0-13 18-29"'))
+def verify(
+    model: ModelLike,
+    plan: OnePlan = None,
+    inputs: Inputs = None,
+    *,
+    device: Rare[Device] = "auto",
+    dtype: Rare[Dtype] = "auto",
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    trust_remote_code: Rare[bool] = False,
+    reporter: Reporter | None = None,
+) -> Verification:
+    """Check that a model under a plan computes what the plan says.
+
+    Cached decoding is checked as well. The exit code is 1 if a law does not hold.
+
+    Args:
+        model: Hub id, folder, GGUF file, or demo.
+        plan: Plan to run (default: the original model).
+        inputs: Batch to check with, by the names of the model's forward (default: a small seeded batch).
+        device: Device that computes.
+        dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
+        tokenizer: Tokenizer, if the model has none.
+        layers: Module path of the list of blocks, if it is not found.
+        revision: Branch, tag or commit of a hub model.
+        trust_remote_code: Run code that comes with the model.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        Every law with its name, whether it holds (None if it does not apply), and the details.
+
+    Raises:
+        PlanError: If the plan is invalid or runs layers that the model does not have.
+        UnsupportedModel: If a layer cannot be split as the plan asks.
+    """
+    checked = None if plan is None else given_plan(str(plan))
+    from layerwise.runner.opening import open_stack
+    from layerwise.stack import verify as check_laws
+
+    reporter = reporter or Silent()
+    stack = open_stack(
+        model,
+        reporter,
+        device=device,
+        dtype=dtype,
+        tokenizer=tokenizer,
+        layers=layers,
+        revision=revision,
+        trust_remote_code=trust_remote_code,
+    )
+    checked = checked or Plan.identity(stack.depth)
+    label = f"verifying {checked}"
+    with waiting(reporter, label):
+        laws = check_laws(stack, checked, inputs, progress=lambda share: reporter.progress(label, share))
+    width = max(len(law.name) for law in laws)
+    reporter.result(f"{model_name(stack.source.name)} under {checked}")
+    reporter.result("\n".join(f"{WORDS[law.holds]:5}  {law.name:{width}}  {law.detail}" for law in laws))
+    return Verification(laws)
