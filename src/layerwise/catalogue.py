@@ -34,8 +34,8 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "train schedule": "train_growth.options:ImportanceSchedule",
     },
     "Serving": {
-        "serve": "serve.steps:Serving",
-        "serve status": "serve.steps:SwarmStatus",
+        "serve": "serve.verb:serve",
+        "serve status": "serve.status:serve_status",
     },
     "Results": {
         "compare": "compare.verb:compare",

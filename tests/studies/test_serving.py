@@ -34,7 +34,7 @@ def temporary() -> Iterator[Path]:
 
 def test_a_router_that_is_killed_under_a_stream_is_started_again(temporary: Path) -> None:
     command = [sys.executable, "-m", "layerwise", "serve", "demo", "--port", "0", "--nodes", "2"]
-    command += ["--set", "temperature=0"]
+    command += ["--temperature", "0"]
     server = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,

@@ -27,16 +27,14 @@ from layerwise.runner.option import (
 from layerwise.runner.spelling import in_flags, refusals
 from layerwise.runner.verb import Verb, VerbCall, from_command_line
 
-INVOCATION = Group("This invocation", sort_key=99)
-QUIET = Parameter(
-    ("--quiet", "-q"), negative=(), show_default=False, group=INVOCATION, help="Print the result and nothing else."
-)
+INVOCATION = Group("Common options", sort_key=99)
+QUIET = Parameter(("--quiet", "-q"), negative=(), show_default=False, group=INVOCATION, help="Print only the result.")
 DRY_RUN = Parameter(
     "--dry-run",
     negative=(),
     show_default=False,
     group=INVOCATION,
-    help="Print what would be computed, and what it costs; then end.",
+    help="Print the work and its cost, then exit.",
 )
 USUAL = Group("Options", sort_key=0)
 """The heading of a verb's own options, and of all in a help that lists the usual ones."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
@@ -175,6 +176,33 @@ def current_call() -> Invocation:
     return _CALL.get()
 
 
+def current_command() -> str:
+    """Return the command of the call that is running, as a person would type it."""
+    call = current_call()
+    return write_command(call.verb, call.options)
+
+
+def write_command(described: Verb, options: Mapping[str, Any]) -> str:
+    """Write the command of a verb with its options.
+
+    Args:
+        described: The verb.
+        options: Options by name; those with their defaults are left out.
+    """
+    arguments, flags = [], []
+    for name, value in described.given(options).items():
+        argument = described.arguments[name]
+        texts = [str(part) for part in (value if isinstance(value, list) else [value])]
+        is_repeated = Trait.REPEATED in argument.marks
+        if argument.is_positional:
+            arguments += texts if is_repeated else [",".join(texts)]
+        elif isinstance(value, bool):
+            flags += [argument.flag if value else "--no-" + name.replace("_", "-")]
+        else:
+            flags += [word for text in (texts if is_repeated else [",".join(texts)]) for word in (argument.flag, text)]
+    return shlex.join(["layerwise", *described.name.split(), *arguments, *flags])
+
+
 def verb(name: str, *, examples: Sequence[str] = ()) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Make a function a verb: check its arguments, report to the terminal by default, and keep its signature."""
 
@@ -289,6 +317,7 @@ def _arguments(function: Callable[..., Any]) -> dict[str, Argument]:
         if name == "reporter":
             continue
         hint, *marks = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
+        marks.reverse()  # the outermost annotation comes first
         is_variadic = parameter.kind is parameter.VAR_POSITIONAL
         is_positional = parameter.kind is not parameter.KEYWORD_ONLY and Trait.KEYWORD not in marks
         if is_variadic:

@@ -1,0 +1,65 @@
+"""Open the model that is served, and gather the nodes that hold its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from layerwise.data.model_location import location_of
+from layerwise.data.text.tokenizer import load_tokenizer
+from layerwise.runner.opening import open_stack
+from layerwise.runner.reporter import Reporter
+from layerwise.stack import Stack, load
+from layerwise.swarm.cluster.tasks import available_processors
+from layerwise.swarm.estimate import estimate_of_run
+from layerwise.swarm.gathering import gathered
+from layerwise.swarm.settings import SwarmSettings
+from layerwise.swarm.swarm import Swarm
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+def open_served(model: str, replacements: Sequence[str], reporter: Reporter, **options: Any) -> Stack:
+    """Open a model together with the models whose layers replace lost ones."""
+    stack = open_stack(model, reporter, **options)
+    if not replacements:
+        return stack
+    others = {
+        f"r{number}": load(name, device=stack.device, dtype=stack.dtype) for number, name in enumerate(replacements)
+    }
+    return Stack.with_sources({"model": stack, **others})
+
+
+def open_tokenizer(
+    model: str, tokenizer: str | None, revision: str | None, trust_remote_code: bool
+) -> PreTrainedTokenizerBase:
+    """Open the given tokenizer, or the model's own."""
+    if tokenizer is not None:
+        return load_tokenizer(tokenizer, trust_remote_code=trust_remote_code)
+    return load_tokenizer(location_of(model), revision, trust_remote_code)
+
+
+async def gather_nodes(
+    stack: Stack,
+    reporter: Reporter,
+    *,
+    plan: str | None,
+    nodes: int,
+    replicas: int,
+    where: str | None,
+    settings: SwarmSettings,
+    sweep: str | Path | None,
+) -> Swarm:
+    """Start the nodes in this process, or on Ray at the address `where`."""
+    estimate = None if sweep is None else estimate_of_run(Path(sweep))
+    if where == "local":  # the nodes of one thread each compute on the same machine
+        torch.set_num_threads(max(1, available_processors() - nodes))
+    reporter.log(f"starting {nodes} nodes {'in this process' if where is None else f'on Ray ({where})'}")
+    swarm = await gathered(stack, nodes, replicas, address=where, plan=plan, settings=settings, estimate=estimate)
+    held = [f"{member.name}: {', '.join(layer.name for layer in sorted(member.layers))}" for member in swarm.members]
+    reporter.log("layers: " + "; ".join(held))
+    return swarm
