@@ -32,7 +32,7 @@ class LoadingOptions(DeviceOptions):
 
     tokenizer: str | None = option(None, metavar="PATH", is_location=True, rare=True)
     layers: str | None = option(
-        None, "Module path of the list of blocks, where it is not found.", metavar="PATH", rare=True
+        None, "Module path of the list of blocks, if it is not found.", metavar="PATH", rare=True
     )
     revision: str | None = option(None, "Branch, tag or commit of a hub model.", metavar="NAME", rare=True)
 
@@ -54,7 +54,7 @@ class ResidentOptions:
     """Which of the layers of a pretrained model are in memory, which may be smaller than the model."""
 
     resident_layers: int | None = option(
-        None, "Layers in memory at most; each is read from the disk when it is needed.", metavar="N", least=1, rare=True
+        None, "Maximum number of layers in memory; others are read when needed.", metavar="N", least=1, rare=True
     )
 
     def placement(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ SEEDS = 2**32
 class RunOptions:
     """Where the rows go, and what the random draws start from."""
 
-    run: Path | None = option(None, "Run folder; by default one named by what is computed.", metavar="PATH")
+    run: Path | None = option(None, "Output directory (default: derived from the configuration).", metavar="PATH")
     overwrite: bool = option(False)
     seed: int = option(0, "Seed of every random draw.", metavar="N", least=0, most=SEEDS - 1)
 
