@@ -82,7 +82,7 @@ def serve(
         nodes: Number of nodes that hold layers.
         replicas: Number of nodes that hold each layer.
         ray: Address of a Ray cluster: local (on this machine), auto, or HOST:PORT; needs layerwise[ray].
-        in_process: Keep the nodes in this process, without Ray, to try it out.
+        in_process: Keep the nodes in this process, without Ray.
         sweep: Run of `layerwise sweep` on this model, which gives the cost of missing layers.
         quorum: Minimum to answer: layers, such as 8, or "0.5 nats" (default: half of the layers).
         on_loss: After a layer is lost: keep its entries in the caches, or recompute all tokens without it.
