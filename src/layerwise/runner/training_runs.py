@@ -30,6 +30,7 @@ from layerwise.runner.opening import described
 from layerwise.runner.option import configured, options_of, plain
 from layerwise.runner.options.common import CorpusOptions, DataOptions
 from layerwise.runner.reporter import Reporter
+from layerwise.runner.training_options import TrainingData
 from layerwise.stack import Stack
 from layerwise.stack.max_length import keeps_texts_apart, longest_input
 
@@ -40,7 +41,7 @@ TEXT_LENGTH = 256
 
 
 def read_splits(
-    options: DataOptions,
+    options: DataOptions | TrainingData,
     stack: Stack,
     location: str | None,
     reporter: Reporter,
@@ -85,7 +86,7 @@ def read_splits(
     return splits
 
 
-def _check_kind(options: DataOptions, stack: Stack, corpus: Corpus | None) -> None:
+def _check_kind(options: DataOptions | TrainingData, stack: Stack, corpus: Corpus | None) -> None:
     takes_images, name = _takes_images(stack), stack.source.name
     if options.images is not None and options.text is not None:
         raise DataError("--images and --text were both given; a model reads one of them")
@@ -101,7 +102,7 @@ def _takes_images(stack: Stack) -> bool:
 
 
 def _texts(
-    options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None, pack: bool
+    options: DataOptions | TrainingData, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None, pack: bool
 ) -> Splits:
     splits, length = _windows(options, stack, reporter, seed, corpus)
     if not pack or stack.tokenizer is None:
@@ -112,7 +113,7 @@ def _texts(
 
 
 def _windows(
-    options: DataOptions, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
+    options: DataOptions | TrainingData, stack: Stack, reporter: Reporter, seed: int, corpus: Corpus | None
 ) -> tuple[Splits, int]:
     length = options.max_length
     if stack.tokenizer is None:
@@ -137,7 +138,9 @@ def _wanted(images: bool) -> str:
     return "--images FOLDER_OR_DATASET" if images else "--text FILE_OR_FOLDER"
 
 
-def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None = None) -> tuple[str, Division]:
+def divided_documents(
+    options: CorpusOptions | TrainingData, seed: int, corpus: Corpus | None = None
+) -> tuple[str, Division]:
     """Return the name and the documents, in three parts, of the text (default: the standard library's).
 
     `seed` draws held-out text if none was given; `corpus` replaces `--text`. Raises `DataError` for held-out text
@@ -155,7 +158,7 @@ def divided_documents(options: CorpusOptions, seed: int, corpus: Corpus | None =
     return corpus.name, parts
 
 
-def text_source(options: CorpusOptions, seed: int, corpus: Corpus | None = None) -> TextSource:
+def text_source(options: CorpusOptions | TrainingData, seed: int, corpus: Corpus | None = None) -> TextSource:
     """Return what `divided_documents` reads and, for the token cache, its files; other text is read at every start."""
 
     def read() -> ReadText:

@@ -5,14 +5,13 @@ Fine-tuning has options of its own: the tasks, and how a model is trained on the
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from layerwise.errors import TrainError
 from layerwise.runner.option import option
-from layerwise.train.precision import Precision, default_precision, recorded_precision
+from layerwise.runner.training_options import changed, resolve_precision, trainer_arguments
+from layerwise.train.precision import Precision
 
 
 def seeds_option(default: int) -> Any:
@@ -49,41 +48,10 @@ class OptimizationOptions:
     )
 
     def trainer_arguments(self, device: str) -> dict[str, Any]:
-        """The arguments of `--track`, `--checkpoint-minutes` and `--set` by name; values that are JSON are read as it.
-
-        Raises `TrainError` for a text of another form, and for an argument that two options give.
-
-        >>> options = OptimizationOptions(set=("report_to=tensorboard", "dataloader_num_workers=4"))
-        >>> options.trainer_arguments("auto")
-        {'report_to': 'tensorboard', 'dataloader_num_workers': 4}
-        """
-        arguments: dict[str, Any] = {"use_cpu": True} if device == "cpu" else {}
-        own = {"report_to": list(self.track) or None, "checkpoint_minutes": self.checkpoint_minutes}
-        arguments |= changed(**own)
-        for text in self.set:
-            name, equals, value = text.partition("=")
-            if not equals or not name.isidentifier():
-                raise TrainError(f"--set takes NAME=VALUE, as in --set report_to=tensorboard; found {text!r}")
-            if name in own and name in arguments:
-                raise TrainError(
-                    f"--set {name} and an option of its own both say what {name} is; leave one of them out"
-                )
-            try:
-                arguments[name] = json.loads(value)
-            except (ValueError, RecursionError):
-                arguments[name] = value
-        return arguments
+        return trainer_arguments(self.set, device=device, track=self.track, checkpoint_minutes=self.checkpoint_minutes)
 
     def resolved_precision(self, device: str, run: Path | None) -> Precision:
-        """Return the precision asked for, else that in which `run` began, else the device's default.
-
-        `--set` with half precision applies on top of float32.
-        """
-        if self.precision is not None:
-            return self.precision
-        if {"bf16", "fp16"} & self.trainer_arguments(device).keys():
-            return "float32"
-        return (run and recorded_precision(run)) or default_precision(device)
+        return resolve_precision(self.precision, self.trainer_arguments(device), device=device, run=run)
 
     def changes(self) -> dict[str, Any]:
         return changed(
@@ -103,15 +71,6 @@ class TrainingOptions(OptimizationOptions):
 
     def changes(self) -> dict[str, Any]:
         return {**super().changes(), **changed(learning_rate=self.learning_rate)}
-
-
-def changed(**values: Any) -> dict[str, Any]:
-    """The values that are not `None`, by name: those that replace a recipe's.
-
-    >>> changed(batch_size=8, learning_rate=None)
-    {'batch_size': 8}
-    """
-    return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)

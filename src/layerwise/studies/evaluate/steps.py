@@ -36,9 +36,9 @@ from layerwise.runner.minimal_pairs import (
     pairs_table,
 )
 from layerwise.runner.opening import described, in_words, open_named, quiet_transformers
-from layerwise.runner.options.training import changed
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.steps import Completed, Outline, Steps, Unit, UnitSession
+from layerwise.runner.training_options import changed
 from layerwise.runner.training_runs import finished_models
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device

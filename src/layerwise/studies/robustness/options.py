@@ -20,7 +20,8 @@ from layerwise.runner.options.common import (
     ModelOptions,
     PublishingOptions,
 )
-from layerwise.runner.options.training import TrainingOptions, changed
+from layerwise.runner.options.training import TrainingOptions
+from layerwise.runner.training_options import changed
 from layerwise.train.methods import METHODS, READ_BY, Options, recipes
 from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
 from layerwise.train.methods.method import DropSync

@@ -9,9 +9,9 @@ from layerwise.results.training_record import MODEL
 from layerwise.runner.call import MeasureUnit
 from layerwise.runner.experiment import Inputs
 from layerwise.runner.minimal_pairs import pairs_table
-from layerwise.runner.options.training import changed
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.steps import Completed, Outline, Steps
+from layerwise.runner.training_options import changed
 from layerwise.runner.training_runs import discard_trainings
 from layerwise.studies.train_elc.evaluation import evaluate_pretrained
 from layerwise.studies.train_elc.options import BACKBONE, ElcPretraining

@@ -17,9 +17,9 @@ from layerwise.results import Rows, Score
 from layerwise.results import vocabulary as vocab
 from layerwise.runner.call import CallUnit, MeasureUnit
 from layerwise.runner.experiment import Inputs
-from layerwise.runner.options.training import changed
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.steps import Completed, Outline, Steps
+from layerwise.runner.training_options import changed
 from layerwise.runner.training_runs import discard_trainings, divided_documents
 from layerwise.studies.train_elc import study_arms as study
 from layerwise.studies.train_elc.evaluation import evaluate_pretrained

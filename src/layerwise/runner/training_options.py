@@ -1,0 +1,106 @@
+"""Values that several trainings share: the data to train on, and the arguments of the Trainer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from layerwise.errors import TrainError
+from layerwise.results import Manifest
+from layerwise.train.precision import Precision, default_precision, recorded_precision
+
+HeldOut = Literal["held-out", "reported"]
+BadImages = Literal["refuse", "skip"]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingData:
+    """The text or the images of a training, and what is held out of them.
+
+    Args:
+        text: Text to train on.
+        validation: Text that selects checkpoints.
+        test: Text that is reported.
+        images: Images to train on.
+        on_bad_image: What to do with images that cannot be read.
+        max_length: Maximum length of a text in tokens.
+        limit: Maximum number of images of a split.
+        select_on: The examples that select checkpoints.
+    """
+
+    text: Path | None = None
+    validation: Path | None = None
+    test: Path | None = None
+    images: str | None = None
+    on_bad_image: BadImages = "refuse"
+    max_length: int | None = None
+    limit: int | None = None
+    select_on: HeldOut = "held-out"
+
+    def as_trained(self, manifest: Manifest) -> TrainingData:
+        """Fill in what the training of a manifest used; a given text or given images replace its own."""
+        sources = {"text", "validation", "test", "images"}
+        given = {name for name in (each.name for each in fields(self)) if getattr(self, name) != _DEFAULTS[name]}
+        left = _DEFAULTS.keys() - given - (sources if given & sources else set())
+        recorded = {name: manifest.experiment[name] for name in left if name in manifest.experiment}
+        paths = {"text", "validation", "test"}
+        values: dict[str, Any] = {name: Path(value) if name in paths else value for name, value in recorded.items()}
+        return replace(self, **values)
+
+
+_DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(TrainingData)}
+
+
+def trainer_arguments(
+    settings: Sequence[str], *, device: str, track: Sequence[str] = (), checkpoint_minutes: float | None = None
+) -> dict[str, Any]:
+    """Return the TrainingArguments by name; values of `settings` that are JSON are read as it.
+
+    Raises:
+        TrainError: If a setting is not NAME=VALUE, or repeats another argument.
+
+    Example:
+        >>> trainer_arguments(["report_to=tensorboard", "dataloader_num_workers=4"], device="auto")
+        {'report_to': 'tensorboard', 'dataloader_num_workers': 4}
+    """
+    arguments: dict[str, Any] = {"use_cpu": True} if device == "cpu" else {}
+    named = {"report_to": list(track) or None, "checkpoint_minutes": checkpoint_minutes}
+    arguments |= changed(**named)
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise TrainError(f"--set takes NAME=VALUE, as in --set report_to=tensorboard; found {text!r}")
+        if name in named and name in arguments:
+            raise TrainError(f"--set {name} and an option of its own both say what {name} is; leave one of them out")
+        try:
+            arguments[name] = json.loads(value)
+        except (ValueError, RecursionError):
+            arguments[name] = value
+    return arguments
+
+
+def resolve_precision(
+    precision: Precision | None, arguments: Mapping[str, Any], *, device: str, run: Path | None
+) -> Precision:
+    """Return the given precision, otherwise that of a started run, otherwise the device's default.
+
+    Half precision among the Trainer's arguments applies on top of float32.
+    """
+    if precision is not None:
+        return precision
+    if {"bf16", "fp16"} & arguments.keys():
+        return "float32"
+    return (run and recorded_precision(run)) or default_precision(device)
+
+
+def changed(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None, by name: those that replace a recipe's.
+
+    Example:
+        >>> changed(batch_size=8, learning_rate=None)
+        {'batch_size': 8}
+    """
+    return {name: value for name, value in values.items() if value is not None}
