@@ -8,7 +8,6 @@ from scipy.stats import norm
 from layerwise.page.claims.claim import EQUIVALENCE, beside_bound, more, needed, seen, widest
 from layerwise.page.claims.contrasts import Fact, Several
 from layerwise.page.claims.elc_bert import NORMAL
-from layerwise.page.claims.heterogeneity import SEEN
 from layerwise.results.multiplicity import stretch
 from layerwise.results.rows import Score
 from page.claims.bars import planted
@@ -62,12 +61,11 @@ def test_where_text_would_not_help_it_is_not_asked_for() -> None:
 
 
 def test_amounts_that_a_claim_prints_are_those_of_the_normal_distribution() -> None:
-    assert pytest.approx((SURE + norm.ppf(0.9)) / SURE, abs=0.005) == SEEN
     assert pytest.approx((SURE + POWER) / SURE, abs=0.001) == NORMAL
     rows = planted("agreement", {"apart": (-0.2, 0.6), "together": (0.4, 0.8), "layers": 12.0})
     layers = round(12 * ((SURE + norm.ppf(0.9)) / (SURE + POWER) * 0.4 / 0.3) ** 2)
     wide = [replace(row, mde=0.4) for row in rows]
-    assert f"about {layers} layers would" in claim_of("agreement", wide, 12).why
+    assert f"about {layers} layers would decide" in claim_of("agreement", wide, 12).answer
 
 
 def test_a_bound_is_told_from_either_side_by_one_detectable_effect() -> None:

@@ -12,6 +12,7 @@ from layerwise.page.claims import CLAIMS, ClaimRule
 from layerwise.page.finding import Finding, Verdict
 from layerwise.page.published import Judge
 from layerwise.results.rows import Score
+from layerwise.studies.diagnose import findings as diagnosis
 from layerwise.studies.sweep import painters
 from tier import by_tier
 
@@ -38,6 +39,16 @@ Table = Mapping[str, Mapping[str, Iterable[Truth]]]
 JUDGES: Mapping[str, Judge] = {
     "same_space": painters.judge_middle_layers_share_space,
     "all_needed": painters.judge_all_layers_needed,
+    "predictability": diagnosis.judge_weights_predictable,
+    "oscillation": diagnosis.judge_weights_oscillate,
+    "error_accumulation": diagnosis.judge_errors_accumulate,
+    "core": diagnosis.judge_core_layers,
+    "anti_layers": diagnosis.judge_anti_layers,
+    "importance_range": diagnosis.judge_importance_range,
+    "redundant_sets": diagnosis.judge_redundant_layers,
+    "recovery": diagnosis.judge_recovery_follows_importance,
+    "scaling": diagnosis.judge_only_scaling_survives,
+    "agreement": diagnosis.judge_metrics_agree,
 }
 """The functions that judge, by the name of the contrasts that they read."""
 MISSING = Finding("", "", Verdict.NOT_MEASURED)

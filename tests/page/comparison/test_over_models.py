@@ -79,6 +79,9 @@ def test_the_sentence_says_where_it_holds_and_of_how_many_models() -> None:
     )
 
 
+HARM = "Do some layers do harm?"
+
+
 def test_a_harmful_layer_counts_by_its_corrected_p() -> None:
     def rows(p: float, called: str = "harmful") -> list[Score]:
         names = ["no_effect"] * 3 + [called] + ["no_effect"] * 4
@@ -87,10 +90,10 @@ def test_a_harmful_layer_counts_by_its_corrected_p() -> None:
         ]
 
     none = rows(0.001, "unresolved")
-    assert shown(about([rows(0.001), none, none], "Anti-layers")) == ["m0"]
-    assert shown(about([rows(0.02), none, none], "Anti-layers")) == []
-    assert shown(about([rows(0.001), rows(0.02), none], "Anti-layers")) == ["m0", "m1"]
-    assert shown(about([rows(0.001), rows(0.04), none], "Anti-layers")) == ["m0"]
+    assert shown(about([rows(0.001), none, none], HARM)) == ["m0"]
+    assert shown(about([rows(0.02), none, none], HARM)) == []
+    assert shown(about([rows(0.001), rows(0.02), none], HARM)) == ["m0", "m1"]
+    assert shown(about([rows(0.001), rows(0.04), none], HARM)) == ["m0"]
 
 
 def test_holm_ends_where_a_step_shows_no_more() -> None:

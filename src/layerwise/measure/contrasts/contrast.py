@@ -232,10 +232,6 @@ def first(effects: Numbers) -> Numbers:
     return effects[..., 0]
 
 
-def less(effects: Numbers) -> Numbers:
-    return np.asarray(effects[..., 0] - effects[..., 1])
-
-
 def mean_of_drawn(effects: Numbers, chance: np.random.Generator, count: int) -> Numbers:
     """The mean over draws, (resamples, ..., draws) -> (resamples, ...), of `count` that each resample draws again."""
     again = chance.integers(0, effects.shape[-1], size=(len(effects), *(1 for _ in effects.shape[2:]), count))

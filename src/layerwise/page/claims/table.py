@@ -6,7 +6,7 @@ from a function of the paper's module. `certain` names the facts that need an in
 
 from __future__ import annotations
 
-from layerwise.page.claims import elc_bert, growth, heterogeneity, layershuffle, painters
+from layerwise.page.claims import elc_bert, growth, layershuffle, painters
 from layerwise.page.claims.contrasts import SHARES, Read, group, nulls, training_ends
 from layerwise.page.claims.published import paper, row
 from layerwise.page.text.wording import label
@@ -119,38 +119,6 @@ PAINTERS = paper(
 )
 HETEROGENEITY = paper(
     "heterogeneity",
-    row("predictability", heterogeneity.predictability),
-    row("oscillation", heterogeneity.oscillation, certain=("excess",)),
-    row("universal_oscillation", heterogeneity.universal_oscillation, certain=("every",)),
-    row(
-        "joint_collapse",
-        {
-            "joint": Read("joint", 0.0, bound=1.0),
-            "singles": Read("beyond_singles", 0.2),
-            "noise": Read("beyond_noise", 0.2),
-            "layers": Read("layers"),
-            "beyond": group("beyond_singles", "beyond_noise", together=1, margin=0.2),
-        },
-        certain=("joint", "beyond"),
-    ),
-    row("error_accumulation", heterogeneity.accumulation, certain=("share",)),
-    row("core", heterogeneity.core),
-    row("anti_layers", heterogeneity.anti_layers),
-    row("importance_range", heterogeneity.importance_range, certain=("own", "published")),
-    row(
-        "redundant_sets",
-        {
-            "joint": Read("joint", 0.0, bound=0.2),
-            "spared": Read("spared", 0.05),
-            "layers": Read("layers"),
-            "singles": Read("singles"),
-        },
-        certain=("joint", "spared"),
-    ),
-    row("recovery", heterogeneity.recovery),
-    row("scaling", heterogeneity.scaling),
-    row("joint_manipulation", heterogeneity.joint_manipulation, certain=("joint",)),
-    row("agreement", heterogeneity.agreement),
     row("growth_cost", growth.cost, certain=("number",)),
     row("growth_loss", growth.loss, certain=("number",)),
     row("growth_time", growth.time, certain=("number",)),

@@ -2,7 +2,6 @@
 
 J is the cost of a set in nats/token, S the sum over its single layers, R the cost of random errors of equal norm:
     error_accumulation   joint J, singles S, excess J - S, share 1 - S / J; share_of_noise is the same of random errors
-    joint_collapse       joint, beyond_singles 1 - S / J, beyond_noise 1 - R / J; `mde` at 93 % power each
     redundant_sets       joint C, spared (mean cost of random sets of that size) - C; `mde` at 90 % power each
 A redundant set is chosen on one half of the text (single effects sum to less than `SURVIVES`), tested on the other.
 """
@@ -19,7 +18,7 @@ from layerwise.measure.interventions.predicted_weight_loss import set_columns
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 
-ACCUMULATION, COLLAPSE, REDUNDANT = "error_accumulation", "joint_collapse", "redundant_sets"
+ACCUMULATION, REDUNDANT = "error_accumulation", "redundant_sets"
 LEAST = 1e-3
 """Nats per token: damage that is smaller has no shares."""
 
@@ -57,25 +56,6 @@ ADDITIVITY: Mapping[str, Statistic] = {
     "share": _share,
 }
 """The four numbers of a set: the first effect is its joint one, the others those of its layers."""
-
-
-def joint_collapse(effects: ArmEffects, subject: str, layers: Sequence[int]) -> list[Score]:
-    """Return the rows of the set `subject` (`set:8`) and its number of `layers`; none if a loss is missing."""
-    keys = [f"{subject}=predicted", f"{subject}=same_norm_random", *(f"{layer}=predicted" for layer in layers)]
-    part = effects.part(keys)
-    if part is None:
-        return []
-    statistics: dict[str, Statistic] = {
-        "joint": first,
-        "beyond_singles": lambda effects: np.asarray(1 - effects[..., 2:].sum(axis=-1) / _damage(effects)),
-        "beyond_noise": lambda effects: np.asarray(1 - effects[..., 1] / _damage(effects)),
-    }
-    rows = effects.resampled(part, range(len(keys))).rows(COLLAPSE, statistics, power=1 - 0.2 / 3)
-    return [*rows, Score(CONTRAST, "layers", float(len(layers)), claim=COLLAPSE)]
-
-
-def _damage(effects: Numbers) -> Numbers:
-    return np.maximum(first(effects), LEAST)
 
 
 def chosen_size(ranking: Mapping[int, float], most: int) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from layerwise.measure.contrasts.contrast import CONTRAST, ArmEffects, less
+from layerwise.measure.contrasts.contrast import CONTRAST, ArmEffects
 from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose.joint import ADDITIVITY
@@ -65,11 +65,6 @@ def joint_manipulation(effects: ArmEffects, ranking: Mapping[int, float], layers
         start = len(joint) + number * len(layers)
         drawn = effects.resampled(part, [number, *range(start, start + len(layers))])
         rows += drawn.rows(JOINT, ADDITIVITY, condition=name, amount=size)
-    rivals = sorted({name for name, size in joint if name != SCALE and (name, SMALL) in joint})
-    for name in rivals:
-        for kind, size in (("equal", SMALL), ("unequal", max(sizes[name]))):
-            pair = effects.resampled(part, [joint.index((name, size)), joint.index((SCALE, SMALL))])
-            rows.append(pair.row(JOINT, kind, less, condition=name, **_corrected(len(rivals))))
     rows.append(Score(CONTRAST, "layers", float(len(layers)), claim=JOINT))
     return rows + [Score(CONTRAST, "member", ranking[layer], claim=JOINT, layer=layer) for layer in layers]
 

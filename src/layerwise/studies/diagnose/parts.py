@@ -65,11 +65,8 @@ def _predictability(context: PartContext, note: Note) -> None:
     rows = predictability(context.stack, seed=context.seed)
     rows += predicted_weight_loss(context.stack, context.short_text, seed=context.seed, cache=cache)
     context.store("predictability", rows)
-    subject, layers = list(joint_sets(context.stack.depth).items())[-1]
-    effects_of = _effects(context)
-    context.store_contrast(joint.COLLAPSE, joint.joint_collapse(effects_of, subject, layers))
     sets = joint_sets(context.stack.depth) | neighbour_sets(context.stack.depth)
-    context.store_contrast(joint.ACCUMULATION, joint.accumulation(effects_of, sets))
+    context.store_contrast(joint.ACCUMULATION, joint.accumulation(_effects(context), sets))
 
 
 def _effects(context: PartContext) -> ArmEffects:

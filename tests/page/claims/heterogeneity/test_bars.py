@@ -14,11 +14,6 @@ SAME: Ends = (-0.001, 0.001)
 
 
 def together() -> Iterator[Case]:
-    joint: Rows = {"joint": (1.5, 2.5), "beyond_singles": CLEAR, "beyond_noise": CLEAR, "layers": 9.0}
-    yield from bars.varied("joint_collapse", joint, "joint", bars.beside(1.0), MORE)
-    for share in ("beyond_singles", "beyond_noise"):
-        yield from bars.varied("joint_collapse", joint, share, bars.around(0.2), BESIDE_NULL)
-
     sets: Rows = {"joint": 0.1, "spared": CLEAR, "layers": 3.0, "singles": 0.1}
     yield from bars.varied("redundant_sets", sets, "joint", bars.beside(0.2), LESS)
     yield from bars.varied("redundant_sets", {**sets, "joint": (-0.1, 0.1)}, "spared", bars.around(0.05), BESIDE_NULL)
@@ -32,26 +27,13 @@ def beyond_scaling(claim: str, **noise: Ends) -> tuple[Score, ...]:
     return (*bars.planted(claim, {**zero, **noise}, condition="noise"), *bars.planted(claim, zero, condition="zero"))
 
 
-def sized(scaled: Ends = (0.0, 0.1), **noise: Ends) -> tuple[Score, ...]:
-    own: Rows = {"joint": scaled, "singles": 0.1, "share": CLEAR}
-    return (
-        *bars.planted("joint_manipulation", own, condition="scale", amount=0.1),
-        *bars.planted("joint_manipulation", {"layers": 3.0}),
-        *beyond_scaling("joint_manipulation", **noise),
-    )
-
-
 def strategies() -> Iterator[Case]:
-    single, joint = "scaling", "joint_manipulation"
     yield from bars.each(
-        single, "equal", bars.around(0.01), BESIDE_NULL, lambda ends: beyond_scaling(single, equal=ends)
+        "scaling", "equal", bars.around(0.01), BESIDE_NULL, lambda ends: beyond_scaling("scaling", equal=ends)
     )
     yield from bars.each(
-        single, "unequal", bars.around(0.01), ALONE, lambda ends: beyond_scaling(single, equal=SAME, unequal=ends)
+        "scaling", "unequal", bars.around(0.01), ALONE, lambda ends: beyond_scaling("scaling", equal=SAME, unequal=ends)
     )
-    yield from bars.each(joint, "scale", bars.beside(0.2), LESS, sized)
-    yield from bars.each(joint, "equal", bars.around(0.05), BESIDE_NULL, lambda ends: sized(equal=ends))
-    yield from bars.each(joint, "unequal", bars.around(0.05), ALONE, lambda ends: sized(equal=SAME, unequal=ends))
 
 
 def single_layers() -> Iterator[Case]:
@@ -121,31 +103,8 @@ def correlations() -> Iterator[Case]:
     yield from bars.each("oscillation", "", bars.around(0.1), lag, lagged)
 
 
-def lagged(ends: Ends, part: str | None = None) -> tuple[Score, ...]:
-    return scored("deltas", {"unresolved": ends, "correlation": -0.5}, amount=1, part=part)
-
-
-def narrowed(end: float, way: float, types: int) -> Ends:
-    value = end - way * bars.wider(types) * 0.05
-    return value - 0.05, value + 0.05
-
-
-def types() -> Iterator[Case]:
-    below: Ends = (-0.9, -0.6)
-    for count in (2, 12):
-        inside, outside = ((0.1 + way * NEAR) / bars.wider(count) for way in (-1, 1))
-        cases: tuple[tuple[str, str, Ends, Ends], ...] = (
-            ("below", SUPPORTED, narrowed(-NEAR, 1.0, count), below),
-            ("not below", OPEN, narrowed(NEAR, 1.0, count), below),
-            ("above", CONTRADICTED, narrowed(NEAR, -1.0, count), below),
-            ("not above", OPEN, narrowed(-NEAR, -1.0, count), below),
-            ("within", NULL, (-inside, inside), SAME),
-            ("not within", OPEN, (-outside, outside), SAME),
-            ("some", CONTRADICTED, SAME, below),
-        )
-        for name, verdict, first, rest in cases:
-            rows = [row for number in range(count) for row in lagged(rest if number else first, f"type{number}")]
-            yield Case("universal_oscillation", f"{name} of {count}", tuple(rows), verdict)
+def lagged(ends: Ends) -> tuple[Score, ...]:
+    return scored("deltas", {"unresolved": ends, "correlation": -0.5}, amount=1)
 
 
 TWIN = "twin"
@@ -221,7 +180,7 @@ def headlines() -> Iterator[Case]:
 
 
 test_every_bar_is_where_it_is = bars.exact(
-    together(), strategies(), single_layers(), correlations(), types(), predictions(), headlines()
+    together(), strategies(), single_layers(), correlations(), predictions(), headlines()
 )
 
 test_a_training_that_is_not_over_contradicts_nothing = bars.unfinished(

@@ -9,8 +9,8 @@ import pytest
 from layerwise.measure.contrasts.contrast import ArmEffects
 from layerwise.measure.contrasts.layers import importance_range
 from layerwise.results.rows import Score
-from layerwise.studies.diagnose.joint import accumulation, joint_collapse, redundant_sets
-from layerwise.studies.diagnose.manipulation import SCALE, SMALL, joint_manipulation, scaling
+from layerwise.studies.diagnose.joint import accumulation, redundant_sets
+from layerwise.studies.diagnose.manipulation import scaling
 from page.claims import truths
 from page.claims.documents import part
 from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
@@ -31,11 +31,6 @@ def planted(costs: Sequence[float], run: int, keys: Sequence[str] = (), resample
 def unlike(*effects: float, noise: float = 0.01, documents: int = 20, skew: float = 0.5) -> Truth:
     keys = [f"{layer}=skip" for layer in range(len(effects))]
     return lambda run: importance_range(planted(effects, run, documents=documents, noise=noise, skew=skew), keys)
-
-
-def collapsed(joint: float, single: float, random: float, *, noise: float = 0.1, documents: int = 20) -> Truth:
-    arms = [joint, random, *[single] * 4]
-    return lambda run: joint_collapse(planted(arms, run, documents=documents, noise=noise), "set:4", range(4))
 
 
 def dropped(joint: float, random: float, *, noise: float = 0.02, documents: int = 16) -> Truth:
@@ -60,25 +55,12 @@ def predicted(joint: float, single: float, *, noise: float = 0.1, documents: int
     return lambda run: accumulation(planted(arms, run, documents=documents, noise=noise), {"set:4": range(4)})
 
 
-def manipulated(scale: float, rivals: float, *, largest: float = 6.0, noise: float = 0.02) -> Truth:
-    costs = [scale, largest, rivals, largest, rivals, largest]
-    arms = [*costs, *(cost / 3 for cost in costs for _ in range(3))]
-    keys = [f"joint={name}:{size:g}" for name in (SCALE, "noise", "copy") for size in (SMALL, 1.0)]
-    return lambda run: joint_manipulation(planted(arms, run, documents=20, noise=noise, keys=keys), RANKING, range(3))
-
-
 test_each_world_is_told = truths.simulated(
     {
         "importance_range": {
             SUPPORTED: (unlike(6.0, *REST, noise=0.005, skew=0.2),),
             NULL: (unlike(3.0, 0.5, 0.3, 0.2, 0.2, 0.2, 0.0, 0.0, noise=0.001),),
             CONTRADICTED: (unlike(1.0, 0.5, 0.3, 0.2, 0.2, 0.15, 0.1),),
-        },
-        "joint_collapse": {
-            SUPPORTED: (collapsed(8.0, 0.15, 0.5),),
-            # They add up, or any error of that size does it.
-            NULL: (collapsed(8.0, 1.9, 0.5), collapsed(8.0, 0.15, 8.0), collapsed(8.0, 0.15, 9.0)),
-            CONTRADICTED: (collapsed(0.3, 0.15, 0.1),),
         },
         "redundant_sets": {
             SUPPORTED: (dropped(0.1, 2.0),),
@@ -95,16 +77,11 @@ test_each_world_is_told = truths.simulated(
             NULL: (predicted(1.2, 0.3), predicted(4.0, 1.0)),  # additive
             CONTRADICTED: (predicted(1.2, 0.6),),  # together they do less
         },
-        "joint_manipulation": {
-            SUPPORTED: (manipulated(0.05, 0.5),),
-            NULL: (manipulated(0.05, 0.05),),  # at equal size all are as mild
-        },
     },
     least=0.95,
 )
 TOO_LITTLE = {
     "importance_range": unlike(6.0, *REST, noise=0.3, documents=8),
-    "joint_collapse": collapsed(1.5, 0.15, 0.5, noise=4.0, documents=8),
     "redundant_sets": dropped(0.1, 2.0, noise=1.0, documents=8),
     "scaling": scaled(0.05, 0.15, 3.0, noise=2.0, documents=8),
     "error_accumulation": predicted(1.8, 0.3, noise=2.0, documents=8),
@@ -113,7 +90,7 @@ TOO_LITTLE = {
 
 @pytest.mark.parametrize("rule", TOO_LITTLE)
 def test_too_little_text_is_said_to_be_so(rule: str) -> None:
-    assert any("would decide" in truths.claim_of(rule, TOO_LITTLE[rule](run), DEPTH).why for run in range(5))
+    assert any("would decide" in truths.claim_of(rule, TOO_LITTLE[rule](run), DEPTH).answer for run in range(5))
 
 
 def test_without_a_set_or_a_rival_there_are_no_rows() -> None:

@@ -63,7 +63,7 @@ test_core_layers_are_judged_right = truths.simulated(
 def test_one_core_one_dominant_layer_and_no_core() -> None:
     found = [truths.claim_of("core", truth(0), DEPTH) for truth in (CORE, ALIKE, DAMAGE)]
     assert [claim.verdict for claim in found] == ["supported", "contradicted", "no better than the null"]
-    assert "At layers 8–11 skipping a layer costs" in found[0].figures
+    assert "8–11" in found[0].answer
     assert truths.claim_of("core", damaged(0, skip=effects(0.1, 0.1, first=9.0)), DEPTH).verdict == "contradicted"
     lone = effects(0.1, 0.1)
     lone[9] = 5.0

@@ -92,7 +92,7 @@ test_few_layers_are_too_few = seldom(FEW, nightly=False)
 def test_few_layers_are_said_to_be_too_few() -> None:
     for rule, verdicts in FEW.items():
         for truth in (truth for worlds in verdicts.values() for truth in worlds):
-            assert any("are too few to decide; about " in claim_of(rule, truth(run), 12).why for run in range(20))
+            assert any("can be compared; about " in claim_of(rule, truth(run), 12).answer for run in range(20))
 
 
 def importance(measure: str, metric: str, values: Iterable[float] = range(6), **columns: Any) -> list[Score]:
@@ -150,7 +150,7 @@ def test_damage_alone_decides_nothing() -> None:
 def test_without_equal_damage_the_damage_is_held_fixed_and_older_rows_are_not_measured() -> None:
     rows = [row for row in recovering(30, 0.9)(3) if row.condition == "noise_50"]
     claim = claim_of("recovery", rows, 30)
-    assert "with the initial damage held fixed" in claim.figures
+    assert "with the initial damage held fixed" in claim.unit
     assert claim.verdict == "supported"
     old = [Score("recovery", "spearman", 0.9, 0.8, 0.95, condition="noise_50", arm="layer")]
     assert claim_of("recovery", old, 12).verdict == "not measured"
