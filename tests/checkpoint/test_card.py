@@ -1,6 +1,5 @@
 """The model card of a checkpoint states only what the folder or a row contains."""
 
-import hashlib
 import json
 from pathlib import Path
 
@@ -9,11 +8,10 @@ from huggingface_hub import EvalResult, ModelCard
 
 from conftest import tiny_llama
 from layerwise.checkpoint import save
-from layerwise.checkpoint.card import CardTable, base_model_info, is_hub_id, write_card
+from layerwise.checkpoint.card import CardTable, is_hub_id, read_metadata, write_card
 from layerwise.errors import CheckpointError
 from layerwise.stack import Stack, load
 
-VERSIONS = {"layerwise": "0", "torch": "1"}
 CARD = "---\nlicense: mit\nlanguage: en\npipeline_tag: text-generation\nbase_model: org/root\n---\n# It\n"
 
 
@@ -35,7 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def text_of(folder: Path, *tables: CardTable) -> str:
-    return write_card(folder, name="it", command="layerwise save x", versions=VERSIONS, tables=tables)
+    return write_card(folder, name="it", command="layerwise save x", tables=tables)
 
 
 def test_the_hub_reads_its_metadata(home: Path) -> None:
@@ -52,17 +50,10 @@ def test_the_hub_reads_its_metadata(home: Path) -> None:
     assert card.text.startswith(
         "\n# it\n\n3 layers of one (made of [org/root](https://huggingface.co/org/root)), written as an ordinary "
     )
-    assert "`from_pretrained` of transformers as any other model" in card.text
-
-
-def test_it_has_the_plan_as_text_in_words_and_as_a_picture_and_the_hash_of_its_weights(home: Path) -> None:
-    text = text_of(home / "deep")
-    assert "    0-2 2\n" in text
-    assert "- layers 0 to 2, in order\n- layer 2\n" in text
-    assert "```text\n  0  ██\n  1  ████\n  2  ██████\n  2  ████████\nout  ██████████\n" in text
-    assert "layerwise 0, torch 1." in text
-    (file,) = (home / "deep").glob("*.safetensors")
-    assert hashlib.sha256(file.read_bytes()).hexdigest() in text
+    assert "    0-2 2\n" in text_of(home / "deep")
+    assert "- layers 0 to 2, in order\n- layer 2\n" in text_of(home / "deep")
+    assert "- one (made of [org/root](https://huggingface.co/org/root)): mit\n" in card.text
+    assert (home / "deep" / "README.md").read_text() == text_of(home / "deep")
 
 
 def test_without_a_measurement_it_claims_nothing_and_with_one_it_has_its_rows(home: Path) -> None:
@@ -77,20 +68,13 @@ def test_without_a_measurement_it_claims_nothing_and_with_one_it_has_its_rows(ho
     assert "### Measured\n\nOn a text.\n\n| what | value |\n| --- | --- |\n| this \\| plan | 0.5 |\n" in text
 
 
-def test_a_licence_that_no_card_states_is_not_known(home: Path) -> None:
+def test_a_license_that_no_card_states_is_not_known(home: Path) -> None:
     text = text_of(home / "merged")
-    assert "**The licence of two is not known**" in text
-    assert "| b | two | not known |" in text
+    assert "- **The license of two is not known**: no card states one." in text
     data = ModelCard(text).data.to_dict()
     assert data["tags"] == ["layerwise", "merge"]
     assert data["base_model_relation"] == "merge"
     assert "license" not in data
-
-
-def test_the_card_is_written_beside_the_weights(home: Path) -> None:
-    text = write_card(home / "pruned", name="it", command="x", versions=VERSIONS)
-    assert (home / "pruned" / "README.md").read_text() == text
-    assert base_model_info(None, str(home / "pruned")).hub_ids == ("org/root",)
 
 
 def test_a_name_is_no_markup(home: Path, tmp_path: Path) -> None:
@@ -118,9 +102,7 @@ def test_what_was_proved_is_said(home: Path, tmp_path: Path) -> None:
         (1e-6, "logits", "within 1e-06 of the size"),
     ):
         (tmp_path / "plan.json").write_text(json.dumps(record | {"gap": gap, "proof": proof, "weights": {}}))
-        text = text_of(tmp_path)
-        assert expected in text
-        assert "| not computed |" in text
+        assert expected in text_of(tmp_path)
 
 
 def test_ids_of_the_hub_are_told_from_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,4 +114,4 @@ def test_ids_of_the_hub_are_told_from_folders(tmp_path: Path, monkeypatch: pytes
         "gpt2",
     ]
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    assert base_model_info("a", "org/name-that-is-not-there").license is None
+    assert read_metadata("org/name-that-is-not-there") == {"base_model": ["org/name-that-is-not-there"]}

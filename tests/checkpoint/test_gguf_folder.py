@@ -180,7 +180,7 @@ def test_every_tensor_has_a_name_among_as_many_blocks_as_the_plan_has(checkpoint
 def test_the_card_gives_the_converter_its_metadata(checkpoint: tuple[str, Plan, Path]) -> None:
     *_, folder = checkpoint
     (folder.parent / "base" / "README.md").write_text("---\nlicense: mit\nbase_model: org/root\n---\n")
-    write_card(folder, name="it", command="x", versions={})
+    write_card(folder, name="it", command="x")
     metadata = gguf.Metadata.load(None, folder)
     assert metadata.license == "mit"
     assert "layerwise" in metadata.tags

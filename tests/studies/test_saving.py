@@ -187,23 +187,6 @@ def test_one_revision_is_opened(home: Path, tmp_path: Path) -> None:
     )
 
 
-def test_a_card_is_written_and_pushed(home: Path, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    checked: list[tuple[str, bool]] = []
-    monkeypatch.setattr(
-        "layerwise.checkpoint.push.check_push", lambda name, *, overwrite: checked.append((name, overwrite))
-    )
-    monkeypatch.setattr(
-        "layerwise.checkpoint.push.push", lambda folder, name, **options: f"https://huggingface.co/{name} {options}"
-    )
-    ended = layerwise("save", "--from", file, "--output", tmp_path / "m", "--push", "org/it", "--private")
-    assert ended.code == 0, ended.err
-    assert checked == [("org/it", False)]
-    assert "https://huggingface.co/org/it {'private': True, 'overwrite': False}: pushed, private" in ended.out
-    card = (tmp_path / "m" / "README.md").read_text()
-    assert "(the last norm, the head) that of two." in " ".join(card.split())
-    assert "Nothing was measured for this card" in card
-
-
 def test_a_push_that_would_be_refused_is_refused_before_anything_is_written(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,30 +15,26 @@ from layerwise.errors import CheckpointError
 
 
 def check_repository(name: str) -> None:
+    """Check the name of a repository. Raises `CheckpointError` for one that is not ORG/NAME."""
     try:
         validate_repo_id(name)
+        is_valid = "/" in name
     except HFValidationError:
         is_valid = False
-    else:
-        is_valid = "/" in name
     if not is_valid:
-        raise CheckpointError(
-            f"a repository of the hub is ORG/NAME, of letters, digits, ., _ and -, as in org/shallow; not {name[:60]!r}"
-        )
+        raise CheckpointError(f"--push must be ORG/NAME, as in org/shallow, got {name[:60]!r}.")
 
 
 def check_push(name: str, *, overwrite: bool = False) -> None:
+    """Check name, token and network, and that the repository has no model that is not to be overwritten."""
     check_repository(name)
     if constants.is_offline_mode():
-        raise CheckpointError(
-            f"nothing can be pushed to {name} while HF_HUB_OFFLINE is set: unset it, or leave --push out and push the "
-            "folder later"
-        )
+        raise CheckpointError(f"cannot push to {name} while HF_HUB_OFFLINE is set. Unset it, or leave --push out.")
     api = huggingface_hub.HfApi()
     with _explained(name):
         api.whoami()
         if not overwrite and api.repo_exists(name) and api.file_exists(name, "config.json"):
-            raise CheckpointError(f"{name} holds a model already; choose another name, or replace it with --overwrite")
+            raise CheckpointError(f"{name} has a model already. Choose another name, or replace it with --overwrite.")
 
 
 def push(folder: Path, name: str, *, private: bool = False, overwrite: bool = False) -> str:
@@ -64,21 +60,15 @@ def _explained(name: str) -> Iterator[None]:
     try:
         yield
     except LocalTokenNotFoundError as error:
-        raise CheckpointError(
-            "there is no token for the Hugging Face hub: run `hf auth login`, or set HF_TOKEN to one that may write"
-        ) from error
+        raise CheckpointError("there is no token for the hub. Run `hf auth login`, or set HF_TOKEN.") from error
     except HfHubHTTPError as error:
-        status = error.response.status_code
-        if status in (401, 403):
-            raise CheckpointError(
-                f"the hub refuses to write to {name} ({status}): use a token that may write there, with `hf auth "
-                "login` or HF_TOKEN"
-            ) from error
         reason = error.server_message or str(error).splitlines()[0]
-        raise CheckpointError(f"the hub did not take {name} ({status}): {reason}") from error
-    except Exception as error:  # the hub's client changes the library that it reaches the network with
+        raise CheckpointError(
+            f"the hub refused {name} ({error.response.status_code}): {reason}. Check that the token may write there."
+        ) from error
+    except Exception as error:  # the library that the hub's client reaches the network with is not ours to name
         if not isinstance(error, OSError) and not type(error).__module__.startswith(("httpx", "requests")):
             raise
         raise CheckpointError(
-            f"the hub could not be reached for {name} ({type(error).__name__}): push the folder later"
+            f"the hub cannot be reached for {name} ({type(error).__name__}). Push the folder later."
         ) from error

@@ -29,8 +29,8 @@ from layerwise.runner.option import given_flag, given_options
 from layerwise.runner.options.common import Dtype
 from layerwise.runner.options.plans import chosen_plan
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.trained_models import Publication
 from layerwise.studies.save.options import Saving, bytes_of
+from layerwise.studies.save.publication import Publication
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
