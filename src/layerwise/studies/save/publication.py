@@ -85,8 +85,8 @@ def collect_evidence(folder: Path, plan: Plan, models: Sequence[str]) -> CardTab
         raise RunError(
             f"the run {folder} is about {manifest.model}, not {', '.join(models)}. Pass a run of the saved model."
         )
-    found = {score.measure for score in scores}
-    rows = [score for score in scores if score.measure == (SEARCH if SEARCH in found else EFFECT)]
+    measures = {score.measure for score in scores}
+    rows = [score for score in scores if score.measure == (SEARCH if SEARCH in measures else EFFECT)]
     own = [score for score in rows if score.plan == str(plan) and score.metric in QUANTITIES]
     if not own:
         measured = sorted({str(score.plan) for score in rows if score.metric == DELTA})[:3]
@@ -94,7 +94,7 @@ def collect_evidence(folder: Path, plan: Plan, models: Sequence[str]) -> CardTab
             f"the run {folder} did not measure the plan {plan} (it measured {', '.join(measured) or 'none'}). Pass a "
             "search or sweep of this plan."
         )
-    warning = () if SEARCH in found else (NOT_HELD_OUT,)
+    warning = () if SEARCH in measures else (NOT_HELD_OUT,)
     return CardTable(
         f"Measured by layerwise {manifest.experiment.get('experiment', 'sweep')}",
         (
