@@ -28,7 +28,6 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Training": {
         "train robust": "robustness.options:RobustTraining",
         "train elc": "train_elc.options:ElcPretraining",
-        "train elc-study": "train_elc.options:LayerWeightsStudy",
         "train growth": "train_growth.options:GrowthTraining",
         "train growth-study": "train_growth.study_options:GrowthStudy",
         "train schedule": "train_growth.options:ImportanceSchedule",
@@ -52,7 +51,6 @@ PAGES: Mapping[str, str] = {
     "growth": "studies.train_growth.page:GROWTH_KIND",
     "robustness": "studies.robustness.page:ROBUSTNESS_KIND",
     "training": "page.sections.training:TRAINED",
-    "layer_weights_study": "studies.train_elc.study_page:STUDY_KIND",
     "pretraining": "studies.train_elc.page:PRETRAINING",
     "evaluation": "studies.evaluate.page:EVALUATION",
     "wiring": "page.sections.wiring:WIRING",

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +11,6 @@ import layerwise
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
 from conftest import Flat, tiny_llama
-from layerwise.data.suites.generated_msgs import Sizes
 from layerwise.data.suites.generated_pairs import PARADIGMS
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
@@ -25,13 +23,9 @@ from layerwise.runner.reporter import Silent
 from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
 from layerwise.stack.load import resolve_device
-from layerwise.studies.train_elc.options import ElcPretraining, LayerWeightsStudy
-from layerwise.studies.train_elc.study_arms import ATTRIBUTED
-from layerwise.studies.train_elc.study_arms import arms as study_arms
-from layerwise.studies.train_elc.study_tunings import marked
+from layerwise.studies.train_elc.options import ElcPretraining
 from layerwise.studies.train_growth.options import GrowthTraining
 from layerwise.studies.train_growth.study_options import GrowthStudy
-from layerwise.train.fine_tuning import FineTuningConfig
 from studies.growth.tiny_inputs import save_config, save_documents
 from studies.outlines import tiny_training
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -56,17 +50,6 @@ PLANTED: Mapping[str, Any] = {
     "studies.train_growth.study_steps:measured_importance": lambda *_, **__: [
         Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2)
     ],
-    "studies.train_elc.study_steps:FINE_TUNING": FineTuningConfig(epochs=1, batch_size=16, length=16),
-    "studies.train_elc.study_arms:SIZES": Sizes(16, 8, 8),
-    "studies.train_elc.study_arms:PAIRS_EACH": 1,
-    "studies.train_elc.study_arms:SEGMENTS": 16,
-    "studies.train_elc.study_arms:TASKS": (ATTRIBUTED,),
-    "studies.train_elc.study_arms:arms": lambda *given, **changes: tuple(
-        recipe for recipe in study_arms(*given, **changes) if recipe.arm in ("ltg", "elc", "elc-frozen")
-    ),
-    "studies.train_elc.study_tunings:marked": partial(marked, count=4),
-    "measure.gradients.attribution:NODES": 2,
-    "measure.gradients.attribution:MOST_NODES": 4,
     "studies.train_elc.steps:PAIRS": 1,
     "studies.train_elc.steps:SEGMENTS": 16,
     "data.suites.generated_pairs:PARADIGMS": dict(list(PARADIGMS.items())[:2]),
@@ -173,11 +156,11 @@ def _texts(run: Path) -> Path:
 
 
 def _pretraining(run: Path) -> None:
-    perform(ElcPretraining(text=_texts(run), steps=3, batch_size=8, evals=1, variants=("elc",), run=run))
-
-
-def _elc_study(run: Path) -> None:
-    perform(LayerWeightsStudy(text=_texts(run), steps=1, batch_size=8, evals=1, seeds=1, run=run))
+    perform(
+        ElcPretraining(
+            text=_texts(run), steps=3, batch_size=8, evals=1, variants=("ltg", "elc", "elc-share-0.5"), run=run
+        )
+    )
 
 
 def _phased(run: Path) -> dict[str, Any]:
@@ -211,7 +194,6 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
     "diagnose": _diagnosis,
     "evaluate": _evaluation,
     "train elc": _pretraining,
-    "train elc-study": _elc_study,
     "train growth": _growth,
     "train growth-study": _growth_study,
 }

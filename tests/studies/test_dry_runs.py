@@ -51,10 +51,6 @@ SAID = {
     "train elc --text documents --steps 3 --batch-size 8 --set evals=1 --seeds 2": (
         "cost: 4 trainings of at most 768 tokens, 3,072 together",
     ),
-    "train elc-study --text documents --steps 2 --batch-size 8 --seeds 2": (
-        "ltg, elc, zero, elc-identity, elc-frozen, denseformer; 2 seeds each, 2 steps",
-        "cost: 12 trainings of at most 512 tokens, 6,144 together",
-    ),
 }
 """Parts of what each command prints about the models and texts of `inputs`."""
 

@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_run_is_refused(text: str, message: str, tmp_path:
 
 
 def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
-    for name in ("robust", "elc", "elc_study", "growth", "growth_study"):
+    for name in ("robust", "elc", "growth", "growth_study"):
         assert getattr(layerwise.train, name) is getattr(verbs, f"train_{name}")
     for module in (layerwise.train, layerwise.search):
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -157,7 +157,7 @@ FUNCTIONS = {
     "heal": layerwise.heal,
     **{
         f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}")
-        for name in ("robust", "elc", "elc_study", "growth", "growth_study")
+        for name in ("robust", "elc", "growth", "growth_study")
     },
     "robustness merge": layerwise.robustness.merge,
 }
@@ -221,7 +221,7 @@ SETTINGS = [
     ("train robust", "layershuffle,layerdrop --model demo-vit --set compile=true --set weight_decay=0.5"),
     ("diagnose", "demo --parts recovery --set recovery_layers=1,2"),
     ("evaluate", "demo --suite pairs --limit 3 --set temperature=2 --set too-long=skip"),
-    ("train elc", "--text FOLDER --set evals=2 --set padding_free=true --initialisation zero"),
+    ("train elc", "--text FOLDER --set evals=2 --set padding_free=true --variants ltg,elc-zero"),
 ]
 
 EXAMPLES = [

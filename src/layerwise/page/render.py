@@ -186,7 +186,7 @@ def _with_absent(last: Chapter, absent: Sequence[Chapter]) -> Chapter:
     return replace(last, body=(*last.body, listed)) if absences else last
 
 
-PRETRAINED = {"layer_weights_study", "pretraining", "evaluation", "wiring"}
+PRETRAINED = {"pretraining", "evaluation", "wiring"}
 """The kinds of run that are about models pre-trained in several wirings."""
 
 

@@ -44,12 +44,16 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class FineTunedModel:
-    """A model to fine-tune: its arm, seed, source and plans; the first of `members`, if any, is the original model."""
+    """A model to fine-tune: its arm, seed, source and plans; the first of `members`, if any, is the original model.
+
+    Weights whose names end in one of `frozen` do not learn.
+    """
 
     arm: str
     seed: int
     location: Path | str
     members: tuple[Member, ...] = ()
+    frozen: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -130,7 +134,7 @@ def fine_tuned(
 
     Answers stored in the folder `keep` are read; otherwise `inspect_model` is called with the fine-tuned model.
     """
-    settings = settings_for(task, settings)
+    settings = replace(settings_for(task, settings), frozen=model.frozen)
     task = task.limited(settings.training_limit, settings.test_limit)
     path = (
         None

@@ -22,10 +22,21 @@ from layerwise.data.text.token_cache import ReadText, TextSource
 from layerwise.data.vision.images import check_labels, read_images
 from layerwise.data.vision.preprocessing import preprocessing_of
 from layerwise.errors import DataError, RunError
+from layerwise.measure.contrasts.variants import bias_rows, difference_rows, share_rows
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.training_record import RETRAINED, TrainingRecord, refined_at, trained_models
-from layerwise.results.vocabulary import FEWEST_UNITS, TRAINING
+from layerwise.results.vocabulary import (
+    CONVERGENCE,
+    DATA_SHARE,
+    FEWEST_UNITS,
+    INITIAL_BIAS,
+    SECONDS,
+    STUDY,
+    TOKENS,
+    TRAINING,
+    TUNING_CONVERGENCE,
+)
 from layerwise.runner.opening import described
 from layerwise.runner.option import configured, options_of, plain
 from layerwise.runner.options.common import CorpusOptions, DataOptions
@@ -33,6 +44,7 @@ from layerwise.runner.reporter import Reporter
 from layerwise.runner.training_options import TrainingData
 from layerwise.stack import Stack
 from layerwise.stack.max_length import keeps_texts_apart, longest_input
+from layerwise.train.cost.convergence import fine_tuning_convergence, pretraining_convergence
 
 DIGITS = "digits"
 PILOT = "pilot"
@@ -349,6 +361,23 @@ def finished_models(run: Path) -> tuple[TrainedModel, ...]:
         TrainedModel(model.parts[-3], int(model.parts[-2].removeprefix("seed-")), model, model.parent)
         for model in trained_models(run)
     )
+
+
+def store_comparisons(run: Run) -> None:
+    """Store the comparisons of the variants of a run; a run without the backbone has none."""
+    records = [TrainingRecord.read(each.folder) for each in finished_models(run.folder)]
+    is_timed = any(record and record.recipe.get("pretraining", {}).get("seconds") for record in records)
+    terms = SECONDS if is_timed else TOKENS
+    scores = run.store.scores()
+    comparisons = {
+        STUDY: difference_rows(scores, terms),
+        INITIAL_BIAS: bias_rows(scores),
+        DATA_SHARE: share_rows(scores),
+        CONVERGENCE: pretraining_convergence(scores),
+        TUNING_CONVERGENCE: fine_tuning_convergence(scores),
+    }
+    for measure, rows in comparisons.items():
+        run.store.replace_scores(measure, rows)
 
 
 def discard_trainings(run: Path) -> None:

@@ -108,7 +108,6 @@ search = _function("search", "model text budget", SearchResult)
 heal = _function("heal", "model text", Result)
 train_robust = _function("train robust", "model text", Result)
 train_elc = _function("train elc", "text", Result)
-train_elc_study = _function("train elc-study", "text", Result)
 train_growth = _function("train growth", "model text", Result)
 train_growth_study = _function("train growth-study", "model text", Result)
 

@@ -14,7 +14,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-_VERBS = ("elc", "elc_study", "growth", "growth_study", "robust")
+_VERBS = ("elc", "growth", "growth_study", "robust")
 
 
 def __getattr__(name: str) -> Any:

@@ -87,6 +87,7 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
         (["--tasks", "cola"], "add one of glue, msgs, msgs-ours"),
         (["--suite", "msgs-ours", "--families", "painter"], "unknown family 'painter'; did you mean painters"),
         (["--suite", "msgs-ours", "--train", "heads"], "did you mean head"),
+        (["--suite", "attribution", "--layer-weights", "held"], "--layer-weights compares the variants of a run"),
         (["--minutes", "3", "--limit", "5"], "say how many pairs are scored"),
         (["--suite", "msgs-ours,pairs", "--minutes", "3"], "evaluate msgs-ours by themselves, with --limit N"),
     ],

@@ -16,7 +16,7 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.models import VARIANTS
 from layerwise.results import Run
 from layerwise.studies.train_elc import steps as module
-from layerwise.studies.train_elc.options import ElcPretraining, PretrainingExperiment
+from layerwise.studies.train_elc.options import ElcPretraining
 from layerwise.studies.train_elc.steps import recipes
 from layerwise.studies.train_elc.trainings import FAMILY
 from layerwise.train.pretrain.recipe import PRESETS
@@ -75,11 +75,6 @@ def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
         assert run.manifest.families == (FAMILY,)
 
 
-def test_an_initialisation_names_the_arm() -> None:
-    made = recipes(ElcPretraining(variants=("ltg", "elc"), initialisation="zero"))
-    assert [(each.arm, each.initialisation) for each in made] == [("ltg", None), ("elc-zero", "zero")]
-
-
 def test_options_replace_settings_of_the_recipe() -> None:
     (made,) = recipes(
         ElcPretraining(variants=("elc",), batch_size=8, gradient_accumulation=2, evals=3, steps=5, compile=True)
@@ -89,7 +84,7 @@ def test_options_replace_settings_of_the_recipe() -> None:
 
 
 def test_choices_are_those_of_the_package() -> None:
-    hint = get_type_hints(PretrainingExperiment)["size"]
+    hint = get_type_hints(ElcPretraining)["size"]
     assert set(get_args(hint)) == set(PRESETS)
     assert set(ElcPretraining().variants) <= set(VARIANTS)
 
@@ -128,11 +123,10 @@ def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
     [
         (("--size", "smal"), "did you mean small?"),
         (("--variants", "ltg,denseformr"), "did you mean denseformer"),
-        (("--initialisation", "biazed"), "did you mean biased"),
         (("--epochs", "2", "--steps", "2"), "give one of them"),
         (("--steps", "2", "--batch-size", "6"), "no whole quarter"),
         (("--variants", ","), "--variants names nothing"),
-        (("--variants", "ltg", "--initialisation", "zero"), "does nothing here: layer weights read it"),
+        (("--variants", "ltg-zero"), "ltg has no layer weights for 'ltg-zero' to set"),
         (("--tokenizer", "x", "--set", "vocabulary=300"), "x is one already; leave one of them out"),
     ],
 )

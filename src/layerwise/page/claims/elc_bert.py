@@ -37,14 +37,14 @@ def _skill(data: ReportData, arm: str) -> Fact | None:
 def gain(data: ReportData, task: str, terms: str, better: int, margin: float, written: str) -> Facts | None:
     """Return what elc gains over its backbone and over fixed initial weights; above zero is better.
 
-    The backbone is compared on `terms`, fixed weights at equal tokens. `better` is the sign of a gain, and `written`
-    the format of the second.
+    The backbone is compared on `terms`, fixed weights on those or at equal tokens. `better` is the sign of a gain, and
+    `written` the format of the second.
     """
     rows = data.rows.where(measure=vocab.STUDY, metric="difference", task=task, arm=vocab.LAYER_WEIGHTS)
     score = rows.one(against=vocab.BACKBONE, condition=terms)
     if score is None:
         return None
-    held = rows.one(against=HELD, condition=vocab.TOKENS)
+    held = rows.one(against=HELD, condition=terms) or rows.one(against=HELD, condition=vocab.TOKENS)
     within = SHARES if task == vocab.PAIRS else None
     learned = (
         {"": Fact(scaled(held, better), margin, within=within)} if held is not None and span(held) is not None else {}

@@ -91,6 +91,14 @@ class FineTuningOptions:
         setting=True,
     )
     max_length: int | None = option(None, metavar="N", least=2, rare=True)
+    curve_points: int = option(
+        0,
+        "Points of the learning curve of every fine-tuning, beside the ends of its epochs.",
+        metavar="N",
+        least=0,
+        most=1_000,
+        setting=True,
+    )
     published: Literal["none", "elc-bert"] = option(
         "none", "Use the settings of a published model for each task, unless an option sets them.", setting=True
     )
@@ -104,53 +112,6 @@ class FineTuningOptions:
             patience=self.patience,
             length=self.max_length,
             train=None if self.train == "all" else self.train,
+            evals=self.curve_points or None,
             published=None if self.published == "none" else self.published,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class GlueOptions:
-    """Tasks of GLUE that every model of a training is fine-tuned on, beside the options of the training itself."""
-
-    glue: Path | None = option(None, "Folder of GLUE's files; every arm is fine-tuned on its tasks.", metavar="FOLDER")
-    glue_tasks: tuple[str, ...] = option(
-        (), "Tasks of --glue; all that it holds by default.", metavar="NAMES", needs="glue", setting=True
-    )
-    glue_learning_rate: float | None = option(
-        None, "Peak learning rate on GLUE; 5e-5 by default.", metavar="X", needs="glue", setting=True, above=0
-    )
-    glue_batch_size: int | None = option(
-        None, "Examples in a step on GLUE; 32 by default.", metavar="N", least=1, needs="glue", setting=True
-    )
-    glue_epochs: int | None = option(
-        None, "Epochs on GLUE at most; 10 by default.", metavar="N", least=1, needs="glue", setting=True
-    )
-    glue_patience: int | None = option(
-        None,
-        "Epochs on GLUE without a better selection score; 3 by default.",
-        metavar="N",
-        least=1,
-        needs="glue",
-        setting=True,
-    )
-    glue_max_length: int | None = option(
-        None, "Tokens of an example of GLUE; 128 by default.", metavar="N", least=2, needs="glue", setting=True
-    )
-    tuning_evals: int = option(
-        10,
-        "Points of the learning curve of every fine-tuning, beside the ends of its epochs.",
-        metavar="N",
-        least=0,
-        most=1_000,
-        setting=True,
-    )
-
-    def glue_changes(self) -> dict[str, Any]:
-        tuning = FineTuningOptions(
-            learning_rate=self.glue_learning_rate,
-            batch_size=self.glue_batch_size,
-            epochs=self.glue_epochs,
-            patience=self.glue_patience,
-            max_length=self.glue_max_length,
-        )
-        return {**tuning.changes(), "evals": self.tuning_evals}

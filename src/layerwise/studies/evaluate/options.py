@@ -17,13 +17,15 @@ from layerwise.runner.options.plans import PlanOptions
 from layerwise.runner.options.training import FineTuningOptions
 
 # Those of `layerwise.data.suites`, which is too heavy for a help text; a test compares them.
-SUITES = ("pairs", "blimp", "supplement", "ewok", "glue", "msgs", "msgs-ours")
-FINE_TUNED = ("glue", "msgs", "msgs-ours")
+SUITES = ("pairs", "blimp", "supplement", "ewok", "glue", "msgs", "msgs-ours", "attribution")
+FINE_TUNED = ("glue", "msgs", "msgs-ours", "attribution")
 """The suites that models are fine-tuned on; the others are scored as they are."""
 
 PAIRS = tuple(name for name in SUITES if name not in FINE_TUNED)
-GENERATED = ("pairs", "msgs-ours")
+GENERATED = ("pairs", "msgs-ours", "attribution")
 """The suites that layerwise makes itself; the others are files."""
+
+LAYER_WEIGHTS = ("held", "added")
 
 FILE = "file"
 
@@ -65,7 +67,7 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         Reads(
             (
                 *("seeds", "families", "plan", "window", "train", "learning_rate", "batch_size", "epochs", "patience"),
-                *("max_length", "published"),
+                *("max_length", "published", "curve_points", "layer_weights"),
             ),
             _of(*FINE_TUNED),
             f"fine-tuning reads it, and --suite names none of {', '.join(FINE_TUNED)}",
@@ -90,6 +92,12 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         (),
         "Score pairs again without some layer weights: 30% (the weakest), 3<-0, 3<-0+4<-1 (both), *<-1 (by source).",
         metavar="EDGES",
+        rare=True,
+    )
+    layer_weights: tuple[str, ...] = option(
+        (),
+        "Also fine-tune elc with its layer weights held (held), and ltg with weights added to it (added).",
+        metavar="NAMES",
         rare=True,
     )
     temperature: float = option(
@@ -118,6 +126,11 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
                 raise DataError(f"there is no suite and no file {named(name)!r}; {near_matches(name, SUITES)}")
             if name in SUITES and name not in GENERATED and self.data is None:
                 raise DataError(f"{name} is not part of layerwise: give the folder that holds its files, --data FOLDER")
+        for name in self.layer_weights:
+            if name not in LAYER_WEIGHTS:
+                raise OptionError(f"--layer-weights must be held or added, got {named(name)!r}")
+        if self.layer_weights and not is_run(self.model):
+            raise OptionError("--layer-weights compares the variants of a run: give the folder of a `train elc`")
         if self.tasks and not set(self.suite) & set(FINE_TUNED):
             raise DataError(
                 f"--tasks chooses among those that models are fine-tuned on; add one of {', '.join(FINE_TUNED)} to "

@@ -23,7 +23,18 @@ from layerwise.plan.painters import GIVEN
 from layerwise.plan.windows import half_depth
 from layerwise.results.rows import PlanRecord, Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.results.vocabulary import ALL, CHANCE, FINE_TUNED, MSGS, NORMALISED, OUR_MSGS, PARADIGM, PHENOMENON
+from layerwise.results.vocabulary import (
+    ALL,
+    ATTRIBUTION,
+    CHANCE,
+    FINE_TUNED,
+    MSGS,
+    NORMALISED,
+    OUR_MSGS,
+    PARADIGM,
+    PHENOMENON,
+)
+from layerwise.studies.evaluate.page_attribution import ATTRIBUTED
 
 PLANS = "fine_tuned_plans"
 """The anchor of the section, and the measure of notes on plans that a model cannot run."""
@@ -302,8 +313,8 @@ TASK_TABLE = Pivot(
 
 EVALUATION = Kind(
     name="evaluation",
-    measures=FINE_TUNED,
-    present=lambda data: bool(suites(data)) or bool(data.rows.where(measure=FINE_TUNED)),
+    measures=(*FINE_TUNED, ATTRIBUTION),
+    present=lambda data: bool(suites(data)) or bool(data.rows.where(measure=(*FINE_TUNED, ATTRIBUTION))),
     tiles=tiles,
     answer=_answer,
     following=_strongest_plan,
@@ -361,5 +372,6 @@ EVALUATION = Kind(
                 Says(noted(*(suite for suite in FINE_TUNED if suite != "glue")), terminal=False),
             ),
         ),
+        ATTRIBUTED,
     ),
 )

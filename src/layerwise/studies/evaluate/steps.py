@@ -24,7 +24,7 @@ from layerwise.plan import EdgeCut
 from layerwise.results import Manifest, Rows, Run, Score
 from layerwise.results.run import is_run
 from layerwise.results.training_record import FILE, TrainingRecord
-from layerwise.results.vocabulary import BABYLM, EDGES
+from layerwise.results.vocabulary import ATTRIBUTION, BABYLM, BACKBONE, EDGES, LAYER_WEIGHTS
 from layerwise.runner.experiment import Inputs
 from layerwise.runner.finetuned_tasks import PREDICTIONS, FineTunedModel, run_benchmarks
 from layerwise.runner.minimal_pairs import (
@@ -39,9 +39,10 @@ from layerwise.runner.opening import described, in_words, open_named, quiet_tran
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.steps import Completed, Outline, Steps, Unit, UnitSession
 from layerwise.runner.training_options import changed
-from layerwise.runner.training_runs import finished_models
+from layerwise.runner.training_runs import finished_models, store_comparisons
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.load import resolve_device
+from layerwise.studies.evaluate.attribution import SENTENCES, TASK, attribute
 from layerwise.studies.evaluate.edges import (
     ORIGIN,
     check_phenomena,
@@ -50,6 +51,7 @@ from layerwise.studies.evaluate.edges import (
     find_wiring,
     has_layer_weights,
 )
+from layerwise.studies.evaluate.held_weights import hold_frozen, with_weight_conditions
 from layerwise.studies.evaluate.minutes import chosen_limit, record_limit, recorded_limit, resolutions
 from layerwise.studies.evaluate.options import Evaluation
 from layerwise.studies.evaluate.page import PLANS, TASK_TABLE, Taught, plan_table
@@ -97,7 +99,7 @@ class EvaluationUnit(Unit[None]):
         # A fine-tuning by other settings is another measurement of the same model and tasks: a run of its own.
         # So is one of fewer pairs, where minutes decide how many.
         self.recipe = {**config.changes(), **changed(minutes=config.minutes)} or None
-        if stack is not None and self.tasks:
+        if stack is not None and (self.tasks or ATTRIBUTION in config.suite):
             raise DataError("fine-tuning opens its models anew: give the name or the folder of the model")
         # The stack of a single model; those of a run are opened one after another.
         self._single: Stack | None = None
@@ -141,7 +143,7 @@ class EvaluationUnit(Unit[None]):
         self.folder = folder
         with Run.open(folder) as run:
             self.manifest = run.manifest
-        return {each.label: FineTunedModel(each.arm, each.seed, each.folder) for each in models}
+        return {each.label: hold_frozen(FineTunedModel(each.arm, each.seed, each.folder)) for each in models}
 
     def _take_model(self, stack: Stack) -> dict[str, FineTunedModel]:
         model = self.config.model
@@ -169,6 +171,8 @@ class EvaluationUnit(Unit[None]):
     def _manifest(self, stack: Stack) -> Manifest:
         examples = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)
         names = [each.origin for each in self.pairs] + [task.name for task in self.tasks]
+        if ATTRIBUTION in self.config.suite:
+            examples, names = examples + SENTENCES, [*names, TASK]
         return described(
             stack,
             weight_hash(stack.model),
@@ -204,7 +208,11 @@ class EvaluationUnit(Unit[None]):
                 f"cuts: at most {2 * len(self.weighted) * passes * sum(len(each.pairs) for each in self.pairs):,} "
                 "sentences more"
             )
-        tunings = (count + sum(plans)) * len(self.tasks) * self.config.seeds
+        arms = {"held": LAYER_WEIGHTS, "added": BACKBONE}
+        compared = [arms[name] for name in self.config.layer_weights]
+        tuned = count + sum(model.arm in compared for model in self.models.values())
+        tunings = (tuned + sum(plans)) * len(self.tasks) * self.config.seeds
+        tunings += 2 * tuned * (ATTRIBUTION in self.config.suite)  # with the labels and with shuffled ones
         yield f"cost: {scored:,} sentences to score{most}, {tunings:,} fine-tunings"
 
     def discard(self, folder: Path) -> None:
@@ -215,8 +223,8 @@ class EvaluationUnit(Unit[None]):
         config, run, reporter = self.config, session.run, session.reporter
         if config.overwrite:
             discard(self.pairs, run)
-            if self.cuts:
-                run.store.replace_scores(EDGES, [])
+            for measure in (*([EDGES] if self.cuts else []), *({ATTRIBUTION} & set(config.suite))):
+                run.store.replace_scores(measure, [])
         if config.minutes is not None:
             self._limit(config.minutes, run, reporter)
         how = in_words(resolve_device(config.device), config.dtype)
@@ -236,6 +244,8 @@ class EvaluationUnit(Unit[None]):
                 progress=reporter.progress,
             )
         self._fine_tune(run, reporter)
+        if self._single is None:
+            store_comparisons(run)
 
     def _limit(self, minutes: float, run: Run, reporter: Reporter) -> None:
         config = self.config
@@ -264,7 +274,9 @@ class EvaluationUnit(Unit[None]):
             reporter.progress(label, step / steps)
 
         seeds, device = config.seeds, config.device
-        trained = list(self.models.values())
+        trained = list(with_weight_conditions(list(self.models.values()), config.layer_weights, run.folder))
+        if ATTRIBUTION in config.suite:
+            attribute(trained, self.settings, run, progress=progress, device=device)
         run_benchmarks(trained, self.tasks, self.settings, run, seeds=seeds, device=device, progress=progress)
         has_plans = any(model.plans for model in self.planned)
         for number, task in enumerate(self.tasks if has_plans else (), start=1):

@@ -34,6 +34,7 @@ from layerwise.page.trained import (
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
+from layerwise.studies.train_elc.page_compared import COMPARED, DYNAMICS, difference_findings
 
 MARGIN = 0.05
 """The share of a row's weight that counts; a test compares it with that of the measure."""
@@ -66,11 +67,14 @@ UNIFORM = {True: "uniform", False: "not uniform", None: "inconclusive"}
 def held_out_findings(data: ReportData) -> Iterator[Finding]:
     ranked = sorted(by_arm(data.rows.where(measure=vocab.MASKED_LM)), key=lambda row: row.value)
     if ranked:
-        studied = data.rows.where(measure=vocab.STUDY)
-        more = " A study compares arms, seed by seed." if len(ranked) > 1 and not studied else ""
         known = True if all(row.low is not None for row in ranked) else None
-        answer = f"Held-out loss in nats per masked token: {list_scores(ranked, LOSS)}.{more}"
+        answer = f"Held-out loss in nats per masked token: {list_scores(ranked, LOSS)}."
         yield Finding("What did pre-training give?", answer, settle(known))
+
+
+def _answer_findings(data: ReportData) -> Iterator[Finding]:
+    yield from difference_findings(data)
+    yield from outcome_findings(data)
 
 
 def outcome_findings(data: ReportData) -> Iterator[Finding]:
@@ -217,13 +221,15 @@ OF_ARMS: Mapping[str, Any] = {"series": "arm", "arms": arms, "words": str}
 
 PRETRAINING = Kind(
     name="pretraining",
-    measures=(vocab.MASKED_LM, vocab.SEED_AGREEMENT),
+    measures=(vocab.STUDY, vocab.MASKED_LM, vocab.SEED_AGREEMENT),
     claims=True,
     tiles=tiles,
     unfinished=training_stopped,
     following=_following,
-    answer=opening(outcome_findings),
+    answer=opening(_answer_findings),
     sections=(
+        COMPARED,
+        DYNAMICS,
         Section(
             anchor=vocab.MASKED_LM,
             needs=lambda data: bool(data.rows.where(measure=vocab.MASKED_LM) or suites(data)),

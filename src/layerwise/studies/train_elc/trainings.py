@@ -25,7 +25,7 @@ from layerwise.runner.steps import Remaining
 from layerwise.runner.training_runs import text_source
 from layerwise.runner.trainings import FolderTraining, FolderTrainings
 from layerwise.stack.load import resolve_device
-from layerwise.studies.train_elc.options import PretrainingExperiment
+from layerwise.studies.train_elc.options import ElcPretraining
 from layerwise.train.arguments import check_arguments
 from layerwise.train.pretrain.recipe import PretrainingRecipe
 from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
@@ -158,7 +158,7 @@ def tokens_read(recipe: PretrainingRecipe) -> int:
 
 
 def prepare_pretrainings(
-    config: PretrainingExperiment,
+    config: ElcPretraining,
     recipes: tuple[PretrainingRecipe, ...],
     reporter: Reporter,
     corpus: Corpus | None,

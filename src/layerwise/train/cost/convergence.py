@@ -11,7 +11,7 @@ place of `loss`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import exp, log
 from statistics import fmean
@@ -19,10 +19,20 @@ from statistics import fmean
 import numpy as np
 
 from layerwise.errors import MeasureError
+from layerwise.measure.contrasts.variants import find_share
 from layerwise.measure.stats.seeds import SeedDifference, over_seeds
 from layerwise.measure.stats.statistics import holm_by_key
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import CONVERGENCE, SECONDS, STEPS, TUNING_CONVERGENCE
+from layerwise.results.selection import PRESENT, Rows
+from layerwise.results.vocabulary import (
+    BACKBONE,
+    CONVERGENCE,
+    LEARNING_CURVE,
+    SECONDS,
+    STEPS,
+    TRAINING,
+    TUNING_CONVERGENCE,
+)
 from layerwise.train.cost.frontier import Censored, CostPoint, Reached, cost_to_loss, descending, log_ratio, ratio_row
 
 COSTS = (STEPS, SECONDS)
@@ -197,3 +207,31 @@ def _geometric_mean(costs: Sequence[Reached]) -> Reached:
     kinds = {each.censored for each in costs}
     censored: Censored = "never" if "never" in kinds else "sooner" if "sooner" in kinds else "exact"
     return Reached(exp(fmean(log(each.cost) for each in costs)), censored)
+
+
+def pretraining_convergence(rows: Iterable[Score]) -> list[Score]:
+    """Return steps and seconds to one validation loss, from rows of measure `training`."""
+    trained = Rows(rows).where(measure=TRAINING)
+    seconds = {(row.arm, row.seed): row.value for row in trained.where(metric="step_seconds")}
+    curves: dict[str, dict[int, ValidationCurve]] = {}
+    for arm, of in trained.where(metric="validation_loss", amount=PRESENT).by("arm").items():
+        for seed, noted in of.by("seed").items() if find_share(arm) is None else ():
+            losses = {int(row.amount or 0): row.value for row in noted}
+            if steps := tuple(sorted(step for step in losses if step > 0)):
+                curve = ValidationCurve(steps, tuple(losses[step] for step in steps), seconds.get((arm, seed)))
+                curves.setdefault(arm, {})[seed] = curve
+    return convergence_rows(curves, BACKBONE) if len(curves) > 1 else []
+
+
+def fine_tuning_convergence(rows: Iterable[Score]) -> list[Score]:
+    """Return steps and seconds to one selection score, from rows of measure `learning_curve`."""
+    learned = Rows(rows).where(measure=LEARNING_CURVE, plan=None)
+    seconds = {(row.task, row.arm, row.seed): row.value for row in learned.where(metric="step_seconds")}
+    curves: dict[str, dict[str, dict[int, ValidationCurve]]] = {}
+    for task, taught in learned.where(amount=PRESENT, other=0).by("task").items():
+        for arm, of in taught.by("arm").items():
+            curves.setdefault(task, {})[arm] = {
+                seed: score_curve({int(row.amount or 0): row.value for row in points}, seconds.get((task, arm, seed)))
+                for seed, points in of.by("seed").items()
+            }
+    return tuning_convergence_rows(curves, BACKBONE)

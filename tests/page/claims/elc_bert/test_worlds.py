@@ -1,16 +1,17 @@
 """The ELC-BERT claims over many simulated studies of every truth."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from statistics import fmean
 
 import numpy as np
 import pytest
 
 from layerwise.measure.contrasts.trainings import pattern as mass
+from layerwise.measure.contrasts.variants import difference_rows
 from layerwise.measure.weights.layer_weights import seed_agreement_scores
 from layerwise.models.elc.configuration import first_values
 from layerwise.results.rows import Score
-from layerwise.studies.train_elc.study_rows import difference_rows
 from page.claims import truths
 from page.claims.truths import CONTRADICTED, NULL, OPEN, SUPPORTED, Truth, ends
 
@@ -29,7 +30,8 @@ def pairs(gain: float, learned: float | None, seeds: int = 5, noise: float = 0.0
 def _study(
     measure: str, metric: str, better: float, gain: float, learned: float | None, seeds: int, noise: float, skewed: bool
 ) -> Truth:
-    arms = {"ltg": 0.0, "elc": gain, "elc-seconds": gain, **({} if learned is None else {"elc-frozen": gain - learned})}
+    arms = {"ltg": 0.0, "elc": gain, **({} if learned is None else {"elc-frozen": gain - learned})}
+    terms = "seconds" if measure == "masked_lm" else "tokens"
 
     def rows(run: int) -> Iterable[Score]:
         draw = np.random.default_rng(run)
@@ -39,7 +41,7 @@ def _study(
             own = draw.exponential(size=seeds) - 1.0 if skewed else draw.standard_normal(seeds)
             values = 0.7 + shared + noise * own + better * better_by
             found += [Score(measure, metric, value, arm=arm, seed=seed) for seed, value in enumerate(values)]
-        return [*found, *difference_rows(found), Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
+        return [*found, *difference_rows(found, terms), Score("pairs", "accuracy", 0.7, 0.65, 0.75, arm="ltg")]
 
     return rows
 
@@ -135,7 +137,7 @@ def test_a_gain_of_the_printed_resolution_is_seen(
 
 
 def test_time_decides_and_not_steps() -> None:
-    steps = [score for score in losses(0.03, 0.03)(0) if score.condition != "seconds"]
+    steps = [replace(row, condition="tokens") if row.condition else row for row in losses(0.03, 0.03)(0)]
     assert truths.claim_of("worth", steps, 12).verdict == "not measured"
     found = truths.claim_of("worth", losses(0.025, 0.025)(0), 12)
     assert "nats" in found.power

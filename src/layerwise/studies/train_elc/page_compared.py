@@ -1,0 +1,252 @@
+"""Variants compared with the backbone: losses and scores, initial weights, shares of the text, and convergence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from layerwise.page.arms import arm_slots
+from layerwise.page.data import ReportData
+from layerwise.page.finding import Effect, Finding, firmness, judged, settle
+from layerwise.page.kind import Beside, Column, Pivot, Says, Section
+from layerwise.page.marks import Dots
+from layerwise.page.show import NUMBER, Show, adjusted_p, p_value
+from layerwise.page.text.number_format import fixed, is_resolved
+from layerwise.page.text.wording import counted, listed, sentence
+from layerwise.page.trained import arms, reference, seeds, suite_name
+from layerwise.results import vocabulary as vocab
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+TERMS = {vocab.TOKENS: "at equal tokens", vocab.SECONDS: "at equal seconds"}
+WEIGHTS_IN = {
+    vocab.BACKBONE: "neither",
+    "elc-kept": "pretraining",
+    "ltg-rewired": "fine-tuning",
+    vocab.LAYER_WEIGHTS: "both",
+}
+"""The four arms that tell when layer weights are learned."""
+
+NATS = Show(axis="nats per token; left is better", unit=" nats per token", signed=True, reference=0.0)
+POINTS = Show(axis="points; right is better", scale=100.0, unit=" points", signed=True, reference=0.0)
+RATIO = Show(axis="ratio; left is sooner", reference=1.0)
+
+
+def question_name(task: str) -> str:
+    """Return what was compared, as it is read.
+
+    >>> question_name("masked_lm"), question_name("control tasks")
+    ('held-out loss', 'control tasks')
+    """
+    return "held-out loss" if task == vocab.MASKED_LM else suite_name(task)
+
+
+def quantity(task: str) -> Show:
+    """Return how a value or a difference of a question is written: nats per token, or points."""
+    return NATS if task == vocab.MASKED_LM else POINTS
+
+
+def difference_findings(data: ReportData) -> Iterator[Finding]:
+    rows = data.rows.where(measure=vocab.STUDY, metric="difference")
+    pairs = dict.fromkeys((row.arm, row.against, row.condition) for row in rows)
+    for arm, other, terms in sorted(pairs, key=lambda pair: pair[:2] != (vocab.LAYER_WEIGHTS, vocab.BACKBONE)):
+        yield _judge_pair(data, rows.where(arm=arm, against=other, condition=terms))
+
+
+def _judge_pair(data: ReportData, rows: Rows) -> Finding:
+    first = rows[0]
+    count = min(len(seeds(data, str(arm))) for arm in (first.arm, first.against))
+    verdicts = [_describe_effect(data, row) for row in rows]
+    several = len(rows) > 1
+    differences = "; ".join(
+        f"{question_name(row.task)} {quantity(row.task).text(row)}{f', {verdict}' if several else ''}"
+        for row, verdict in zip(rows, verdicts, strict=True)
+    )
+    over = f" ({counted(count, 'seed')})." if count else "."
+    terms = f", {TERMS[first.condition]}" if first.condition in TERMS else ""
+    question = f"Is {first.arm} worth it against {first.against}{terms}?"
+    answer = sentence(f"{verdicts[0]}: {differences}{over}")
+    return Finding(question, answer, firmness(_effect(data, first)))
+
+
+def _effect(data: ReportData, row: Score) -> Effect:
+    return judged(row, data.level, more_is_better=row.task != vocab.MASKED_LM)
+
+
+def _describe_effect(data: ReportData, row: Score) -> str:
+    effect = _effect(data, row)
+    alone = effect == "open" and row.p is not None and row.p < data.level
+    corrected = f" among so many arms (corrected p {adjusted_p(row)})" if alone else ""
+    return {"bare": "no interval", "open": "inconclusive"}.get(effect, effect) + corrected
+
+
+def compared(data: ReportData) -> Iterator[Score]:
+    for row in data.rows.where(measure=vocab.STUDY):
+        kind = "nats" if row.task == vocab.MASKED_LM else "points"
+        task = " ".join(filter(None, (question_name(row.task), TERMS.get(row.condition or ""))))
+        yield replace(row, task=task, arm=f"{row.arm} - {row.against}", against=None, condition=kind)
+
+
+def _compared_mark(kind: str, show: Show, data: ReportData) -> Dots:
+    end = f" - {reference(data)}"
+
+    def slots(names: Sequence[str]) -> Mapping[str, int]:
+        of = arm_slots([*arms(data), *(each.removesuffix(end) for each in names)])
+        return {name: of[name.removesuffix(end)] for name in names}
+
+    return Dots(
+        name=f"study-{kind}",
+        derive=compared,
+        where={"condition": kind},
+        series="arm",
+        words=str,
+        slots=slots,
+        legend="Differences",
+        show=show,
+    )
+
+
+def differences(data: ReportData) -> Iterator[Score]:
+    for row in data.rows.where(measure=vocab.STUDY):
+        terms = TERMS.get(row.condition or "", "")
+        yield replace(row, arm=f"{row.arm} - {row.against}", part=question_name(row.task), condition=terms)
+
+
+def bias_findings(data: ReportData) -> Iterator[Finding]:
+    clauses, known = [], False
+    for slope in data.rows.where(measure=vocab.INITIAL_BIAS, metric="slope"):
+        is_known = is_resolved(slope, data.level)
+        known = known or is_known
+        show = quantity(slope.task)
+        text = show.but(unit=f"{show.unit} per unit").text(slope)
+        clauses.append(f"{question_name(slope.task)} {text}{'' if is_known else ', inconclusive'}")
+    if clauses:
+        yield Finding("Does the initial weight of the previous layer matter?", f"{'; '.join(clauses)}.", settle(known))
+
+
+def share_findings(data: ReportData) -> Iterator[Finding]:
+    for task, rows in data.rows.where(measure=vocab.DATA_SHARE).by("task").items():
+        what, show = question_name(task), quantity(task)
+        clauses = [
+            f"on {fixed(100 * (gap.amount or 0.0), 1).removesuffix('.0')} % of the text {show.text(gap)}"
+            for gap in rows.where(metric="difference")
+        ]
+        halving = rows.one(metric="by_halving")
+        known = halving is not None and is_resolved(halving, data.level)
+        if halving is not None:
+            clauses.append(f"each halving adds {show.text(halving)}{'' if known else ', inconclusive'}")
+        question = f"Are layer weights worth more with less text ({what})?"
+        yield Finding(question, f"{what} with layer weights minus that without: {'; '.join(clauses)}.", settle(known))
+
+
+def convergence_findings(data: ReportData) -> Iterator[Finding]:
+    run = data.rows.where(measure=vocab.CONVERGENCE)
+    target = run.one(metric="loss", arm=None)
+    reach = "" if target is None else f" (validation loss {fixed(target.value, 3)} or above)"
+    for cost, ratios in run.where(metric="ratio").by("condition").items():
+        censored = run.where(metric="censored", condition=cost)
+        words = [_describe_ratio(data, ratio, censored) for ratio in ratios]
+        shown = "; ".join(f"{ratio.arm} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
+        question = f"How many {cost} to the loss that an arm and the backbone both reach{reach}?"
+        answer = f"Times those of {reference(data) or 'the backbone'}: {shown}."
+        yield Finding(question, answer, settle(all(known for _, known in words)))
+
+
+def tuning_findings(data: ReportData) -> Iterator[Finding]:
+    run = data.rows.where(measure=vocab.TUNING_CONVERGENCE)
+    targets = run.where(metric="score", arm=None)
+    task = vocab.ALL if len(targets) > 1 else "".join(targets.axis("task"))
+    clauses, settled_of = [], []
+    for arm, when in WEIGHTS_IN.items():
+        ratios = run.where(metric="ratio", task=task, arm=arm, against=vocab.BACKBONE)
+        if ratios.one(condition=vocab.STEPS) is None:
+            continue
+        censored = run.where(metric="censored", task=targets.axis("task") if task == vocab.ALL else task)
+        words = [_describe_ratio(data, ratio, censored.where(condition=ratio.condition)) for ratio in ratios]
+        costs = ", ".join(f"{ratio.condition} {text}" for ratio, (text, _) in zip(ratios, words, strict=True))
+        clauses.append(f"weights in {when if when == 'both' else f'{when} only'}: {costs}")
+        settled_of += [known for _, known in words]
+    if clauses:
+        reached = listed([f"{row.task} {fixed(row.value, 3)}" for row in targets])
+        answer = (
+            f"Compared with weights in neither, to the selection score that both reach (at most {reached}): "
+            f"{'; '.join(clauses)}."
+        )
+        yield Finding("Do layer weights make fine-tuning sooner?", answer, settle(all(settled_of)))
+
+
+def _describe_ratio(data: ReportData, ratio: Score, censored: Rows) -> tuple[str, bool]:
+    never = [str(name) for name in (ratio.arm, ratio.against) if censored.where(arm=name)]
+    if len(never) > 1:
+        return "not known, as neither always reaches it", False
+    if never:
+        own = censored.where(arm=never[0])
+        share = f"{fixed(100 * own[0].value, 0)} % of the" if len(own) == 1 and own[0].task == ratio.task else "some"
+        side = "at least" if never[0] == ratio.arm else "at most"
+        return f"{side} ×{fixed(ratio.value, 2)} ({share} trainings of {never[0]} never reach it)", False
+    known = is_resolved(ratio, data.level)
+    p = "" if ratio.p_adjusted is None else f", p {adjusted_p(ratio)}"
+    return f"×{NUMBER.text(ratio)}" + ("" if known else f" (not distinguishable{p})"), known
+
+
+def dynamics_findings(data: ReportData) -> Iterator[Finding]:
+    yield from bias_findings(data)
+    yield from share_findings(data)
+    yield from convergence_findings(data)
+    yield from tuning_findings(data)
+
+
+def _cost_table(name: str, measure: str) -> Pivot:
+    def costs(data: ReportData) -> Iterable[Score]:
+        return (row for row in data.rows.where(measure=measure) if row.arm is not None)
+
+    columns = (
+        column
+        for cost in (vocab.STEPS, vocab.SECONDS)
+        for column in (
+            Column(cost, "cost", where={"condition": cost}),
+            Column(f"× {cost}", "ratio", where={"condition": cost}),
+        )
+    )
+    never = Column("share that never reaches it", "censored", where={"condition": vocab.STEPS})
+    rows = {"task": "task", "arm": "arm"} if measure == vocab.TUNING_CONVERGENCE else {"arm": "arm"}
+    return Pivot(name=name, derive=costs, rows=rows, columns=(*columns, never), folded=True, terminal=False)
+
+
+COMPARED = Section(
+    anchor=vocab.STUDY,
+    parts=lambda data: (
+        Beside((_compared_mark("nats", NATS, data), _compared_mark("points", POINTS, data))),
+        Says(difference_findings, note="terms"),
+        Pivot(
+            name="differences",
+            derive=differences,
+            folded=True,
+            terminal=False,
+            rows={"arms": "arm", "what": "part", "terms": "condition"},
+            columns=(
+                Column("difference", show=lambda row: quantity(row.task).text(row)),
+                Column("p", show=p_value),
+            ),
+        ),
+    ),
+)
+
+DYNAMICS = Section(
+    anchor="dynamics",
+    needs={"measure": (vocab.INITIAL_BIAS, vocab.DATA_SHARE, vocab.CONVERGENCE, vocab.TUNING_CONVERGENCE)},
+    parts=(
+        Dots(
+            name="convergence",
+            y="condition",
+            where={"measure": vocab.CONVERGENCE, "metric": "ratio"},
+            series="arm",
+            arms=arms,
+            words=str,
+            show=RATIO,
+        ),
+        Says(dynamics_findings),
+        _cost_table("pretraining-costs", vocab.CONVERGENCE),
+        _cost_table("tuning-costs", vocab.TUNING_CONVERGENCE),
+    ),
+)
