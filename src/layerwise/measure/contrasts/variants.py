@@ -21,9 +21,23 @@ import numpy as np
 from layerwise.data.suites.glue import FORMS, GLUE
 from layerwise.measure.stats.seeds import SeedDifference, seed_difference
 from layerwise.measure.stats.statistics import Numbers, holm_by_key
-from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
+from layerwise.results.vocabulary import (
+    ALL,
+    AMBIGUOUS,
+    ATTRIBUTION,
+    BACKBONE,
+    CONTROLS,
+    DATA_SHARE,
+    INITIAL_BIAS,
+    LAYER_WEIGHTS,
+    MASKED_LM,
+    OUR_MSGS,
+    PAIRS,
+    STUDY,
+    TOKENS,
+)
 
 FROZEN, KEPT, ADDED = "elc-frozen", "elc-kept", "ltg-rewired"
 """Layer weights that are never trained, that are trained in pretraining only, and that are added for fine-tuning."""
@@ -31,11 +45,11 @@ FROZEN, KEPT, ADDED = "elc-frozen", "elc-kept", "ltg-rewired"
 MIN_BIASES = 3
 """Two biases are a difference of two arms, which has a row already."""
 
-ON_SHARES = {vocab.MASKED_LM: "nll", vocab.PAIRS: "accuracy"}
+ON_SHARES = {MASKED_LM: "nll", PAIRS: "accuracy"}
 """The measures that are compared on shares of the text, with their metrics."""
 
 _SHARE = re.compile(r"(.+)-share-(\d+(?:\.\d+)?)")
-_BIAS = re.compile(rf"{vocab.LAYER_WEIGHTS}-bias-(-?\d+(?:\.\d+)?)")
+_BIAS = re.compile(rf"{LAYER_WEIGHTS}-bias-(-?\d+(?:\.\d+)?)")
 
 Key = TypeVar("Key", bound=Hashable)
 Values = Mapping[str, Mapping[int, float]]
@@ -58,16 +72,16 @@ def find_bias(arm: str) -> float | None:
     (0.5, 1.0, 0.0, None)
     """
     match = _BIAS.fullmatch(arm)
-    return {vocab.LAYER_WEIGHTS: 1.0, "zero": 0.0}.get(arm) if match is None else float(match[1])
+    return {LAYER_WEIGHTS: 1.0, "zero": 0.0}.get(arm) if match is None else float(match[1])
 
 
-def difference_rows(rows: Iterable[Score], terms: str = vocab.TOKENS) -> list[Score]:
+def difference_rows(rows: Iterable[Score], terms: str = TOKENS) -> list[Score]:
     """Return the differences between arms in held-out loss (nats) and scores; `terms` is what the arms have alike."""
     results: list[Score] = []
     for task, values in answers(rows).items():
-        results += _against(vocab.BACKBONE, task, terms, values, [arm for arm in values if arm != vocab.BACKBONE])
+        results += _against(BACKBONE, task, terms, values, [arm for arm in values if arm != BACKBONE])
         for other in (FROZEN, KEPT):
-            results += _against(other, task, terms, values, [vocab.LAYER_WEIGHTS])
+            results += _against(other, task, terms, values, [LAYER_WEIGHTS])
     return results
 
 
@@ -79,19 +93,19 @@ def answers(rows: Iterable[Score]) -> dict[str, Values]:
     between the linguistic and the surface feature.
     """
     of_models = Rows(row for row in rows if _is_model(row) and find_share(str(row.arm)) is None)
-    mixed = of_models.where(measure=vocab.OUR_MSGS, metric="mcc", against=None)
+    mixed = of_models.where(measure=OUR_MSGS, metric="mcc", against=None)
     on_glue = (
         row
         for row in of_models.where(measure=GLUE, against=None)
         if row.task in FORMS and row.metric == FORMS[row.task].metrics[0]
     )
     return {
-        vocab.MASKED_LM: by_arm(of_models.where(measure=vocab.MASKED_LM, metric="nll")),
-        vocab.PAIRS: by_arm(of_models.where(measure=vocab.PAIRS, task=vocab.ALL, metric="accuracy")),
-        "control tasks": _mean_over_tasks(mixed.where(task=vocab.CONTROLS)),
-        "linguistic generalisation": _mean_over_tasks(mixed.where(task=vocab.AMBIGUOUS)),
+        MASKED_LM: by_arm(of_models.where(measure=MASKED_LM, metric="nll")),
+        PAIRS: by_arm(of_models.where(measure=PAIRS, task=ALL, metric="accuracy")),
+        "control tasks": _mean_over_tasks(mixed.where(task=CONTROLS)),
+        "linguistic generalisation": _mean_over_tasks(mixed.where(task=AMBIGUOUS)),
         GLUE: _mean_over_tasks(on_glue),
-        "linguistic attribution": by_arm(of_models.where(measure=vocab.ATTRIBUTION, metric="preference", against=None)),
+        "linguistic attribution": by_arm(of_models.where(measure=ATTRIBUTION, metric="preference", against=None)),
     }
 
 
@@ -120,7 +134,7 @@ def _against(other: str, task: str, terms: str, values: Values, arms: Sequence[s
         arm: seed_difference(values[arm], values[other]) for arm in arms if len(seeds & set(values.get(arm, {}))) > 1
     }
     columns: dict[str, Any] = {"task": task, "against": other, "condition": terms}
-    return _corrected({arm: _row(vocab.STUDY, "difference", gap, arm=arm, **columns) for arm, gap in gaps.items()})
+    return _corrected({arm: _row(STUDY, "difference", gap, arm=arm, **columns) for arm, gap in gaps.items()})
 
 
 def bias_rows(rows: Iterable[Score]) -> list[Score]:
@@ -133,7 +147,7 @@ def bias_rows(rows: Iterable[Score]) -> list[Score]:
         if len(biases) >= MIN_BIASES and seeds:
             table = np.array([[values[arm][seed] for arm in biases] for seed in seeds])
             slope = _slope(np.array(list(biases.values())), table)
-            slopes[question] = _row(vocab.INITIAL_BIAS, "slope", slope, task=question)
+            slopes[question] = _row(INITIAL_BIAS, "slope", slope, task=question)
     return list(_corrected(slopes))
 
 
@@ -142,15 +156,15 @@ def share_rows(rows: Iterable[Score]) -> list[Score]:
     rows = list(rows)
     results: list[Score] = []
     for task, metric in ON_SHARES.items():
-        values = by_arm(Rows(rows).where(measure=task, task=vocab.ALL, metric=metric))
+        values = by_arm(Rows(rows).where(measure=task, task=ALL, metric=metric))
         of_shares: dict[float, dict[str, Mapping[int, float]]] = {}
         for arm, own in values.items():
             base, share = find_share(arm) or (arm, 1.0)
             of_shares.setdefault(share, {})[base] = own
         pairs = {
-            share: (of[vocab.LAYER_WEIGHTS], of[vocab.BACKBONE])
+            share: (of[LAYER_WEIGHTS], of[BACKBONE])
             for share, of in sorted(of_shares.items())
-            if {vocab.LAYER_WEIGHTS, vocab.BACKBONE} <= set(of)
+            if {LAYER_WEIGHTS, BACKBONE} <= set(of)
         }
         if set(pairs) - {1.0}:
             results += _on_shares(task, pairs)
@@ -158,16 +172,16 @@ def share_rows(rows: Iterable[Score]) -> list[Score]:
 
 
 def _on_shares(task: str, pairs: Mapping[float, tuple[Mapping[int, float], Mapping[int, float]]]) -> Iterator[Score]:
-    columns: dict[str, Any] = {"task": task, "arm": vocab.LAYER_WEIGHTS, "against": vocab.BACKBONE}
+    columns: dict[str, Any] = {"task": task, "arm": LAYER_WEIGHTS, "against": BACKBONE}
     gaps = {share: seed_difference(own, base) for share, (own, base) in pairs.items() if set(own) & set(base)}
     yield from _corrected(
-        {share: _row(vocab.DATA_SHARE, "difference", gap, amount=share, **columns) for share, gap in gaps.items()}
+        {share: _row(DATA_SHARE, "difference", gap, amount=share, **columns) for share, gap in gaps.items()}
     )
     seeds = sorted(set.intersection(*(set(each) for share in gaps for each in pairs[share]))) if gaps else []
     if len(gaps) > 1 and seeds:
         table = np.array([[pairs[share][0][seed] - pairs[share][1][seed] for share in gaps] for seed in seeds])
         halving = _slope(-np.log2(np.array(list(gaps))), table)
-        yield replace(_row(vocab.DATA_SHARE, "by_halving", halving, **columns), p_adjusted=halving.p)
+        yield replace(_row(DATA_SHARE, "by_halving", halving, **columns), p_adjusted=halving.p)
 
 
 def _row(measure: str, metric: str, gap: SeedDifference, **columns: Any) -> Score:
