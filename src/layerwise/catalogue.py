@@ -63,5 +63,10 @@ PAGES: Mapping[str, str] = {
 }
 """Every kind of page with its module and definition, in the order in which a run of several kinds shows them."""
 
-FINDINGS: Sequence[str] = ("studies.sweep.painters:PAINTERS_FINDINGS", "studies.diagnose.findings:DIAGNOSIS_FINDINGS")
+FINDINGS: Sequence[str] = (
+    "studies.sweep.painters:PAINTERS_FINDINGS",
+    "studies.sweep.painters_benchmarks:BENCHMARK_FINDINGS",
+    "studies.diagnose.painters:PAINTERS_FINDINGS",
+    "studies.diagnose.findings:DIAGNOSIS_FINDINGS",
+)
 """The functions that judge published statements, a tuple of each study, in the order in which a page lists them."""

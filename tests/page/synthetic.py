@@ -140,12 +140,6 @@ def compared_strategies(
     rows = []
     for milder, harsher in pairwise(strategies):
         rows.append(row("step", harsher, cost[harsher, "all"] - cost[milder, "all"], against=milder))
-    for name in strategies:
-        beside = [(task, cost[name, task] - cost["skip", task]) for task in tasks if ("skip", task) in cost]
-        rows += [row("difference", name, gap, task=task, against="skip") for task, gap in beside if name != "skip"]
-        most, least = (pick(tasks, key=lambda task: cost[name, task], default="") for pick in (max, min))
-        if len(tasks) > 1:
-            rows.append(row("task_gap", name, cost[name, most] - cost[name, least], task=most, against=least))
     return rows
 
 

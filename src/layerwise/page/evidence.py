@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from layerwise.page.data import ReportData
@@ -26,7 +27,7 @@ def read_contrasts(data: ReportData, claim: str, task: str = "all", **columns: A
     return {row.metric: row for row in rows}
 
 
-def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimate, ...] | None:
+def read_estimates(data: ReportData, claim: str, metrics: Sequence[str]) -> tuple[Estimate, ...] | None:
     """Return the contrasts of a whole model in the order of `metrics`; None if one was not measured."""
     rows = read_contrasts(data, claim)
     if not set(metrics) <= set(rows):
@@ -54,3 +55,22 @@ def describe_text_needed(estimate: Estimate, margin: float) -> str:
         return f"; no text of {MAX_TEXT:,} times this length would decide"
     # Two digits: it is an estimate.
     return f"; about {tidy(float(f'{max(times * estimate.tokens, estimate.tokens + 1):.2g}'))} tokens would decide"
+
+
+def describe_data_needed(estimate: Estimate, margin: float, what: str) -> str:
+    """Return how many times the seeds, images or questions would decide, as a sentence; empty if more would not.
+
+    >>> describe_data_needed(Estimate(0.0, mde=0.2), 0.1, "the questions")
+    ' About 5 times the questions would decide.'
+    """
+    if estimate.mde is None:
+        return ""
+    times = (EQUIVALENCE * estimate.mde / margin) ** 2
+    if times > MAX_SEEDS:
+        return f" Not even {MAX_SEEDS} times {what} would decide."
+    return f" About {tidy(max(2, round(times)))} times {what} would decide." if times > 1.0 else ""
+
+
+def select_widest(estimates: Iterable[Estimate]) -> Estimate:
+    """Return the least precise of several estimates that are read together."""
+    return max(estimates, key=lambda estimate: estimate.mde or 0.0)

@@ -69,7 +69,22 @@ class Finding:
         """Return the number that decides, with its interval and unit; empty if there is none."""
         if self.estimate is None:
             return ""
-        return f"{format_estimate(self.estimate, signed=True)} {self.unit}".rstrip()
+        return f"{format_estimate(self.estimate)} {self.unit}".rstrip()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked of every run, with the rule that decides it; `answer` makes the finding of one run."""
+
+    text: str
+    rule: str
+    published: Published
+    unit: str = ""
+    margin: float | None = None
+
+    def answer(self, verdict: Verdict, answer: str, estimate: Estimate | None = None) -> Finding:
+        """Return the finding of a run."""
+        return Finding(self.text, answer, verdict, estimate, self.unit, self.margin, self.rule, self.published)
 
 
 def format_estimate(estimate: Estimate, *, signed: bool = False) -> str:

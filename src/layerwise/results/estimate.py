@@ -85,6 +85,16 @@ class Estimate:
         low, high = (self.value + factor * (bound - self.value) for bound in (self.low, self.high))
         return replace(self, low=low, high=high)
 
+    def exponentiate(self) -> Estimate:
+        """Return the ratio of which this is the logarithm.
+
+        >>> Estimate(0.0, -1.0, math.log(2.0)).exponentiate().high
+        2.0
+        """
+        low, value, high = (math.exp(min(each, 50.0)) for each in (self.low, self.value, self.high))
+        mde = None if self.mde is None else math.exp(min(self.mde, 50.0))
+        return replace(self, value=value, low=low, high=high if self.has_interval else math.inf, mde=mde)
+
     def minus(self, other: Estimate | float) -> Estimate:
         """Return the difference; the intervals of two numbers are joined as if they were independent.
 

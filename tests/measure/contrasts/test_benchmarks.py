@@ -187,13 +187,11 @@ def test_falls_are_slopes_over_all_windows(contrasts: Contrasts, scores: Shares)
 
 
 def test_fragility_is_a_fall_over_that_of_the_others(contrasts: Contrasts, scores: Shares) -> None:
-    for metric, strategies in {"log_ratio": PAINTERS_RANKING, "log_ratio parallel": ("parallel",)}.items():
-        falls = {name: fmean(fall(scores, each, name) for each in strategies) for name in SCALED}
-        for name in SCALED:
-            others = fmean(value for other, value in falls.items() if other != name)
-            assert contrasts["fragile", name, metric].value == pytest.approx(math.log(falls[name] / others))
-    once, corrected = contrasts["fragile", "gsm8k", "log_ratio"], contrasts["fragile", "gsm8k", "log_ratio parallel"]
-    assert (corrected.high or 0) - (corrected.low or 0) > (once.high or 0) - (once.low or 0)
+    falls = {name: fall(scores, "parallel", name) for name in SCALED}
+    for name in SCALED:
+        others = fmean(value for other, value in falls.items() if other != name)
+        assert contrasts["fragile", name, "log_ratio parallel"].value == pytest.approx(math.log(falls[name] / others))
+    assert len([key for key in contrasts if key[0] == "fragile"]) == len(SCALED)
 
 
 def test_order_is_held_against_absence(contrasts: Contrasts, scores: Shares) -> None:

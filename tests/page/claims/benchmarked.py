@@ -1,14 +1,14 @@
 """Simulated benchmark answers drawn from planted scores, put through the real measure."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 from scipy.stats import norm
 
 from layerwise.plan import Plan
 from layerwise.results.rows import PlanRecord, Score
-from layerwise.studies.sweep.benchmark_contrasts import benchmark_contrasts, fragile
-from layerwise.studies.sweep.benchmark_scores import Answers, Scaled, StrategyScores
+from layerwise.studies.sweep.benchmark_contrasts import benchmark_contrasts
+from layerwise.studies.sweep.benchmark_scores import Answers, Scaled
 from page.claims.swept import DEPTH, WIDEST, plans_of
 from page.claims.truths import Truth
 from page.synthetic import plan_records
@@ -60,10 +60,6 @@ def benchmarked(
         return measure(Scaled.of(answers, WHOLE, seed=run, resamples=resamples), changed, DEPTH, seed=run)
 
     return truth
-
-
-def fragility_alone(scaled: Scaled, records: Iterable[PlanRecord], depth: int, *, seed: int) -> list[Score]:
-    return list(fragile(StrategyScores.of(scaled, records, seed=seed), depth))
 
 
 def straight(record: PlanRecord, steepness: float = 1.0) -> float:

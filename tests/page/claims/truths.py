@@ -13,7 +13,8 @@ from layerwise.page.finding import Finding, Verdict
 from layerwise.page.published import Judge
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose import findings as diagnosis
-from layerwise.studies.sweep import painters
+from layerwise.studies.diagnose import painters as diagnose_painters
+from layerwise.studies.sweep import painters, painters_benchmarks
 from tier import by_tier
 
 RUNS = by_tier(fast=10, nightly=200)
@@ -38,6 +39,7 @@ Table = Mapping[str, Mapping[str, Iterable[Truth]]]
 
 JUDGES: Mapping[str, Judge] = {
     "same_space": painters.judge_middle_layers_share_space,
+    "three_zones": painters.judge_depth_has_three_zones,
     "all_needed": painters.judge_all_layers_needed,
     "predictability": diagnosis.judge_weights_predictable,
     "oscillation": diagnosis.judge_weights_oscillate,
@@ -49,6 +51,20 @@ JUDGES: Mapping[str, Judge] = {
     "recovery": diagnosis.judge_recovery_follows_importance,
     "scaling": diagnosis.judge_only_scaling_survives,
     "agreement": diagnosis.judge_metrics_agree,
+    "same_function": painters.judge_middle_layers_do_the_same,
+    "any_order": painters.judge_order_matters,
+    "graceful": painters.judge_orders_degrade_gracefully,
+    "parallel": painters.judge_layers_run_in_parallel,
+    "order_by_task": painters.judge_order_by_task,
+    "looping": painters.judge_looping_helps,
+    "loop_count": painters.judge_more_layers_take_more_loops,
+    "ranking": painters.judge_strategies_rank_as_published,
+    "shallowest": painters.judge_shallowest,
+    "repeat_at_chance": painters_benchmarks.judge_repeat_falls_to_chance,
+    "fragile": painters_benchmarks.judge_benchmarks_fall_alike,
+    "order_by_benchmark": painters_benchmarks.judge_order_by_benchmark,
+    "shallowest_on_benchmarks": painters_benchmarks.judge_shallowest_on_benchmarks,
+    "middle": diagnose_painters.judge_middle_layers_change_states_less,
 }
 """The functions that judge, by the name of the contrasts that they read."""
 MISSING = Finding("", "", Verdict.NOT_MEASURED)

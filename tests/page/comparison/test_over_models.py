@@ -14,7 +14,7 @@ SAME_FUNCTION = "same_function"
 
 
 def about(
-    rows: Sequence[Sequence[Score]], question: str = "Middle layers differ in function", models: str = "01234567"
+    rows: Sequence[Sequence[Score]], question: str = "Do the middle layers all do the same?", models: str = "01234567"
 ) -> Rows:
     return of_rows(*rows, models=models).rows.where(measure="claim", condition=question)
 

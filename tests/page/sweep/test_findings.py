@@ -14,8 +14,6 @@ def found(data: ReportData) -> dict[str, tuple[str, str]]:
 
 
 RANKING = "Which change hurts least?"
-TASKS = "Does order matter more for some tasks than for others?"
-ABSENCE = "Is a wrong order worse than no layers?"
 LAYERS = "Which layer matters most, and which least?"
 ZONES = "Do the similarity zones survive without the sink token?"
 
@@ -72,23 +70,14 @@ def test_every_finding_that_concludes_carries_an_interval() -> None:
 def test_a_run_too_small_to_tell_says_so() -> None:
     told = found(widened(synthetic.run(12), 60.0))
     assert {state for question, (state, _) in told.items() if question != ZONES} == {"inconclusive"}
-    assert told[TASKS][1].startswith("Inconclusive. ")
     assert "≈ reverse ≈" in told[RANKING][1]
     assert "<" not in told[RANKING][1].split("In order of harm")[1].split(".")[0]
-    assert "is inconclusive on all 5 tasks" in told[ABSENCE][1]
 
 
 def test_from_rows_without_intervals_nothing_is_concluded() -> None:
     told = found(without_intervals(synthetic.run(12)))
-    assert ABSENCE not in told
     assert set(told.values()) == {(None, BARE)}
-    assert set(told) == {RANKING, TASKS, LAYERS, ZONES}
-
-
-def test_one_task_alone_is_not_compared_with_itself() -> None:
-    told = found(synthetic.run(12, tasks=("text",)))
-    assert TASKS not in told
-    assert RANKING in told
+    assert set(told) == {RANKING, LAYERS, ZONES}
 
 
 def cosines(data: ReportData, half: float) -> ReportData:
@@ -133,7 +122,6 @@ def test_of_two_layers_a_random_order_is_the_reverse_and_is_told_once() -> None:
     told = found(replace(run, plans=plans, scores=(*run.scores, *rows)))
     assert "With 2 of 5 layers affected" in told[RANKING][1]
     assert told[RANKING][1].count("reverse") == 1
-    assert "Running 2 layers under reverse instead of skipping them" in told[ABSENCE][1]
     assert not any("random order" in text for _, text in told.values())
 
 

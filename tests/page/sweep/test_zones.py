@@ -1,17 +1,15 @@
-"""Zones of the depth: ranges, figures, the finding, and the claims."""
+"""Zones of the depth: ranges, figures and the finding."""
 
 from dataclasses import replace
 
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.claims import CLAIMS
 from layerwise.page.derived.zones import plan_zones
-from layerwise.page.finding import Finding
 from layerwise.page.render import written
 from layerwise.results.rows import Score
-from layerwise.studies.sweep.findings import findings
 from layerwise.studies.sweep.page import zone_table
+from layerwise.studies.sweep.painters import judge_depth_has_three_zones
 from page import synthetic
 
 DEPTH = 12
@@ -39,10 +37,6 @@ def zoned(borders: tuple[int, ...] = (4, 10), low: float | None = 0.1) -> Report
     return replace(data, scores=(*data.scores, *rows))
 
 
-def zones_finding(data: ReportData) -> Finding | None:
-    return next((each for each in findings(data) if "zones does the depth" in each.question), None)
-
-
 def test_zones_are_read_with_their_ranges_and_few_states_have_none() -> None:
     trained, short = plan_zones(zoned())
     assert (trained.plan, trained.states, trained.ranges) == (TRAINED, DEPTH, ((1, 3), (4, 9), (10, 12)))
@@ -63,16 +57,8 @@ def test_a_map_for_each_plan_with_its_zones_framed_and_the_variance() -> None:
     assert body[1] == ("0-3", "–", "–", "–", "–")
 
 
-def test_the_finding_says_how_many_zones_and_what_their_borders_are_worth() -> None:
-    three, one, bare = map(zones_finding, (zoned(), zoned(()), zoned(low=None)))
-    assert three.answer.startswith("3 zones: states 1–3 | 4–9 | 10–12.")
-    assert (three.verdict, one.verdict, bare.verdict) == ("supported", "inconclusive", "inconclusive")
-    assert one.answer.startswith("No division is shown.")
-    assert zones_finding(synthetic.run(DEPTH)) is None
-
-
 @pytest.mark.parametrize("p", [0.0099, 0.0101])
-def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p: float) -> None:
+def test_where_the_margin_decides_the_finding_and_the_table_say_so(p: float) -> None:
     """More zones beat the random-walk null, but their borders are below 0.02."""
     by_margin = p < 0.01
     data = zoned(())
@@ -82,10 +68,8 @@ def test_where_the_margin_decides_the_finding_the_table_and_the_claims_say_so(p:
         Score("contrast", metric, value, high and -0.1, high, claim="three_zones") for metric, value, high in decisive
     ]
     run = replace(data, scores=tuple(scores))
-    finding = zones_finding(run)
-    assert ("fall below the 0.02 cosine threshold" in finding.answer) == by_margin
-    assert ("No border between hidden states" in finding.answer) != by_margin
     assert ("(below the 0.02 cosine threshold)" in zone_table(run).body[0][4]) == by_margin
-    for rule in ("three_zones", "one_ending"):
-        claim = CLAIMS[rule].decide(run)
-        assert (claim.verdict, "cosine threshold" in claim.why) == ("no better than the null", by_margin)
+    finding = judge_depth_has_three_zones(run)
+    assert finding is not None
+    assert finding.verdict == "no better than the null"
+    assert ("cosine threshold" in finding.answer) == by_margin

@@ -6,10 +6,9 @@ from a function of the paper's module. `certain` names the facts that need an in
 
 from __future__ import annotations
 
-from layerwise.page.claims import elc_bert, growth, layershuffle, painters
+from layerwise.page.claims import elc_bert, growth, layershuffle
 from layerwise.page.claims.contrasts import SHARES, Read, group, nulls, training_ends
 from layerwise.page.claims.published import paper, row
-from layerwise.page.text.wording import label
 
 ELC_BERT = paper(
     "elc_bert",
@@ -60,63 +59,6 @@ LAYERSHUFFLE = paper(
     ),
     row("switching_off", layershuffle.switching_off, certain=("relation", "own")),
 )
-PAINTERS = paper(
-    "painters",
-    row("three_zones", painters.three_zones),
-    row("one_ending", painters.one_ending),
-    row("middle", painters.middle),
-    row(
-        "same_function",
-        {"more": Read("middle_repeat:skip"), "harm": Read("middle_repeat", 0.01)},
-        words=painters.costs("same_function"),
-    ),
-    row(
-        "repeat_at_chance",
-        {
-            "left": Read("middle_repeat", 0.1),
-            "above_chance": Read("middle_repeat", 0.1, bound=0.1),
-            "absent": Read("skip", 0.1),
-        },
-    ),
-    row(
-        "any_order",
-        {
-            "costs": Read({label(order): order for order in painters.ORDERS}),
-            "less": Read({label(order): f"skip:{order}" for order in painters.ORDERS}),
-            **{order: Read(f"skip:{order}") for order in painters.ORDERS},
-            "every": group(*(f"skip:{order}" for order in painters.ORDERS), *painters.ORDERS),
-        },
-        words=painters.costs("any_order"),
-    ),
-    row("graceful", painters.graceful),
-    row(
-        "parallel",
-        {
-            "skipped": Read("skip:parallel"),
-            "turned": Read("parallel:reverse"),
-            "both": group("skip:parallel", "parallel:reverse"),
-        },
-        words=painters.costs("parallel"),
-    ),
-    row("fragile", painters.fragile),
-    row("order_by_task", painters.order_by_task),
-    row("order_by_benchmark", painters.order_by_benchmark, certain=("less", "ratio")),
-    row(
-        "looping",
-        {
-            "helps": Read("parallel:looped_parallel"),
-            "gain": Read(
-                {"": "gain:looped_parallel"}, optional=True, item="one with a gain of 3 {0:+} above them", lead=", "
-            ),
-            "measured": group("parallel:looped_parallel", "gain:looped_parallel", optional=True),
-        },
-        words=painters.costs("looping"),
-    ),
-    row("loop_count", painters.loop_count),
-    row("ranking", painters.ranking),
-    row("shallowest", painters.shallowest),
-    row("shallowest_on_benchmarks", painters.shallowest_on_benchmarks),
-)
 HETEROGENEITY = paper(
     "heterogeneity",
     row("growth_cost", growth.cost, certain=("number",)),
@@ -124,6 +66,6 @@ HETEROGENEITY = paper(
     row("growth_time", growth.time, certain=("number",)),
 )
 
-PAPERS = (ELC_BERT, LAYERSHUFFLE, PAINTERS, HETEROGENEITY)
+PAPERS = (ELC_BERT, LAYERSHUFFLE, HETEROGENEITY)
 """The founding papers, in the order in which they were published."""
 CLAIMS = {claim.key: claim for paper_ in PAPERS for claim in paper_.claims}

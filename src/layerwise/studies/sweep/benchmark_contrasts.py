@@ -38,7 +38,8 @@ REASONING = ("arc", "gsm8k")
 SEMANTIC = ("hellaswag", "winogrande")
 """How the names of the benchmarks begin that the paper calls mathematics and reasoning, and "semantic"."""
 
-MOVED = ("reverse", "random", "parallel")
+PARALLEL = "parallel"
+MOVED = ("reverse", "random", PARALLEL)
 ABSENT = "skip"
 """The strategies by which the question of order is asked: the layers at other places, and not at all."""
 
@@ -93,20 +94,17 @@ def falls(scores: StrategyScores, depth: int) -> Iterator[Score]:
 
 def fragile(scores: StrategyScores, depth: int) -> Iterator[Score]:
     names, strategies = scores.names, _measured(scores)
-    if len(names) < 2 or not strategies:
+    if len(names) < 2 or PARALLEL not in strategies:
         return
 
-    def faster(read: Scores, chosen: Sequence[str], at: int) -> Numbers:
-        fall = np.mean([_fall(read, each, scores.windows(each), depth) for each in chosen], axis=0)
+    def faster(read: Scores, at: int) -> Numbers:
+        fall = _fall(read, PARALLEL, scores.windows(PARALLEL), depth)
         others = np.delete(fall, at, axis=-1).mean(axis=-1)
         return np.asarray(np.log(np.maximum(fall[..., at], SMALLEST)) - np.log(np.maximum(others, SMALLEST)))
 
-    arms: dict[str | None, tuple[str, ...]] = {None: strategies, **{each: (each,) for each in strategies}}
-    for strategy, chosen in arms.items():
-        level = _corrected(len(names) * (1 if strategy is None else len(strategies)))
-        for at, name in enumerate(names):
-            statistic = partial(faster, chosen=chosen, at=at)
-            yield scores.row(FRAGILE, LOG_RATIO, statistic, task=name, level=level, condition=strategy)
+    level = _corrected(len(names) * len(strategies))
+    for at, name in enumerate(names):
+        yield scores.row(FRAGILE, LOG_RATIO, partial(faster, at=at), task=name, level=level, condition=PARALLEL)
 
 
 def shallowest(scores: StrategyScores, depth: int) -> Iterator[Score]:

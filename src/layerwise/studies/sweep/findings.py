@@ -1,7 +1,7 @@
 """Findings of a sweep, each the answer to one question.
 
-`resolved`: the interval (corrected if one of many was picked) excludes zero; `unresolved`: the run was too small;
-`described`: there is no interval. Every interval is a row of the run (`layerwise.studies.sweep.half_depth`).
+An answer is supported if its interval (corrected if one of many was picked) excludes zero. Every interval is a row of
+the run (`layerwise.studies.sweep.half_depth`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-from layerwise.page.claims.claim import Position, span
-from layerwise.page.claims.contrasts import ALIKE, OF_COSTS, Fact
-from layerwise.page.claims.painters import FASTER, fragility
 from layerwise.page.data import ReportData, computed_once
 from layerwise.page.derived.bits import bits_finding
-from layerwise.page.derived.curves import at_half, order_strategy, single
+from layerwise.page.derived.curves import at_half, single
 from layerwise.page.derived.power import WANTED, needed_in_words
-from layerwise.page.derived.swept import ABSENCE, by_window, over_windows, ranked
-from layerwise.page.derived.zones import Runs, matrix, trained_zones
+from layerwise.page.derived.swept import ranked
+from layerwise.page.derived.zones import Runs, matrix
 from layerwise.page.finding import Finding, Verdict, describe_loss_change, settle
 from layerwise.page.show import SIGNED
 from layerwise.page.text.number_format import between, excludes_zero, in_perplexity, is_resolved, percent, tidy
@@ -28,7 +25,7 @@ from layerwise.plan.painters import GIVEN
 from layerwise.plan.windows import half_window
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
-from layerwise.results.vocabulary import CONTRAST, DELTA, DIFFERENCE, FEWEST_UNITS, STEP, STRATEGIES, TASK_GAP
+from layerwise.results.vocabulary import CONTRAST, DELTA, FEWEST_UNITS, STEP, STRATEGIES
 
 MAX_NAMED = 4
 """Plans whose costs are said by name, at most."""
@@ -43,17 +40,11 @@ SURVIVES, FADES = 0.75, 0.25  # shares of the contrast that is left without the 
 @computed_once
 def findings(data: ReportData) -> tuple[Finding, ...]:
     """Every finding that the rows support, in reading order; none at all for an empty run."""
-    rows, order = at_half(data), order_strategy(data)
     answers = (
         _own_plans(data),
         _layers(data),
         bits_finding(data),
-        _ranking(data, rows),
-        _order_by_task(data, rows, order),
-        _order_or_absence(data, rows, order),
-        _fragile(data),
-        _loops(data),
-        _zones(data),
+        _ranking(data, at_half(data)),
         _sink(data),
     )
     return tuple(finding for finding in answers if finding is not None)
@@ -151,121 +142,6 @@ def _ranking(data: ReportData, rows: Rows) -> Finding | None:
     )
     known = any(apart) if all(step is not None and step.low is not None for step in steps) else None
     return _finding("Which change hurts least?", answer, known)
-
-
-def _on_tasks(data: ReportData, rows: Rows, strategy: str) -> dict[str, Rows]:
-    by_task = {task: rows.where(task=task, condition=strategy) for task in data.named_tasks}
-    return {task: own for task, own in by_task.items() if own}
-
-
-def _order_by_task(data: ReportData, rows: Rows, strategy: str | None) -> Finding | None:
-    tasks = _on_tasks(data, rows, strategy) if strategy else {}
-    means = {row.task: row for own in tasks.values() for row in own.where(seed=None)}
-    gap = next(iter(_compared(data, TASK_GAP, condition=strategy)), None)
-    if strategy is None or gap is None or not {gap.task, gap.against} <= set(means):
-        return None
-    most, least, pairs = means[gap.task], means[str(gap.against)], math.comb(len(means), 2)
-    corrected = f" (corrected for picking the extreme pair of {pairs})." if pairs > 1 else "."
-    answer = (
-        f"{'Yes' if excludes_zero(gap) else 'Inconclusive'}. With {most.amount:g} layers under {label(strategy)},"
-        f" {most.task} loses {SIGNED.text(most)} nats per token and {least.task} {SIGNED.text(least)}; they differ by"
-        f" {SIGNED.text(gap)}{corrected}"
-    )
-    question = "Does order matter more for some tasks than for others?"
-    return _finding(question, answer, None if gap.low is None else excludes_zero(gap))
-
-
-def _order_or_absence(data: ReportData, rows: Rows, strategy: str | None) -> Finding | None:
-    gaps = _compared(data, DIFFERENCE, task=data.named_tasks, against=ABSENCE, condition=strategy).along("task")
-    judged = {str(task): gap for task, gap in gaps.items() if gap.low is not None}
-    if strategy is None or not judged:
-        return None
-    groups = {
-        "costs more on": [task for task, gap in judged.items() if excludes_zero(gap) and gap.value > 0.0],
-        "costs less on": [task for task, gap in judged.items() if excludes_zero(gap) and gap.value < 0.0],
-        "is inconclusive on": [task for task, gap in judged.items() if not excludes_zero(gap)],
-    }
-    spread = "; it ".join(f"{words} {_spread(judged, tasks)}" for words, tasks in groups.items() if tasks)
-    answer = (
-        f"Running {rows[0].amount:g} layers under {label(strategy)} instead of skipping them {spread} nats per token."
-        f" Documents and draws are resampled; intervals are corrected over {counted(len(gaps), 'task')}."
-    )
-    return _finding("Is a wrong order worse than no layers?", answer, any(map(excludes_zero, judged.values())))
-
-
-def _spread(gaps: dict[str, Score], tasks: list[str]) -> str:
-    shown = {task: f"{task} {SIGNED.text(gaps[task])}" for task in tasks}
-    if len(tasks) <= 2:
-        return " and ".join(shown.values())
-    first, last = (shown[pick(tasks, key=lambda task: gaps[task].value)] for pick in (min, max))
-    return f"{'all ' if len(tasks) == len(gaps) else ''}{len(tasks)} tasks, from {first} to {last}"
-
-
-def fragile(data: ReportData, strategy: str | None = None) -> dict[str, Fact]:
-    return {name: Fact(row, FASTER) for name, row in fragility(data, strategy).items()}
-
-
-def faster(facts: dict[str, Fact]) -> list[str]:
-    return [name for name, fact in facts.items() if fact.position == "above"]
-
-
-def _fragile(data: ReportData) -> Finding | None:
-    facts = fragile(data)
-    if len(facts) < 2:
-        return None
-    fallen, alike = faster(facts), {fact.position for fact in facts.values()} == {"within"}
-    begins = f"{listed(fallen)}. " if fallen else "Inconclusive. "
-    under = {strategy: faster(fragile(data, strategy)) for strategy in data.strategies}
-    phrases = [f"{label(strategy)} ({listed(names)})" for strategy, names in under.items() if names]
-    alone = f" Under one strategy alone, corrected over them as well: {listed(phrases)}." if phrases else ""
-    answer = (
-        f"{'None: each falls as the others do, within a quarter. ' if alike else begins}Over all windows and"
-        f" strategies, in times the mean fall of the others:"
-        f" {', '.join(f'{name} {fact:factor}' for name, fact in facts.items())} (corrected over {len(facts)}"
-        f" benchmarks).{alone}"
-    )
-    return _finding("Which benchmark falls faster than the others?", answer, bool(fallen) or alike)
-
-
-def _loops(data: ReportData) -> Finding | None:
-    slope, relative, nats = (over_windows(data, metric) for metric in ("slope", "gain:loops", "gain-loops"))
-    if slope is None or relative is None or nats is None:
-        return None
-    bounds = span(relative)
-    position: Position = "open" if bounds is None else bounds.position(ALIKE)
-    answer = (
-        f"{_LOOPS[position]} Over {counted(len(by_window(data, 'gain-loops')), 'window')}, on the half of the text that"
-        f" did not choose them, the best gain in one pass costs {SIGNED.text(nats)} nats per token more than the best"
-        f" number of loops, {SIGNED.text(relative)} {OF_COSTS}. A layer more in parallel takes {SIGNED.text(slope)}"
-        " loops more."
-    )
-    state = settle(None if bounds is None else position != "open")
-    return Finding("Is a loop of parallel layers more than a gain?", answer, state)
-
-
-_LOOPS: dict[Position, str] = {
-    "above": "Yes.",
-    "within": "No: a gain does as well.",
-    "below": "No: a gain does better.",
-    "open": "Inconclusive.",
-}
-
-
-def _zones(data: ReportData) -> Finding | None:
-    own = trained_zones(data)
-    if own is None:
-        return None
-    one = len(own.ranges) == 1
-    undivided = own.by_margin or f"No border between hidden states 1–{own.states} beats the random-walk null."
-    answer = (
-        f"No division is shown. {undivided}"
-        if one
-        else f"{counted(len(own.ranges), 'zone')}: states {own.in_words}. At equal distance the states across the"
-        f" {'border' if len(own.contrasts) == 1 else 'borders'} are less alike than those inside by"
-        f" {own.borders_in_words} of cosine. {own.by_margin}"
-    )
-    clear = not one and all(score.low is not None and score.low > 0.0 for score in own.contrasts)
-    return Finding("Into how many zones does the depth fall?", answer.rstrip(), settle(clear))
 
 
 def _sink(data: ReportData) -> Finding | None:

@@ -3,14 +3,11 @@
 Rows of the claim `strategies`, in nats/token, with intervals over documents and draws:
     delta_nll, exact_match, ...  mean over the draws of a strategy at every size of window, on every task
     step                         loss of a strategy minus that of the next milder one, corrected over the steps
-    difference                   loss of a strategy minus that of `skip` on a task, corrected over the tasks
-    task_gap                     cost on the task where it is greatest minus where it is least, corrected over the pairs
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,7 +18,7 @@ from layerwise.measure.stats.statistics import Seed
 from layerwise.plan import Plan
 from layerwise.plan.windows import half_window
 from layerwise.results.rows import Loss, PlanRecord, Score
-from layerwise.results.vocabulary import ALL, DELTA, DIFFERENCE, EXACT, STEP, STRATEGIES, TASK_GAP
+from layerwise.results.vocabulary import ALL, DELTA, EXACT, STEP, STRATEGIES
 from layerwise.studies.sweep.strategies import Curve, Statistic, Strategies
 
 ABSENT = "skip"
@@ -46,9 +43,6 @@ def strategy_contrasts(
         known = {whole, *(each.plan for each in at_half)}
         own = {task: _of_plans(part, known) for task, part in parts.items()}
         rows += _steps(Strategies.of(next(iter(own.values())), at_half, whole, seed=seed), next(iter(own)))
-        named = {task: Strategies.of(own[task], at_half, whole, seed=seed) for task in tasks}
-        rows += _beside_absence(named)
-        rows += _task_gaps(named)
     return rows
 
 
@@ -115,29 +109,3 @@ def _steps(strategies: Strategies, task: str) -> Iterator[Score]:
         statistic, level = _less(harsher, milder, size), 1 - ALPHA / len(steps)
         columns = {**_columns(harsher, size), "against": milder[1], "task": task}
         yield strategies.row(STRATEGIES, STEP, statistic, level=level, **columns)
-
-
-def _beside_absence(named: Mapping[str, Strategies]) -> Iterator[Score]:
-    for task, strategies in named.items():
-        for curve in _means_of(strategies):
-            skipped = (curve[0], ABSENT)
-            if curve == skipped or skipped not in strategies.rows:
-                continue
-            (size,) = strategies.rows[curve]
-            columns = {**_columns(curve, size), "against": ABSENT, "task": task}
-            statistic, level = _less(curve, skipped, size), 1 - ALPHA / len(named)
-            yield strategies.row(STRATEGIES, DIFFERENCE, statistic, level=level, **columns)
-
-
-def _task_gaps(named: Mapping[str, Strategies]) -> Iterator[Score]:
-    pairs = math.comb(len(named), 2)
-    means = {task: _means_of(strategies) for task, strategies in named.items()}
-    for curve in next(iter(means.values())) if pairs else ():
-        own = {task: costs[curve] for task, costs in means.items()}
-        most, least = max(own, key=own.__getitem__), min(own, key=own.__getitem__)
-        first, second = named[most], named[least]
-        (size,) = first.rows[curve]
-        # One task counts once and the other against it, so that draws, which both share, are resampled for both.
-        both = replace(first, parts=first.parts + second.parts, shares=np.concatenate([first.shares, -second.shares]))
-        columns = {**_columns(curve, size), "task": most, "against": least}
-        yield both.row(STRATEGIES, TASK_GAP, _cost(curve, size), level=1 - ALPHA / pairs, **columns)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from layerwise.page.claims.painters import PER_LAYER
 from layerwise.page.data import ReportData
 from layerwise.page.derived import swept
 from layerwise.page.derived.curves import SWAPPED, changed, curves, single
@@ -27,6 +26,7 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score, read_continuations
 from layerwise.results.selection import Rows
 from layerwise.studies.sweep.findings import findings
+from layerwise.studies.sweep.painters import MIN_LOOPS
 
 CURVED: Mapping[str, tuple[str, Show]] = {
     vocab.DELTA: ("Δ NLL", DIFFERENCE),
@@ -223,7 +223,7 @@ def _slope(data: ReportData) -> Iterator[str]:
     if slope is not None and ends is not None:
         more = f"A layer more in parallel takes {SIGNED.text(slope)} loops more: the dashed line."
         last = f" {counted(int(ends.value), 'window')} best at the greatest number that was run." if ends.value else ""
-        yield f"{more} Less than ±{PER_LAYER:g} is none.{last}"
+        yield f"{more} Less than ±{MIN_LOOPS:g} is none.{last}"
 
 
 def _similarity(data: ReportData) -> Iterator[Part]:

@@ -3,21 +3,10 @@
 from collections.abc import Mapping
 from functools import partial
 
-import pytest
-
-from layerwise.page.claims.painters import fragility
-from layerwise.page.data import ReportData
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import PlanRecord
-from layerwise.studies.sweep.findings import faster
-from layerwise.studies.sweep.findings import fragile as fragile_facts
-from page.claims.benchmarked import BENCHMARKS, DEPTH, Planted, benchmarked, fragility_alone, straight
+from page.claims.benchmarked import DEPTH, Planted, benchmarked, straight
 from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, found
-from tier import by_tier
-
-HUNDRED = by_tier(fast=5, nightly=100)
-FEW = by_tier(fast=1, nightly=5)
-"""Runs that may be wrong by chance."""
 
 MUCH = 2_500
 REASONING = ("arc", "gsm8k")
@@ -67,27 +56,6 @@ PLANTED: Mapping[str, Mapping[str, tuple[Planted, ...]]] = {
 }
 
 
-@pytest.mark.simulated
-def test_a_planted_fragile_benchmark_is_named() -> None:
-    found = 0
-    for run in range(HUNDRED):
-        fallen = list(BENCHMARKS)[run % len(BENCHMARKS)]
-        rows = benchmarked(falling(**{fallen: 0.85}), measure=fragility_alone)(run)
-        found += faster(fragile_facts(evidence(rows))) == [fallen]
-    assert found >= HUNDRED - FEW
-
-
-@pytest.mark.simulated
-def test_none_is_named_where_all_fall_alike() -> None:
-    truth = benchmarked(falling(), measure=fragility_alone)
-    quiet = sum(faster(fragile_facts(evidence(truth(run)))) == [] for run in range(HUNDRED))
-    assert quiet >= HUNDRED - FEW
-
-
-def evidence(rows: object) -> ReportData:
-    return ReportData({"depth": DEPTH}, (), tuple(rows))  # type: ignore[arg-type]
-
-
 def clear(*kinds: str) -> Table:
     of = partial(benchmarked, documents=MUCH, draws=0.01, shared=0.98, resamples=300)
     return {rule: {kind: map(of, worlds[kind]) for kind in kinds} for rule, worlds in PLANTED.items()}
@@ -95,9 +63,3 @@ def clear(*kinds: str) -> Table:
 
 test_what_was_planted_is_found = found(clear(SUPPORTED), depth=DEPTH)
 test_so_is_the_null_and_its_opposite = found(clear(NULL, CONTRADICTED), depth=DEPTH, nightly=True)
-
-
-def test_fragility_is_had_for_every_strategy() -> None:
-    rows = evidence(benchmarked(falling(gsm8k=0.9))(0))
-    for strategy in (None, "skip", "random", "parallel"):
-        assert fragility(rows, strategy).keys() == BENCHMARKS.keys()

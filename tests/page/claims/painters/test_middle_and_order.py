@@ -91,8 +91,7 @@ def test_without_twins_nothing_is_decided_and_few_documents_have_no_interval() -
 def test_copying_is_no_reasoning_and_tasks_are_named() -> None:
     claim = truths.claim_of("order_by_task", ordered(0, reasoning=(2.0, 0.5)), 8)
     assert claim.verdict == SUPPORTED
-    assert "reasoning (arithmetic)" in claim.figures
-    assert "text (stdlib)" in claim.figures
+    assert "Reasoning is arithmetic, text is stdlib;" in claim.answer
     only_copying = ordered(0, reasoning=(2.0, 0.5), answers=("copy",))
     assert truths.claim_of("order_by_task", only_copying, 8).verdict == "not measured"
 
