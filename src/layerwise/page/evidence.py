@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from layerwise.page.data import ReportData
@@ -27,7 +27,7 @@ def read_contrasts(data: ReportData, claim: str, task: str = "all", **columns: A
     return {row.metric: row for row in rows}
 
 
-def read_estimates(data: ReportData, claim: str, metrics: Sequence[str]) -> tuple[Estimate, ...] | None:
+def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimate, ...] | None:
     """Return the contrasts of a whole model in the order of `metrics`; None if one was not measured."""
     rows = read_contrasts(data, claim)
     if not set(metrics) <= set(rows):

@@ -7,7 +7,7 @@ from a function of the paper's module. `certain` names the facts that need an in
 from __future__ import annotations
 
 from layerwise.page.claims import elc_bert, growth, layershuffle
-from layerwise.page.claims.contrasts import SHARES, Read, group, nulls, training_ends
+from layerwise.page.claims.contrasts import SHARES, Read, nulls, training_ends
 from layerwise.page.claims.published import paper, row
 
 ELC_BERT = paper(

@@ -196,7 +196,7 @@ SHALLOWEST = Question(
 
 def judge_middle_layers_share_space(data: ReportData) -> Finding | None:
     """Compare states within the middle with those of the ends, as published and at equal distance between layers."""
-    estimates = read_estimates(data, "same_space", ("published", "beginning", "ending"))
+    estimates = read_estimates(data, "same_space", "published", "beginning", "ending")
     if estimates is None:
         return None
     published, *ends = estimates
@@ -243,7 +243,7 @@ def judge_depth_has_three_zones(data: ReportData) -> Finding | None:
 
 def judge_all_layers_needed(data: ReportData) -> Finding | None:
     """Compare what a skipped layer costs in windows of up to a quarter of the depth and in the widest one."""
-    estimates = read_estimates(data, "all_needed", ("saved", "rise"))
+    estimates = read_estimates(data, "all_needed", "saved", "rise")
     if estimates is None:
         return _answer_left_out(data, "all_needed", ALL_NEEDED)
     saved, rise = estimates
@@ -265,7 +265,7 @@ def judge_all_layers_needed(data: ReportData) -> Finding | None:
 
 def judge_middle_layers_do_the_same(data: ReportData) -> Finding | None:
     """Compare repeating the center layer with skipping the layers that it replaces."""
-    estimates = read_estimates(data, "same_function", ("middle_repeat:skip", "middle_repeat"))
+    estimates = read_estimates(data, "same_function", "middle_repeat:skip", "middle_repeat")
     if estimates is None:
         return _answer_left_out(data, "same_function", SAME_FUNCTION)
     more, harm = estimates
@@ -289,7 +289,7 @@ def judge_middle_layers_do_the_same(data: ReportData) -> Finding | None:
 
 def judge_order_matters(data: ReportData) -> Finding | None:
     """Compare reverse and random order with the original order, and with skipping the same layers."""
-    estimates = read_estimates(data, "any_order", (*(f"skip:{order}" for order in ORDERS), *ORDERS))
+    estimates = read_estimates(data, "any_order", *(f"skip:{order}" for order in ORDERS), *ORDERS)
     if estimates is None:
         return _answer_left_out(data, "any_order", ANY_ORDER)
     less, costs = dict(zip(ORDERS, estimates, strict=False)), dict(zip(ORDERS, estimates[2:], strict=True))
@@ -359,7 +359,7 @@ def judge_orders_degrade_gracefully(data: ReportData) -> Finding | None:
 
 def judge_layers_run_in_parallel(data: ReportData) -> Finding | None:
     """Compare layers side by side with skipped and with reversed ones."""
-    estimates = read_estimates(data, "parallel", ("skip:parallel", "parallel:reverse"))
+    estimates = read_estimates(data, "parallel", "skip:parallel", "parallel:reverse")
     if estimates is None:
         return _answer_left_out(data, "parallel", PARALLEL)
     skipped, reverse = estimates

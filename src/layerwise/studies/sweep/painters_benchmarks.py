@@ -75,7 +75,7 @@ SHALLOWEST = Question(
 
 def judge_repeat_falls_to_chance(data: ReportData) -> Finding | None:
     """Compare the score under repeated center layers with chance, and with skipping."""
-    estimates = read_estimates(data, "repeat_at_chance", ("middle_repeat", "skip"))
+    estimates = read_estimates(data, "repeat_at_chance", "middle_repeat", "skip")
     if estimates is None:
         return None
     repeat, skip = estimates
