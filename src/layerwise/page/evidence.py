@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from layerwise.page.data import ReportData
 from layerwise.page.text.number_format import tidy
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import CONTRAST
+from layerwise.results.selection import PRESENT
+from layerwise.results.vocabulary import CONTRAST, TRAINING, VALIDATION_LOSS
 
 EQUIVALENCE = 1.16
 """(z[.975] + z[.9]) / (z[.975] + z[.8]): how much finer an interval must be to lie inside the margin (80 % power)."""
 
 MAX_TEXT, MAX_SEEDS = 1_000, 100
 """From how many times the present text, or seeds, on the amount needed is no useful answer."""
+
+NULLS = {"baseline": "the baseline", "sequential": "the variant trained as long in order"}
+"""The training variants in order that are nulls, and their names in a sentence."""
+
+MAX_LATE_FALL = 0.02
+"""A training is finished if at most this share of the fall of its validation loss came in its last quarter."""
 
 NO_INTERVALS = "The contrasts have no intervals: there are fewer than 8 documents."
 
@@ -33,6 +40,28 @@ def read_estimates(data: ReportData, claim: str, *metrics: str) -> tuple[Estimat
     if not set(metrics) <= set(rows):
         return None
     return tuple(Estimate.read(rows[metric]) for metric in metrics)
+
+
+def read_nulls(rows: Mapping[str, Score], metric: str) -> dict[str, Estimate]:
+    """Return the same metric of the variants trained in order, by name, where it has an interval."""
+    read = {name: Estimate.read_bounded(rows.get(f"{metric}@{arm}")) for arm, name in NULLS.items()}
+    return {name: estimate for name, estimate in read.items() if estimate is not None}
+
+
+def find_unfinished(data: ReportData, *arms: str) -> list[str]:
+    """Return the training variants whose validation loss was still falling in some seed; none if it was not noted."""
+    return [arm for arm in arms if _is_falling(data, arm)]
+
+
+def _is_falling(data: ReportData, arm: str) -> bool:
+    rows = data.rows.where(measure=TRAINING, metric=VALIDATION_LOSS, arm=arm, amount=PRESENT, condition=None)
+    for own in rows.by("seed").values():
+        losses = {row.amount or 0.0: row.value for row in own}
+        early = [loss for step, loss in losses.items() if step <= 0.75 * max(losses)]
+        fall = losses[min(losses)] - min(losses.values())
+        if not early or min(early) - min(losses.values()) > MAX_LATE_FALL * fall:
+            return True
+    return False
 
 
 def describe_undecided(estimate: Estimate, margin: float) -> str:

@@ -85,6 +85,14 @@ class Estimate:
         low, high = (self.value + factor * (bound - self.value) for bound in (self.low, self.high))
         return replace(self, low=low, high=high)
 
+    def clip(self, least: float, most: float) -> Estimate:
+        """Return the estimate with its interval limited to the possible values.
+
+        >>> Estimate(0.5, -1.5, 2.5).clip(-1.0, 1.0).low
+        -1.0
+        """
+        return replace(self, low=max(least, self.low), high=min(most, self.high)) if self.has_interval else self
+
     def exponentiate(self) -> Estimate:
         """Return the ratio of which this is the logarithm.
 

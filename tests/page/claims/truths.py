@@ -14,6 +14,7 @@ from layerwise.page.published import Judge
 from layerwise.results.rows import Score
 from layerwise.studies.diagnose import findings as diagnosis
 from layerwise.studies.diagnose import painters as diagnose_painters
+from layerwise.studies.robustness import findings as layershuffle
 from layerwise.studies.sweep import painters, painters_benchmarks
 from tier import by_tier
 
@@ -38,6 +39,13 @@ Table = Mapping[str, Mapping[str, Iterable[Truth]]]
 
 
 JUDGES: Mapping[str, Judge] = {
+    "trained_order": layershuffle.judge_random_order_cost,
+    "collapse": layershuffle.judge_ordinary_model_collapses,
+    "pruning": layershuffle.judge_pruning_graceful,
+    "positions": layershuffle.judge_layers_know_positions,
+    "position_informed": layershuffle.judge_position_helps,
+    "merging": layershuffle.judge_merging_lossless,
+    "switching_off": layershuffle.judge_layers_switch_off,
     "same_space": painters.judge_middle_layers_share_space,
     "three_zones": painters.judge_depth_has_three_zones,
     "all_needed": painters.judge_all_layers_needed,
