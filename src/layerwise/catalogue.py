@@ -22,8 +22,8 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Changing": {
         "search": "search.options:Search",
         "heal": "heal.options:Healing",
-        "save": "save.options:Saving",
-        "save convert": "save.options:Conversion",
+        "save": "save.verb:save",
+        "save convert": "save.verb:save_convert",
     },
     "Training": {
         "train robust": "robustness.options:RobustTraining",

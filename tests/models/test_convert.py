@@ -17,12 +17,12 @@ from cli.command import refused
 from layerwise.errors import CheckpointError, ModelError
 from layerwise.models import VARIANTS, ElcConfig, ElcForMaskedLM, ElcModel, convert_elc
 from layerwise.models.elc.convert import read_checkpoint
-from layerwise.studies.save.options import Conversion
+from layerwise.studies.save.verb import save_convert
 from models.published import as_published, logits, padded_batch, random_model, row, small_config
 from tier import first_fast
 from tiny_tokenizers import word_tokenizer
 
-PUBLISHED = get_args(get_type_hints(Conversion)["variant"])
+PUBLISHED = get_args(get_type_hints(save_convert)["variant"])
 BUCKETS = "transformer.layers.1.attention.position_indices"
 
 
@@ -118,7 +118,7 @@ def test_the_command_writes_a_folder_that_transformers_opens(tmp_path: Path, kin
     else:
         torch.save({"model": tensors} if kind.startswith("training") else tensors, file)
     word_tokenizer(["tree"]).save_pretrained(tmp_path / "words")
-    options = ("--variant", "zero", "--tokenizer", tmp_path / "words", "--set", "heads=2", "--output", tmp_path / "out")
+    options = ("--variant", "zero", "--tokenizer", tmp_path / "words", "--heads", "2", "--output", tmp_path / "out")
     ended = command("save", "convert", file, *options)
     assert ended.code == 0, ended.err
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").double()

@@ -17,7 +17,7 @@ from layerwise.runner.options.plans import whole_numbers
 from layerwise.runner.verb import Verb
 from layerwise.search.budget import Budget
 from layerwise.studies.robustness.options import RobustTraining
-from layerwise.studies.save.options import bytes_of
+from layerwise.studies.save.verb import parse_size
 from layerwise.swarm.cluster.connection import check_address
 
 
@@ -131,7 +131,7 @@ def test_every_bound_of_every_option_is_kept(verb: str) -> None:
     "read",
     [
         lambda three: whole_numbers("--loops", f"1-{three}"),
-        lambda three: bytes_of(f"{three}GB"),
+        lambda three: parse_size(f"{three}GB"),
         lambda three: Budget.parse(f"layers={three}"),
         lambda three: HubText.parse(f"hf:wikitext:a:train[:{three}]"),
         lambda three: check_address(f"localhost:{three}"),

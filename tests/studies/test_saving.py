@@ -193,7 +193,7 @@ def test_a_push_that_would_be_refused_is_refused_before_anything_is_written(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     output = ("--output", tmp_path / "m", "--plan", "0-1", "--quiet")
     assert "ORG/NAME" in refused("save", home / "one", *output, "--push", "it")
-    assert "--private does nothing here" in refused("save", home / "one", *output, "--private")
+    assert "--private requires --push" in refused("save", home / "one", *output, "--private")
     assert "while HF_HUB_OFFLINE is set" in refused("save", home / "one", *output, "--push", "org/it")
     assert not (tmp_path / "m").exists()
 

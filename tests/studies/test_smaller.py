@@ -10,7 +10,7 @@ import layerwise
 from cli.conftest import save_llama, save_texts
 from layerwise.runner.options.plans import chosen_plan
 from layerwise.runner.reporter import Silent
-from layerwise.studies.save.options import Saving
+from layerwise.studies.save.verb import save
 
 pytestmark = pytest.mark.slow
 
@@ -49,8 +49,7 @@ def test_a_search_is_healed_and_saved(model: Path, tmp_path: Path) -> None:
         run=tmp_path / "healed",
         reporter=Silent(),
     )
-    config = Saving(models=(str(model),), plan=str(tmp_path / "found"), output=tmp_path / "pruned")
-    assert config.act(Silent()) == 0
+    save(model, plan=str(tmp_path / "found"), output=tmp_path / "pruned", reporter=Silent())
     ids = torch.tensor([[5, 6, 7, 8]])
     for folder, same in (("pruned", True), ("healed/model", False)):
         written = AutoModelForCausalLM.from_pretrained(tmp_path / folder)

@@ -325,7 +325,7 @@ def _arguments(function: Callable[..., Any]) -> dict[str, Argument]:
         arguments[name] = Argument(
             name=name,
             hint=hint,
-            default=parameter.default,
+            default=() if is_variadic else parameter.default,
             help=" ".join(helps.get(name, "").split()),
             metavar=next((mark.text for mark in marks if isinstance(mark, Metavar)), None),
             given_flag=next((mark.text for mark in marks if isinstance(mark, Flag)), None),

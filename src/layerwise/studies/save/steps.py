@@ -2,110 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from layerwise.bounded import named, read_json
 from layerwise.checkpoint import Origin
-from layerwise.checkpoint.card import card_path
 from layerwise.checkpoint.folder import Writing
 from layerwise.checkpoint.gguf_file import TO_GGUF, save_gguf
 from layerwise.checkpoint.layer_names import UnresolvedNames
 from layerwise.checkpoint.save import save_named
 from layerwise.checkpoint.stored_model import StoredModel
 from layerwise.data.model_location import is_gguf
-from layerwise.errors import CheckpointError, ModelError, OptionError
+from layerwise.errors import ModelError, OptionError
 from layerwise.plan import Plan
-from layerwise.plan.checks import source_name
-from layerwise.plan.dialects import MergeRecipe
 from layerwise.plan.dialects.mergekit import split_revision
 from layerwise.plan.quantised import quantised_layers
+from layerwise.results.run import MANIFEST
 from layerwise.results.training_record import TrainingRecord
-from layerwise.runner.foreign_plans import depth_of, read_recipe, with_models
-from layerwise.runner.option import given_flag, given_options
-from layerwise.runner.options.common import Dtype
+from layerwise.runner.arguments import Dtype
+from layerwise.runner.foreign_plans import read_recipe, with_models
 from layerwise.runner.options.plans import chosen_plan
 from layerwise.runner.reporter import Reporter
-from layerwise.studies.save.options import Saving, bytes_of
-from layerwise.studies.save.publication import Publication
 
 if TYPE_CHECKING:
     from layerwise.stack import Stack
 
 
-def save_checkpoint(config: Saving, reporter: Reporter) -> None:
-    """Write the model that the options describe, and report what was verified and how to load it.
+@dataclass(frozen=True)
+class PlannedModels:
+    """A plan, its models by name, and how they are opened; `head` names the model whose last parts are taken."""
 
-    Raises `ModelError` for models of several arms and layers that no ordinary checkpoint can hold, and as
-    `layerwise.save` does.
+    plan: Plan
+    names: Mapping[str, str]
+    head: str | None = None
+    dtype: Dtype = "auto"
+    revision: str | None = None
+
+
+def choose_models(
+    models: Sequence[str], plan: str, arm: str | None, dtype: Dtype, revision: str | None, reporter: Reporter
+) -> PlannedModels:
+    """Name the models of a plan: a single one, or those of one variant.
+
+    Raises `ModelError` for models of several variants and layers that no ordinary checkpoint can hold.
     """
-    if config.converts_gguf:
-        config = replace(config, plan=str(Plan.identity(depth_of(config.models[0]))))
-    if is_gguf(config.output):
-        _save_gguf(config, reporter)
-        return
-    for location in config.models:
+    for location in models:
         reporter.log(f"loading {location}")
-    head = None
-    if config.recipe is not None:
-        recipe, names, dtype, revision = resolved_recipe(
-            config.recipe, config.models, dtype=config.dtype, revision=config.revision, reporter=reporter
-        )
-        plan, head, config = recipe.plan, recipe.head, replace(config, dtype=dtype, revision=revision)
-    else:
-        plan = chosen_plan(config.plan or "")
-        names = _merged(config, reporter) if config.takes_several else _single(config)
-    publication = None
-    if config.card or config.evidence or config.push:
-        publication = Publication.of(
-            config.evidence, plan, names.values(), push=config.push, private=config.private, overwrite=config.overwrite
-        )
-    if len(names) == 1 and not plan.sources():
+    names = _merge_runs(models, arm, reporter) if takes_several(models) else _check_single(models[0])
+    return PlannedModels(chosen_plan(plan), names, None, dtype, revision)
+
+
+def takes_several(models: Sequence[str]) -> bool:
+    """Return whether the layers of several models are taken: several are named, or a run of trainings."""
+    return len(models) > 1 or any((Path(location).expanduser() / MANIFEST).is_file() for location in models)
+
+
+def write_folder(
+    planned: PlannedModels, writing: Writing, opened: Callable[[Mapping[str, str]], Stack], in_memory: str
+) -> Origin:
+    """Write a checkpoint folder of the models that `opened` opens; `in_memory` says why they are not streamed."""
+    names = planned.names
+    if len(names) == 1 and not planned.plan.sources():
         # a plan without names is about one model, and so are its errors
         names = {"": next(iter(names.values()))}
-    writing = Writing(
-        folder=config.output,
-        overwrite=config.overwrite,
-        prove=config.prove,
-        layers=config.layers,
-        max_shard_size=bytes_of(config.max_shard_size),
-        compact=config.compact,
-        remote_code=config.remote_code,
-        head=head,
-    )
-    origin = save_named(names, plan, writing, partial(_opened, config, names), config.revision, _in_memory(config))
-    reporter.result("\n".join(_sentences(config.output, plan, origin)))
-    if publication is not None:
-        publication.publish(config.output, reporter)
+    return save_named(names, planned.plan, writing, partial(opened, names), planned.revision, in_memory)
 
 
-def _save_gguf(config: Saving, reporter: Reporter) -> None:
-    if config.recipe is not None:
-        recipe, names, *_ = resolved_recipe(
-            config.recipe, config.models, dtype="auto", revision=None, reporter=reporter
-        )
-        plan = recipe.plan
-    else:
-        plan = chosen_plan(config.plan or "")
-        names = {source_name(number): location for number, location in enumerate(config.models)}
-    (_, file), *folders = names.items()
-    locations = tuple(names.values())
+def write_gguf(planned: PlannedModels, output: Path, *, overwrite: bool, prove: bool) -> tuple[Origin, str]:
+    """Write a GGUF file of another one and of trained folders; return its origin and what is said of it."""
+    (_, file), *folders = planned.names.items()
     if not is_gguf(file) or any(is_gguf(folder) for _, folder in folders):
-        raise OptionError(
-            f"a GGUF file is written of one other, and not of {' and '.join(map(named, locations))}; {TO_GGUF}"
-        )
-    card = card_path(config.output)
-    if (config.card or config.evidence) and card.exists() and not config.overwrite:
-        raise CheckpointError(f"{card} is there already; choose another name, leave the card out, or add --overwrite")
-    publication = None
-    if config.card or config.evidence:
-        publication = Publication.of(config.evidence, plan, locations, push=None, private=False, overwrite=False)
-    origin = save_gguf(
-        file, plan, config.output, folders=dict(folders), overwrite=config.overwrite, prove=bool(config.prove)
-    )
+        locations = " and ".join(map(named, planned.names.values()))
+        raise OptionError(f"a GGUF file is written of one other, and not of {locations}; {TO_GGUF}")
+    plan = planned.plan
+    origin = save_gguf(file, plan, output, folders=dict(folders), overwrite=overwrite, prove=prove)
     copied = f"those of {file}, byte for byte"
     types = len(quantised_layers(plan)) + sum(step.source in dict(folders) for step in plan.steps())
     again = (
@@ -113,18 +86,10 @@ def _save_gguf(config: Saving, reporter: Reporter) -> None:
         if not types
         else (f"the matrices of {types} of its layers were quantised again; what did not change is {copied}")
     )
-    reporter.result(f"{_counted(config.output, plan, origin)}\n{again}\n{_proved(origin)}")
-    if publication is not None:
-        publication.publish(config.output, reporter, origin)
+    return origin, f"{_counted(output, plan, origin)}\n{again}\n{_proved(origin)}"
 
 
-def _in_memory(config: Saving) -> str:
-    given = given_options(config).keys() & {"dtype", "tokenizer", "trust_remote_code"}
-    return " and ".join(given_flag(config, name) for name in sorted(given)) + " was given" if given else ""
-
-
-def _single(config: Saving) -> dict[str, str]:
-    (location,) = config.models
+def _check_single(location: str) -> dict[str, str]:
     record = TrainingRecord.read(Path(location).expanduser())
     if record is not None:
         from layerwise.runner.source_models import SourceModel, refuse_added
@@ -133,26 +98,24 @@ def _single(config: Saving) -> dict[str, str]:
     return {"": location}
 
 
-def _merged(config: Saving, reporter: Reporter) -> dict[str, str]:
+def _merge_runs(models: Sequence[str], arm: str | None, reporter: Reporter) -> dict[str, str]:
     from layerwise.runner.source_models import arms_of, refuse_added
 
-    arms = arms_of(config.models, config.arm, reporter)
+    arms = arms_of(models, arm, reporter)
     if len(arms) > 1:
         raise ModelError(f"models of {len(arms)} arms were given; name one: --arm {' or --arm '.join(arms)}")
-    (models,) = arms.values()
-    refuse_added(models.values())
-    return {name: source.location for name, source in models.items()}
+    (sources,) = arms.values()
+    refuse_added(sources.values())
+    return {name: source.location for name, source in sources.items()}
 
 
-def _opened(config: Saving, names: Mapping[str, str]) -> Stack:
-    from layerwise.runner.opening import open_model
+def open_stacks(names: Mapping[str, str], reporter: Reporter, *, dtype: Dtype, **options: Any) -> Stack:
+    """Open the models by name, in their stored dtype unless one is given."""
+    from layerwise.runner.opening import open_stack
     from layerwise.stack import Stack
 
-    dtype = "stored" if config.dtype == "auto" else config.dtype
-    stacks = {
-        name: open_model(config, model=location, dtype=dtype, trust_remote_code=config.trust_remote_code)
-        for name, location in names.items()
-    }
+    stored: Dtype = "stored" if dtype == "auto" else dtype
+    stacks = {name: open_stack(location, reporter, dtype=stored, **options) for name, location in names.items()}
     return stacks[""] if list(stacks) == [""] else Stack.with_sources(stacks)
 
 
@@ -164,7 +127,7 @@ def _counted(path: Path, plan: Plan, origin: Origin) -> str:
     return f"{path}: {layers}, {origin.parameters:,} parameters{'' if origin.compact else copied}{beside}"
 
 
-def _sentences(folder: Path, plan: Plan, origin: Origin) -> list[str]:
+def describe_folder(folder: Path, plan: Plan, origin: Origin) -> list[str]:
     sentences = [_counted(folder, plan, origin)]
     if origin.note:
         sentences.append(f"the model was built in memory: {origin.note}")
@@ -209,13 +172,13 @@ STORED = {"float32": "F32", "float16": "F16", "bfloat16": "BF16"}
 """Data types by the names that the headers of files have for them."""
 
 
-def resolved_recipe(
+def read_planned(
     given: str, models: Sequence[str], *, dtype: Dtype, revision: str | None, reporter: Reporter
-) -> tuple[MergeRecipe, dict[str, str], Dtype, str | None]:
-    """Return the recipe of `given` (over its own models, or `models`), locations by name, dtype and revision.
+) -> PlannedModels:
+    """Return the plan of the recipe `given` over its own models, or `models`.
 
-    Locations are empty for a single model; the dtype is `auto` if all models are stored in it. Raises `OptionError` for
-    values that are given twice, and what `read_recipe` raises.
+    The dtype is `auto` if all models are stored in it. Raises `OptionError` for values that are given twice, and what
+    `read_recipe` raises.
     """
     recipe = read_recipe(given)
     if not (recipe.models or models):
@@ -234,7 +197,8 @@ def resolved_recipe(
         raise OptionError(f"{named(given)} says {recipe.dtype} and --dtype {dtype}; leave one of them out")
     wanted = next((each for each in get_args(Dtype) if each == recipe.dtype), dtype)
     revision = next(iter(revisions), revision)
-    return recipe, names, "auto" if _stored_as(names, wanted, revision) else wanted, revision
+    stored = "auto" if _stored_as(names, wanted, revision) else wanted
+    return PlannedModels(recipe.plan, names, recipe.head, stored, revision)
 
 
 def _stored_as(names: Mapping[str, str], dtype: str, revision: str | None) -> bool:

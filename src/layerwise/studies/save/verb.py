@@ -1,0 +1,244 @@
+"""`layerwise save`: a model under a plan, or layers of several models, written as an ordinary checkpoint."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from layerwise.bounded import named
+from layerwise.data.model_location import is_gguf
+from layerwise.errors import CheckpointError, ModelError, OptionError
+from layerwise.plan import Plan
+from layerwise.plan.checks import source_name
+from layerwise.runner.argument import Flag, Metavar, Range, Trait
+from layerwise.runner.arguments import Device, Dtype, Location, OnePlan, Rare
+from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.verb import spell, verb
+
+
+@verb(
+    "save",
+    examples=(
+        'demo --plan "0-3 6-11" --output shallow',
+        'FOLDER1 FOLDER2 --plan "a:0-5 b:6-11" --output merged',
+        "--from mergekit.yml --output merged",
+        'demo --plan "0-5 [4-7]*2 8-11" --compact --output looped',
+        'model.gguf --plan "0-13 15-16 18-29" --output smaller.gguf',
+        "model.gguf --output folder",
+    ),
+)
+def save(
+    *models: Annotated[str | Path, Trait.LOCATION, Metavar("MODEL")],
+    output: Annotated[str | Path, Metavar("PATH")],
+    plan: OnePlan = None,
+    recipe: Annotated[str | None, Flag("--from"), Metavar("FILE")] = None,
+    compact: bool = False,
+    overwrite: bool = False,
+    arm: Rare[str | None] = None,
+    prove: Rare[bool | None] = None,
+    remote_code: Rare[bool] = False,
+    max_shard_size: Rare[str] = "50GB",
+    card: Rare[bool] = False,
+    evidence: Rare[Annotated[tuple[str, ...], Trait.REPEATED, Trait.LOCATION, Metavar("RUN")]] = (),
+    push: Rare[Annotated[str | None, Metavar("ORG/NAME")]] = None,
+    private: Rare[bool] = False,
+    device: Rare[Device] = "auto",
+    dtype: Rare[Dtype] = "auto",
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    trust_remote_code: Rare[bool] = False,
+    reporter: Reporter | None = None,
+) -> Path:
+    """Write a model under a plan as an ordinary checkpoint.
+
+    The layers may be those of several models, which are called a, b, c, ... in the order given. The tensors are
+    streamed from file to file, and below 2 GB the checkpoint is loaded again and compared with the plan before the
+    folder gets its name. Groups and sublayers need --compact, which stores every layer once and the plan beside them.
+    Of a GGUF file another one is written without quantizing again, or a folder, which needs no plan.
+
+    Args:
+        models: Hub id, folder, GGUF file, run of trainings, or demo.
+        output: Folder or GGUF file to write.
+        plan: Plan to write, or the run of a search.
+        recipe: File of mergekit's YAML, in place of a plan.
+        compact: Store each layer once, and the plan beside them.
+        overwrite: Replace a model at the output.
+        arm: Variant of the trainings to write.
+        prove: Compare the logits with the plan's (default: below 2 GB).
+        remote_code: Add code that runs the plan without layerwise.
+        max_shard_size: Largest file of weights, such as 5GB.
+        card: Write a model card.
+        evidence: Search or sweep whose rows the card shows.
+        push: Hub repository to push to.
+        private: Make that repository private.
+        device: Device that computes.
+        dtype: Weight dtype. `auto` keeps the stored one.
+        tokenizer: Tokenizer, if the model has none.
+        layers: Module path of the list of blocks, if it is not found.
+        revision: Branch, tag or commit of a hub model.
+        trust_remote_code: Run code that comes with the model.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The path of the written model.
+
+    Raises:
+        OptionError: If it is not clear which layers of which models are written.
+        ModelError: If no ordinary checkpoint can hold the layers.
+        CheckpointError: If the output exists or the hub would refuse it.
+    """
+    reporter, output, locations = reporter or Silent(), Path(output), [str(each) for each in models]
+    if plan is None and recipe is None and len(locations) == 1 and is_gguf(locations[0]):
+        from layerwise.runner.foreign_plans import depth_of
+
+        plan = Plan.identity(depth_of(locations[0]))
+    if (plan is None) == (recipe is None):
+        raise OptionError("say which layers by --plan PLAN or by --from FILE, and by one of them")
+    if plan is not None and not locations:
+        raise OptionError("a model is needed: layerwise save MODEL --plan PLAN --output FOLDER")
+    if private and push is None:
+        raise OptionError(f"{spell('private')} requires {spell('push')}.")
+    if push is not None:
+        from layerwise.checkpoint.push import check_repository
+
+        check_repository(push)
+    if plan is not None:
+        chosen_plan(str(plan))
+    shard_bytes = parse_size(max_shard_size)
+    opening = {"tokenizer": tokenizer, "layers": layers, "revision": revision, "trust_remote_code": trust_remote_code}
+    from layerwise.studies.save import steps
+
+    several = recipe is None and steps.takes_several(locations)
+    if several:
+        _refuse(opening, "several models were given")
+    elif arm is not None:
+        _refuse({"arm": arm}, "one model was given")
+    if recipe is not None:
+        _refuse({"layers": layers}, "the recipe names the models")
+        planned = steps.read_planned(recipe, locations, dtype=dtype, revision=revision, reporter=reporter)
+    elif is_gguf(output):
+        names = {source_name(number): location for number, location in enumerate(locations)}
+        planned = steps.PlannedModels(chosen_plan(str(plan)), names)
+    else:
+        planned = steps.choose_models(locations, str(plan), arm, dtype, revision, reporter)
+    publication = None
+    if card or evidence or push:
+        from layerwise.studies.save.publication import Publication
+
+        publication = Publication.of(
+            evidence, planned.plan, planned.names.values(), push=push, private=private, overwrite=overwrite
+        )
+    if is_gguf(output):
+        given = {"compact": compact, "remote_code": remote_code, "push": push, **opening}
+        chosen = {"dtype": None if dtype == "auto" else dtype, "device": None if device == "auto" else device}
+        _refuse({**given, **chosen}, "a GGUF file is written of the bytes of another one")
+        _refuse_card(output, is_written=publication is not None, overwrite=overwrite)
+        origin, text = steps.write_gguf(planned, output, overwrite=overwrite, prove=bool(prove))
+        reporter.result(text)
+        if publication is not None:
+            publication.publish(output, reporter, origin)
+        return output
+    from layerwise.checkpoint.folder import Writing
+
+    writing = Writing(
+        folder=output,
+        overwrite=overwrite,
+        prove=prove,
+        layers=layers,
+        max_shard_size=shard_bytes,
+        compact=compact,
+        remote_code=remote_code,
+        head=planned.head,
+    )
+    opened = partial(
+        steps.open_stacks,
+        reporter=reporter,
+        device=device,
+        dtype=planned.dtype,
+        tokenizer=tokenizer,
+        layers=layers,
+        revision=planned.revision,
+        trust_remote_code=trust_remote_code,
+    )
+    loaded = {"dtype": planned.dtype != "auto", "tokenizer": tokenizer, "trust_remote_code": trust_remote_code}
+    reason = " and ".join(spell(name) for name, value in loaded.items() if value)
+    origin = steps.write_folder(planned, writing, opened, f"{reason} was given" if reason else "")
+    reporter.result("\n".join(steps.describe_folder(output, planned.plan, origin)))
+    if publication is not None:
+        publication.publish(output, reporter)
+    return output
+
+
+def _refuse(options: Mapping[str, object], reason: str) -> None:
+    for name, value in options.items():
+        if value:
+            raise OptionError(f"{spell(name)} does nothing here: {reason}. Leave it out.")
+
+
+def _refuse_card(output: Path, *, is_written: bool, overwrite: bool) -> None:
+    path = output.with_suffix(".md")
+    if is_written and path.exists() and not overwrite:
+        raise CheckpointError(f"{path} exists already. Choose another name, leave the card out, or add --overwrite.")
+
+
+def parse_size(size: str) -> int:
+    """Return a size in bytes. Raises `OptionError` for any other text.
+
+    >>> parse_size("5GB"), parse_size("250 MB")
+    (5000000000, 250000000)
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(KB|MB|GB|TB)", size.upper(), re.ASCII)
+    if match is None or not float(match[1]):
+        raise OptionError(f"{spell('max_shard_size')} must be a size such as 5GB or 500MB, got {named(repr(size))}.")
+    return int(float(match[1]) * 1000 ** (1 + ("KB", "MB", "GB", "TB").index(match[2])))
+
+
+@verb("save convert", examples=("FILE --variant elc --tokenizer FOLDER --output elc",))
+def save_convert(
+    file: Annotated[str | Path, Metavar("FILE")],
+    *,
+    variant: Literal["elc", "elc-base", "zero", "normalized", "weighted-output", "ltg"],
+    tokenizer: Annotated[str, Trait.LOCATION, Metavar("PATH")],
+    output: Annotated[str | Path, Metavar("FOLDER")],
+    heads: Rare[Annotated[int | None, Range(least=1)]] = None,
+    reporter: Reporter | None = None,
+) -> Path:
+    """Write a published checkpoint of ELC-BERT or LTG-BERT as a folder that transformers opens.
+
+    Nothing but tensors is read from the file. Which of the published files it was trained with cannot be seen in it, so
+    --variant names it.
+
+    Args:
+        file: The checkpoint: safetensors, or torch's .bin or .pt.
+        variant: The published model file that the checkpoint was trained with.
+        tokenizer: Tokenizer of the checkpoint.
+        output: Folder to write.
+        heads: Number of attention heads (default: one for each 64 of the width).
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The folder.
+
+    Raises:
+        ModelError: If the folder is not empty, or the tensors are not those of the variant.
+    """
+    output = Path(output)
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ModelError(f"{output} exists already and is not empty; name a new folder with --output")
+    from layerwise.data.text.tokenizer import load_tokenizer
+    from layerwise.models import convert_elc
+    from layerwise.models.elc.convert import read_checkpoint
+    from layerwise.runner.opening import quiet_transformers
+
+    quiet_transformers()
+    loaded = load_tokenizer(tokenizer)
+    model = convert_elc(read_checkpoint(Path(file)), variant=variant, heads=heads, tokenizer=loaded)
+    model.save_pretrained(output)
+    loaded.save_pretrained(output)
+    (reporter or Silent()).result(f"{output}: {variant}, {model.num_parameters():,} parameters")
+    return output
