@@ -64,6 +64,7 @@ PAGES: Mapping[str, str] = {
 """Every kind of page with its module and definition, in the order in which a run of several kinds shows them."""
 
 FINDINGS: Sequence[str] = (
+    "studies.train_elc.findings:ELC_FINDINGS",
     "studies.robustness.findings:LAYERSHUFFLE_FINDINGS",
     "studies.sweep.painters:PAINTERS_FINDINGS",
     "studies.sweep.painters_benchmarks:BENCHMARK_FINDINGS",

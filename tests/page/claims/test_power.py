@@ -7,9 +7,9 @@ from scipy.stats import norm
 
 from layerwise.page.claims.claim import EQUIVALENCE, beside_bound, more, needed, seen, widest
 from layerwise.page.claims.contrasts import Fact, Several
-from layerwise.page.claims.elc_bert import NORMAL
 from layerwise.results.multiplicity import stretch
 from layerwise.results.rows import Score
+from layerwise.studies.train_elc.findings import POWER as DETECTABLE
 from page.claims.bars import planted
 from page.claims.truths import claim_of
 
@@ -61,7 +61,7 @@ def test_where_text_would_not_help_it_is_not_asked_for() -> None:
 
 
 def test_amounts_that_a_claim_prints_are_those_of_the_normal_distribution() -> None:
-    assert pytest.approx((SURE + POWER) / SURE, abs=0.001) == NORMAL
+    assert pytest.approx((SURE + POWER) / SURE, abs=0.001) == DETECTABLE
     rows = planted("agreement", {"apart": (-0.2, 0.6), "together": (0.4, 0.8), "layers": 12.0})
     layers = round(12 * ((SURE + norm.ppf(0.9)) / (SURE + POWER) * 0.4 / 0.3) ** 2)
     wide = [replace(row, mde=0.4) for row in rows]

@@ -16,6 +16,7 @@ from layerwise.studies.diagnose import findings as diagnosis
 from layerwise.studies.diagnose import painters as diagnose_painters
 from layerwise.studies.robustness import findings as layershuffle
 from layerwise.studies.sweep import painters, painters_benchmarks
+from layerwise.studies.train_elc import findings as elc
 from tier import by_tier
 
 RUNS = by_tier(fast=10, nightly=200)
@@ -73,6 +74,11 @@ JUDGES: Mapping[str, Judge] = {
     "order_by_benchmark": painters_benchmarks.judge_order_by_benchmark,
     "shallowest_on_benchmarks": painters_benchmarks.judge_shallowest_on_benchmarks,
     "middle": diagnose_painters.judge_middle_layers_change_states_less,
+    "worth": elc.judge_weights_worth_their_time,
+    "grammar": elc.judge_more_grammar_learned,
+    "pattern": elc.judge_embedding_and_last_layer_first,
+    "alike": elc.judge_weights_alike,
+    "uniform": elc.judge_weights_not_uniform,
 }
 """The functions that judge, by the name of the contrasts that they read."""
 MISSING = Finding("", "", Verdict.NOT_MEASURED)

@@ -101,9 +101,24 @@ test_a_training_that_is_not_over_contradicts_nothing = bars.unfinished(
 )
 
 
+def uniformity() -> Iterator[Case]:
+    def rows(distance: Ends, learned: Ends = CLEAR, right: Ends = GOOD) -> tuple[Score, ...]:
+        own = bars.planted("", {"distance": distance, "learned": learned}, measure="uniformity", arm="elc")
+        return (*own, *skilled("elc", right))
+
+    verdicts = {"above": SUPPORTED, "below": CONTRADICTED, "open": OPEN}
+    yield from bars.each("uniform", "distance", bars.beside(0.05), verdicts, rows)
+    yield from bars.each("uniform", "learned", bars.around(0.05), BESIDE_NULL, lambda ends: rows(CLEAR, ends))
+    for right, is_learned in SKILLS:
+        yield Case("uniform", f"elc {right}", rows(CLEAR, right=right), SUPPORTED if is_learned else OPEN)
+
+
+test_distances_from_equal_shares_are_judged_at_their_bounds = bars.exact(uniformity())
+
+
 def test_the_agreement_has_the_widened_band_and_stays_a_rank_correlation() -> None:
     rows = (*agreement(0.5, 0.2, BEYOND_START), *agreement(0.5, 2.0, None), *skilled("elc"))
-    said = claim_of("alike", rows, 12)
-    assert "+0.500 [+0.250, +0.750] beyond the start" in said.figures
-    assert "+0.50 [−1.10, +0.90] above chance" in said.figures
-    assert replace(said, figures="").verdict == SUPPORTED
+    finding = claim_of("alike", rows, 12)
+    assert finding.number == "+0.500 [+0.250, +0.750] of rank correlation above chance, beyond the start"
+    assert "+0.50 [−1.10, +0.90] above chance" in finding.answer
+    assert finding.verdict == SUPPORTED

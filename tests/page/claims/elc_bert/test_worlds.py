@@ -9,7 +9,7 @@ import pytest
 
 from layerwise.measure.contrasts.trainings import pattern as mass
 from layerwise.measure.contrasts.variants import difference_rows
-from layerwise.measure.weights.layer_weights import seed_agreement_scores
+from layerwise.measure.weights.layer_weights import seed_agreement_scores, uniformity_rows
 from layerwise.models.elc.configuration import first_values
 from layerwise.results.rows import Score
 from page.claims import truths
@@ -79,6 +79,14 @@ def masses(initialisation: str, ends: float, seeds: int = 5, own: float = 0.3) -
     return rows
 
 
+def uniformity(initialisation: str, ends: float, own: float, shared: float = 0.0) -> Truth:
+    def rows(run: int) -> Iterable[Score]:
+        weights = trained(run, initialisation, ends=ends, shared=shared, seeds=5, own=own)
+        return [*uniformity_rows("elc", weights, start(initialisation)), LEARNED]
+
+    return rows
+
+
 def agreements(initialisation: str, shared: float, seeds: int = 5) -> Truth:
     def rows(run: int) -> Iterable[Score]:
         weights = trained(run, initialisation, ends=0.0, shared=shared, seeds=seeds)
@@ -107,6 +115,11 @@ test_every_verdict_is_the_right_one = truths.simulated(
             CONTRADICTED: (masses(EQUAL, -1.5), masses(BIASED, -3.0)),
             # It began so, or all shares are equal.
             NULL: (masses(BIASED, 0.0, seeds=8, own=0.15), masses(EQUAL, 0.0, seeds=8, own=0.15)),
+        },
+        "uniform": {
+            SUPPORTED: (uniformity(EQUAL, 1.0, 0.3), uniformity(BIASED, 1.0, 0.3)),
+            CONTRADICTED: (uniformity(EQUAL, 0.0, 0.03),),
+            NULL: (uniformity(BIASED, 0.0, 0.05),),
         },
     }
 )
@@ -139,6 +152,3 @@ def test_a_gain_of_the_printed_resolution_is_seen(
 def test_time_decides_and_not_steps() -> None:
     steps = [replace(row, condition="tokens") if row.condition else row for row in losses(0.03, 0.03)(0)]
     assert truths.claim_of("worth", steps, 12).verdict == "not measured"
-    found = truths.claim_of("worth", losses(0.025, 0.025)(0), 12)
-    assert "nats" in found.power
-    assert "5 seeds" in found.figures

@@ -1,0 +1,285 @@
+"""The questions of "Every Layer Counts BERT", each answered from the rows of a pretraining and its evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from layerwise.page.data import ReportData
+from layerwise.page.evidence import describe_data_needed, find_unfinished, read_contrasts
+from layerwise.page.finding import Finding, Paper, Published, Verdict, format_estimate
+from layerwise.page.text.wording import counted, listed
+from layerwise.page.trained import by_arm, seeds
+from layerwise.results import vocabulary as vocab
+from layerwise.results.estimate import Estimate
+from layerwise.results.rows import Score
+from layerwise.results.selection import Rows
+
+PAPER = Paper(
+    "Not all layers are equally as important: Every Layer Counts BERT",
+    "Charpentier and Samuel, BabyLM 2023, arXiv 2311.02265",
+)
+TABLE_1 = "arXiv 2410.24159, table 1, of the models of the paper"
+
+MIN_NATS, MIN_ACCURACY, MIN_MASS, MIN_CORRELATION, MIN_DISTANCE = 0.01, 0.005, 0.05, 0.2, 0.05
+"""The smallest effects that count."""
+
+CHANCE, HELD = 0.5, "elc-frozen"
+WIDENED = 1.25
+"""Factor on the band of permuted sources: their std is 0.061 (12 layers, 5 seeds), of simulated trainings 0.073."""
+
+POWER = (1.960 + 0.842) / 1.960
+"""How much a band of 95 % is exceeded by what is found with 80 % power."""
+
+LEARNED = (
+    "Inconclusive if the accuracy on minimal pairs is not shown to exceed chance, and a training whose validation loss"
+    " was still falling contradicts nothing. Intervals are over seeds (Student's, 95 %)."
+)
+MORE_SEEDS = "One training says nothing of others: train two seeds or more."
+
+
+def judge_weights_worth_their_time(data: ReportData) -> Finding | None:
+    """Compare the held-out loss of elc with that of ltg for equal seconds, and with that of frozen weights."""
+    return _judge_gain(
+        data,
+        Finding(
+            "Are learned layer weights worth the time that they take?",
+            "",
+            unit="nats per masked token less than the backbone",
+            margin=MIN_NATS,
+            rule="The gain on ltg, trained with the same seeds for the same seconds, and the gain on elc-frozen, whose"
+            f" weights keep their initial values, must both lie above zero. {LEARNED}",
+            published=Published(
+                PAPER,
+                "With learned weights on the layers below, the same backbone in the same training is better.",
+                "74.3 and 65.9 points overall after 100 and 10 million words; no loss is given",
+                "abstract",
+            ),
+        ),
+        _read_gains(data, vocab.MASKED_LM, vocab.SECONDS, -1.0),
+    )
+
+
+def judge_more_grammar_learned(data: ReportData) -> Finding | None:
+    """Compare the accuracy of elc on minimal pairs with that of ltg and of frozen weights, for equal steps."""
+    gains = _read_gains(data, vocab.PAIRS, vocab.TOKENS, 1.0)
+    return _judge_gain(
+        data,
+        Finding(
+            "Do models with learned layer weights know more grammar?",
+            "",
+            unit="points of accuracy above the backbone",
+            margin=MIN_ACCURACY,
+            rule="The gain on ltg, trained with the same seeds for the same steps, and the gain on elc-frozen, whose"
+            f" weights keep their initial values, must both lie above zero. {LEARNED}",
+            published=Published(
+                PAPER,
+                "At the same steps more minimal pairs of BLiMP are right.",
+                "0.5 points after 100 million words, −0.1 after 10 million",
+                TABLE_1,
+            ),
+        ),
+        gains,
+        points=True,
+    )
+
+
+def _read_gains(data: ReportData, task: str, terms: str, better: float) -> tuple[Estimate, Estimate | None] | None:
+    """Read what elc gains over its backbone and over frozen weights; `better` is the sign of a gain."""
+    rows = data.rows.where(measure=vocab.STUDY, metric="difference", task=task, arm=vocab.LAYER_WEIGHTS)
+    backbone = rows.one(against=vocab.BACKBONE, condition=terms)
+    if backbone is None:
+        return None
+    held = rows.one(against=HELD, condition=terms) or rows.one(against=HELD, condition=vocab.TOKENS)
+    frozen = Estimate.read_bounded(held)
+    return Estimate.read(backbone).scale(better), frozen and frozen.scale(better)
+
+
+def _judge_gain(
+    data: ReportData, finding: Finding, gains: tuple[Estimate, Estimate | None] | None, *, points: bool = False
+) -> Finding | None:
+    if gains is None or finding.margin is None:
+        return None
+    gain, learned = gains
+    position, from_learning = gain.locate(finding.margin), learned and learned.locate(finding.margin)
+    unsettled = _describe_untrained(data, vocab.BACKBONE, position == "below", vocab.LAYER_WEIGHTS)
+    if not gain.has_interval:
+        verdict, answer = Verdict.INCONCLUSIVE, MORE_SEEDS
+    elif unsettled:
+        verdict, answer = Verdict.INCONCLUSIVE, unsettled
+    elif position == "within":
+        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No: the backbone does as well."
+    elif position == "below":
+        verdict, answer = Verdict.CONTRADICTED, "No: the backbone does better."
+    elif position == "open":
+        needed = describe_data_needed(gain, finding.margin, "the seeds")
+        verdict, answer = Verdict.INCONCLUSIVE, f"The interval allows both answers.{needed}"
+    elif from_learning == "above":
+        verdict, answer = Verdict.SUPPORTED, "Yes: and the gain is lost if the weights keep their initial values."
+    elif from_learning in ("within", "below"):
+        verdict = Verdict.NO_BETTER_THAN_NULL
+        answer = "No more than the null: weights that keep their initial values gain as much."
+    else:
+        verdict = Verdict.INCONCLUSIVE
+        answer = "It gains, but whether by learning its weights needs elc-frozen with an interval."
+    scale = 100.0 if points else 1.0
+    if learned is not None:
+        frozen = _clip(learned) if points else learned
+        answer += f" On frozen weights the gain is {format_estimate(frozen.scale(scale), signed=True)}."
+    estimate = (_clip(gain) if points else gain).scale(scale)
+    return replace(finding, answer=answer, verdict=verdict, estimate=estimate, margin=scale * finding.margin)
+
+
+def judge_embedding_and_last_layer_first(data: ReportData) -> Finding | None:
+    """Compare the weight on the embedding and on the previous layer with equal shares and with the initial weights."""
+    arm = _find_arm(data.rows.where(measure=vocab.CONTRAST, claim="pattern", metric="learned").axis("task"))
+    rows = read_contrasts(data, "pattern", arm)
+    if "learned" not in rows or "above_equal" not in rows:
+        return None
+    equal, learned = (Estimate.read(rows[metric]) for metric in ("above_equal", "learned"))
+    above, moved = equal.locate(MIN_MASS), learned.locate(MIN_MASS)
+    unsettled = _describe_untrained(data, arm, above == "below", arm)
+    if not (equal.has_interval and learned.has_interval):
+        verdict, answer = Verdict.INCONCLUSIVE, MORE_SEEDS
+    elif unsettled:
+        verdict, answer = Verdict.INCONCLUSIVE, unsettled
+    elif above == "within":
+        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than the null: equal shares give them as much."
+    elif above == "below":
+        verdict, answer = Verdict.CONTRADICTED, "No: they carry less than equal shares would give them."
+    elif above == "above" and moved in ("within", "below"):
+        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than the null: the weights began so."
+    elif above == "above" and moved == "above":
+        verdict, answer = Verdict.SUPPORTED, "Yes: training moved the weight there."
+    else:
+        needed = describe_data_needed(learned, MIN_MASS, "the seeds")
+        verdict, answer = Verdict.INCONCLUSIVE, f"The intervals allow both answers.{needed}"
+    percent = format_estimate(equal.scale(100.0), signed=True)
+    return Finding(
+        "Do layers read mostly the embedding and the layer before them?",
+        f"{answer} In {arm} these carry {percent} points more than equal shares.",
+        verdict,
+        learned.scale(100.0),
+        "points more than at the start",
+        100.0 * MIN_MASS,
+        "What a reader of three sources or more gives to the embedding and to the layer before it must lie above equal"
+        f" shares and above its initial value. {LEARNED}",
+        Published(
+            PAPER,
+            "Layers put most of their weight on the embedding and on the layer before them.",
+            "heat maps, no number",
+            "heat maps of the layer weights",
+        ),
+    )
+
+
+def judge_weights_alike(data: ReportData) -> Finding | None:
+    """Compare the rank correlation of seeds with that of permuted sources, with and without their common start."""
+    rows = data.rows.where(measure=vocab.SEED_AGREEMENT, metric="correlation")
+    arm = _find_arm(rows.where(condition=vocab.BEYOND_START).axis("arm"))
+    beyond, raw = (_read_above_chance(rows, arm, condition) for condition in (vocab.BEYOND_START, None))
+    if beyond is None or raw is None:
+        return None
+    position, as_they_are = beyond.locate(MIN_CORRELATION), raw.locate(MIN_CORRELATION)
+    is_nothing = position in ("within", "below")
+    unsettled = _describe_untrained(data, arm, is_nothing and as_they_are != "above", arm)
+    if unsettled:
+        verdict, answer = Verdict.INCONCLUSIVE, unsettled
+    elif position == "above":
+        verdict, answer = Verdict.SUPPORTED, "Yes: they are alike beyond the start that they share."
+    elif is_nothing and as_they_are == "above":
+        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than the null: only the start that they share is alike."
+    elif is_nothing:
+        verdict, answer = Verdict.CONTRADICTED, "No: each training learns other weights."
+    else:
+        needed = describe_data_needed(beyond, MIN_CORRELATION, "the pairs of seeds")
+        verdict, answer = Verdict.INCONCLUSIVE, f"The band of the permutations allows both answers.{needed}"
+    count = counted(len(seeds(data, arm)), "seed")
+    return Finding(
+        "Does every training learn the same layer weights?",
+        f"{answer} With their start, {count} of {arm} have {format_estimate(raw, signed=True)} above chance.",
+        verdict,
+        beyond,
+        "of rank correlation above chance, beyond the start",
+        MIN_CORRELATION,
+        "The mean rank correlation of two trainings, less that of permuted sources, must lie above zero after the"
+        f" common start was taken off. The interval is 1.25 times as wide as that of the permutations. {LEARNED}",
+        Published(
+            PAPER,
+            "The weights that the layers learn are shown as a pattern of the model.",
+            "one training of each, no number",
+            "heat maps of the layer weights",
+        ),
+    )
+
+
+def judge_weights_not_uniform(data: ReportData) -> Finding | None:
+    """Compare the distance of the weights from equal shares with the margin and with its value at the start."""
+    rows = data.rows.where(measure=vocab.UNIFORMITY, layer=None, part=None)
+    arm = _find_arm(rows.where(metric="distance").axis("arm"))
+    own = rows.where(arm=arm)
+    distance, learned = (Estimate.read_bounded(own.one(metric=metric)) for metric in ("distance", "learned"))
+    if distance is None or learned is None:
+        return None
+    moved = learned.locate(MIN_DISTANCE)
+    unsettled = _describe_untrained(data, arm, distance.is_below(MIN_DISTANCE), arm)
+    if unsettled:
+        verdict, answer = Verdict.INCONCLUSIVE, unsettled
+    elif distance.is_below(MIN_DISTANCE):
+        verdict, answer = Verdict.CONTRADICTED, "No: the weights are equal shares, within the margin."
+    elif distance.is_above(MIN_DISTANCE) and moved == "above":
+        verdict, answer = Verdict.SUPPORTED, "Yes: training moved the weights away from equal shares."
+    elif distance.is_above(MIN_DISTANCE) and moved != "open":
+        verdict, answer = Verdict.NO_BETTER_THAN_NULL, "No more than the null: the weights began as far from equal."
+    else:
+        verdict, answer = Verdict.INCONCLUSIVE, "The intervals allow both answers."
+    return Finding(
+        "Do layers learn to prefer some layers over others?",
+        f"{answer} Training changed the distance of {arm} by {format_estimate(learned, signed=True)}.",
+        verdict,
+        distance,
+        "of the weight lies elsewhere than in equal shares",
+        MIN_DISTANCE,
+        "The distance from equal shares, the weight that would have to move to make them equal, must lie above 0.05 and"
+        f" above its value at the start. {LEARNED}",
+        Published(PAPER, "Not all layers are equally important.", "heat maps, no number", "title and heat maps"),
+    )
+
+
+def _find_arm(arms: tuple[str, ...]) -> str:
+    return vocab.LAYER_WEIGHTS if vocab.LAYER_WEIGHTS in arms else next(iter(arms), vocab.LAYER_WEIGHTS)
+
+
+def _describe_untrained(data: ReportData, arm: str, is_contradicted: bool, contradicted_arm: str) -> str:
+    """Say why a training decides nothing: it has not learned, or it would contradict and was not over."""
+    pairs = by_arm(data.rows.where(measure=vocab.PAIRS, metric="accuracy", task=vocab.ALL))
+    skill = Estimate.read_bounded(pairs.one(arm=arm))
+    if skill is None or not skill.is_above(CHANCE):
+        return f"{arm} is not shown to exceed chance on minimal pairs: what has not learned decides nothing."
+    unfinished = find_unfinished(data, contradicted_arm) if is_contradicted else []
+    if unfinished:
+        return f"The validation loss of {listed(unfinished)} was still falling when the training ended."
+    return ""
+
+
+def _read_above_chance(rows: Rows, arm: str, condition: str | None) -> Estimate | None:
+    own = rows.where(arm=arm, condition=condition)
+    score: Score | None = own.one(against=None)
+    band = Estimate.read_bounded(own.one(against=vocab.SHUFFLED))
+    if score is None or band is None:
+        return None
+    value, half = score.value - band.value, WIDENED * (band.high - band.low) / 2
+    low, high = max(-1.0 - band.value, value - half), min(1.0 - band.value, value + half)
+    return Estimate(value, low, high, mde=POWER * half)
+
+
+def _clip(estimate: Estimate) -> Estimate:
+    return replace(estimate, low=max(-1.0, estimate.low), high=min(1.0, estimate.high))
+
+
+ELC_FINDINGS = (
+    judge_weights_worth_their_time,
+    judge_more_grammar_learned,
+    judge_embedding_and_last_layer_first,
+    judge_weights_alike,
+    judge_weights_not_uniform,
+)
