@@ -103,7 +103,3 @@ def describe_data_needed(estimate: Estimate, margin: float, what: str) -> str:
 def select_widest(estimates: Iterable[Estimate]) -> Estimate:
     """Return the least precise of several estimates that are read together."""
     return max(estimates, key=lambda estimate: estimate.mde or 0.0)
-
-
-OVER = 0.02
-"""A training is over when at most this share of the fall of its validation loss came in its last quarter."""
