@@ -11,7 +11,7 @@
 
 A `Plan` is text that became a value; a `Stack` is a model whose layers a plan can run; an experiment turns the two into
 tidy rows; a report turns rows into pictures. The verbs (`sweep`, `diagnose`, ...) are those of the command line, and
-so are their kinds (`robustness.merge`, `train.elc`, ...); the functions under them are in
+so are their kinds (`train.elc`, ...); the functions under them are in
 `layerwise.measure`. Names are resolved when they are first used: `import layerwise` is light.
 """
 
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.runner.result import Result
-    from layerwise.runner.verbs import diagnose, evaluate, heal, robustness, run, sweep
+    from layerwise.runner.verbs import diagnose, evaluate, heal, run, sweep
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load
     from layerwise.studies.compare.verb import compare
+    from layerwise.studies.robustness.merge_verb import merge
+    from layerwise.studies.robustness.verb import robustness
     from layerwise.studies.time.verb import time
     from layerwise.studies.verify.verb import verify
 
@@ -52,7 +54,8 @@ _HOMES = {
     "heal": "layerwise.runner.verbs",
     "load": "layerwise.stack",
     "read_corpus": "layerwise.data.text.corpus",
-    "robustness": "layerwise.runner.verbs",
+    "merge": "layerwise.studies.robustness.merge_verb",
+    "robustness": "layerwise.studies.robustness.verb",
     "run": "layerwise.runner.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
@@ -77,6 +80,7 @@ __all__ = [
     "families",
     "heal",
     "load",
+    "merge",
     "read_corpus",
     "robustness",
     "run",

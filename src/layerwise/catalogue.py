@@ -16,8 +16,8 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "sweep": "sweep.options:Sweep",
         "diagnose": "diagnose.options:Diagnosis",
         "evaluate": "evaluate.options:Evaluation",
-        "robustness": "robustness.options:Robustness",
-        "robustness merge": "robustness.options:Merging",
+        "robustness": "robustness.verb:robustness",
+        "robustness merge": "robustness.merge_verb:merge",
     },
     "Changing": {
         "search": "search.options:Search",
@@ -26,7 +26,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "save convert": "save.verb:save_convert",
     },
     "Training": {
-        "train robust": "robustness.options:RobustTraining",
+        "train robust": "robustness.training_verb:train_robust",
         "train elc": "train_elc.options:ElcPretraining",
         "train growth": "train_growth.options:GrowthTraining",
         "train growth-study": "train_growth.study_options:GrowthStudy",

@@ -123,7 +123,7 @@ IMAGES: Mapping[str, Any] = {**SILENT, "images": "digits", "limit": 20}
 
 
 def _robust_training(run: Path, method: str = "layershuffle", seeds: int = 2) -> None:
-    perform(tiny_training(_vit(run, 0), run, method, seeds=seeds))
+    tiny_training(_vit(run, 0), run, method, seeds=seeds)
 
 
 def _robustness(run: Path) -> None:
@@ -131,7 +131,7 @@ def _robustness(run: Path) -> None:
 
 
 def _merging(run: Path) -> None:
-    layerwise.robustness.merge([_vit(run, 0), _vit(run, 1)], draws=2, run=run, **IMAGES)
+    layerwise.merge([_vit(run, 0), _vit(run, 1)], draws=2, run=run, **IMAGES)
 
 
 def _sweep(run: Path) -> None:

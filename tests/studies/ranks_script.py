@@ -6,17 +6,12 @@ from pathlib import Path
 from layerwise.errors import TrainError
 from layerwise.runner.perform import perform
 from layerwise.runner.reporter import Silent
-from layerwise.studies.robustness.options import RobustTraining
 from layerwise.studies.sweep.options import Sweep
 from studies.outlines import tiny_training
 
 
-def training_of(folder: Path, run: Path) -> RobustTraining:
-    return tiny_training(folder / "vit", run, "layershuffle", seeds=2)
-
-
 def perform_all(root: Path) -> None:
-    perform(training_of(root, root / "training"), Silent())
+    tiny_training(root / "vit", root / "training", "layershuffle", seeds=2)
     try:
         perform(Sweep(model=str(root / "model"), text=root / "texts", run=root / "sweep"), Silent())
     except TrainError as error:

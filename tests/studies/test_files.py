@@ -140,7 +140,7 @@ def test_a_recipe_says_its_stages_and_what_they_take_before_it_begins(
     ended = layerwise("run", "layershuffle", "survey", "merge", "--dry-run")
     assert ended.code == 0, ended.err
     assert ended.out.startswith("LayerShuffle (arXiv 2407.04513), whole: eight ways of training with five seeds each")
-    assert "\n  survey  layerwise robustness runs/layershuffle/train --select-on reported" in ended.out
+    assert "\n  survey  layerwise robustness runs/layershuffle/train --inside-images" in ended.out
     assert "not counted: it reads the run of twelve, which is not there yet" in ended.out
     assert not any(tmp_path.iterdir())
 
@@ -150,7 +150,7 @@ def test_a_stage_that_reads_another_waits_for_it(tmp_path: Path, monkeypatch: py
     file = ExperimentFile.read("layershuffle")
     stages = {stage.name: stage for stage in file.configurations()}
     assert stages["survey"].waits_for() == ("train",)
-    assert "layerwise robustness merge runs/layershuffle/twelve --run runs/" in as_command(stages["merge"].config)
+    assert "layerwise robustness merge runs/layershuffle/twelve --select-on" in as_command(stages["merge"].config)
     assert stages["twelve"].waits_for() == ()
 
 

@@ -16,7 +16,7 @@ from layerwise.runner.option import check_options, configured, flag_of, given_op
 from layerwise.runner.options.plans import whole_numbers
 from layerwise.runner.verb import Verb
 from layerwise.search.budget import Budget
-from layerwise.studies.robustness.options import RobustTraining
+from layerwise.studies.robustness.training_verb import train_robust
 from layerwise.studies.save.verb import parse_size
 from layerwise.swarm.cluster.connection import check_address
 
@@ -135,7 +135,7 @@ def test_every_bound_of_every_option_is_kept(verb: str) -> None:
         lambda three: Budget.parse(f"layers={three}"),
         lambda three: HubText.parse(f"hf:wikitext:a:train[:{three}]"),
         lambda three: check_address(f"localhost:{three}"),
-        lambda three: RobustTraining(model="demo-vit", methods=("retrained-2", three)),
+        lambda three: train_robust("demo-vit", methods=("retrained-2", three)),
     ],
 )
 def test_numbers_are_written_with_the_digits_0_to_9(read: Callable[[str], object]) -> None:

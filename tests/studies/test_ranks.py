@@ -9,10 +9,9 @@ from apart import ranks
 from cli.conftest import save_llama, save_texts
 from cli.picture_models import save_vit
 from layerwise.results import Run, Score
-from layerwise.runner.perform import perform
-from layerwise.runner.reporter import Silent
 from once import made_once
-from studies.ranks_script import perform_all, training_of
+from studies.outlines import tiny_training
+from studies.ranks_script import perform_all
 from studies.test_cluster import rows
 
 pytestmark = pytest.mark.slow
@@ -47,7 +46,7 @@ def test_surveys_after_a_training_of_two_processes_are_those_of_its_models(folde
     kept = untimed(rows(run)[1])
     for path in surveys:
         path.unlink()
-    perform(training_of(folder, run), Silent())
+    tiny_training(folder / "vit", run, "layershuffle", seeds=2)
     assert untimed(rows(run)[1]) == kept
     with Run.open(run) as opened:
         assert any("the number of processes was 2" in str(note) for note in opened.store.notes("provenance"))

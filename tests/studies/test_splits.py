@@ -1,8 +1,10 @@
 """The model and the data of a training and the runs that measure it."""
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,9 +21,9 @@ from layerwise.plan import Plan
 from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.opening import base_model
-from layerwise.runner.option import plain
 from layerwise.runner.options.common import CorpusOptions, DataOptions, LoadingOptions
 from layerwise.runner.reporter import Silent
+from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import (
     TEXT_LENGTH,
     divided_documents,
@@ -31,8 +33,9 @@ from layerwise.runner.training_runs import (
 )
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.max_length import keeps_texts_apart
-from layerwise.studies.robustness.options import Merging, Robustness, RobustTraining
-from studies.outlines import outline_of
+from layerwise.studies.robustness.merge_verb import merge
+from layerwise.studies.robustness.verb import robustness
+from studies.outlines import description_of
 
 OPENED = Corpus("opened", tuple(Document(f"{number}", f"{number} words of one document. " * 9) for number in range(40)))
 
@@ -121,12 +124,8 @@ def test_what_is_reported_may_select_and_the_page_says_so(demo: Stack, vision: S
 
 
 def test_packed_texts_are_full_rows_that_the_engine_keeps_apart(demo: Stack, vision: Stack) -> None:
-    plain = read_splits(
-        RobustTraining(model="demo", methods=("baseline",)), demo, None, Silent(), seed=0, corpus=OPENED
-    )
-    rows = read_splits(
-        RobustTraining(model="demo", methods=("baseline",)), demo, None, Silent(), seed=0, corpus=OPENED, pack=True
-    )
+    plain = read_splits(TrainingData(), demo, None, Silent(), seed=0, corpus=OPENED)
+    rows = read_splits(TrainingData(), demo, None, Silent(), seed=0, corpus=OPENED, pack=True)
     assert isinstance(rows.train, PackedWindows)
     tokens = sum(len(window.ids) for window in rows.train.windows)
     assert len(rows.train) == math.ceil(tokens / TEXT_LENGTH) < len(plain.train)
@@ -136,7 +135,7 @@ def test_packed_texts_are_full_rows_that_the_engine_keeps_apart(demo: Stack, vis
     with demo.under(Plan.parse("1 0 2-4")):
         assert keeps_texts_apart(demo.model)
     with pytest.raises(DataError, match="--pack puts several texts into a row, and demo-vit takes images"):
-        read_splits(RobustTraining(model="demo", methods=("baseline",)), vision, None, Silent(), seed=0, pack=True)
+        read_splits(TrainingData(), vision, None, Silent(), seed=0, pack=True)
 
 
 OPTIONS = LoadingOptions(device="cpu")
@@ -169,13 +168,11 @@ def test_an_opened_model_takes_no_new_head() -> None:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
     home = tmp_path_factory.mktemp("trained")
     model, run = save_vit(home / "vit", classes=2), home / "run"
-    training = RobustTraining(
-        model=str(model), methods=("layershuffle",), images=str(save_images(home / "images")), limit=30, seed=3
-    )
+    given = {"images": str(save_images(home / "images")), "limit": 30}
     stack = load(model)
-    splits = read_splits(training, stack, str(model), Silent(), seed=training.seed)
+    splits = read_splits(TrainingData(**given), stack, str(model), Silent(), seed=3)
     manifest = training_manifest(stack, "weights", splits)
-    with Run.create(run, replace(manifest, experiment={"experiment": training.VERB, **plain(training)})):
+    with Run.create(run, replace(manifest, experiment={"experiment": "train robust", **given, "seed": 3})):
         pass
     for seed in range(2):
         folder = run / "layershuffle" / f"seed-{seed}" / "model"
@@ -187,20 +184,19 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
     return run, splits
 
 
-def digest_of(config: Merging | Robustness) -> str:
-    return outline_of(config).manifest.corpus_hash
+def digest_of(verb: Callable[..., object], model: object, **options: Any) -> str:
+    return description_of(verb, model, **options).manifest.corpus_hash
 
 
 @pytest.mark.parametrize("verb", ["robustness", "merge"])
 def test_the_images_of_the_training_are_those_of_its_run(verb: str, trained: tuple[Path, Splits]) -> None:
     run, splits = trained
-    configs = {"robustness": Robustness(model=str(run)), "merge": Merging(models=(str(run),))}
-    assert digest_of(configs[verb]) == splits.digest
+    assert digest_of({"robustness": robustness, "merge": merge}[verb], str(run)) == splits.digest
 
 
 def test_what_is_named_stands_and_other_examples_are_refused(trained: tuple[Path, Splits], tmp_path: Path) -> None:
     run, splits = trained
     with pytest.raises(RunError, match="was trained on images with other splits"):
-        digest_of(Robustness(model=str(run), limit=20))
+        digest_of(robustness, run, limit=20)
     copies = save_images(tmp_path / "images")
-    assert digest_of(Robustness(model=str(run), images=str(copies))) == splits.digest
+    assert digest_of(robustness, run, images=str(copies)) == splits.digest

@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_run_is_refused(text: str, message: str, tmp_path:
 
 
 def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
-    for name in ("robust", "elc", "growth", "growth_study"):
+    for name in ("elc", "growth", "growth_study"):
         assert getattr(layerwise.train, name) is getattr(verbs, f"train_{name}")
     for module in (layerwise.train, layerwise.search):
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -153,13 +153,11 @@ def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
 
 
 FUNCTIONS = {
-    **{verb: getattr(verbs, verb) for verb in ("sweep", "diagnose", "evaluate", "robustness", "search")},
+    **{verb: getattr(verbs, verb) for verb in ("sweep", "diagnose", "evaluate", "search")},
     "heal": layerwise.heal,
     **{
-        f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}")
-        for name in ("robust", "elc", "growth", "growth_study")
+        f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}") for name in ("elc", "growth", "growth_study")
     },
-    "robustness merge": layerwise.robustness.merge,
 }
 
 

@@ -14,7 +14,6 @@ from transformers import TrainingArguments
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.errors import TrainError
 from layerwise.runner.options.training import OptimizationOptions
-from layerwise.studies.robustness.options import RobustTraining
 from layerwise.studies.train_elc.options import ElcPretraining
 from layerwise.studies.train_growth.options import GrowthTraining
 from layerwise.train import arguments, fine_tuning, precision
@@ -137,11 +136,11 @@ def begun(run: Path, content: dict[str, object]) -> Path:
 @pytest.mark.usefixtures("with_bfloat16")
 @pytest.mark.parametrize(
     "config",
-    [RobustTraining(model="demo-vit", methods=("layershuffle",)), GrowthTraining(), ElcPretraining()],
+    [GrowthTraining(), ElcPretraining()],
     ids=lambda config: config.VERB,
 )
 def test_an_accelerator_that_has_bfloat16_uses_it_unless_told_otherwise(
-    config: RobustTraining | GrowthTraining | ElcPretraining,
+    config: GrowthTraining | ElcPretraining,
 ) -> None:
     assert config.resolved_precision("auto", None) == "bfloat16"
     assert config.resolved_precision("cpu", None) == "float32"

@@ -15,6 +15,7 @@ from layerwise.runner.experiment import Action, Configuration, Experiment
 from layerwise.runner.option import (
     Option,
     _hints,
+    choices_of,
     flag_of,
     from_text,
     is_switch,
@@ -27,18 +28,16 @@ from layerwise.runner.option import (
 from layerwise.runner.spelling import in_flags, refusals
 from layerwise.runner.verb import Verb, VerbCall, from_command_line
 
-INVOCATION = Group("Common options", sort_key=99)
-QUIET = Parameter(("--quiet", "-q"), negative=(), show_default=False, group=INVOCATION, help="Print only the result.")
+USUAL = Group("Options", sort_key=0)
+"""The heading of a verb's own options, and of all in a help that lists the usual ones."""
+QUIET = Parameter(("--quiet", "-q"), negative=(), show_default=False, group=USUAL, help="Print only the result.")
 DRY_RUN = Parameter(
     "--dry-run",
     negative=(),
     show_default=False,
-    group=INVOCATION,
+    group=USUAL,
     help="Print the work and its cost, then exit.",
 )
-USUAL = Group("Options", sort_key=0)
-"""The heading of a verb's own options, and of all in a help that lists the usual ones."""
-
 SET = "set"
 """The option of settings, `--set NAME=VALUE`, which trainings also have for transformers' arguments."""
 
@@ -51,7 +50,7 @@ def command(kind: type[Configuration], everything: bool = False) -> Callable[...
     def run(*positional: Any, **options: Any) -> int:
         quiet, dry_run = (options.pop(name, False) for name in ("quiet", "dry_run"))
         names = [name for name, (_, each) in options_of(kind).items() if each.positional]
-        if SET in options:
+        if SET in options and not isinstance(kind, Verb):
             options |= split_settings(kind, options.pop(SET))
         with refusals(kind, in_flags), from_command_line():
             # Arguments that have a default may be left out, the last ones first.
@@ -110,7 +109,7 @@ def _parameters(kind: type[Configuration], everything: bool) -> Iterator[inspect
     hints = _hints(kind)
     for name in own_first(kind):
         field, option = options_of(kind)[name]
-        if option.setting or name == SET:
+        if option.setting or (name == SET and not isinstance(kind, Verb)):
             continue
         parameter_kind = inspect.Parameter.POSITIONAL_ONLY if option.positional else inspect.Parameter.KEYWORD_ONLY
         default = inspect.Parameter.empty if field.default is MISSING else field.default
@@ -121,7 +120,7 @@ def _parameters(kind: type[Configuration], everything: bool) -> Iterator[inspect
             hint = hint | str
         yield inspect.Parameter(name, parameter_kind, default=default, annotation=Annotated[hint, details])
     own = options_of(kind).get(SET)
-    if own is not None or settings_of(kind):
+    if not isinstance(kind, Verb) and (own is not None or settings_of(kind)):
         details = Parameter(
             "--set",
             metavar="NAME=VALUE",
@@ -147,6 +146,8 @@ def _details(
 ) -> Parameter:
     is_list = get_origin(hint) is tuple
     # Arguments stay under the heading that cyclopts has for them.
+    choices = choices_of(kind, name)
+    lists_choices = bool(choices) and all(each in option.help for each in choices)
     heading: dict[str, Any] = {} if option.positional else {"group": _group(kind, name, everything)}
     return Parameter(
         name=flag_of(kind, name),
@@ -156,7 +157,8 @@ def _details(
         negative=f"--no-{name.replace('_', '-')}" if default is True or hint == (bool | None) else (),
         converter=None if is_switch(kind, name) else lambda _, tokens: from_text(kind, name, [t.value for t in tokens]),
         n_tokens=1 if is_list and not option.positional else None,
-        show_default=_shown_default(default) if "by default" not in option.help else False,
+        show_default=_shown_default(default) if "by default" not in option.help and not lists_choices else False,
+        show_choices=not lists_choices,
         show=everything or not option.rare,
     )
 

@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from layerwise.bounded import named
 from layerwise.errors import OptionError
@@ -55,6 +55,7 @@ class Trait(Enum):
     LOCATION: A string that may be a path.
     EMPTY: May be an empty string.
     KEYWORD: A flag on the command line, although Python takes it by position.
+    POSITIONAL: Given by position on the command line, although Python takes it by name.
     PYTHON: An object that only Python can pass; the command line and YAML do not have it.
     """
 
@@ -64,6 +65,7 @@ class Trait(Enum):
     LOCATION = "location"
     EMPTY = "empty"
     KEYWORD = "keyword"
+    POSITIONAL = "positional"
     PYTHON = "python"
 
 
@@ -113,6 +115,19 @@ class Argument:
     def is_switch(self) -> bool:
         """Return whether it is on or off."""
         return bool in alternatives(self.hint)
+
+
+def split_annotation(hint: Any) -> tuple[Any, list[Any]]:
+    """Return a hint without its annotations, and the annotations, the outermost first."""
+    if get_origin(hint) is Annotated:
+        inner, *marks = get_args(hint)
+        plain, further = split_annotation(inner)
+        return plain, [*reversed(marks), *further]
+    if get_origin(hint) in (Union, UnionType):
+        parts = [split_annotation(part) for part in get_args(hint)]
+        plain = Union.__getitem__(tuple(part for part, _ in parts))
+        return plain, [mark for _, marks in parts for mark in marks]
+    return hint, []
 
 
 def alternatives(hint: Any) -> tuple[Any, ...]:

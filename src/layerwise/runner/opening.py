@@ -32,7 +32,7 @@ from layerwise.results.rows import UNIFORM
 from layerwise.results.run import DATABASE
 from layerwise.runner.arguments import ModelLike, TextLike
 from layerwise.runner.options.common import BATCH_TOKENS, LoadingOptions, ModelOptions, TextOptions
-from layerwise.runner.reporter import Reporter, waiting
+from layerwise.runner.reporter import Reporter, Silent, waiting
 from layerwise.search.rungs import share_no_document
 from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.checks.checkpoint_files import numbers_of
@@ -222,6 +222,47 @@ def base_model(model: str, options: LoadingOptions, stack: Stack | None = None) 
     opened = again()
     refuse_quantised(opened.model, "train")
     return BaseModel(opened, location_of(model), again, options.device, options.revision)
+
+
+def open_base(
+    model: ModelLike,
+    *,
+    device: str = "auto",
+    tokenizer: str | None = None,
+    layers: str | None = None,
+    revision: str | None = None,
+) -> BaseModel:
+    """Open the initial model of trainings with weights in float32, or take copies of an opened one.
+
+    Raises:
+        ModelError: If the model cannot be opened.
+        TrainError: If its weights are quantized or on disk.
+    """
+    if not isinstance(model, str | Path):
+        stack = open_stack(model, Silent(), tokenizer=tokenizer)
+        refuse_quantised(stack.model, "train")
+        refuse_on_disk(stack.model, "train")
+        return BaseModel(stack, None, partial(_copy, stack), stack.device.type, None)
+    again = partial(
+        open_stack,
+        str(model),
+        Silent(),
+        device=device,
+        dtype="float32",
+        tokenizer=tokenizer,
+        layers=layers,
+        revision=revision,
+    )
+    opened = again()
+    refuse_quantised(opened.model, "train")
+    return BaseModel(opened, location_of(str(model)), again, device, revision)
+
+
+def open_given_text(text: TextLike) -> tuple[Path | None, Corpus | None]:
+    """Return the path of a text, or the corpus if one was opened already."""
+    if text is None or isinstance(text, str | Path):
+        return None if text is None else Path(text), None
+    return None, open_corpus(text, "")
 
 
 def _copy(stack: Stack) -> Stack:

@@ -17,14 +17,23 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeVar, get_type_hints
 
 from docstring_parser import DocstringStyle
 from docstring_parser import parse as parse_docstring
 
 from layerwise.bounded import named
 from layerwise.errors import LayerwiseError, OptionError, near_matches
-from layerwise.runner.argument import Argument, Flag, Metavar, Range, Trait, check_argument, convert_argument
+from layerwise.runner.argument import (
+    Argument,
+    Flag,
+    Metavar,
+    Range,
+    Trait,
+    check_argument,
+    convert_argument,
+    split_annotation,
+)
 from layerwise.runner.reporter import Reporter
 
 P = ParamSpec("P")
@@ -108,7 +117,9 @@ class Verb:
     def __call__(self, **options: Any) -> VerbCall:
         """Return a call with checked options, as configurations are made."""
         with _spelled(self.arguments):
-            return VerbCall(self, self.convert(options))
+            converted = self.convert(options)
+        changed = {name: each for name, each in converted.items() if each != self.arguments[name].default}
+        return VerbCall(self, changed)
 
 
 @dataclass(frozen=True)
@@ -316,10 +327,10 @@ def _arguments(function: Callable[..., Any]) -> dict[str, Argument]:
     for name, parameter in inspect.signature(function).parameters.items():
         if name == "reporter":
             continue
-        hint, *marks = get_args(hints[name]) if get_origin(hints[name]) is Annotated else (hints[name],)
-        marks.reverse()  # the outermost annotation comes first
+        hint, marks = split_annotation(hints[name])
         is_variadic = parameter.kind is parameter.VAR_POSITIONAL
         is_positional = parameter.kind is not parameter.KEYWORD_ONLY and Trait.KEYWORD not in marks
+        is_positional = is_positional or Trait.POSITIONAL in marks
         if is_variadic:
             hint, marks = Sequence[hint], [*marks, Trait.REPEATED]  # type: ignore[valid-type]
         arguments[name] = Argument(

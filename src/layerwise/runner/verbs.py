@@ -102,21 +102,11 @@ def _documentation(kind: type[Experiment]) -> str:
 sweep = _function("sweep", "model text", Result)
 diagnose = _function("diagnose", "model text", Result)
 evaluate = _function("evaluate", "model", Result)
-robustness = _function("robustness", "model text", Result)
-merge = _function("robustness merge", "models text", Result)
 search = _function("search", "model text budget", SearchResult)
 heal = _function("heal", "model text", Result)
-train_robust = _function("train robust", "model text", Result)
 train_elc = _function("train elc", "text", Result)
 train_growth = _function("train growth", "model text", Result)
 train_growth_study = _function("train growth-study", "model text", Result)
-
-_KINDS: Mapping[Callable[..., Result], tuple[Callable[..., Result], ...]] = {
-    robustness: (merge,),
-}
-for _verb, _members in _KINDS.items():
-    for _member in _members:  # `robustness.merge`, as on the command line
-        setattr(_verb, _member.__name__.removeprefix(f"{_verb.__name__}_"), _member)
 
 
 def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **options: object) -> dict[str, Result]:

@@ -14,13 +14,16 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-_VERBS = ("elc", "growth", "growth_study", "robust")
+_VERBS = ("elc", "growth", "growth_study")
+_ROBUST = "layerwise.studies.robustness.training_verb"
 
 
 def __getattr__(name: str) -> Any:
     verbs = "layerwise.runner.verbs"
     if name in _VERBS:
         return getattr(import_module(verbs), f"train_{name}")
+    if name == "robust":
+        return import_module(_ROBUST).train_robust
     if not name.startswith("_") and name.replace("_", "-") in import_module("layerwise.train.methods").METHODS:
-        return partial(import_module(verbs).train_robust, methods=name.replace("_", "-"))
+        return partial(import_module(_ROBUST).train_robust, methods=name.replace("_", "-"))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,96 +13,92 @@ from layerwise.plan.samplers import Drop, Shuffle
 from layerwise.results.rows import Score
 from layerwise.runner.reporter import Silent
 from layerwise.runner.trainings import RecipeTraining
-from layerwise.studies.robustness.options import OTHER_TRAININGS, Robustness, RobustTraining, named_methods
-from layerwise.studies.robustness.steps import SettingsGrid, splits_of_trials
+from layerwise.studies.robustness import steps
+from layerwise.studies.robustness.methods import OTHER_TRAININGS, expand_methods
+from layerwise.studies.robustness.training_verb import train_robust
+from layerwise.studies.robustness.tuning import SettingsGrid, splits_of_trials
+from layerwise.studies.robustness.verb import robustness
 from layerwise.train.methods import METHODS
 from layerwise.train.methods.layershuffle import PositionOptions
-from layerwise.train.recipe import Recipe, Settings
+from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
 
 
-def training(*methods: str, **options: Any) -> RobustTraining:
-    return RobustTraining(methods=methods, model="demo-vit", **options)
+def planned(*methods: str, **options: Any) -> tuple[Recipe, ...]:
+    """Return the recipes that a command would train on the demo."""
+    seen: list[tuple[Recipe, ...]] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(steps, "train_then_survey", lambda opened, splits, recipes, **_: seen.append(recipes) or Path())
+        train_robust("demo-vit", methods=methods, limit=40, reporter=Silent(), **options)
+    return seen[0]
 
 
-@pytest.mark.slow
-def test_the_baseline_is_trained_beside_the_methods() -> None:
-    arms = [recipe.arm for recipe in training("layerdrop", "layershuffle").recipes(Settings(), 12)]
-    assert arms == ["baseline", "layerdrop", "layershuffle"]
-    alone = training("layerdrop", "retrained-3", baseline=False)
-    assert [recipe.arm for recipe in alone.recipes(Settings(), 12)] == ["layerdrop", "retrained-3"]
-    assert {recipe.arm for recipe in training("all").recipes(Settings(), 12)} == set(METHODS)
-
-
-def test_depths_follow_the_first_of_their_kind() -> None:
+def test_methods_are_expanded() -> None:
+    """`all` stands for every method, and a number after retrained-K for another depth."""
     for methods in (("all", "retrained-9", "6", "3"), ("all", "retrained-9", "retrained-6", "retrained-3")):
-        assert named_methods(methods) == (*METHODS, "retrained-9", "retrained-6", "retrained-3")
-        arms = [recipe.arm for recipe in training(*methods).recipes(Settings(), 12)]
-        assert set(arms) == set(named_methods(methods))
-        assert arms[-3:] == ["retrained-9", "retrained-6", "retrained-3"]
-    assert named_methods(("layershuffle", "6", "layershuffle")) == ("layershuffle", "6")
-    assert training("all", "retrained-3", drop_rate=0.5, position_table="shared").baseline
-    with pytest.raises(LayerwiseError, match="there is no way of training called '6'"):
-        training("layershuffle", "6")
+        assert expand_methods(methods) == (*METHODS, "retrained-9", "retrained-6", "retrained-3")
+    assert expand_methods(("layershuffle", "6", "layershuffle")) == ("layershuffle", "6")
 
 
-def test_the_position_encoding_has_a_dropout() -> None:
-    config = training("layershuffle-position", position_dropout=0.25)
-    (recipe,) = (each for each in config.recipes(Settings(), 12) if each.arm == "layershuffle-position")
-    assert recipe.variant == PositionOptions(dropout=0.25)
-    assert training("layershuffle-position").recipes(Settings(), 12)[1].variant == PositionOptions()
-
-
-def test_an_option_replaces_a_setting_of_the_recipe() -> None:
-    config = training(
+def test_options_replace_settings_of_the_recipe_and_the_baseline_comes_first() -> None:
+    baseline, recipe, position = planned(
         "layershuffle-layerdrop",
+        "layershuffle-position",
         batch_size=8,
         gradient_accumulation=2,
         learning_rate=0.5,
         epochs=3.0,
         evals=4,
-        lr_schedule="cosine",
-        augmentation="crop",
+        lr_schedule="constant",
+        augmentation="crop+flip",
         precision="bfloat16",
         drop_rate=0.5,
         max_shift=2,
         drop_sync="per-rank",
+        position_dropout=0.25,
     )
-    _, recipe = config.recipes(Settings(weight_decay=0.25), 12)
-    assert recipe.settings == Settings(
+    assert [baseline.arm, recipe.arm] == ["baseline", "layershuffle-layerdrop"]
+    assert recipe.settings == replace(
+        DEFAULTS_BY_MODEL["demo-vit"],
         epochs=3.0,
         batch_size=8,
         gradient_accumulation_steps=2,
         learning_rate=0.5,
-        schedule="cosine",
-        augmentation="crop",
+        schedule="constant",
+        augmentation="crop+flip",
         precision="bfloat16",
         evals=4,
-        weight_decay=0.25,
     )
     assert (recipe.ranks, recipe.sampler) == ("per-rank", Drop(0.5, of=Shuffle(2)))
+    assert position.variant == PositionOptions(dropout=0.25)
+    assert [each.arm for each in planned("layerdrop", "retrained-3", baseline=False)] == ["layerdrop", "retrained-3"]
 
 
 @pytest.mark.parametrize(
     ("methods", "options", "message"),
     [
-        (("layershufle",), {}, "there is no way of training called 'layershufle'; did you mean layershuffle"),
-        (("layershuffle", "dropout"), {}, "there is no way of training called 'dropout'"),
-        (("elc",), {}, "layerwise train elc"),
-        (("growth", "layershuffle"), {}, "layerwise train growth"),
-        (("layershuffle",), {"drop_rate": 0.5}, "--set drop_rate does nothing here: it is read by layerdrop"),
-        (("layerdrop",), {"max_shift": 2}, "--set max_shift does nothing here"),
-        (("sequential",), {"drop_sync": "masked"}, "--set drop_sync does nothing here"),
-        (("layershuffle",), {"prediction_token": "mean"}, "it is read by layershuffle-predict"),
-        (("layershuffle",), {"position_table": "shared"}, "it is read by layershuffle-position"),
-        (("layershuffle",), {"position_dropout": 0.1}, "it is read by layershuffle-position"),
-        (("baseline",), {"evals": 3}, "the baseline is validated once, at its end"),
-        (("layerdrop",), {"drop_rate": 2.0}, "is a probability from 0"),
-        (("baseline",), {"gradient_accumulation": 3}, "equal parts"),
+        ("layershufle", {}, "unknown training method 'layershufle'; did you mean layershuffle"),
+        ("layershuffle,dropout", {}, "unknown training method 'dropout'"),
+        ("layershuffle,6", {}, "unknown training method '6'"),
+        ("elc", {}, "layerwise train elc"),
+        ("growth,layershuffle", {}, "layerwise train growth"),
+        ("layershuffle", {"drop_rate": 0.5}, "^drop_rate requires a method that reads it: layerdrop"),
+        ("layerdrop", {"max_shift": 2}, "^max_shift requires a method"),
+        ("sequential", {"drop_sync": "masked"}, "^drop_sync requires a method"),
+        ("layershuffle", {"prediction_token": "mean"}, "^prediction_token requires .*: layershuffle-predict"),
+        ("layershuffle", {"position_table": "shared"}, "^position_table requires .*: layershuffle-position"),
+        ("layershuffle", {"position_dropout": 0.1}, "^position_dropout requires .*: layershuffle-position"),
+        ("baseline", {"evals": 3}, "^evals requires a method other than baseline"),
+        ("layerdrop", {"drop_rate": 2.0}, "is a probability from 0"),
+        ("baseline", {"gradient_accumulation": 3}, "equal parts"),
+        ("baseline", {"learning_rate": 1e-3, "learning_rates": [1e-3]}, "^learning_rate and learning_rates exclude"),
+        ("baseline", {"batch_size": 8, "batch_sizes": [8, 16]}, "^batch_size and batch_sizes exclude"),
     ],
 )
-def test_trainings_that_cannot_be_are_refused(methods: tuple[str, ...], options: dict[str, Any], message: str) -> None:
+def test_trainings_that_cannot_run_are_refused_before_a_model_is_opened(
+    methods: str, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(LayerwiseError, match=message):
-        training(*methods, **options)
+        train_robust("no-such-model", methods=methods, reporter=Silent(), **options)
 
 
 def test_trainings_with_a_command_of_their_own_are_no_methods() -> None:
@@ -111,20 +108,20 @@ def test_trainings_with_a_command_of_their_own_are_no_methods() -> None:
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
-        ("model", {"seeds": 2}, "--seeds does nothing here: it is read with RUN_OR_MODEL demo-vit"),
-        ("demo-vit", {"dtype": "float64"}, "trained, and evaluated, in float32"),
-        ("run", {"tokenizer": "t"}, "a run was given, and its models are opened as they were trained"),
-        ("run", {"run": Path("other")}, "leave out --run other"),
+        ("model", {"seeds": 2}, "^seeds requires demo-vit"),
+        ("demo-vit", {"dtype": "float64"}, "^dtype has no effect on demo-vit"),
+        ("run", {"tokenizer": "t"}, "^tokenizer has no effect on a run"),
+        ("run", {"run": Path("other")}, "^run must not be given for a run"),
     ],
 )
-def test_options_that_nothing_reads_are_refused(
+def test_options_without_an_effect_are_refused(
     model: str, options: dict[str, Any], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("run").mkdir()
     Path("run/manifest.json").write_text("{}")
     with pytest.raises(LayerwiseError, match=message):
-        Robustness(model=model, **options)
+        robustness(model, reporter=Silent(), **options)
 
 
 Losses = Callable[[str, float, int], float]
@@ -142,8 +139,7 @@ class PlantedTrainings:
     tried: list[RecipeTraining]
     trainings: tuple[RecipeTraining, ...] = ()
 
-    def __iter__(self) -> Any:
-        yield self
+    def train(self) -> list[Any]:
         self.tried.extend(self.trainings)
         return [self._record(each) for each in self.trainings]
 
@@ -157,14 +153,10 @@ def tune(
     losses: Losses, rates: tuple[float, ...] = (1e-4, 3e-4, 1e-3), batches: tuple[int, ...] = (128, 640), *arms: str
 ) -> tuple[dict[str, Settings], list[Score], list[RecipeTraining]]:
     recipes = tuple(Recipe(arm, Settings()) for arm in arms or ("layershuffle",))
-    unit = PlantedTrainings(losses, [])
-    steps = SettingsGrid(rates, batches).choose(recipes, unit, Silent())  # type: ignore[arg-type]
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        tuned, rows = end.value
-    return {each.arm: each.settings for each in tuned}, rows, unit.tried
+    task: Any = PlantedTrainings(losses, [])
+    study: Any = SimpleNamespace(execute=lambda each: each.train(), reporter=Silent())
+    tuned, rows = SettingsGrid(rates, batches).choose(recipes, task, study)
+    return {each.arm: each.settings for each in tuned}, rows, task.tried
 
 
 def bowl(rate: float, batch: int) -> Losses:
@@ -237,12 +229,6 @@ def test_what_is_reported_chooses_nothing() -> None:
         splits_of_trials(replace(reported, origin=""), lambda: held_out)  # type: ignore[arg-type, return-value]
 
 
-def test_options_that_say_the_same_are_refused() -> None:
-    def training(**options: Any) -> RobustTraining:
-        return RobustTraining(methods=("layershuffle",), model="demo-vit", **options)
-
-    assert SettingsGrid.of(training(), Settings()) is None
-    assert SettingsGrid.of(training(batch_sizes=(640, 128)), Settings()) == SettingsGrid((1e-4,), (128, 640))
-    for options in ({"learning_rate": 1e-3, "learning_rates": (1e-3,)}, {"batch_size": 8, "batch_sizes": (8, 16)}):
-        with pytest.raises(LayerwiseError, match="give one of them"):
-            training(**options)
+def test_a_grid_has_the_settings_of_all_trainings_for_what_is_not_tuned() -> None:
+    assert SettingsGrid.of((), (), Settings()) is None
+    assert SettingsGrid.of((), (640, 128), Settings()) == SettingsGrid((1e-4,), (128, 640))

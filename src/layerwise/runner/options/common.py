@@ -23,7 +23,7 @@ DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
 class DeviceOptions:
     """Where a model is computed."""
 
-    device: Device = option("auto", "Device that computes.", rare=True)
+    device: Device = option("auto", "Device: auto, cpu, cuda, mps or xpu.", rare=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +31,7 @@ class LoadingOptions(DeviceOptions):
     """How a model is opened, whichever option names it."""
 
     tokenizer: str | None = option(None, metavar="PATH", is_location=True, rare=True)
-    layers: str | None = option(
-        None, "Module path of the list of blocks, if it is not found.", metavar="PATH", rare=True
-    )
+    layers: str | None = option(None, "Module path of the list of blocks.", metavar="PATH", rare=True)
     revision: str | None = option(None, "Branch, tag or commit of a hub model.", metavar="NAME", rare=True)
 
 
@@ -90,7 +88,7 @@ SEEDS = 2**32
 class RunOptions:
     """Where the rows go, and what the random draws start from."""
 
-    run: Path | None = option(None, "Output directory (default: derived from the configuration).", metavar="PATH")
+    run: Path | None = option(None, "Output directory (default: named by the options).", metavar="PATH")
     overwrite: bool = option(False)
     seed: int = option(0, "Seed of every random draw.", metavar="N", least=0, most=SEEDS - 1)
 

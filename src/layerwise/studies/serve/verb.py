@@ -95,10 +95,10 @@ def serve(
         temperature: Sampling temperature of requests that give none.
         most_running: Maximum number of requests that are answered at a time.
         request_seconds: Time limit of a request in seconds.
-        device: Device that computes.
+        device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks, if it is not found.
+        layers: Module path of the list of blocks.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         resident_layers: Maximum number of layers in memory; others are read when needed.

@@ -47,13 +47,13 @@ def time(
         batch: Number of prompts in a batch.
         context: Number of tokens of each prompt.
         graphs: On CUDA, replay every pass as a CUDA graph.
-        device: Device that computes.
+        device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks, if it is not found.
+        layers: Module path of the list of blocks.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
-        run: Output directory (default: derived from the configuration).
+        run: Output directory (default: named by the options).
         overwrite: Replace the rows of the run.
         seed: Seed of every random draw.
         reporter: Where progress goes (default: the terminal or the notebook).

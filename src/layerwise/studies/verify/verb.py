@@ -50,10 +50,10 @@ def verify(
         model: Hub id, folder, GGUF file, or demo.
         plan: Plan to run (default: the original model).
         inputs: Batch to check with, by the names of the model's forward (default: a small seeded batch).
-        device: Device that computes.
+        device: Device: auto, cpu, cuda, mps or xpu.
         dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
         tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks, if it is not found.
+        layers: Module path of the list of blocks.
         revision: Branch, tag or commit of a hub model.
         trust_remote_code: Run code that comes with the model.
         reporter: Where progress goes (default: the terminal or the notebook).

@@ -1,0 +1,123 @@
+"""`layerwise robustness merge`: merge trained models layer by layer and compare them with their members."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+from layerwise.errors import ModelError
+from layerwise.runner.argument import Metavar, Range, Trait
+from layerwise.runner.arguments import Count, Device, Dtype, PathLike, Rare, Seed, TextLike
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.result import Result
+from layerwise.runner.training_options import BadImages, HeldOut, TrainingData
+from layerwise.runner.verb import verb
+
+
+@verb(
+    "robustness merge",
+    examples=("runs/vit-base-patch16-224-1a2b3c4d --draws 100", "FOLDER1 FOLDER2 --images FOLDER"),
+)
+def merge(
+    models: Annotated[Sequence[str], Trait.REPEATED, Trait.LOCATION, Metavar("RUN_OR_MODEL")],
+    text: TextLike = None,
+    *,
+    images: Annotated[str | None, Metavar("LOCATION")] = None,
+    draws: Annotated[int, Range(least=1, most=100_000)] = 100,
+    arm: Rare[Annotated[str | None, Metavar("NAME")]] = None,
+    validation: Rare[PathLike] = None,
+    test: Rare[PathLike] = None,
+    on_bad_image: Rare[BadImages] = "refuse",
+    max_length: Rare[Annotated[int | None, Range(least=2)]] = None,
+    limit: Rare[Count | None] = None,
+    select_on: Rare[HeldOut] = "held-out",
+    device: Rare[Device] = "auto",
+    dtype: Rare[Dtype] = "auto",
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: Seed = 0,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Merge models layer by layer, many times at random, and compare the merged models with their members.
+
+    The models of each way of training are merged among themselves. They are called a, b, c, ... in the order given.
+    A merged model of your own is written by layerwise save MODELS --plan "a:0-5 b:6-11" --output FOLDER.
+
+    Args:
+        models: Runs of `layerwise train robust`, folders, hub ids.
+        text: Text to train on.
+        images: Folder of class folders, hub dataset, or digits.
+        draws: Number of random merged models.
+        arm: Take only the models of this arm.
+        validation: Text that selects checkpoints.
+        test: Text that is reported.
+        on_bad_image: Unreadable images: refuse or skip.
+        max_length: Maximum length of a text in tokens.
+        limit: Maximum number of images of a split.
+        select_on: Checkpoints are selected on: held-out or reported.
+        device: Device: auto, cpu, cuda, mps or xpu.
+        dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
+        run: Output directory (default: named by the options).
+        overwrite: Replace the rows of the run.
+        seed: Seed of every random draw.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The accuracies of members, merged models and ensembles in each order; in the run of the trainings if all models
+        are from one.
+
+    Raises:
+        ModelError: If no arm has two models.
+        RunError: If a model may have learned from the examples.
+    """
+    from layerwise.results import Rows
+    from layerwise.results.run import MANIFEST
+    from layerwise.results.vocabulary import MERGING
+    from layerwise.runner.opening import open_given_text, quiet_transformers
+    from layerwise.runner.source_models import arms_of
+    from layerwise.runner.study import RunDescription, start_run
+    from layerwise.runner.training_runs import manifest_of_trainings
+    from layerwise.studies.robustness import merge_steps as steps
+
+    reporter = reporter or Silent()
+    quiet_transformers()
+    arms = arms_of(models, arm, reporter)
+    several = {name: members for name, members in arms.items() if len(members) > 1}
+    if not several:
+        raise ModelError(f"merging takes two models or more that were trained alike; found 1 of {', 1 of '.join(arms)}")
+    first_path = Path(models[0]).expanduser()
+    of_run = first_path if len(models) == 1 and (first_path / MANIFEST).is_file() else None
+    recorded = None if of_run is None else manifest_of_trainings(of_run)
+    first = next(iter(next(iter(several.values())).values()))
+    open_one = partial(steps.open_source, device=device, dtype=dtype)
+    stack = open_one(first)
+    path, corpus = open_given_text(text)
+    data = TrainingData(
+        path,
+        None if validation is None else Path(validation),
+        None if test is None else Path(test),
+        images,
+        on_bad_image,
+        max_length,
+        limit,
+        select_on,
+    )
+    if recorded is not None:
+        stack.source = replace(stack.source, name=recorded.model)
+        data = data.as_trained(recorded)
+        seed = seed or int(recorded.experiment.get("seed", 0))
+    splits = steps.read_shared_splits(data, stack, first, several, reporter, seed=seed, corpus=corpus)
+    description = RunDescription(
+        manifest=recorded or steps.describe_merging(stack, several, splits, open_one, seed),
+        lines=steps.describe_work(stack, splits, several, draws),
+        folder=of_run if run is None or Path(run) == of_run else None,
+        results=lambda opened: (steps.format_table(Rows(opened.store.scores(MERGING)), several),),
+    )
+    with start_run(description) as study:
+        notes = steps.compare_arms(study.run, arms, splits, open_one, reporter, draws=draws, seed=seed)
+        for note in notes:
+            reporter.log(f"note: {note}")
+    return Result(study.folder)

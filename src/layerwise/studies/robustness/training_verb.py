@@ -1,0 +1,254 @@
+"""`layerwise train robust`: train models to work in any order of their layers, or without some."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from layerwise.errors import OptionError
+from layerwise.plan.checks import LAYER_LIMIT
+from layerwise.runner.argument import Metavar, Range, Trait
+from layerwise.runner.arguments import Count, Device, Location, ModelLike, Names, PathLike, Rare, Seed, TextLike
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.result import Result
+from layerwise.runner.training_options import (
+    BadImages,
+    HeldOut,
+    TrainingData,
+    changed,
+    resolve_precision,
+    trainer_arguments,
+)
+from layerwise.runner.verb import spell, verb
+from layerwise.studies.robustness.methods import check_method, check_read, expand_methods
+from layerwise.train.methods import Options, recipes
+from layerwise.train.methods.layershuffle import PositionOptions, PredictionOptions
+from layerwise.train.methods.method import DropSync
+from layerwise.train.precision import Precision
+from layerwise.train.recipe import DEFAULTS_BY_MODEL, Recipe, Settings
+
+Numbers = Annotated[Sequence[float], Range(above=0), Metavar("NUMBERS")]
+Sizes = Annotated[Sequence[int], Range(least=1), Metavar("NUMBERS")]
+Share = Annotated[float, Range(least=0, below=1)]
+
+
+@verb(
+    "train robust",
+    examples=(
+        "layershuffle --model demo-vit",
+        "layershuffle,layerdrop --model MODEL --images FOLDER",
+        "all,retrained-9,6,3 --model MODEL --images FOLDER",
+    ),
+)
+def train_robust(
+    model: Annotated[ModelLike, Trait.KEYWORD],
+    text: TextLike = None,
+    *,
+    methods: Annotated[Sequence[str], Trait.POSITIONAL, Metavar("METHODS")],
+    images: Annotated[str | None, Metavar("LOCATION")] = None,
+    seeds: Annotated[int, Range(least=1, most=1_000)] = 3,
+    epochs: float | None = None,
+    learning_rate: float | None = None,
+    batch_size: Count | None = None,
+    push: Rare[Annotated[str | None, Metavar("ORG/NAME")]] = None,
+    private: Rare[bool] = False,
+    baseline: Rare[bool] = True,
+    learning_rates: Rare[Numbers] = (),
+    batch_sizes: Rare[Sizes] = (),
+    lr_schedule: Rare[Literal["linear", "cosine", "constant"] | None] = None,
+    augmentation: Rare[Literal["none", "crop", "crop+flip"] | None] = None,
+    pack: Rare[bool] = False,
+    new_head: Rare[bool] = False,
+    drop_rate: Rare[float | None] = None,
+    max_shift: Rare[Count | None] = None,
+    drop_sync: Rare[DropSync] = "shared",
+    position_table: Rare[Literal["per-layer", "shared"]] = "per-layer",
+    position_dropout: Rare[Share] = 0.0,
+    prediction_loss: Rare[Literal["sum", "mean"]] = "sum",
+    prediction_token: Rare[Literal["first", "mean"]] = "first",
+    validation: Rare[PathLike] = None,
+    test: Rare[PathLike] = None,
+    on_bad_image: Rare[BadImages] = "refuse",
+    max_length: Rare[Annotated[int | None, Range(least=2)]] = None,
+    limit: Rare[Count | None] = None,
+    select_on: Rare[HeldOut] = "held-out",
+    gradient_accumulation: Rare[Count | None] = None,
+    precision: Rare[Precision | None] = None,
+    compile: Rare[bool] = False,
+    evals: Rare[Count | None] = None,
+    set: Rare[Annotated[Names, Trait.REPEATED, Metavar("NAME=VALUE")]] = (),
+    device: Rare[Device] = "auto",
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: Seed = 0,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Train a model to work in any order of its layers or without some.
+
+    Each method is compared with the baseline, with several seeds, validated on one split and evaluated on another. The
+    defaults are the LayerShuffle paper's. With --learning-rates or --batch-sizes, validation chooses for each method.
+
+    Args:
+        model: Hub id, folder, demo or demo-vit.
+        text: Text to train on.
+        methods: Methods: layershuffle, layerdrop, retrained-9,6,3, all.
+        images: Folder of class folders, hub dataset, or digits.
+        seeds: Number of random seeds.
+        epochs: Number of epochs.
+        learning_rate: Peak learning rate.
+        batch_size: Batch size.
+        push: Hub repo id (a prefix for several models).
+        private: Make the hub repository private.
+        baseline: Train the baseline as well.
+        learning_rates: Learning rates to try.
+        batch_sizes: Batch sizes to try.
+        lr_schedule: Schedule: linear, cosine or constant.
+        augmentation: Augmentation: none, crop or crop+flip.
+        pack: Pack short texts into full rows.
+        new_head: Replace the classification head.
+        drop_rate: Share of layers that LayerDrop skips.
+        max_shift: Positions that a shuffled layer may move.
+        drop_sync: On several processes: shared, per-rank or masked.
+        position_table: Position embeddings: per-layer or shared.
+        position_dropout: Dropout in layershuffle-position.
+        prediction_loss: Prediction loss over layers: sum or mean.
+        prediction_token: Classified token: first, or mean of all.
+        validation: Text that selects checkpoints.
+        test: Text that is reported.
+        on_bad_image: Unreadable images: refuse or skip.
+        max_length: Maximum length of a text in tokens.
+        limit: Maximum number of images of a split.
+        select_on: Checkpoints are selected on: held-out or reported.
+        gradient_accumulation: Forward passes in a step.
+        precision: Forward pass: float32, bfloat16 or float16.
+        compile: Compile the blocks with torch.compile.
+        evals: Number of evaluations on validation data.
+        set: Any of the Trainer's TrainingArguments.
+        device: Device: auto, cpu, cuda, mps or xpu.
+        tokenizer: Tokenizer, if the model has none.
+        layers: Module path of the list of blocks.
+        revision: Branch, tag or commit of a hub model.
+        run: Output directory (default: named by the options).
+        overwrite: Replace the rows of the run.
+        seed: Seed of every random draw.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The rows of trainings, surveys and their contrasts.
+
+    Raises:
+        OptionError: If options exclude each other, or no method reads one.
+        TrainError: If a method is unknown or a setting does not fit.
+        DataError: If the data does not fit the model.
+    """
+    names = expand_methods(methods)
+    for name in names:
+        check_method(name)
+    check_read(
+        names,
+        {
+            "drop_rate": drop_rate is not None,
+            "max_shift": max_shift is not None,
+            "drop_sync": drop_sync != "shared",
+            "position_table": position_table != "per-layer",
+            "position_dropout": position_dropout > 0,
+            "prediction_loss": prediction_loss != "sum",
+            "prediction_token": prediction_token != "first",
+        },
+    )
+    if evals is not None and names == ("baseline",):
+        raise OptionError(f"{spell('evals')} requires a method other than baseline, which is validated at its end.")
+    if learning_rate is not None and learning_rates:
+        raise OptionError(f"{spell('learning_rate')} and {spell('learning_rates')} exclude each other.")
+    if batch_size is not None and batch_sizes:
+        raise OptionError(f"{spell('batch_size')} and {spell('batch_sizes')} exclude each other.")
+    arguments: dict[str, Any] = trainer_arguments(set, device=device)
+    if push is not None:
+        from layerwise.checkpoint.push import check_repository
+
+        check_repository(push)
+    variants = (
+        PositionOptions(table=position_table, dropout=float(position_dropout)),
+        PredictionOptions(prediction_loss, prediction_token),
+    )
+    trained = dict.fromkeys((*(("baseline",) if baseline else ()), *names))
+    run_folder = None if run is None else Path(run)
+
+    def plan_recipes(settings: Settings, depth: int, precision: Precision | None) -> tuple[Options, tuple[Recipe, ...]]:
+        given = changed(
+            epochs=epochs,
+            batch_size=batch_size,
+            gradient_accumulation_steps=gradient_accumulation,
+            learning_rate=learning_rate,
+            schedule=lr_schedule,
+            augmentation=augmentation,
+            precision=precision,
+            evals=evals,
+            compiled=compile or None,
+        )
+        options = Options(replace(settings, **given), max_shift=max_shift, drop_sync=drop_sync, variants=variants)
+        options = replace(options, **changed(drop_rate=drop_rate))
+        return options, recipes(trained, options, depth)
+
+    plan_recipes(Settings(), LAYER_LIMIT, precision)  # what cannot be drawn is refused before the model is opened
+    from layerwise.measure.activations.embedding import EmbeddingOptions
+    from layerwise.measure.interventions.survey import EvaluationGrid
+    from layerwise.runner.opening import open_base, open_given_text
+    from layerwise.runner.training_runs import read_splits
+    from layerwise.studies.robustness.steps import train_then_survey
+    from layerwise.studies.robustness.tuning import SettingsGrid, splits_of_trials
+    from layerwise.train.arguments import check_arguments
+
+    reporter = reporter or Silent()
+    check_arguments(arguments)
+    resolved = resolve_precision(precision, arguments, device=device, run=run_folder)
+    reporter.log(f"loading {model}" if isinstance(model, str) else "loading the model")
+    opened = open_base(model, device=device, tokenizer=tokenizer, layers=layers, revision=revision)
+    stack = opened.stack
+    options, planned = plan_recipes(DEFAULTS_BY_MODEL.get(stack.source.name, Settings()), stack.depth, resolved)
+    path, corpus = open_given_text(text)
+    data = TrainingData(
+        path,
+        None if validation is None else Path(validation),
+        None if test is None else Path(test),
+        images,
+        on_bad_image,
+        max_length,
+        limit,
+        select_on,
+    )
+    read = partial(
+        read_splits,
+        stack=stack,
+        location=opened.location,
+        reporter=reporter,
+        seed=seed,
+        corpus=corpus,
+        augmentation=options.settings.augmentation,
+        check=not new_head,
+        pack=pack,
+    )
+    splits = read(data)
+    tuning = SettingsGrid.of(learning_rates, batch_sizes, options.settings)
+    folder = train_then_survey(
+        opened,
+        splits,
+        planned,
+        seeds=seeds,
+        options=options,
+        arguments=arguments,
+        grid=EvaluationGrid(orders=20, kept=(), layers=False, seed=seed),
+        inside=EmbeddingOptions(),
+        new_head=new_head,
+        tuning=tuning,
+        trial_splits=None
+        if tuning is None
+        else splits_of_trials(splits, lambda: read(replace(data, select_on="held-out"))),
+    )
+    return Result(folder)
