@@ -64,7 +64,7 @@ class Verb:
     @property
     def keeps_run(self) -> bool:
         """Return whether results are stored in a run directory."""
-        return "run" in self.arguments
+        return {"run", "overwrite"} <= self.arguments.keys()
 
     def convert(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Convert and check options by name.
