@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.runner.result import Result
-    from layerwise.runner.verbs import diagnose, evaluate, heal, run, sweep
+    from layerwise.runner.verbs import evaluate, heal, run, sweep
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load
     from layerwise.studies.compare.verb import compare
+    from layerwise.studies.diagnose.verb import diagnose
     from layerwise.studies.robustness.merge_verb import merge
     from layerwise.studies.robustness.verb import robustness
     from layerwise.studies.time.verb import time
@@ -47,7 +48,7 @@ _HOMES = {
     "Stack": "layerwise.stack",
     "compare": "layerwise.studies.compare.verb",
     "demo_corpus": "layerwise.data.demo.corpus",
-    "diagnose": "layerwise.runner.verbs",
+    "diagnose": "layerwise.studies.diagnose.verb",
     "edits": "layerwise.plan",
     "evaluate": "layerwise.runner.verbs",
     "families": "layerwise.plan",

@@ -14,7 +14,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     },
     "Measuring": {
         "sweep": "sweep.options:Sweep",
-        "diagnose": "diagnose.options:Diagnosis",
+        "diagnose": "diagnose.verb:diagnose",
         "evaluate": "evaluate.options:Evaluation",
         "robustness": "robustness.verb:robustness",
         "robustness merge": "robustness.merge_verb:merge",

@@ -11,7 +11,7 @@ import torch
 
 import layerwise
 from layerwise.stack import Stack, load
-from layerwise.studies.diagnose.options import PARTS
+from layerwise.studies.diagnose.part_names import PARTS
 from studies.kinds import KINDS, SHORT, corpus, plant, rows, stack
 from tier import first_fast
 

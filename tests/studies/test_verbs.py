@@ -153,7 +153,7 @@ def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
 
 
 FUNCTIONS = {
-    **{verb: getattr(verbs, verb) for verb in ("sweep", "diagnose", "evaluate", "search")},
+    **{verb: getattr(verbs, verb) for verb in ("sweep", "evaluate", "search")},
     "heal": layerwise.heal,
     **{
         f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}") for name in ("elc", "growth", "growth_study")
@@ -171,7 +171,7 @@ def test_every_experiment_is_a_function() -> None:
 def test_a_function_shows_every_option_with_its_type_its_default_and_its_help(verb: str) -> None:
     function, kind = FUNCTIONS[verb], configuration(verb)
     parameters = inspect.signature(function).parameters
-    own = {"batches", "metric"} if verb in ("sweep", "diagnose") else set()
+    own = {"batches", "metric"} if verb == "sweep" else set()
     assert set(parameters) == {*options_of(kind), *own, "reporter"}
     for name, (field, option) in options_of(kind).items():
         assert parameters[name].annotation is not inspect.Parameter.empty
@@ -204,7 +204,7 @@ def test_a_module_and_a_list_of_texts_are_opened(result: layerwise.Result, model
         (lambda: layerwise.sweep("demo", {"a": 1}, reporter=Silent()), "a list of strings; found dict"),
         (lambda: layerwise.sweep("demo", ["a", 1], reporter=Silent()), "a list of strings; found list"),
         (lambda: layerwise.search("demo", [], "layers=9", reporter=Silent()), "holds no document"),
-        (lambda: layerwise.diagnose("demo", dtype=torch.int8, reporter=Silent()), "dtype takes .* found 'int8'"),
+        (lambda: layerwise.diagnose("demo", dtype="int8", reporter=Silent()), "dtype must be .* got 'int8'"),
         (lambda: layerwise.load("demo", dtype=torch.int8), "dtype 'int8' is not known"),
         (lambda: Corpus(["a"]), "Corpus.of"),
         (lambda: Corpus("texts", ("a",)), "Corpus.of"),
@@ -217,7 +217,6 @@ def test_what_is_no_model_or_text_is_refused(call: Callable[[], object], said: s
 
 SETTINGS = [
     ("train robust", "layershuffle,layerdrop --model demo-vit --set compile=true --set weight_decay=0.5"),
-    ("diagnose", "demo --parts recovery --set recovery_layers=1,2"),
     ("evaluate", "demo --suite pairs --limit 3 --set temperature=2 --set too-long=skip"),
     ("train elc", "--text FOLDER --set evals=2 --set padding_free=true --variants ltg,elc-zero"),
 ]

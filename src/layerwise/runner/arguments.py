@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, TypeVar
 
 from layerwise.runner.argument import Flag, Metavar, Range, Trait
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     Plans: TypeAlias = Sequence[str | Plan]
     OnePlan: TypeAlias = str | Plan | None
     Inputs: TypeAlias = Mapping[str, Tensor] | None
+    Batches: TypeAlias = Iterable[Mapping[str, Tensor]] | None
+    RowMetric: TypeAlias = Callable[[Any, Mapping[str, Tensor]], Tensor] | None
 else:
     ModelLike = Annotated[str, Trait.OPENED, Trait.LOCATION, Metavar("MODEL")]
     TextLike = Annotated[str | None, Trait.OPENED, Trait.LOCATION, Trait.KEYWORD, Metavar("PATH")]
@@ -27,6 +29,8 @@ else:
 
     OnePlan = Annotated[str | None, Trait.EMPTY, Trait.KEYWORD, Metavar("PLAN")]
     Inputs = Annotated[object, Trait.PYTHON]
+    Batches = Annotated[object, Trait.PYTHON]
+    RowMetric = Annotated[object, Trait.PYTHON]
 
 T = TypeVar("T")
 

@@ -87,7 +87,7 @@ def remaining_passes(
     """
     batch = typical_batch(data)
     beyond = most_live(build(plans)) - 1 if plans else 0
-    width = int(getattr(stack.text_config, "hidden_size", 0) or 0)
+    width = int(getattr(stack.text_config, "hidden_size", 0) or 0) if plans else 0
     largest = max(each.size for each in data.batches)
     return Remaining(
         count_tokens(stack, due) / batch.size,

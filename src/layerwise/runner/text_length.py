@@ -11,11 +11,11 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, OptionError
@@ -30,6 +30,7 @@ from layerwise.runner.option import converted, plain
 from layerwise.runner.options.common import DurationOptions
 from layerwise.runner.price import count_tokens, is_within, time_passes
 from layerwise.runner.reporter import duration
+from layerwise.runner.verb import current_call
 from layerwise.stack import Stack, weight_hash
 from layerwise.stack.max_length import longest_input
 
@@ -93,62 +94,149 @@ class ChosenText:
         return tokens if isinstance(tokens, int) else None, self.options.get("max_length", config.max_length)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextRequest:
+    """How much text a caller asks for, and what identifies an earlier run of the same call.
+
+    Args:
+        minutes: Time budget, if any.
+        tokens: Number of tokens, if given.
+        max_length: Longest window, if given.
+        is_named: Whether the caller named the text.
+        verb: Name of the verb.
+        given: Options that are not their defaults.
+        values: All options.
+        is_shared: Whether several processes read the text.
+    """
+
+    minutes: float | None
+    tokens: int | Literal["all"] | None
+    max_length: int | None
+    is_named: bool
+    verb: str
+    given: Mapping[str, Any]
+    values: Mapping[str, Any]
+    is_shared: bool = False
+
+    @classmethod
+    def of_call(cls, text: object) -> TextRequest:
+        """Return the request of the verb that is running, on a `text` that may be an opened one."""
+        call = current_call()
+        defaults = {name: argument.default for name, argument in call.verb.arguments.items()}
+        options = {**defaults, **call.options}
+        return cls(
+            minutes=options["minutes"],
+            tokens=options["tokens"],
+            max_length=options["max_length"],
+            is_named=isinstance(text, str | Path),
+            verb=call.verb.name,
+            given=call.verb.given(call.options),
+            values=options,
+        )
+
+    @property
+    def limit(self) -> int | None:
+        return self.tokens if isinstance(self.tokens, int) else None
+
+    def identify(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of `options` that an earlier run of the same call has too; an opened model has no name."""
+        chosen = [name for name in (*CHOSEN, "model") if name not in self.given]
+        return {name: value for name, value in options.items() if name not in (*chosen, "run", "overwrite")}
+
+
 Question = tuple[E, TimedText]
 """A configuration, and its text and cost."""
 
 
 def chosen_text(requested: E, questions: Sequence[Question[E]], corpus: Corpus, began: float) -> tuple[E, ChosenText]:
-    """Return the first question that the minutes since `began` allow, with its text, or those of an earlier run.
-
-    `questions` are what was requested and smaller ones in its place, the costliest first. Demo text and text passed in
-    Python are read whole unless minutes are given; a sweep shared by several processes reads all of its text. `began`
-    is on `time.monotonic`. Raises `OptionError` if minutes are given that are too few for the last question.
-    """
-    full, timed = questions[0]
+    """Return the configuration that `choose_text` chooses among `questions`, with its text."""
     config = cast(DurationOptions, requested)
-    is_shared = getattr(requested, "ray", None) is not None
-    if is_shared and config.minutes is not None:
+    own_options = plain(requested)
+    request = TextRequest(
+        minutes=config.minutes,
+        tokens=config.tokens,
+        max_length=config.max_length,
+        is_named=config.text is not None,
+        verb=requested.VERB,
+        given=own_options,
+        values={each.name: getattr(requested, each.name) for each in fields(requested)},
+        is_shared=getattr(requested, "ray", None) is not None,
+    )
+    candidates = [
+        ({name: value for name, value in plain(question).items() if own_options.get(name) != value}, timed)
+        for question, timed in questions
+    ]
+    own = choose_text(request, candidates, corpus, began)
+    changed = {name: value for name, value in own.options.items() if name in CHOSEN[2:]}
+    if not changed:
+        return questions[0][0], own
+    return replace(requested, **converted(type(requested), {**own_options, **changed}, "the run")), own
+
+
+Candidate = tuple[Mapping[str, Any], TimedText]
+"""The options that differ from the request, and the text and its cost under them."""
+
+
+def choose_text(request: TextRequest, candidates: Sequence[Candidate], corpus: Corpus, began: float) -> ChosenText:
+    """Return the text of the first candidate that the minutes since `began` allow, or that of an earlier run.
+
+    Candidates are the request and smaller ones in its place, the costliest first. Text without a name is read whole
+    unless minutes are given; several processes read all of the text. `began` is on `time.monotonic`.
+
+    Raises:
+        OptionError: If minutes are given that are too few for the last candidate.
+    """
+    _, timed = candidates[0]
+    if request.is_shared and request.minutes is not None:
         raise OptionError("--minutes is for one process, which knows its pace; of several give --tokens")
-    unnamed = config.text is None  # the demo's own, which is short, or one that a caller in Python has cut
-    if is_shared or config.tokens is not None or (unnamed and config.minutes is None):
-        return full, ChosenText(timed.cut(config.limit, config.max_length), {})
-    recorded = next(_recorded(requested, timed), None)
+    # Text without a name is the demo's, which is short, or one that a caller in Python has cut.
+    is_whole = request.is_shared or (not request.is_named and request.minutes is None)
+    if is_whole or request.tokens is not None:
+        return ChosenText(timed.cut(request.limit, request.max_length), {})
+    recorded = next(_find_recorded(request, timed), None)
     if recorded is not None:
         return recorded
-    minutes, most = config.minutes or MINUTES, sum(len(each.text) for each in corpus.documents)
+    minutes, most = request.minutes or MINUTES, sum(len(each.text) for each in corpus.documents)
     if most <= SMALL_TEXT:
-        whole = timed.cut(None, config.max_length)
+        whole = timed.cut(None, request.max_length)
         if is_within(timed.stack, timed.cost(whole), whole, 60 * USED * minutes):
-            return full, ChosenText(whole, {} if config.minutes is None else {"tokens": "all"})
+            return ChosenText(whole, {} if request.minutes is None else {"tokens": "all"})
         most = whole.tokens
-    cut = _Cut.of(config, timed, corpus, most)
+    return _fit_minutes(request, candidates, corpus, began, most)
+
+
+def _fit_minutes(
+    request: TextRequest, candidates: Sequence[Candidate], corpus: Corpus, began: float, most: int
+) -> ChosenText:
+    _, timed = candidates[0]
+    minutes = request.minutes or MINUTES
+    cut = _Cut.of(request, timed, corpus, most)
     pace = time_passes(timed.stack, cut.first)
     needed = cut.read(pace, cut.least)[1]
-    question, tokens = full, None
-    for question, smaller in questions:  # noqa: B007  (the last one is answered)
-        cut = cut if smaller is timed else _Cut.of(config, smaller, corpus, most)
+    tokens, changed = None, candidates[0][0]
+    for changed, smaller in candidates:  # noqa: B007  (the last one is used)
+        cut = cut if smaller is timed else _Cut.of(request, smaller, corpus, most)
         allowed = 60 * minutes * USED - (time.monotonic() - began)
         tokens = tokens_within(allowed, partial(cut.read, pace), cut.least, most)
         if tokens is not None:
             break
     taken = cut.read(pace, cut.least)[1] if tokens is None else 0.0
-    if tokens is None and config.minutes is not None:
+    if tokens is None and request.minutes is not None:
         least = _minutes(taken, began)
         raise OptionError(
             f"--minutes {minutes:g} is too little: {cut.units} documents or windows of {cut.least // cut.units} "
             f"tokens, the least that anything is concluded from, take about {least:,}; give --minutes {least}, "
             "or measure less (fewer plans or parts)"
         )
-    own = cut.chosen(config, tokens or cut.least, most)
-    says = [_sentence(config, own)]
+    own = cut.chosen(tokens or cut.least, most)
+    says = [_sentence(request, own)]
     if tokens is None:
         says.append(
             f"this takes about {duration(taken)}: less text could not decide; fewer plans or parts take less time"
         )
-    changed = {name: value for name, value in plain(question).items() if plain(requested).get(name) != value}
-    if question is not full:
-        says.append(_describe_smaller(config, changed, _minutes(needed, began)))
-    return question, replace(own, options={**own.options, **changed}, says=tuple(says), seconds=pace)
+    if changed:
+        says.append(_describe_smaller(request, changed, _minutes(needed, began)))
+    return replace(own, options={**own.options, **changed}, says=tuple(says), seconds=pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +245,7 @@ class _Cut:
     as one."""
 
     timed: TimedText
-    config: DurationOptions
+    request: TextRequest
     first: EvalData
     units: int
     least: int
@@ -165,16 +253,16 @@ class _Cut:
     shortens: bool
 
     @classmethod
-    def of(cls, config: DurationOptions, timed: TimedText, corpus: Corpus, most: int) -> _Cut:
+    def of(cls, request: TextRequest, timed: TimedText, corpus: Corpus, most: int) -> _Cut:
         units = timed.least_units
-        length = config.max_length or min(WINDOW, longest_input(timed.stack.model) or WINDOW)
-        first = timed.cut(units * length, config.max_length)
+        length = request.max_length or min(WINDOW, longest_input(timed.stack.model) or WINDOW)
+        first = timed.cut(units * length, request.max_length)
         spans = [each.scored_until - each.scored_from for each in first.windows]
         dense = first.tokens / sum(spans)  # a masked model is scored on few of the tokens of a window
-        shortens = config.max_length is None and not any(each.answer_start is not None for each in corpus.documents)
+        shortens = request.max_length is None and not any(each.answer_start is not None for each in corpus.documents)
         of_window = min(CONTEXT, mean(spans)) if shortens else mean(spans)
         least = min(first.tokens, math.ceil(units * of_window * dense))
-        cut = cls(timed, config, first, units, least, dense, shortens)
+        cut = cls(timed, request, first, units, least, dense, shortens)
         while timed.cut(least, cut.length(least)).units < units and least < first.tokens:
             least = min(first.tokens, 2 * least)
         return replace(cut, least=least)
@@ -183,31 +271,32 @@ class _Cut:
         longest = max(each.scored_until - each.scored_from for each in self.first.windows)
         if self.shortens and tokens / self.dense < self.units * longest:
             return min(CONTEXT, self.first.length)  # more documents say more than longer windows
-        return self.config.max_length
+        return self.request.max_length
 
     def read(self, pace: float, tokens: int) -> tuple[EvalData, float]:
         data = self.timed.cut(tokens, self.length(tokens))
         return data, pace * count_tokens(self.timed.stack, self.timed.cost(data))
 
-    def chosen(self, config: DurationOptions, tokens: int, most: int) -> ChosenText:
-        options: dict[str, Any] = {"minutes": config.minutes or MINUTES, "tokens": tokens}
-        if self.length(tokens) != config.max_length:
+    def chosen(self, tokens: int, most: int) -> ChosenText:
+        given = self.request.max_length
+        options: dict[str, Any] = {"minutes": self.request.minutes or MINUTES, "tokens": tokens}
+        if self.length(tokens) != given:
             options["max_length"] = self.length(tokens)
         data = self.timed.cut(tokens, self.length(tokens))
         if tokens < most and data.tokens >= tokens - self.first.length:
             return ChosenText(data, options)
-        return ChosenText(self.timed.cut(None, config.max_length), {"minutes": options["minutes"], "tokens": "all"})
+        return ChosenText(self.timed.cut(None, given), {"minutes": options["minutes"], "tokens": "all"})
 
 
 def _minutes(seconds: float, began: float) -> int:
     return math.ceil((seconds + time.monotonic() - began) / 60 / USED)
 
 
-def _describe_smaller(config: object, changed: Mapping[str, Any], minutes: int) -> str:
+def _describe_smaller(request: TextRequest, changed: Mapping[str, Any], minutes: int) -> str:
     clauses = []
     for name, value in changed.items():
-        value_before = getattr(config, name)
-        if isinstance(value_before, tuple):
+        value_before = request.values[name]
+        if isinstance(value_before, list | tuple):
             clauses.append(f"without the {name} {', '.join(each for each in value_before if each not in value)}")
         else:
             clauses.append(f"with --{name} {value}")
@@ -229,39 +318,32 @@ def tokens_within(seconds: float, read: Callable[[int], tuple[EvalData, float]],
     return tokens
 
 
-def _sentence(config: DurationOptions, own: ChosenText) -> str:
-    why = "by default 10 minutes" if config.minutes is None else f"--minutes {config.minutes:g}"
+def _sentence(request: TextRequest, own: ChosenText) -> str:
+    why = "by default 10 minutes" if request.minutes is None else f"--minutes {request.minutes:g}"
     flags = " ".join(f"--{name.replace('_', '-')} {value}" for name, value in own.options.items() if name != "minutes")
     units = f"{own.data.units:,} documents or windows"
     return f"text: as much as the time allows ({why}), {units}; {flags} reads the same again"
 
 
-def _recorded(requested: E, timed: TimedText) -> Iterator[tuple[E, ChosenText]]:
-    config = cast(DurationOptions, requested)
-    if requested.overwrite:
+def _find_recorded(request: TextRequest, timed: TimedText) -> Iterator[ChosenText]:
+    if request.values.get("overwrite"):
         return
-    folders = [requested.run] if requested.run is not None else sorted(Path("runs").glob("*"))
-    request = _request({"experiment": requested.VERB, **plain(config), "minutes": config.minutes or MINUTES}, config)
+    run = request.values.get("run")
+    folders = [Path(run)] if run is not None else sorted(Path("runs").glob("*"))
+    minutes = request.minutes or MINUTES
+    request_options = request.identify({"experiment": request.verb, **request.given, "minutes": minutes})
     weights = ""
     for folder in filter(is_run, folders):
         with suppress(LayerwiseError, OSError, UnicodeDecodeError):
             manifest = Manifest.from_json((folder / MANIFEST).read_text(encoding="utf-8"))
             kept = manifest.experiment
-            if "tokens" not in kept or _request(kept, config) != request:
+            if "tokens" not in kept or request.identify(kept) != request_options:
                 continue
             weights = weights or weight_hash(timed.stack.model)
-            options = {name: kept[name] for name in ("minutes", *CHOSEN) if name in kept and name not in plain(config)}
+            names = [name for name in ("minutes", *CHOSEN) if name in kept and name not in request.given]
+            options = {name: kept[name] for name in names}
             limit = kept["tokens"] if isinstance(kept["tokens"], int) else None
-            data = timed.cut(limit, options.get("max_length", config.max_length))
-            if manifest.weight_hash == weights and (requested.run or manifest.corpus_hash == data.digest):
+            data = timed.cut(limit, options.get("max_length", request.max_length))
+            if manifest.weight_hash == weights and (run or manifest.corpus_hash == data.digest):
                 says = f"text: as much as {folder} has read, {data.tokens:,} tokens"
-                changed = {name: value for name, value in options.items() if name in CHOSEN[2:]}
-                question = replace(
-                    requested, **converted(type(requested), {**plain(requested), **changed}, str(folder))
-                )
-                yield question, ChosenText(data, options, (says,))
-
-
-def _request(options: Mapping[str, Any], config: DurationOptions) -> dict[str, Any]:
-    chosen = [name for name in CHOSEN if name not in plain(config)]
-    return {name: value for name, value in options.items() if name not in (*chosen, "run", "overwrite")}
+                yield ChosenText(data, options, (says,))

@@ -85,7 +85,7 @@ class Verb:
 
     def given(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the options that differ from their defaults, as YAML stores them; opened objects are left out."""
-        plain = {name: _to_plain(value) for name, value in options.items() if name in self.arguments}
+        plain = {name: _to_plain(value) for name, value in options.items() if name in self.listed}
         return {
             name: value
             for name, value in plain.items()

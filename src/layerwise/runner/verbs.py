@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound=Result)
 
-WITH_BATCHES = ("sweep", "diagnose")
+WITH_BATCHES = ("sweep",)
 """The verbs that evaluate batches of the caller's own."""
 
 OWN = {
@@ -100,7 +100,6 @@ def _documentation(kind: type[Experiment]) -> str:
 
 
 sweep = _function("sweep", "model text", Result)
-diagnose = _function("diagnose", "model text", Result)
 evaluate = _function("evaluate", "model", Result)
 search = _function("search", "model text budget", SearchResult)
 heal = _function("heal", "model text", Result)

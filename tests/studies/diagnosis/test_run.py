@@ -1,6 +1,6 @@
 """A diagnosis carries every part out or says why not, computes nothing twice, and its seed fixes every row."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,22 +8,24 @@ from typing import Any
 import pytest
 from torch import nn
 
+import layerwise
 from conftest import tiny_llama
-from layerwise.errors import MeasureError
+from layerwise.errors import MeasureError, OptionError, RunError
 from layerwise.measure.interventions.ablation import ablation_losses
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
+from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS
 from layerwise.page import ReportData
 from layerwise.page.published import judge_published
 from layerwise.results import Run, Score
+from layerwise.results.run import MANIFEST
 from layerwise.runner.reporter import Silent
-from layerwise.runner.steps import Outline, Steps, UnitSession, carry_out
-from layerwise.runner.text_length import ChosenText
+from layerwise.runner.steps import UnitSession
 from layerwise.stack import Stack, load
 from layerwise.studies.diagnose import parts as module
-from layerwise.studies.diagnose.context import TIMES
-from layerwise.studies.diagnose.options import Diagnosis
-from layerwise.studies.diagnose.steps import diagnosis_of
+from layerwise.studies.diagnose.context import TIMES, PartSettings
+from layerwise.studies.diagnose.part_names import DEFAULT_PARTS, RECOVERY_STEPS, WITHIN_MINUTES, order_parts
+from layerwise.studies.diagnose.steps import describe_run, describe_work, plan_parts, smaller_parts
 from measure.planted_models import own_text, planted
 from studies.test_runner import Recorder
 
@@ -58,23 +60,19 @@ def reading(stack: Stack) -> EvalData:
     return own_text(stack, windows=16, length=10)
 
 
-def diagnosis(**options: Any) -> Diagnosis:
-    return Diagnosis(model="planted", **options)
-
-
-def outline(steps: Steps) -> Outline:
-    first = next(steps)
-    assert isinstance(first, Outline)
-    return first
+def settle(stack: Stack, text: EvalData, parts: Sequence[str] = DEFAULT_PARTS, **options: Any) -> PartSettings:
+    defaults = {"curve_tokens": 1_000, "recovery_steps": 16, "recovery_layers": None, "treatments": DEFAULT_TREATMENTS}
+    given = {"seed": 0, "min_effect": 0.01, **defaults, **options}
+    return PartSettings(stack=stack, text=text, parts=parts, **given)
 
 
 def carried_out(
-    folder: Path, stack: Stack, text: EvalData, config: Diagnosis, reporter: Silent | None = None
+    folder: Path, settings: PartSettings, reporter: Silent | None = None
 ) -> tuple[list[Score], dict[str, list[str]]]:
-    reporter = reporter or Silent()
-    steps = diagnosis_of(config, stack, ChosenText(text, {}), reporter)
-    with Run.resume_or_create(folder, outline(steps).manifest) as run:
-        carry_out(steps, UnitSession(folder, reporter, run))
+    manifest = describe_run(settings, None, all_layers=False, recovery_layers=())
+    with Run.resume_or_create(folder, manifest) as run:
+        for task in plan_parts(settings, None):
+            task.carry_out(UnitSession(folder, reporter or Silent(), run))
         notes: dict[str, list[str]] = {}
         for note in run.store.notes():
             notes.setdefault(note.measure, []).append(note.text)
@@ -83,7 +81,7 @@ def carried_out(
 
 @pytest.fixture(scope="module")
 def whole(stack: Stack, reading: EvalData, tmp_path_factory: pytest.TempPathFactory) -> list[Score]:
-    return carried_out(tmp_path_factory.mktemp("whole") / "run", stack, reading, diagnosis())[0]
+    return carried_out(tmp_path_factory.mktemp("whole") / "run", settle(stack, reading))[0]
 
 
 @pytest.mark.slow
@@ -120,8 +118,7 @@ BARE = {"predictability", "part"}
 def test_curves_and_sets_of_one_long_document_have_intervals(stack: Stack, tmp_path: Path) -> None:
     reading = own_text(stack, windows=16, length=40, per_document=16)
     parts = ("proxies", "predictability", "ablation", "manipulation", "redundancy")
-    asked = diagnosis(curve_tokens=64, parts=parts)
-    scores, _ = carried_out(tmp_path / "run", stack, reading, asked)
+    scores, _ = carried_out(tmp_path / "run", settle(stack, reading, parts, curve_tokens=64))
     of_text = [row for row in scores if row.measure not in BARE or row.metric.startswith("predicted_weight_loss")]
     assert {row.measure for row in of_text} == {
         "proxies",
@@ -147,9 +144,9 @@ def test_a_part_that_cannot_be_had_says_why_and_the_others_go_on(
     def refuses(context: object, note: object) -> None:
         raise MeasureError("not of this model")
 
-    monkeypatch.setitem(module.PARTS, "ablation", refuses)
+    monkeypatch.setitem(module.MEASURES, "ablation", refuses)
     reporter = Recorder()
-    scores, notes = carried_out(tmp_path / "run", stack, reading, diagnosis(parts=("proxies", "ablation")), reporter)
+    scores, notes = carried_out(tmp_path / "run", settle(stack, reading, ("proxies", "ablation")), reporter)
     assert notes["ablation"] == ["not of this model"]
     assert "ablation: not of this model" in reporter.logs
     assert "proxies" in {score.measure for score in scores}
@@ -162,8 +159,8 @@ def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: P
     layer = model.model.layers[2].mlp
     layer.gate_proj, layer.up_proj, layer.down_proj = wide, nn.Linear(32, 96, bias=False), nn.Linear(96, 32, bias=False)
     stack = load(model)
-    asked = diagnosis(parts=("deltas", "ablation"))
-    scores, notes = carried_out(tmp_path / "run", stack, own_text(stack, windows=16, length=12), asked)
+    settings = settle(stack, own_text(stack, windows=16, length=12), ("deltas", "ablation"))
+    scores, notes = carried_out(tmp_path / "run", settings)
     deltas = {score.part for score in scores if score.measure == "deltas"}
     assert "self_attn.q_proj.weight" in deltas
     assert "mlp.up_proj.weight" not in deltas
@@ -172,17 +169,11 @@ def test_layers_of_unlike_shapes_lose_the_parts_that_compare_weights(tmp_path: P
     assert any("unlike shapes" in text for text in notes["ablation"])
 
 
-def test_a_shallow_model_is_refused(tmp_path: Path) -> None:
-    stack = load(tiny_llama(depth=3))
-    with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
-        carried_out(tmp_path / "run", stack, own_text(stack, windows=8, length=8), diagnosis())
-
-
 def test_without_an_ablation_the_race_gives_the_verdicts_of_windows_with_their_context(
     stack: Stack, tmp_path: Path
 ) -> None:
     long = own_text(stack, windows=16, length=40)
-    scores, _ = carried_out(tmp_path / "run", stack, long, diagnosis(parts=("racing",)))
+    scores, _ = carried_out(tmp_path / "run", settle(stack, long, ("racing",)))
     assert {row.tokens for row in scores if row.measure == "verdict" and row.layer is not None} == {long.tokens}
     race = {row.layer: row.metric for row in scores if row.measure == "racing" and row.layer is not None}
     told = {score.layer: score.metric for score in scores if score.measure == "verdict"}
@@ -190,8 +181,76 @@ def test_without_an_ablation_the_race_gives_the_verdicts_of_windows_with_their_c
 
 
 def test_the_cost_is_counted_before_anything_is_computed(stack: Stack, reading: EvalData) -> None:
-    known = outline(diagnosis_of(diagnosis(parts=("ablation", "recovery")), stack, ChosenText(reading, {}), Silent()))
-    losses = ablation_losses(stack, reading)
-    counted = len({row.plan for row in losses}) - 1
-    (cost,) = (line for line in known.says() if line.startswith("cost: "))
+    counted = len({row.plan for row in ablation_losses(stack, reading)}) - 1
+    cost = describe_work(settle(stack, reading, ("ablation", "recovery")), ())[-1]
     assert f"ablation {counted} on {reading.tokens} tokens; recovery 54 fine-tunings of 16 steps" in cost
+
+
+def test_a_finished_part_is_not_carried_out_again(stack: Stack, reading: EvalData, tmp_path: Path) -> None:
+    settings = settle(stack, reading, ("ablation", "deltas"))
+    (ablation, deltas) = plan_parts(settings, None)
+    assert deltas.remaining(tmp_path, None) is None, "it compares weights alone"
+    assert ablation.remaining(tmp_path, None) is not None
+    carried_out(tmp_path / "run", settings)
+    with Run.open(tmp_path / "run") as run:
+        assert ablation.remaining(tmp_path / "run", run) is None
+        recorder = Recorder()
+        ablation.carry_out(UnitSession(tmp_path / "run", recorder, run))
+    assert recorder.logs == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"parts": ("ablaton",)}, "unknown part 'ablaton'.*ablation"),
+        ({"parts": ()}, "parts must name a part"),
+        ({"all_layers": True, "recovery_layers": (1,)}, "all_layers excludes recovery_layers"),
+        ({"minutes": 3.0, "tokens": 9}, "minutes and tokens each say how much text is read"),
+        ({"parts": ("deltas",), "curve_tokens": 9}, "curve_tokens requires parts manipulation or"),
+        ({"parts": ("deltas",), "recovery_steps": 200}, "options of the recovery require parts recovery"),
+        ({"recovery_layers": (6,)}, "recovery_layers must be below 6, got 6"),
+        ({"metric": len}, "Pass batches too"),
+    ],
+)
+def test_what_cannot_be_measured_or_is_not_read_is_refused(stack: Stack, options: dict[str, Any], message: str) -> None:
+    with pytest.raises((MeasureError, OptionError), match=message):
+        layerwise.diagnose(stack, ["a text"], reporter=Silent(), **options)
+
+
+def test_a_shallow_model_and_a_run_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(MeasureError, match=r"has 3 layers; .* at least 4"):
+        layerwise.diagnose(load(tiny_llama(depth=3)), ["a text"], reporter=Silent())
+    (tmp_path / MANIFEST).touch()
+    with pytest.raises(RunError, match=f"layerwise train schedule {tmp_path} --output FILE"):
+        layerwise.diagnose(str(tmp_path), reporter=Silent())
+
+
+def test_smaller_parts_read_every_option_that_is_given() -> None:
+    def smaller(has_recovery: bool = False, has_curves: bool = False) -> list[tuple[str, ...]]:
+        return list(smaller_parts(DEFAULT_PARTS, has_recovery=has_recovery, has_curves=has_curves))
+
+    assert smaller() == list(WITHIN_MINUTES)
+    assert smaller(has_recovery=True) == []
+    assert smaller(has_curves=True) == [WITHIN_MINUTES[0]]
+    assert list(smaller_parts(("racing",), has_recovery=False, has_curves=False)) == []
+
+
+def test_every_setting_and_no_order_of_parts_decides_what_a_run_is(stack: Stack, reading: EvalData) -> None:
+    def families(*, all_layers: bool = False, recovery_layers: Sequence[int] = (), **options: Any) -> tuple[str, ...]:
+        settings = settle(stack, reading, **options)
+        return describe_run(settings, None, all_layers=all_layers, recovery_layers=recovery_layers).families
+
+    changes: tuple[dict[str, Any], ...] = (
+        {"parts": ("deltas",)},
+        {"curve_tokens": 9},
+        {"min_effect": 0.5},
+        {"recovery_steps": 200},
+        {"all_layers": True},
+        {"recovery_layers": (1, 3)},
+    )
+    assert len({families(), *(families(**change) for change in changes)}) == 7
+    assert order_parts(("redundancy", "ablation", "proxies")) == ("proxies", "ablation", "redundancy")
+
+
+def test_the_default_number_of_steps_is_that_of_the_recipe() -> None:
+    assert RecoveryRecipe().steps == RECOVERY_STEPS

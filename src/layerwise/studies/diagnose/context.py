@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
@@ -14,7 +14,6 @@ from layerwise.plan import Plan
 from layerwise.results import Loss, Run, Score
 from layerwise.runner.reporter import Reporter
 from layerwise.stack import Stack
-from layerwise.studies.diagnose.options import Diagnosis
 
 FINISHED = "part"
 """The measure of rows that say that a part is complete; the condition is the part, the metric `DONE`."""
@@ -28,27 +27,44 @@ Note = Callable[[str], None]
 """Takes a note on a part: a sentence about what had to be left out."""
 
 
-@dataclass
-class PartContext:
-    """A diagnosis that is being carried out on one model and text, into one run."""
+@dataclass(frozen=True, kw_only=True)
+class PartSettings:
+    """The model, the text and the numbers that the parts of a diagnosis take; None for the default layers."""
 
     stack: Stack
     text: EvalData
-    config: Diagnosis
+    parts: Sequence[str]
+    seed: int
+    min_effect: float
+    curve_tokens: int
+    recovery_steps: int
+    recovery_layers: Sequence[int] | None
+    treatments: Sequence[str]
+
+
+@dataclass(frozen=True)
+class PartContext:
+    """A diagnosis that is being carried out on one model and text, into one run."""
+
+    settings: PartSettings
     run: Run
     reporter: Reporter
-    finished: set[str] = field(default_factory=set)
 
-    def __post_init__(self) -> None:
-        self.finished = {str(row.condition) for row in self.run.store.scores(FINISHED, metric=DONE)}
+    @property
+    def stack(self) -> Stack:
+        return self.settings.stack
+
+    @property
+    def text(self) -> EvalData:
+        return self.settings.text
 
     @property
     def seed(self) -> int:
-        return self.config.seed
+        return self.settings.seed
 
     @property
     def rule(self) -> VerdictCriterion:
-        return VerdictCriterion(margin=self.config.min_effect)
+        return VerdictCriterion(margin=self.settings.min_effect)
 
     @property
     def baseline(self) -> str:
@@ -56,7 +72,7 @@ class PartContext:
 
     @cached_property
     def short_text(self) -> EvalData:
-        return sample(self.text, self.config.curve_tokens, self.seed)
+        return sample(self.text, self.settings.curve_tokens, self.seed)
 
     def scores(self, *measures: str) -> list[Score]:
         return [score for measure in measures for score in self.run.store.scores(measure)]
@@ -84,5 +100,9 @@ class PartContext:
         self.store(TIMES, [*others, row])
 
     def finish(self, part: str) -> None:
-        self.finished.add(part)
-        self.store(FINISHED, [Score(FINISHED, DONE, 1.0, condition=name) for name in sorted(self.finished)])
+        names = sorted(find_finished(self.run) | {part})
+        self.store(FINISHED, [Score(FINISHED, DONE, 1.0, condition=name) for name in names])
+
+
+def find_finished(run: Run) -> set[str]:
+    return {str(row.condition) for row in run.store.scores(FINISHED, metric=DONE)}

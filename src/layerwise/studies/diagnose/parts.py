@@ -20,7 +20,7 @@ from layerwise.measure.interventions.predicted_weight_loss import joint_sets, ne
 from layerwise.measure.interventions.redundancy import measure_plans, random_sets, skipping
 from layerwise.measure.language.evaluation_data import CONTEXT, EvalData, sample, split, too_little
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
-from layerwise.measure.recovery.recovery import DEFAULT_TREATMENTS, TREATMENTS, RecoveryCache, recovery
+from layerwise.measure.recovery.recovery import RecoveryCache, recovery
 from layerwise.measure.stats import verdicts
 from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.norms import weight_norms
@@ -93,11 +93,11 @@ def _core(context: PartContext, losses: Sequence[Loss]) -> list[Score]:
         {layer: key for layer, key in ablation.intervention_keys(context.stack.depth, name).items() if key in measured}
         for name in ("skip", "neighbour_average", "random")
     )
-    return core(losses, context.baseline, skip, average, random, margin=context.config.min_effect, seed=context.seed)
+    return core(losses, context.baseline, skip, average, random, margin=context.settings.min_effect, seed=context.seed)
 
 
 def _margin(context: PartContext) -> Score:
-    return Score(VERDICT, MARGIN, context.config.min_effect)
+    return Score(VERDICT, MARGIN, context.settings.min_effect)
 
 
 def _racing(context: PartContext, note: Note) -> None:
@@ -110,7 +110,7 @@ def _racing(context: PartContext, note: Note) -> None:
         cache=context.cache("racing", note),
     )
     context.store(RACING, rows)
-    if "ablation" not in context.config.parts:
+    if "ablation" not in context.settings.parts:
         rows = [replace(row, measure=VERDICT) for row in rows if row.layer is not None]
         context.store(VERDICT, [*rows, _margin(context)])
 
@@ -141,18 +141,13 @@ def _recovery(context: PartContext, note: Note) -> None:
         context.store(RECOVERY_RUNS, runs)
 
     cache = RecoveryCache(known=tuple(runs), sink=sink, progress=context.progress("recovery"), log=note)
-    config = context.config
-    every = config.all_layers
-    layers = range(context.stack.depth) if every else config.recovery_layers or None
-    recipe = RecoveryRecipe(
-        steps=config.recovery_steps,
-        every=max(RecoveryRecipe().every, config.recovery_steps // MOST_EVALUATIONS),
-    )
+    steps = context.settings.recovery_steps
+    recipe = RecoveryRecipe(steps=steps, every=max(RecoveryRecipe().every, steps // MOST_EVALUATIONS))
     rows = recovery(
         context.stack,
         context.text,
-        layers=layers,
-        treatments=TREATMENTS if every else DEFAULT_TREATMENTS,
+        layers=context.settings.recovery_layers,
+        treatments=context.settings.treatments,
         recipe=recipe,
         seed=context.seed,
         effects=context.scores("ablation"),
@@ -167,7 +162,7 @@ def _redundancy(context: PartContext, note: Note) -> None:
     ranking = _skip_effects(context, first, context.cache("redundancy", note))
     layers = joint.least_effective(ranking, max(2, stack.depth // 2))
     plans = [skipping(stack.depth, each) for each in (layers, *random_sets(stack.depth, len(layers), seed=seed))]
-    fresh = sample(second, context.config.curve_tokens, seed)
+    fresh = sample(second, context.settings.curve_tokens, seed)
     _note_too_little(fresh, note, parts=2)
     measure_plans(stack, fresh, plans, context.cache("redundancy", note))
     chosen, *random = map(str, plans)
@@ -200,7 +195,7 @@ def _probing(context: PartContext, note: Note) -> None:
     context.store(PROBING, probing(context.stack, text, seed=context.seed, progress=context.progress(PROBING)))
 
 
-PARTS: dict[str, Callable[[PartContext, Note], None]] = {
+MEASURES: dict[str, Callable[[PartContext, Note], None]] = {
     "proxies": _proxies,
     "deltas": _deltas,
     "predictability": _predictability,
@@ -211,4 +206,4 @@ PARTS: dict[str, Callable[[PartContext, Note], None]] = {
     "redundancy": _redundancy,
     "probing": _probing,
 }
-"""What carries out each part of a diagnosis, in the order of `config.PARTS`."""
+"""What measures each part of a diagnosis."""

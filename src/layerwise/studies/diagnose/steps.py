@@ -1,4 +1,4 @@
-"""The steps of a diagnosis: one model, one text, and every part into a run that can be resumed.
+"""The steps of a diagnosis: one model, one text, and a resumable task for each part.
 
 Complete parts are not computed again, and long parts store each loss as it is computed. A part that does not apply to
 the model leaves a note, and the others continue. Remaining work is counted in full forward passes, a fine-tuning step
@@ -8,245 +8,230 @@ as three; parts that only compare weights are not counted.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from layerwise.data.text.corpus import Corpus
 from layerwise.errors import LayerwiseError, MeasureError, RunError
-from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.interventions.perturbation_curves import ALPHAS, SIZES
 from layerwise.measure.interventions.perturbations import STRATEGIES
 from layerwise.measure.interventions.predicted_weight_loss import joint_sets, neighbour_sets
 from layerwise.measure.interventions.redundancy import RANDOM_SETS
 from layerwise.measure.interventions.sweep import CostEstimate
-from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little
+from layerwise.measure.language.evaluation_data import EvalData, refuse_too_little, tokenize
 from layerwise.measure.own_batches import own_batches
 from layerwise.measure.recovery.finetuning import RecoveryRecipe
-from layerwise.measure.recovery.recovery import DEFAULT_LAYERS, DEFAULT_TREATMENTS, TREATMENTS
+from layerwise.measure.recovery.recovery import DEFAULT_LAYERS
 from layerwise.plan.sublayer import SUBLAYERS as BRANCHES
-from layerwise.results import Run, Score
+from layerwise.results import Manifest, Run, Score
 from layerwise.results.vocabulary import ABLATION, AGREEMENT, MANIPULATION, PREDICTABILITY, PROXIES, RECOVERY
-from layerwise.runner.experiment import Inputs
-from layerwise.runner.opening import cutting, open_named, provenance, size_row
+from layerwise.runner.arguments import Batches, RowMetric
+from layerwise.runner.opening import provenance, size_row
 from layerwise.runner.options.common import BATCH_TOKENS
 from layerwise.runner.price import remaining_passes
-from layerwise.runner.reporter import Reporter, describe_data, describe_model, describe_readings, waiting
-from layerwise.runner.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
-from layerwise.runner.text_length import ChosenText, TimedText, chosen_text
+from layerwise.runner.reporter import describe_data, describe_model, describe_readings
+from layerwise.runner.steps import Remaining, Unit, UnitSession
+from layerwise.runner.text_length import ChosenText, TextRequest, TimedText, choose_text
 from layerwise.stack import Stack
 from layerwise.studies.diagnose import agreement
-from layerwise.studies.diagnose.context import FINISHED, TIMES, PartContext
-from layerwise.studies.diagnose.options import DEFAULT_PARTS, DESCRIPTIVE, WITHOUT_TEXT, Diagnosis
-from layerwise.studies.diagnose.parts import PARTS
+from layerwise.studies.diagnose.context import FINISHED, TIMES, PartContext, PartSettings, find_finished
+from layerwise.studies.diagnose.part_names import (
+    CURVE_PARTS,
+    DEFAULT_PARTS,
+    DESCRIPTIVE,
+    RECOVERY_STEPS,
+    WITHIN_MINUTES,
+    WITHOUT_TEXT,
+)
+from layerwise.studies.diagnose.parts import MEASURES
 
-_BACKWARD = 3
-
-_PROXY_PASSES = 2
-
-
-def passes_left(
-    config: Diagnosis, stack: Stack, text: EvalData, finished: Collection[str] = (), stored: int = 0
-) -> CostEstimate:
-    """Count the layers and heads left, given the `finished` parts and `stored` losses; each variant is a full pass."""
-    due = _due(config, stack.depth, text, finished, stored)
-    padded = sum(batch.size for batch in text.batches) / text.tokens
-    heads = sum(number * scored for number, scored in due.values())
-    tuned = 0.0
-    if "recovery" in config.parts and "recovery" not in finished:
-        recipe = RecoveryRecipe(steps=config.recovery_steps)
-        tokens = _BACKWARD * recipe.steps * recipe.batch_tokens + len(recipe.evaluations) * recipe.evaluation_tokens
-        tuned += fine_tunings(config, stack.depth) * tokens / 2
-    if "proxies" in config.parts and "proxies" not in finished:
-        tuned += _BACKWARD * _PROXY_PASSES * text.tokens
-    return CostEstimate(0, 0, 1, round(padded * stack.depth * (heads + tuned)), round(padded * (heads + tuned)))
-
-
-def _due(
-    config: Diagnosis, depth: int, text: EvalData, finished: Collection[str], stored: int
-) -> dict[str, tuple[float, int]]:
-    counts = variants(config, depth, text.tokens)
-    left = _share_left(counts, finished, stored, len(text.windows) / text.tokens)
-    return {part: (left * number, scored) for part, (number, scored) in counts.items() if part not in finished}
-
-
-def _share_left(
-    counted: dict[str, tuple[int, int]], finished: Collection[str], stored: int, windows_a_token: float
-) -> float:
-    rows = {part: count * scored * windows_a_token for part, (count, scored) in counted.items()}
-    unfinished = sum(count for part, count in rows.items() if part not in finished)
-    begun = max(0.0, stored - (sum(rows.values()) - unfinished))
-    return max(0.0, 1 - begun / unfinished) if unfinished else 0.0
-
-
+QUESTION = (
+    "question: which of its layers matter, and what explains it? Every score has an interval, and a null: what would "
+    "be measured if there were nothing to find. Losses are in nats per token: 0.69 more is half as likely"
+)
 INTERVENTIONS = 4
 """On a whole layer that may be any: skipped, its mean, a neighbour's copy, random weights."""
 
 RECOVERY_SEEDS = 3
+BACKWARD_PASSES, PROXY_PASSES = 3, 2
 
 
-def describe_cost(config: Diagnosis, depth: int, tokens: int) -> str:
-    counts = variants(config, depth, tokens)
-    clauses = [f"{part} {count:,} on {scored:,} tokens" for part, (count, scored) in counts.items()]
-    if "recovery" in config.parts:
-        clauses.append(f"recovery {fine_tunings(config, depth):,} fine-tunings of {config.recovery_steps:,} steps")
-    total = sum(count for count, _ in counts.values())
-    return f"cost: about {total:,} variants of the model" + (f" ({'; '.join(clauses)})" if clauses else "")
+def smaller_parts(parts: tuple[str, ...], *, has_recovery: bool, has_curves: bool) -> Iterator[tuple[str, ...]]:
+    """Yield parts that take less time than the default ones, and that read the options of recovery and curves."""
+    for smaller in WITHIN_MINUTES if parts == DEFAULT_PARTS else ():
+        if (not has_recovery or RECOVERY in smaller) and (not has_curves or CURVE_PARTS & set(smaller)):
+            yield smaller
 
 
-def variants(config: Diagnosis, depth: int, tokens: int) -> dict[str, tuple[int, int]]:
-    """By part, how many variants of the model it runs, and on how many scored tokens each.
+def take_batches(stack: Stack, parts: Sequence[str], batches: Batches, metric: RowMetric) -> ChosenText:
+    """Return a caller's own batches as data; raise `MeasureError` for parts that need a text."""
+    if others := [name for name in parts if name not in WITHOUT_TEXT]:
+        raise MeasureError(f"parts must be some of {', '.join(WITHOUT_TEXT)} with batches, got {', '.join(others)}.")
+    assert batches is not None, "the caller has passed some"
+    return ChosenText(own_batches(stack, batches, metric), {})
 
-    >>> variants(Diagnosis(model="demo", parts=("ablation", "manipulation")), 6, 5_000)
-    {'ablation': (52, 5000), 'manipulation': (300, 1000)}
+
+def choose_text_of_parts(
+    settle: Callable[..., PartSettings],
+    candidates: Sequence[tuple[str, ...]],
+    text: object,
+    corpus: Corpus,
+    batch_tokens: int | None,
+    began: float,
+) -> ChosenText:
+    """Return as much text as the minutes since `began` allow for the first of the candidates that they allow."""
+
+    def cut(tokens: int | None, length: int | None) -> EvalData:
+        size = batch_tokens or BATCH_TOKENS
+        return tokenize(first.stack, corpus, length=length, tokens=tokens, batch_tokens=size, seed=first.seed)
+
+    def count(parts: tuple[str, ...], data: EvalData) -> CostEstimate:
+        return count_passes(settle(parts=parts, text=data))
+
+    first = settle(parts=candidates[0], text=None)
+    changed = [{"parts": list(parts)} if number else {} for number, parts in enumerate(candidates)]
+    texts = [TimedText(first.stack, cut, partial(count, parts), first.stack.depth) for parts in candidates]
+    return choose_text(TextRequest.of_call(text), list(zip(changed, texts, strict=True)), corpus, began)
+
+
+def describe_run(
+    settings: PartSettings, batch_tokens: int | None, *, all_layers: bool, recovery_layers: Sequence[int]
+) -> Manifest:
+    """Return the manifest, whose families are what decides what a row means besides the text and the seed.
+
+    Raises:
+        MeasureError: If the text is too short to conclude anything from.
     """
-    short = min(tokens, config.curve_tokens)
+    if not DESCRIPTIVE.issuperset(settings.parts):
+        refuse_too_little(settings.text)
+    families = [*settings.parts, f"curve_tokens:{settings.curve_tokens}", f"min_effect:{settings.min_effect:g}"]
+    families += ["all_layers"] if all_layers else []
+    if settings.recovery_steps != RECOVERY_STEPS:
+        families.append(f"recovery_steps:{settings.recovery_steps:g}")
+    if recovery_layers:
+        families.append(f"recovery_layers:{','.join(map(str, recovery_layers))}")
+    return provenance(
+        settings.stack,
+        settings.text,
+        families=tuple(families),
+        seed=settings.seed,
+        settings={"batch_tokens": batch_tokens or BATCH_TOKENS},
+    )
+
+
+def describe_work(settings: PartSettings, chosen: Sequence[str]) -> list[str]:
+    """Describe the model, the text, how it was chosen, the question and the number of variants of the model."""
+    depth = settings.stack.depth
+    counts = {part: _count_variants(part, settings, depth, settings.text.tokens) for part in settings.parts}
+    clauses = [f"{part} {count:,} on {scored:,} tokens" for part, (count, scored) in counts.items() if count]
+    if RECOVERY in settings.parts:
+        tunings = _count_fine_tunings(settings, depth)
+        clauses.append(f"recovery {tunings:,} fine-tunings of {settings.recovery_steps:,} steps")
+    total = sum(count for count, _ in counts.values())
+    cost = f"cost: about {total:,} variants of the model" + (f" ({'; '.join(clauses)})" if clauses else "")
+    return [describe_model(settings.stack), describe_data(settings.text), *chosen, QUESTION, cost]
+
+
+def count_passes(settings: PartSettings) -> CostEstimate:
+    """Count the layers and heads of all parts."""
+    costs = [_count_part(part, settings) for part in settings.parts]
+    return CostEstimate(0, 0, 1, sum(cost.layer_tokens for cost in costs), sum(cost.head_tokens for cost in costs))
+
+
+def _count_part(part: str, settings: PartSettings) -> CostEstimate:
+    depth, text = settings.stack.depth, settings.text
+    padded = sum(batch.size for batch in text.batches) / text.tokens
+    count, scored = _count_variants(part, settings, depth, text.tokens)
+    tokens = float(count * scored)
+    if part == RECOVERY:
+        recipe = RecoveryRecipe(steps=settings.recovery_steps)
+        tuned = BACKWARD_PASSES * recipe.steps * recipe.batch_tokens
+        evaluated = len(recipe.evaluations) * recipe.evaluation_tokens
+        tokens += _count_fine_tunings(settings, depth) * (tuned + evaluated) / 2
+    if part == PROXIES:
+        tokens += BACKWARD_PASSES * PROXY_PASSES * text.tokens
+    return CostEstimate(0, 0, 1, round(padded * depth * tokens), round(padded * tokens))
+
+
+def _count_variants(part: str, settings: PartSettings, depth: int, tokens: int) -> tuple[int, int]:
+    """Return how many variants of the model a part runs, and on how many scored tokens each."""
+    short = min(tokens, settings.curve_tokens)
     counts = {
         "predictability": (2 * (depth - 2 + len(joint_sets(depth)) + len(neighbour_sets(depth))), short),
         "ablation": (depth * (INTERVENTIONS + 2 * len(BRANCHES)) + depth - 2, tokens),
-        "racing": (depth if "ablation" not in config.parts else 0, tokens),
+        "racing": (0 if "ablation" in settings.parts else depth, tokens),
         "manipulation": (
             depth * (len(STRATEGIES) * len(SIZES) + (1 + len(BRANCHES)) * len(ALPHAS)) + 2 * len(STRATEGIES),
             short,
         ),
         "redundancy": (1 + RANDOM_SETS, short),
     }
-    return {part: count for part, count in counts.items() if part in config.parts and count[0]}
+    return counts.get(part, (0, tokens))
 
 
-def fine_tunings(config: Diagnosis, depth: int) -> int:
-    layers = depth if config.all_layers else len(set(config.recovery_layers)) or min(depth, DEFAULT_LAYERS)
-    treatments = TREATMENTS if config.all_layers else DEFAULT_TREATMENTS
-    scopes = {treatment.partition("/")[2] for treatment in treatments}
-    return RECOVERY_SEEDS * layers * (len(treatments) + len(scopes))
+def _count_fine_tunings(settings: PartSettings, depth: int) -> int:
+    layers = min(depth, DEFAULT_LAYERS) if settings.recovery_layers is None else len(set(settings.recovery_layers))
+    scopes = {treatment.partition("/")[2] for treatment in settings.treatments}
+    return RECOVERY_SEEDS * layers * (len(settings.treatments) + len(scopes))
 
 
-QUESTION = (
-    "question: which of its layers matter, and what explains it? Every score has an interval, and a null: what would "
-    "be measured if there were nothing to find. Losses are in nats per token: 0.69 more is half as likely"
-)
-
-
-def diagnosis(config: Diagnosis, reporter: Reporter, inputs: Inputs) -> Steps:
-    began = time.monotonic()
-    if inputs.batches is not None:
-        stack = inputs.stack or open_named(config, reporter)
-        data = own_batches(stack, inputs.batches, inputs.metric)
-        return (yield from diagnosis_of(_without_text(config), stack, ChosenText(data, {}), reporter))
-    corpus = inputs.corpus or config.corpus(config.model)
-    stack = inputs.stack or open_named(config, reporter)
-    refuse_shallow(stack)
-    config, own = _chosen(config, stack, corpus, reporter, began)
-    return (yield from diagnosis_of(config, stack, own, reporter))
-
-
-def _without_text(config: Diagnosis) -> Diagnosis:
-    parts = WITHOUT_TEXT if config.parts == DEFAULT_PARTS else config.parts
-    others = [name for name in parts if name not in WITHOUT_TEXT]
-    if others:
-        raise MeasureError(f"parts must be some of {', '.join(WITHOUT_TEXT)} with batches, got {', '.join(others)}.")
-    return replace(config, parts=parts)
-
-
-def diagnosis_of(config: Diagnosis, stack: Stack, own: ChosenText, reporter: Reporter) -> Steps:
-    """Diagnose a model on a chosen text.
-
-    Raises `MeasureError` for fewer than 4 layers, for too little text, and if no part could be carried out.
-    """
-    refuse_shallow(stack)
-    text = own.data
-    beyond = [layer for layer in config.recovery_layers if layer >= stack.depth]
-    if beyond:
-        raise MeasureError(
-            f"--recovery-layers names layer {beyond[0]}, and this model has the layers 0 to {stack.depth - 1}"
-        )
-    if not set(config.parts) <= set(DESCRIPTIVE):
-        refuse_too_little(text)
-    manifest = provenance(
-        stack,
-        text,
-        families=config.settings(),
-        seed=config.seed,
-        settings={"batch_tokens": config.batch_tokens or BATCH_TOKENS},
-    )
-    parts = PartsUnit(config, stack, text, own.seconds)
-
-    def says() -> Iterator[str]:
-        yield describe_model(stack)
-        yield describe_data(text)
-        yield from own.says
-        yield QUESTION
-        yield describe_cost(config, stack.depth, text.tokens)
-
-    yield Outline(manifest, says, ahead=(parts,), is_empty=_is_empty, chosen=own.options)
-    yield from parts
-    return Completed()
-
-
-def _chosen(
-    config: Diagnosis, stack: Stack, corpus: Corpus, reporter: Reporter, began: float
-) -> tuple[Diagnosis, ChosenText]:
-    cut = cutting(config, stack, corpus, config.seed)
-    questions = [
-        (each, TimedText(stack, cut, partial(passes_left, each, stack), stack.depth)) for each in config.alternatives()
-    ]
-    with waiting(reporter, f"tokenizing {corpus.name} and timing a batch"):
-        return chosen_text(config, questions, corpus, began)
-
-
-def _is_empty(run: Run) -> bool:
+def has_no_measurement(run: Run) -> bool:
     return all(score.measure in (TIMES, FINISHED) for score in run.store.scores())
 
 
-@dataclass(frozen=True)
-class PartsUnit(Unit[None]):
-    """The parts of a diagnosis: each is carried out once, and keeps inside of it what it has finished."""
+def refuse_empty(run: Run) -> None:
+    """Raise `MeasureError` with the notes of the parts if nothing could be measured."""
+    if has_no_measurement(run):
+        raise MeasureError("; ".join(note.text for note in run.store.notes()) or "nothing could be measured")
 
-    config: Diagnosis
-    stack: Stack
-    text: EvalData
+
+def plan_parts(settings: PartSettings, pace: float | None) -> list[PartTask]:
+    """Return a task for each part; `pace` is the number of seconds per token, if it has been timed."""
+    return [PartTask(part, settings, pace) for part in settings.parts]
+
+
+@dataclass(frozen=True)
+class PartTask(Unit[None]):
+    """One part of a diagnosis; any error but a `RunError` ends it with a note."""
+
+    part: str
+    settings: PartSettings
     pace: float | None = None
 
     def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
-        finished = set() if run is None else {str(row.condition) for row in run.store.scores(FINISHED)}
-        if finished.issuperset(self.config.parts):
+        """Count the passes of the part, unless it is finished or needs none."""
+        due = _count_part(self.part, self.settings)
+        if not due.head_tokens or (run is not None and self.part in find_finished(run)):
             return None
-        stored = 0 if run is None else run.store.count_losses()
-        due = passes_left(self.config, self.stack, self.text, finished, stored)
-        return remaining_passes(self.stack, self.text, due, pace=self.pace)
+        return remaining_passes(self.settings.stack, self.settings.text, due, pace=self.pace)
 
     def carry_out(self, session: UnitSession) -> None:
-        """Carry out every part that is not complete; a `RunError` ends the diagnosis, any other error its part."""
-        run, reporter = session.run, session.reporter
-        context = PartContext(self.stack, self.text, self.config, run, reporter)
-        context.store_time(size_row(self.stack))
-        parts = self.config.ordered_parts()
-        for number, part in enumerate(parts, start=1):
-            if part not in context.finished:
-                reporter.log(f"{part} ({number} of {len(parts)})")
-                self._carry_out_part(part, context)
-        if _is_empty(run):
-            raise MeasureError("; ".join(note.text for note in run.store.notes()) or "nothing could be measured")
-
-    def _carry_out_part(self, part: str, context: PartContext) -> None:
+        """Measure the part if it is not finished, and compare the metrics that the run has then."""
+        if self.part in find_finished(session.run):
+            return
+        context = PartContext(self.settings, session.run, session.reporter)
+        stack, parts = self.settings.stack, self.settings.parts
+        context.store_time(size_row(stack))
+        context.reporter.log(f"{self.part} ({parts.index(self.part) + 1} of {len(parts)})")
         notes: list[str] = []
-        reading = None if self.stack.resident is None else self.stack.resident.count()
+        reading = None if stack.resident is None else stack.resident.count()
         start = time.perf_counter()
         try:
-            PARTS[part](context, notes.append)
+            MEASURES[self.part](context, notes.append)
         except RunError:
             raise
         except LayerwiseError as refusal:
             notes.append(str(refusal))
         if reading is not None:
             context.reporter.log(describe_readings(reading))
-        context.run.store.replace_notes(part, notes)
+        context.run.store.replace_notes(self.part, notes)
         for text in notes:
-            context.reporter.log(f"{part}: {text}")
+            context.reporter.log(f"{self.part}: {text}")
         _compare_metrics(context)
-        context.store_time(Score(TIMES, "seconds", time.perf_counter() - start, condition=part))
-        context.finish(part)
+        context.store_time(Score(TIMES, "seconds", time.perf_counter() - start, condition=self.part))
+        context.finish(self.part)
 
 
 def _compare_metrics(context: PartContext) -> None:
