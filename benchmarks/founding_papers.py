@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, Mapping[str, Sequence[str]]] = {
         "accelerator": [f"{CIFAR} --preset gpu"],
     },
     "elc": {
-        "cpu": [f"{MIX} --size tiny --set vocabulary=8192 --steps 1500 --batch-size 32", BLIMP],
+        "cpu": [f"{MIX} --size tiny --vocabulary 8192 --steps 1500 --batch-size 32", BLIMP],
         "accelerator": [f"{MIX} --size small --precision bfloat16 --set compile=true", BLIMP],
     },
     "growth": {

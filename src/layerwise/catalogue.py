@@ -27,7 +27,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     },
     "Training": {
         "train robust": "robustness.training_verb:train_robust",
-        "train elc": "train_elc.options:ElcPretraining",
+        "train elc": "train_elc.verb:elc",
         "train growth": "train_growth.options:GrowthTraining",
         "train growth-study": "train_growth.study_options:GrowthStudy",
         "train schedule": "train_growth.options:ImportanceSchedule",

@@ -23,7 +23,6 @@ from layerwise.runner.reporter import Silent
 from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
 from layerwise.stack.load import resolve_device
-from layerwise.studies.train_elc.options import ElcPretraining
 from layerwise.studies.train_growth.options import GrowthTraining
 from layerwise.studies.train_growth.study_options import GrowthStudy
 from studies.growth.tiny_inputs import save_config, save_documents
@@ -156,11 +155,8 @@ def _texts(run: Path) -> Path:
 
 
 def _pretraining(run: Path) -> None:
-    perform(
-        ElcPretraining(
-            text=_texts(run), steps=3, batch_size=8, evals=1, variants=("ltg", "elc", "elc-share-0.5"), run=run
-        )
-    )
+    variants = ("ltg", "elc", "elc-share-0.5")
+    layerwise.train.elc(_texts(run), steps=3, batch_size=8, evals=1, variants=variants, run=run, **SILENT)
 
 
 def _phased(run: Path) -> dict[str, Any]:

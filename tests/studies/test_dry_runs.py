@@ -48,7 +48,7 @@ SAID = {
         "2 arms (uniform, ramp), 3 seeds each, for the cost of 8 uniform steps",
         "cost: about 28 trainings, together as long as",
     ),
-    "train elc --text documents --steps 3 --batch-size 8 --set evals=1 --seeds 2": (
+    "train elc --text documents --steps 3 --batch-size 8 --evals 1 --seeds 2": (
         "cost: 4 trainings of at most 768 tokens, 3,072 together",
     ),
 }

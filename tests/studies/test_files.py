@@ -161,11 +161,19 @@ def test_what_is_given_beside_a_file_stands_in_every_stage_that_has_it(tmp_path:
         "  plans: {experiment: sweep, model: demo, families: [painters]}\n"
     )
     file = ExperimentFile.read(tmp_path / "two.yaml")
-    words = ["--epochs", "2", "--families", "looped,gain_sweep", "--no-similarity", "--set", "lr_scheduler_type=linear"]
+    words = [
+        "--steps",
+        "600",
+        "--families",
+        "looped,gain_sweep",
+        "--no-similarity",
+        "--set",
+        "lr_scheduler_type=linear",
+    ]
     long, plans = file.configurations(
         file.chosen(["long"]).options(words[:2]) | file.chosen(["plans"]).options(words[2:5])
     )
-    assert (long.config.steps, long.config.epochs, long.config.seeds) == (None, 2.0, 3)
+    assert (long.config.steps, long.config.seeds) == (600, 3)
     assert (plans.config.families, plans.config.similarity) == (("looped", "gain_sweep"), False)
     assert plans.config.run == Path("runs/two/plans")
     assert file.chosen(["long"]).options(words[5:]) == {"long": {"set": ("lr_scheduler_type=linear",)}}

@@ -145,7 +145,7 @@ def test_a_file_that_cannot_be_run_is_refused(text: str, message: str, tmp_path:
 
 
 def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
-    for name in ("elc", "growth", "growth_study"):
+    for name in ("growth", "growth_study"):
         assert getattr(layerwise.train, name) is getattr(verbs, f"train_{name}")
     for module in (layerwise.train, layerwise.search):
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
@@ -155,9 +155,7 @@ def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
 FUNCTIONS = {
     **{verb: getattr(verbs, verb) for verb in ("sweep", "evaluate", "search")},
     "heal": layerwise.heal,
-    **{
-        f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}") for name in ("elc", "growth", "growth_study")
-    },
+    **{f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}") for name in ("growth", "growth_study")},
 }
 
 
@@ -218,7 +216,6 @@ def test_what_is_no_model_or_text_is_refused(call: Callable[[], object], said: s
 SETTINGS = [
     ("train robust", "layershuffle,layerdrop --model demo-vit --set compile=true --set weight_decay=0.5"),
     ("evaluate", "demo --suite pairs --limit 3 --set temperature=2 --set too-long=skip"),
-    ("train elc", "--text FOLDER --set evals=2 --set padding_free=true --variants ltg,elc-zero"),
 ]
 
 EXAMPLES = [

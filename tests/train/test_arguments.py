@@ -9,12 +9,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from layerwise.studies.train_elc.options import ElcPretraining
 from transformers import TrainingArguments
 
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.errors import TrainError
 from layerwise.runner.options.training import OptimizationOptions
-from layerwise.studies.train_elc.options import ElcPretraining
 from layerwise.studies.train_growth.options import GrowthTraining
 from layerwise.train import arguments, fine_tuning, precision
 from layerwise.train.arguments import PREFETCHED, WORKERS, check_arguments, input_arguments, loader_arguments

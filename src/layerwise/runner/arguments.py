@@ -39,7 +39,13 @@ Location = Annotated[str | None, Trait.LOCATION, Metavar("PATH")]
 PathLike = Annotated[str | Path | None, Metavar("PATH")]
 Count = Annotated[int, Range(least=1)]
 Names = Annotated[Sequence[str], Metavar("NAMES")]
+Settings = Annotated[Sequence[str], Trait.REPEATED, Metavar("NAME=VALUE")]
 Seed = Annotated[int, Range(least=0, most=2**32 - 1)]
 Device = Literal["auto", "cpu", "cuda", "mps", "xpu"]
 Dtype = Literal["auto", "stored", "float32", "float16", "bfloat16", "float64"]
 DeviceMap = Literal["auto", "balanced", "balanced_low_0", "sequential"]
+
+
+def to_path(path: str | Path | None) -> Path | None:
+    """Return a path that was given as a string as a `Path`."""
+    return None if path is None else Path(path)

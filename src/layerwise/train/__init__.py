@@ -14,11 +14,16 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-_VERBS = ("elc", "growth", "growth_study")
+_VERBS = ("growth", "growth_study")
 _ROBUST = "layerwise.studies.robustness.training_verb"
+_FUNCTIONS = {
+    "elc": "layerwise.studies.train_elc.verb",
+}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _FUNCTIONS:
+        return getattr(import_module(_FUNCTIONS[name]), name)
     verbs = "layerwise.runner.verbs"
     if name in _VERBS:
         return getattr(import_module(verbs), f"train_{name}")

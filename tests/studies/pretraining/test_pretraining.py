@@ -16,14 +16,14 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.models import VARIANTS
 from layerwise.results import Run
 from layerwise.studies.train_elc import steps as module
-from layerwise.studies.train_elc.options import ElcPretraining
-from layerwise.studies.train_elc.steps import recipes
+from layerwise.studies.train_elc.steps import make_recipes
 from layerwise.studies.train_elc.trainings import FAMILY
+from layerwise.studies.train_elc.verb import elc
 from layerwise.train.pretrain.recipe import PRESETS
 from row_names import named
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
-SHORT = ("--steps", "3", "--batch-size", "8", "--set", "evals=1", "--device", "cpu")
+SHORT = ("--steps", "3", "--batch-size", "8", "--evals", "1", "--device", "cpu")
 
 
 @pytest.fixture(scope="module")
@@ -75,18 +75,9 @@ def test_it_leaves_models_and_rows(pretrained: tuple[Path, Ended]) -> None:
         assert run.manifest.families == (FAMILY,)
 
 
-def test_options_replace_settings_of_the_recipe() -> None:
-    (made,) = recipes(
-        ElcPretraining(variants=("elc",), batch_size=8, gradient_accumulation=2, evals=3, steps=5, compile=True)
-    )
-    settings = (made.batch_size, made.gradient_accumulation_steps, made.evals, made.steps, made.compiled)
-    assert settings == (8, 2, 3, 5, True)
-
-
 def test_choices_are_those_of_the_package() -> None:
-    hint = get_type_hints(ElcPretraining)["size"]
-    assert set(get_args(hint)) == set(PRESETS)
-    assert set(ElcPretraining().variants) <= set(VARIANTS)
+    assert set(get_args(get_type_hints(elc)["size"])) == set(PRESETS)
+    assert [each.arm for each in make_recipes("tiny", [*VARIANTS, "ltg"], {})] == list(VARIANTS)
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +85,7 @@ def distributed(few_pairs: object, tmp_path_factory: pytest.TempPathFactory) -> 
     root = tmp_path_factory.mktemp("babylm")
     folders = babylm.write(root, "2023", train=120, held_out=40)
     texts = ("--text", folders["train"], "--validation", folders["dev"], "--test", folders["test"])
-    options = ("--variants", "elc", "--set", "vocabulary=300", *SHORT)
+    options = ("--variants", "elc", "--vocabulary", "300", *SHORT)
     ended = layerwise("train", "elc", *texts, *options, "--run", root / "run")
     assert ended.code == 0, ended.err
     return folders, root / "run", ended
@@ -121,13 +112,13 @@ def test_files_of_several_splits_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--size", "smal"), "did you mean small?"),
+        (("--size", "smal"), "Did you mean small?"),
         (("--variants", "ltg,denseformr"), "did you mean denseformer"),
-        (("--epochs", "2", "--steps", "2"), "give one of them"),
+        (("--epochs", "2", "--steps", "2"), "Pass one of them"),
         (("--steps", "2", "--batch-size", "6"), "no whole quarter"),
-        (("--variants", ","), "--variants names nothing"),
+        (("--variants", ","), "--variants must name a variant"),
         (("--variants", "ltg-zero"), "ltg has no layer weights for 'ltg-zero' to set"),
-        (("--tokenizer", "x", "--set", "vocabulary=300"), "x is one already; leave one of them out"),
+        (("--tokenizer", "x", "--vocabulary", "300"), "--vocabulary requires a learned tokenizer"),
     ],
 )
 def test_what_cannot_be_is_refused(texts: Path, tmp_path: Path, options: tuple[str, ...], said: str) -> None:

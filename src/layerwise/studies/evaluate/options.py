@@ -129,8 +129,6 @@ class Evaluation(PlanOptions, FineTuningOptions, ModelOptions, Experiment):
         for name in self.layer_weights:
             if name not in LAYER_WEIGHTS:
                 raise OptionError(f"--layer-weights must be held or added, got {named(name)!r}")
-        if self.layer_weights and not is_run(self.model):
-            raise OptionError("--layer-weights compares the variants of a run: give the folder of a `train elc`")
         if self.tasks and not set(self.suite) & set(FINE_TUNED):
             raise DataError(
                 f"--tasks chooses among those that models are fine-tuned on; add one of {', '.join(FINE_TUNED)} to "

@@ -12,7 +12,7 @@ from pathlib import Path
 from layerwise.data.model_location import location_of
 from layerwise.data.suites.classification import Task
 from layerwise.data.suites.glue import GLUE
-from layerwise.errors import DataError, ModelError, RunError
+from layerwise.errors import DataError, ModelError, OptionError, RunError
 from layerwise.measure.interventions.edge_cuts import DRAWS
 from layerwise.measure.interventions.sweep import runnable
 from layerwise.measure.language.babylm import FILES, WEIGHTS, babylm_rows
@@ -105,6 +105,8 @@ class EvaluationUnit(Unit[None]):
         self._single: Stack | None = None
         if stack is None and is_run(config.model):
             self.models = self._take_run(Path(config.model).expanduser())
+        elif config.layer_weights:
+            raise OptionError("--layer-weights compares the variants of a run: give the folder of a `train elc`")
         else:
             self._single = stack or self._open_model(reporter)
             self.models = self._take_model(self._single)

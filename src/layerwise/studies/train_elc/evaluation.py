@@ -46,14 +46,22 @@ from layerwise.models.elc.configuration import find_variant
 from layerwise.plan import LayerWeights
 from layerwise.results import Run, Score
 from layerwise.results.training_record import TrainingRecord
-from layerwise.results.vocabulary import ALPHA, FEWEST_UNITS, MASKED_LM, SEED_AGREEMENT, STABILITY, TRAINING, UNIFORMITY
+from layerwise.results.vocabulary import (
+    ALPHA,
+    BACKBONE,
+    FEWEST_UNITS,
+    MASKED_LM,
+    SEED_AGREEMENT,
+    STABILITY,
+    TRAINING,
+    UNIFORMITY,
+)
 from layerwise.runner.minimal_pairs import EvaluatedModel, Opened, ScoringOptions, evaluate_models
 from layerwise.runner.opening import in_words
 from layerwise.runner.reporter import Reporter
 from layerwise.runner.training_runs import TrainedModel, finished_models, training_rows
 from layerwise.stack.inputs import evaluating
 from layerwise.stack.placement import device_of
-from layerwise.studies.train_elc.options import BACKBONE
 from layerwise.studies.train_elc.trainings import Pretrainings
 from layerwise.train.pretrain.recipe import PretrainingRecipe, new_model
 

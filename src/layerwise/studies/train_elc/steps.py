@@ -1,25 +1,23 @@
-"""The steps of a pretraining: models of several variants and seeds, then what each has learned."""
+"""The steps of a pretraining: the recipes and texts of its variants, and what each has learned."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from layerwise.data.suites.generated_pairs import generated_pairs
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.segments import cut
-from layerwise.results.training_record import MODEL
+from layerwise.results import Run
 from layerwise.runner.call import MeasureUnit
-from layerwise.runner.experiment import Inputs
 from layerwise.runner.minimal_pairs import pairs_table
 from layerwise.runner.reporter import Reporter
-from layerwise.runner.steps import Completed, Outline, Steps, UnitSession
-from layerwise.runner.training_options import changed
-from layerwise.runner.training_runs import discard_trainings, divided_documents, store_comparisons
+from layerwise.runner.steps import UnitSession
+from layerwise.runner.training_options import TrainingData
+from layerwise.runner.training_runs import divided_documents, store_comparisons
 from layerwise.studies.train_elc.evaluation import evaluate_pretrained
-from layerwise.studies.train_elc.options import ElcPretraining
-from layerwise.studies.train_elc.trainings import Pretrainings, prepare_pretrainings
+from layerwise.studies.train_elc.trainings import Pretrainings
 from layerwise.studies.train_elc.variants import by_share, make_recipe, share_text
 from layerwise.train.pretrain.recipe import PretrainingRecipe
 
@@ -30,60 +28,46 @@ SEGMENTS = 4_096
 """Held-out segments that models are evaluated on at the end, at most, spread over all documents."""
 
 
-def pretraining(config: ElcPretraining, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Pretrain every variant with every seed, then evaluate and compare them.
+def make_recipes(size: str, variants: Sequence[str], settings: Mapping[str, Any]) -> tuple[PretrainingRecipe, ...]:
+    """Return the recipe of every variant; raises `TrainError` for an unknown one."""
+    return tuple(make_recipe(size, name, **settings) for name in dict.fromkeys(variants))
 
-    Raises `TrainError` for unknown variants, and what `prepare_pretrainings` raises.
+
+def divide_by_share(
+    every: Pretrainings, data: TrainingData, reporter: Reporter, corpus: Corpus | None, *, seed: int
+) -> list[Pretrainings]:
+    """Divide the trainings by the share of the text that they read, the whole text first.
+
+    Raises `DataError` for a share that is smaller than a batch.
     """
-    reporter.log("loading torch")
-    config = replace(config, precision=config.resolved_precision(config.device, config.run))
-    every = prepare_pretrainings(config, recipes(config), reporter, inputs.corpus, epochs=config.epochs)
-    by_text = tuple(_divide(config, every, reporter, inputs.corpus))
+    divided = []
+    for share, recipes in by_share(every.recipes):
+        text = every.text
+        if share < 1:
+            reporter.log(f"encoding {share:g} of the training text")
+            _, division = divided_documents(data, seed, corpus)
+            text = share_text(text, division.parts, every.tokenizer, share, seed)
+            recipes[0].phases([len(cut(text.train, length)) for length in recipes[0].lengths])
+        divided.append(every.of(recipes, text))
+    return divided
 
-    def refuse(folder: Path) -> None:
-        for each in by_text:
-            each.refuse(folder)
+
+def refuse_others(by_text: Sequence[Pretrainings], folder: Path) -> None:
+    """Raise for trainings in a folder that differ from these."""
+    for each in by_text:
+        each.refuse(folder)
+
+
+def evaluate_variants(pretrainings: Pretrainings) -> MeasureUnit[None]:
+    """Return the task that evaluates the finished models of a run and compares its variants."""
 
     def evaluate(session: UnitSession) -> None:
-        evaluate_pretrained(by_text[0], session.run, session.reporter, pairs=PAIRS, segments=SEGMENTS)
+        evaluate_pretrained(pretrainings, session.run, session.reporter, pairs=PAIRS, segments=SEGMENTS)
         store_comparisons(session.run)
 
-    yield Outline(
-        every.manifest(config.seed),
-        every.describe,
-        recipe=every.shared_recipe(),
-        ahead=by_text,
-        refuse=refuse,
-        discard=discard_trainings,
-        models=lambda folder: {each.label: folder / each.folder / MODEL for each in every.trainings},
-        results=lambda run: (pairs_table(run, generated_pairs(PAIRS)),),
-    )
-    for each in by_text:
-        yield from each
-    yield from MeasureUnit(evaluate)
-    return Completed()
+    return MeasureUnit(evaluate)
 
 
-def recipes(config: ElcPretraining) -> tuple[PretrainingRecipe, ...]:
-    """Return the recipe of every variant; raises `TrainError` for an unknown one."""
-    changes = config.changes() | changed(
-        steps=config.steps,
-        seconds=config.seconds,
-        padding_free=config.padding_free or None,
-        vocabulary=config.vocabulary,
-    )
-    return tuple(make_recipe(config.size, name, **changes) for name in dict.fromkeys(config.variants))
-
-
-def _divide(
-    config: ElcPretraining, every: Pretrainings, reporter: Reporter, corpus: Corpus | None
-) -> Iterator[Pretrainings]:
-    for share, own in by_share(every.recipes):
-        if share == 1:
-            yield every.of(own)
-            continue
-        reporter.log(f"encoding {share:g} of the training text")
-        _, division = divided_documents(config, config.seed, corpus)
-        text = share_text(every.text, division.parts, every.tokenizer, share, config.seed)
-        own[0].phases([len(cut(text.train, length)) for length in own[0].lengths])  # raises for too small a share
-        yield every.of(own, text)
+def list_results(run: Run) -> tuple[str, ...]:
+    """Return the table of minimal pairs."""
+    return (pairs_table(run, generated_pairs(PAIRS)),)

@@ -18,19 +18,18 @@ from layerwise.data.text.token_cache import TokenCache, Vocabulary
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import check_tokenizer, train_wordpiece
 from layerwise.results import Manifest, Run
-from layerwise.results.training_record import TrainingRecord
+from layerwise.results.training_record import MODEL, TrainingRecord
 from layerwise.runner.opening import hardware, numerics, quiet_transformers
 from layerwise.runner.reporter import Reporter, duration
 from layerwise.runner.steps import Remaining
+from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import text_source
 from layerwise.runner.trainings import FolderTraining, FolderTrainings
 from layerwise.stack.load import resolve_device
-from layerwise.studies.train_elc.options import ElcPretraining
 from layerwise.train.arguments import check_arguments
 from layerwise.train.pretrain.recipe import PretrainingRecipe
 from layerwise.train.pretrain.trainer import pretrain, trainer_of, training_config
 from layerwise.train.processes import shared_recipe, training_settings
-from layerwise.train.recipe import check_positive
 from layerwise.train.training_log import Progress
 
 FAMILY = "pretraining"
@@ -58,6 +57,10 @@ class Pretrainings(FolderTrainings[PretrainingRecipe]):
 
     def of(self, recipes: Iterable[PretrainingRecipe], text: PretrainingText | None = None) -> Pretrainings:
         return replace(self, trainings=seeded(recipes, self.seeds), text=text or self.text)
+
+    def find_models(self, folder: Path) -> dict[str, Path]:
+        """Return the models in a run by variant and seed."""
+        return {each.label: folder / each.folder / MODEL for each in self.trainings}
 
     def training_config(self, training: FolderTraining[PretrainingRecipe]) -> dict[str, Any]:
         return training_config(self.tokenizer, self.text, training.recipe, training.seed)
@@ -158,11 +161,16 @@ def tokens_read(recipe: PretrainingRecipe) -> int:
 
 
 def prepare_pretrainings(
-    config: ElcPretraining,
     recipes: tuple[PretrainingRecipe, ...],
+    data: TrainingData,
     reporter: Reporter,
     corpus: Corpus | None,
     *,
+    seeds: int,
+    seed: int,
+    tokenizer: str | None,
+    device: str,
+    arguments: Mapping[str, Any],
     epochs: float | None = None,
 ) -> Pretrainings:
     """Open the text from the token cache, with the named tokenizer or one learned from it.
@@ -170,28 +178,26 @@ def prepare_pretrainings(
     `epochs` replaces the steps. One process fills the cache while others wait. Raises `TrainError` for unknown
     `TrainingArguments`, and `DataError` for a text smaller than a batch.
     """
-    if epochs is not None:
-        check_positive("epochs", epochs)
+    reporter.log("loading torch")
     quiet_transformers()
-    arguments = config.trainer_arguments(config.device)
     check_arguments(arguments)
     wanted: PreTrainedTokenizerBase | Vocabulary = _learned_vocabulary(recipes[0].vocabulary)
-    if config.tokenizer is not None:
-        wanted = load_tokenizer(config.tokenizer)
-        check_tokenizer(wanted, config.tokenizer)
+    if tokenizer is not None:
+        wanted = load_tokenizer(tokenizer)
+        check_tokenizer(wanted, tokenizer)
     cache = TokenCache(log=reporter.log, progress=reporter.progress)
-    tokenized = cache.open(text_source(config, config.seed, corpus), wanted)
+    tokenized = cache.open(text_source(data, seed, corpus), wanted)
     for note in tokenized.notes:
         reporter.log(f"note: {note}")
-    tokenizer, text = tokenized.tokenizer, tokenized.text
+    text = tokenized.text
     counts = [len(cut(text.train, length)) for length in recipes[0].lengths]
     if epochs is not None:
         recipes = tuple(
             replace(each, steps=max(1, math.ceil(epochs * counts[0] / each.batch_size))) for each in recipes
         )
     recipes[0].phases(counts)  # raises for a text that is smaller than a batch
-    trainings = seeded(recipes, config.seeds)
-    return Pretrainings(trainings, tokenizer, text, str(resolve_device(config.device)), arguments)
+    trainings = seeded(recipes, seeds)
+    return Pretrainings(trainings, tokenized.tokenizer, text, str(resolve_device(device)), arguments)
 
 
 def _learned_vocabulary(size: int | None) -> Vocabulary:

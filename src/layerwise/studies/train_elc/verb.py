@@ -1,0 +1,172 @@
+"""`layerwise train elc`: ELC-BERT, its backbone and their variants, pretrained on a text and compared."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from layerwise.errors import OptionError
+from layerwise.runner.argument import Metavar, Range
+from layerwise.runner.arguments import (
+    Device,
+    Location,
+    Names,
+    PathLike,
+    Rare,
+    Seed,
+    Settings,
+    TextLike,
+    to_path,
+)
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.result import Result
+from layerwise.runner.training_options import TrainingData, changed, resolve_precision, trainer_arguments
+from layerwise.runner.verb import spell, verb
+from layerwise.train.precision import Precision
+
+
+@verb(
+    "train elc",
+    examples=(
+        "",
+        "--text babylm_10M --validation babylm_dev --test babylm_test",
+        "--text FOLDER --size small --precision bfloat16 --seeds 3",
+        "--variants ltg,elc,elc-frozen,elc-bias-2,zero --seeds 3",
+    ),
+)
+def elc(
+    text: TextLike = None,
+    *,
+    variants: Names = ("ltg", "elc"),
+    size: Literal["tiny", "small", "base"] = "tiny",
+    seeds: Annotated[int, Range(least=1, most=1_000)] = 1,
+    steps: Annotated[int | None, Range(least=1)] = None,
+    epochs: Annotated[float | None, Range(above=0)] = None,
+    seconds: Annotated[float | None, Range(above=0)] = None,
+    learning_rate: Annotated[float | None, Range(above=0)] = None,
+    batch_size: Annotated[int | None, Range(least=1)] = None,
+    validation: Rare[PathLike] = None,
+    test: Rare[PathLike] = None,
+    tokenizer: Rare[Location] = None,
+    vocabulary: Rare[Annotated[int | None, Range(least=1, most=2**20)]] = None,
+    padding_free: Rare[bool] = False,
+    gradient_accumulation: Rare[Annotated[int | None, Range(least=1)]] = None,
+    precision: Rare[Precision | None] = None,
+    compile: Rare[bool] = False,
+    evals: Rare[Annotated[int | None, Range(least=1)]] = None,
+    set: Settings = (),
+    push: Rare[Annotated[str | None, Metavar("ORG/NAME")]] = None,
+    private: Rare[bool] = False,
+    device: Rare[Device] = "auto",
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: Seed = 0,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Pretrain ELC-BERT and its backbone on a text and compare them.
+
+    Held-out losses, minimal pairs and layer weights are compared; with several seeds, every difference from the
+    backbone has an interval over seeds. Without a text, the models read the standard library's prose. The same command
+    resumes an interrupted run.
+
+    Args:
+        text: Text file, a folder of them, or hf:DATASET.
+        variants: Ways to connect the layers, also with another start or on a share of the text, such as elc-bias-2,
+            elc-identity, elc-frozen or elc-share-0.5.
+        size: Size of the models and of their recipe.
+        seeds: Number of random seeds.
+        steps: Number of optimizer steps.
+        epochs: Number of epochs.
+        seconds: Seconds of each training; steps are timed first.
+        learning_rate: Peak learning rate.
+        batch_size: Batch size.
+        validation: Text that selects checkpoints (default: a share of the text).
+        test: Held-out text (default: half of the validation text, or a share of the text).
+        tokenizer: Tokenizer (default: learn one from the text).
+        vocabulary: Number of tokens of the tokenizer that is learned.
+        padding_free: Compute nothing but attention for padding.
+        gradient_accumulation: Number of forward passes in a step.
+        precision: Data type of the forward pass.
+        compile: Compile the blocks with torch.compile.
+        evals: Number of evaluations on the validation text.
+        set: NAME=VALUE of transformers.TrainingArguments; repeat for more.
+        push: Hub repo id to push to (a prefix when several models are trained).
+        private: Make the hub repository private.
+        device: Device that computes.
+        run: Output directory (default: derived from the configuration).
+        overwrite: Replace the rows of the run.
+        seed: Seed of every random draw.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The rows: losses, minimal pairs, layer weights and costs by `arm` and `seed`, and their differences.
+
+    Raises:
+        OptionError: If options contradict each other.
+        TrainError: If a variant or a training argument is unknown.
+        DataError: If the text is smaller than a batch.
+    """
+    arguments = trainer_arguments(set, device=device)
+    if not variants:
+        raise OptionError(f"{spell('variants')} must name a variant. Pass, for example, ltg,elc.")
+    lengths = {"steps": steps, "epochs": epochs, "seconds": seconds}
+    given = [spell(name) for name, value in lengths.items() if value is not None]
+    if len(given) > 1:
+        raise OptionError(f"{' and '.join(given)} each set the length of a training. Pass one of them.")
+    if vocabulary is not None and tokenizer is not None:
+        raise OptionError(f"{spell('vocabulary')} requires a learned tokenizer. Leave out {spell('tokenizer')}.")
+    if private and push is None:
+        raise OptionError(f"{spell('private')} requires {spell('push')}. Pass the repo id.")
+    if push is not None:
+        from layerwise.checkpoint.push import check_repository
+
+        check_repository(push)
+    from layerwise.runner.opening import open_given_text
+    from layerwise.runner.study import RunDescription, start_run
+    from layerwise.runner.training_runs import discard_trainings
+    from layerwise.studies.train_elc import steps as elc_steps
+    from layerwise.studies.train_elc.trainings import prepare_pretrainings
+
+    reporter = reporter or Silent()
+    path, corpus = open_given_text(text)
+    data = TrainingData(path, to_path(validation), to_path(test))
+    settings = changed(
+        compiled=compile or None,
+        batch_size=batch_size,
+        gradient_accumulation_steps=gradient_accumulation,
+        precision=resolve_precision(precision, arguments, device=device, run=to_path(run)),
+        evals=evals,
+        learning_rate=learning_rate,
+        steps=steps,
+        seconds=seconds,
+        padding_free=padding_free or None,
+        vocabulary=vocabulary,
+    )
+    every = prepare_pretrainings(
+        elc_steps.make_recipes(size, variants, settings),
+        data,
+        reporter,
+        corpus,
+        seeds=seeds,
+        seed=seed,
+        tokenizer=tokenizer,
+        device=device,
+        arguments=arguments,
+        epochs=epochs,
+    )
+    by_text = elc_steps.divide_by_share(every, data, reporter, corpus, seed=seed)
+    described = RunDescription(
+        manifest=every.manifest(seed),
+        lines=list(every.describe()),
+        tasks=by_text,
+        recipe=every.shared_recipe(),
+        refuse=lambda folder: elc_steps.refuse_others(by_text, folder),
+        discard=discard_trainings,
+        models=every.find_models,
+        results=elc_steps.list_results,
+        on_several_processes=True,
+    )
+    with start_run(described) as study:
+        for pretrainings in by_text:
+            study.execute(pretrainings)
+        study.execute(elc_steps.evaluate_variants(by_text[0]))
+    return Result(study.folder)
