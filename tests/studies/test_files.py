@@ -102,14 +102,39 @@ DOCUMENTS = {
     ("elc", "study"): {
         "size": "small",
         "seeds": 5,
-        "bias": (0.0, 0.5, 1.0, 2.0, 4.0),
-        "shares": ("1/8", "1/4", "1/2", "1"),
-        **{f"glue_{name}": value for name, value in BABYLM.items()},
+        "variants": (
+            *("ltg", "elc", "zero", "elc-identity", "elc-frozen", "denseformer"),
+            *("elc-bias-0.5", "elc-bias-2", "elc-bias-4"),
+            *(f"{variant}-share-{share}" for share in (0.125, 0.25, 0.5) for variant in ("ltg", "elc")),
+        ),
+    },
+    ("elc", "equal-seconds"): {
+        "size": "small",
+        "seeds": 5,
+        "variants": ("ltg", "elc", "elc-frozen"),
+        "seconds": 86_400.0,
+    },
+    ("elc", "fine-tuning"): {
+        "suite": ("glue",),
+        "layer_weights": ("held", "added"),
+        "curve_points": 10,
+        "seeds": 1,
+        **BABYLM,
+    },
+    ("elc", "signals"): {
+        "suite": ("msgs-ours", "attribution"),
+        "tasks": ("control main_verb", "ambiguous main_verb_relative_position"),
+        "layer_weights": ("held", "added"),
+        "learning_rate": 3e-4,
+        "epochs": 4,
+        "patience": 2,
+        "max_length": 48,
+        "seeds": 1,
     },
 }
 """By recipe and stage: the documented value of each option; the recipes state where it is documented."""
 
-NEEDS = {"text": Path("texts"), "data": Path("data"), "glue": Path("glue"), "images": "images"}
+NEEDS = {"text": Path("texts"), "data": Path("data"), "images": "images"}
 """Inputs of recipes that only the reader has."""
 
 
