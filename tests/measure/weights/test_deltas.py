@@ -5,7 +5,7 @@ import pytest
 
 from conftest import tiny_llama
 from layerwise import load
-from layerwise.measure.weights.deltas import Excess, autocovariance_parts, correlation_parts, deltas, verdict
+from layerwise.measure.weights.deltas import Excess, correlation_parts, deltas, verdict
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from measure.planted import alternating, autoregressive, drifting, noise, planted_stack
@@ -61,10 +61,6 @@ def test_parts_are_the_inner_products_of_differences() -> None:
     parts = correlation_parts((weights @ weights.T).numpy(), 2)
     assert parts.numerators[1] == pytest.approx(float(steps[1] @ steps[3]))
     assert parts.denominators[1] == pytest.approx(float(steps[1].square().sum() + steps[3].square().sum()) / 2)
-    centred = weights - weights.mean(dim=0)
-    parts = autocovariance_parts((weights @ weights.T).numpy(), 2)
-    assert parts.numerators[1] == pytest.approx(float(centred[1] @ centred[3]))
-    assert parts.denominators[1] == pytest.approx(float(centred.square().sum()) / 6)
 
 
 def test_types_weigh_the_same_in_all() -> None:
@@ -92,8 +88,7 @@ def test_layers_that_are_all_the_same_have_no_correlation() -> None:
 
 def test_rounding_of_equal_layers_is_no_difference() -> None:
     noise_of_sums = 1 + 1e-15 * np.random.default_rng(0).standard_normal((6, 6))
-    for parts in (correlation_parts, autocovariance_parts):
-        assert not parts(noise_of_sums + noise_of_sums.T, 1).denominators.any()
+    assert not correlation_parts(noise_of_sums + noise_of_sums.T, 1).denominators.any()
 
 
 def test_shallow_stacks_have_the_lags_that_exist() -> None:

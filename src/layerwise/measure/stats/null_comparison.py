@@ -1,7 +1,7 @@
 """One metric of weights by tensor type and position in depth, with its nulls, as rows of one form.
 
-With a layer or pair: `part` is a tensor type, or empty for the mean over types with the nulls of all layers. Without
-one: pooled over layers, with interval and nulls. A value is a ratio of sums over positions (layers, pairs, triples),
+With a layer: `part` is a tensor type, or empty for the mean over types with the nulls of all layers. Without one:
+pooled over layers, with interval and nulls. A value is a ratio of sums over positions (pairs or triples of layers),
 
     ratio = sum_l numerator[l] / sum_l denominator[l]
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -44,10 +43,9 @@ class Pooled:
     low: float | None
     high: float | None
 
-    def mapped(self, scale: float, shift: float) -> Pooled:
-        low, high = (None if x is None else scale * x + shift for x in (self.low, self.high))
-        value = scale * self.value + shift
-        return Pooled(value, low, high) if scale > 0 else Pooled(value, high, low)
+    def complement(self) -> Pooled:
+        low, high = (None if bound is None else 1.0 - bound for bound in (self.high, self.low))
+        return Pooled(1.0 - self.value, low, high)
 
 
 def pooled(parts: Mapping[str, Parts]) -> dict[str, Pooled]:
@@ -77,28 +75,22 @@ def _ratio(part: Parts) -> Pooled:
     return Pooled(*mean_of(part.numerators, part.denominators))
 
 
-Layers = tuple[int, int | None]
-"""A layer, or a pair of layers."""
-
-Fractions = Mapping[Layers, tuple[float, float]]
-"""A numerator and a denominator for every layer or pair."""
-
+Fractions = Mapping[int, tuple[float, float]]
+"""A numerator and a denominator for every layer."""
 
 _NULL_POSITIONS = 6
 
 
 @dataclass(frozen=True, slots=True)
 class NullComparison:
-    """A metric `shift + scale * numerator / denominator`.
+    """A metric `1 - numerator / denominator`.
 
-    `by_type` has the summands of every tensor type by layer or pair, `nulls` the pooled values of each null by type.
+    `by_type` has the summands of every tensor type by layer, `nulls` the pooled values of each null by type.
     """
 
     metric: str
     by_type: Mapping[str, Fractions]
     nulls: Mapping[str, Mapping[str, Pooled]] = field(default_factory=dict)
-    scale: float = 1.0
-    shift: float = 0.0
 
     def pooled(self) -> dict[str, Pooled]:
         parts = {
@@ -107,32 +99,31 @@ class NullComparison:
             )
             for name, fractions in self.by_type.items()
         }
-        return {task: each.mapped(self.scale, self.shift) for task, each in pooled(parts).items()}
+        return {name: each.complement() for name, each in pooled(parts).items()}
 
     def rows(self, measure: str) -> Iterator[Score]:
-        for layers in dict.fromkeys(layers for fractions in self.by_type.values() for layers in fractions):
-            yield from self._at(measure, layers)
+        for layer in dict.fromkeys(layer for fractions in self.by_type.values() for layer in fractions):
+            yield from self._rows_of_layer(measure, layer)
         for name, each in self.pooled().items():
             yield Score(measure, self.metric, each.value, each.low, each.high, part=type_of(name))
         for null, by_type in self.nulls.items():
             for name, each in by_type.items():
                 yield Score(measure, self.metric, each.value, each.low, each.high, part=type_of(name), against=null)
 
-    def _at(self, measure: str, layers: Layers) -> Iterator[Score]:
-        about: dict[str, Any] = {"layer": layers[0], "other": layers[1]}
+    def _rows_of_layer(self, measure: str, layer: int) -> Iterator[Score]:
         values = {}
         for name, fractions in self.by_type.items():
-            above, below = fractions.get(layers, (0.0, 0.0))
+            above, below = fractions.get(layer, (0.0, 0.0))
             if below > 0:
-                values[name] = self.shift + self.scale * above / below
+                values[name] = 1.0 - above / below
         for name, value in values.items():
-            yield Score(measure, self.metric, value, part=name, **about)
+            yield Score(measure, self.metric, value, part=name, layer=layer)
         if values:
-            yield Score(measure, self.metric, sum(values.values()) / len(values), **about)
+            yield Score(measure, self.metric, sum(values.values()) / len(values), layer=layer)
             for null, by_type in self.nulls.items():
                 if ALL in by_type:
                     each = by_type[ALL]
-                    yield Score(measure, self.metric, each.value, each.low, each.high, against=null, **about)
+                    yield Score(measure, self.metric, each.value, each.low, each.high, against=null, layer=layer)
 
 
 def evenly_spaced(fractions: Sequence[int], most: int = _NULL_POSITIONS) -> list[int]:

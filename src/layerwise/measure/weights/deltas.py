@@ -4,14 +4,14 @@
 
 Independent layers of equal variance give -1/2 at lag 1 (a random walk 0, drift 1, alternation less) and 0 above. Rows
 of measure `deltas`, by lag and tensor type: correlation (nulls `@independent`, `@shuffled` layers, `@random_twin`),
-autocovariance as a share of lag 0, and at lag 1 the verdict smooth, no_lag_structure, oscillating or unresolved:
-`excess` over shuffled layers of norm 1, margin 0.1. Intervals: Student's over pairs.
+and at lag 1 the verdict smooth, no_lag_structure, oscillating or unresolved: `excess` over shuffled layers of norm 1,
+margin 0.1. Intervals: Student's over pairs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,7 +48,6 @@ _ROUNDING = 1e-12
 """The rounding of identical layers, as a share of their square: that of twenty million entries in float64."""
 
 Grams = Mapping[str, Numbers]
-PartsOfLag = Callable[[Numbers, int], Parts]
 
 
 def deltas(stack: Stack, *, seed: int = 0) -> list[Score]:
@@ -67,17 +66,13 @@ def delta_rows(tensors: Tensors, twin: Tensors | None = None, *, seed: int = 0) 
     for lag in LAGS:
         if lag > tensors.depth - 2:
             break
-        correlations = _of_lag(grams, lag, correlation_parts)
-        shuffled = _bands(grams, correlations, orders, lag, correlation_parts)
+        correlations = _correlations(grams, lag)
         line = INDEPENDENT if lag == 1 else 0.0
         yield from _rows(lag, "correlation", correlations)
         line_by_type = {name: Pooled(line, line, line) for name in correlations}
         yield from _rows(lag, "correlation", line_by_type, INDEPENDENT_LAYERS)
-        yield from _rows(lag, "correlation", shuffled, SHUFFLED)
-        yield from _rows(lag, "correlation", _of_lag(twin_grams, lag, correlation_parts), RANDOM_TWIN)
-        covariance = _of_lag(grams, lag, autocovariance_parts)
-        yield from _rows(lag, "autocovariance", covariance)
-        yield from _rows(lag, "autocovariance", _bands(grams, covariance, orders, lag, autocovariance_parts), SHUFFLED)
+        yield from _rows(lag, "correlation", _shuffled_bands(grams, correlations, orders, lag), SHUFFLED)
+        yield from _rows(lag, "correlation", _correlations(twin_grams, lag), RANDOM_TWIN)
         if lag == 1:
             yield from _verdicts(excess(grams, orders))
 
@@ -90,15 +85,6 @@ def correlation_parts(products: Numbers, lag: int) -> Parts:
     squares = np.where(squares > _ROUNDING * _size(products), squares, 0.0)
     ends = squares.shape[-1] - lag
     return Parts(np.diagonal(inner, lag, -2, -1), (squares[..., :ends] + squares[..., lag:]) / 2)
-
-
-def autocovariance_parts(products: Numbers, lag: int) -> Parts:
-    """The summands of the autocovariance at `lag` as a share of lag 0: (..., depth, depth) -> (..., depth - lag)."""
-    centred = products - products.mean(axis=-1, keepdims=True) - products.mean(axis=-2, keepdims=True)
-    centred = centred + products.mean(axis=(-2, -1), keepdims=True)
-    variance = np.diagonal(centred, axis1=-2, axis2=-1).mean(axis=-1, keepdims=True)
-    inner = np.diagonal(centred, lag, -2, -1)
-    return Parts(inner, np.broadcast_to(np.where(variance > _ROUNDING * _size(products), variance, 0.0), inner.shape))
 
 
 def _size(products: Numbers) -> Numbers:
@@ -173,16 +159,14 @@ def _grams(tensors: Tensors) -> Grams:
     return {kind.name: gram(tensors, kind) for kind in tensor_types(tensors, DELTAS)}
 
 
-def _of_lag(grams: Grams, lag: int, parts: PartsOfLag) -> dict[str, Pooled]:
-    return pooled({name: parts(products, lag) for name, products in grams.items()})
+def _correlations(grams: Grams, lag: int) -> dict[str, Pooled]:
+    return pooled({name: correlation_parts(products, lag) for name, products in grams.items()})
 
 
-def _bands(
-    grams: Grams, pooled_by_type: Mapping[str, Pooled], orders: Orders, lag: int, parts: PartsOfLag
-) -> dict[str, Pooled]:
+def _shuffled_bands(grams: Grams, pooled_by_type: Mapping[str, Pooled], orders: Orders, lag: int) -> dict[str, Pooled]:
     values: dict[str, Numbers] = {}
     for name in [task for task in pooled_by_type if task != ALL]:
-        each = parts(grams[name][orders[:, :, None], orders[:, None, :]], lag)
+        each = correlation_parts(grams[name][orders[:, :, None], orders[:, None, :]], lag)
         values[name] = each.numerators.sum(axis=1) / each.denominators.sum(axis=1)
     return bands(values)
 

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 from statistics import median
-from typing import Any
 
 from layerwise.page.data import ReportData
-from layerwise.page.figures.frame import Figure, common_span, framed, scatter, whiskers
-from layerwise.page.figures.palette import depth_colour, faded, light
 from layerwise.page.kind import Beside, Column, Part, Pivot, Says, Section
-from layerwise.page.marks import Heat, Lines, Mark, Scatter
-from layerwise.page.marks.lines import area, hover_text, size_axis
+from layerwise.page.marks import Heat, Lines, Scatter
 from layerwise.page.show import DIFFERENCE, NUMBER, Show
 from layerwise.page.text.number_format import tidy
 from layerwise.page.text.wording import null_name
 from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
-from layerwise.studies.diagnose.page_weights import HALVES, joint_costs, of_halves, written
+from layerwise.studies.diagnose.page_weights import HALVES, joint_costs, written
 
 DAMAGES = {"noise_50": "noise of 50 %", "equal_damage": "equal damage", "reinitialise": "re-initialised"}
 SCOPES = {"layer": "layer trained", "model": "model trained"}
 RECOVERED = {
     "area": ("Loss above the undamaged twin, summed over training", Show(axis="nat-steps"), "censored"),
-    "steps": ("Steps to recover", Show(axis="steps"), "censored"),
     "steps_to_untouched": (
         "Steps back to the loss before damage, as published",
         Show(axis="steps"),
         "censored_untouched",
     ),
-    "initial_damage": ("Damage at the start", DIFFERENCE, ""),
 }
 """What is drawn of a recovery: its title, its quantity, and the metric that says that some runs did not get there."""
 GATES = {None: "Gate of the whole layer", "attn": "Gate of the attention", "mlp": "Gate of the MLP"}
@@ -130,12 +124,17 @@ def typical(data: ReportData) -> Iterator[Score]:
     rows = data.rows.where(measure=vocab.MANIPULATION, part=None, layer=PRESENT)
     strategies = [name for name in rows.axis("condition") if name != vocab.GATE]
     for name in strategies:
-        for size, own in rows.where(condition=name, against=None).by("amount").items():
-            values = sorted(row.value for row in own)
-            quarter = len(values) // 4
-            bounds = (values[quarter], values[-1 - quarter]) if len(values) > 3 else (None, None)
-            yield Score(vocab.MANIPULATION, "median", median(values), *bounds, condition=name, amount=size)
+        yield from _medians(rows.where(condition=name, against=None))
     yield from _middle_nulls(rows.where(condition=tuple(strategies[:1])))
+
+
+def _medians(rows: Rows) -> Iterator[Score]:
+    for size, own in rows.by("amount").items():
+        values = sorted(row.value for row in own)
+        quarter = len(values) // 4
+        bounds = (values[quarter], values[-1 - quarter]) if len(values) > 3 else (None, None)
+        name = next(iter(own)).condition
+        yield Score(vocab.MANIPULATION, "median", median(values), *bounds, condition=name, amount=size)
 
 
 def _middle_nulls(rows: Rows) -> Iterator[Score]:
@@ -144,45 +143,11 @@ def _middle_nulls(rows: Rows) -> Iterator[Score]:
 
 
 def gated(data: ReportData) -> Iterator[Score]:
+    """The median layer at each gate of the whole layer and of its sublayers, with the null of the whole layer."""
     rows = data.rows.where(measure=vocab.MANIPULATION, condition=vocab.GATE)
     for part, words in GATES.items():
-        yield from (replace(row, part=words) for row in rows.where(part=part))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fan(Mark):
-    """A thin line a layer along the column `amount`, coloured by depth, over the band of the median layer's null."""
-
-    at: str = "size {}"
-    sizes: bool = False
-
-    def figure(self, rows: Rows, data: ReportData, slots: Mapping[str, int], all_rows: Rows) -> Figure:
-        own, measured = rows.where(against=None), all_rows.where(against=None)
-        null = {row.amount: row for row in _middle_nulls(rows)}
-        traces = area(null, faded(light("muted"), 0.2), "no effect")
-        describe = hover_text(self.at, "nats per token", data.level, nats=True)
-        for layer, of in sorted(own.by("layer").items()):
-            colour, curve = depth_colour(layer, data.depth), sorted(of, key=lambda row: row.amount or 0.0)
-            traces.append(
-                scatter(
-                    x=[row.amount for row in curve],
-                    y=[row.value for row in curve],
-                    mode="lines+markers",
-                    error_y=whiskers(curve, faded(colour, 0.35), thickness=1),
-                    line={"color": colour, "width": 1.6},
-                    marker={"color": colour, "size": 4},
-                    name=f"layer {layer}",
-                    text=[describe(f"layer {layer}", row.amount or 0.0, row) for row in curve],
-                )
-            )
-        axis = size_axis(own.axis("amount")) if self.sizes else {}
-        return framed(
-            self.height or 260,
-            traces,
-            x={"showgrid": False, **axis},
-            y={"range": common_span(measured)},
-            margin={"l": 34, "r": 8, "t": 6, "b": 24},
-        )
+        yield from (replace(row, part=words) for row in _medians(rows.where(part=part, against=None)))
+    yield from (replace(row, part=GATES[None]) for row in _middle_nulls(rows.where(part=None)))
 
 
 def _members(data: ReportData) -> Iterator[str]:
@@ -193,9 +158,6 @@ def _members(data: ReportData) -> Iterator[str]:
 
 
 def manipulations(data: ReportData) -> Iterator[Part]:
-    strategies = tuple(
-        name for name in data.rows.where(measure=vocab.MANIPULATION).axis("condition") if name != vocab.GATE
-    )
     yield Lines(
         name="manipulation",
         derive=typical,
@@ -211,16 +173,21 @@ def manipulations(data: ReportData) -> Iterator[Part]:
         rooted=True,
         bent=True,
     )
-    if strategies:
-        yield Fan(
-            name="manipulation-layers",
-            each="condition",
-            sizes=True,
-            rooted=True,
-            bent=True,
-            where={"measure": vocab.MANIPULATION, "part": None, "condition": strategies},
-        )
-    yield Fan(name="gate", derive=gated, each="part", words=str, at="α = {}", rooted=True, bent=True)
+    yield Lines(
+        name="gate",
+        derive=gated,
+        x="amount",
+        series="part",
+        words=str,
+        nulls=null_name,
+        show=DIFFERENCE,
+        named=True,
+        nats=True,
+        across="α",
+        at="α = {}, median of the layers",
+        rooted=True,
+        bent=True,
+    )
     yield Says(_members, terminal=False)
     yield replace(
         joint_costs("joint_manipulation", "strategy", "size", written), title="Layers moved together", folded=True
@@ -245,31 +212,11 @@ def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
             yield from (replace(row, part=words) for rows in pair for row in rows)
 
 
-def _by_halves(name: str, metric: str, title: str, show: Show, **fields: Any) -> Lines:
-    return Lines(
-        name=name,
-        title=title,
-        derive=of_halves(vocab.PROXIES, metric),
-        series="part",
-        words=str,
-        nulls=null_name,
-        show=show,
-        named=True,
-        **fields,
-    )
-
-
 PROXIES_SECTION = Section(
     anchor=vocab.PROXIES,
     parts=(
         Beside(
             (
-                Lines(
-                    name="proxies-influence",
-                    where={"measure": vocab.PROXIES, "metric": "block_influence"},
-                    nulls=null_name,
-                    show=Show(axis="1 − cosine"),
-                ),
                 Heat(
                     name="proxies-angular",
                     y="amount",
@@ -280,20 +227,6 @@ PROXIES_SECTION = Section(
                     least=0.0,
                     upwards=True,
                     height=340,
-                ),
-                _by_halves(
-                    "proxies-sensitivity",
-                    "gate_sensitivity",
-                    "Gate sensitivity: how much the loss of a window hangs on each layer",
-                    Show(axis="mean |∂L/∂α|"),
-                ),
-                _by_halves(
-                    "proxies-gradient",
-                    "gate_gradient",
-                    "Gate gradient: first-order effect of skipping",
-                    DIFFERENCE,
-                    nats=True,
-                    rooted=True,
                 ),
                 Scatter(
                     name="proxies-skip",

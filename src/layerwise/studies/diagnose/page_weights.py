@@ -25,11 +25,6 @@ LAG_STRUCTURE = {
     "unresolved": "inconclusive",
 }
 HELD_OUT = {"heldout_rows_r2": "held-out rows", "heldout_layers_r2": "held-out layers"}
-SHARED = {
-    "subspace": "Singular subspaces, stream side",
-    "subspace_units": "Singular subspaces, unit side",
-    "docs": "Similarity of units (DOCS)",
-}
 FLOOR = -1.0
 """R2 has no lower bound; what lies below is drawn here."""
 LEAST_DAMAGE = 0.05
@@ -43,18 +38,6 @@ def of_types(measure: str, *metrics: str) -> Derive:
         own = data.rows.where(measure=measure, metric=metrics)
         for part in (None, *sorted(own.axis("part"))):
             yield from (replace(row, part=part or EVERY) for row in own.where(part=part))
-
-    return rows
-
-
-def of_halves(measure: str, metric: str) -> Derive:
-    """The rows of a metric, the layer whole and by halves in words; of the nulls that of the whole layer."""
-
-    def rows(data: ReportData) -> Iterator[Score]:
-        own = data.rows.where(measure=measure, metric=metric)
-        for part, words in HALVES.items():
-            yield from (replace(row, part=words) for row in own.where(part=part, against=None))
-        yield from (replace(row, part=HALVES[None]) for row in own.where(part=None, against=PRESENT))
 
     return rows
 
@@ -89,30 +72,6 @@ def explained(data: ReportData) -> Iterator[Score]:
             yield from (replace(row, condition=words, arm=name) for row in of.where(against=None))
 
 
-def explained_by_depth(data: ReportData) -> Iterator[Score]:
-    """The held-out R2 of every layer, for each way of holding out (`condition`)."""
-    for metric, words in HELD_OUT.items():
-        rows = data.rows.where(measure=vocab.PREDICTABILITY, metric=metric, layer=PRESENT, other=None, part=None)
-        yield from (replace(row, condition=words, arm=words) for row in rows)
-
-
-def shared(metric: str) -> Derive:
-    """How much neighbours share, at the first of each pair; a null of all pairs together is level along the depth."""
-
-    def rows(data: ReportData) -> Iterator[Score]:
-        own = Rows(of_types(vocab.PREDICTABILITY, metric)(data))
-        for part in own.axis("part"):
-            of = own.where(part=part)
-            pairs = Rows(row for row in of.where(layer=PRESENT) if row.other == (row.layer or 0) + 1)
-            yield from pairs.where(against=None)
-            for null in of.axis("against"):
-                level = of.where(against=null, layer=None)
-                spread = (replace(row, layer=layer) for row in level for layer in range(data.depth - 1))
-                yield from pairs.where(against=null) or spread
-
-    return rows
-
-
 def _share(rows: Rows) -> str:
     joint = rows.one(metric="joint")
     damaged = joint is not None and joint.value >= LEAST_DAMAGE
@@ -139,46 +98,22 @@ def written(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else SETS.get(str(value), str(value).replace("_", " "))
 
 
-def by_type(name: str, metric: str, title: str, measure: str, **fields: object) -> Lines:
-    return Lines(
-        name=name,
-        title=title,
-        derive=of_types(measure, metric),
-        choices={"Tensor type": "part"},
-        words=str,
-        nulls=null_name,
-        **fields,  # type: ignore[arg-type]
-    )
-
-
 DELTAS_SECTION = Section(
     anchor=vocab.DELTAS,
     needs={"measure": vocab.DELTAS, "metric": "correlation"},
     parts=(
         Says(lag_structure, terminal=False),
-        Beside(
-            (
-                by_type(
-                    "deltas-correlation",
-                    "correlation",
-                    "Correlation of weight differences, by lag",
-                    vocab.DELTAS,
-                    x="amount",
-                    across="lag",
-                    at="lag {}",
-                    show=Show(axis="correlation", reference=INDEPENDENT),
-                ),
-                by_type(
-                    "deltas-covariance",
-                    "autocovariance",
-                    "Autocovariance over depth, by lag",
-                    vocab.DELTAS,
-                    x="amount",
-                    across="lag",
-                    at="lag {}",
-                    show=Show(axis="autocovariance"),
-                ),
-            )
+        Lines(
+            name="deltas-correlation",
+            title="Correlation of weight differences, by lag",
+            derive=of_types(vocab.DELTAS, "correlation"),
+            choices={"Tensor type": "part"},
+            words=str,
+            nulls=null_name,
+            x="amount",
+            across="lag",
+            at="lag {}",
+            show=Show(axis="correlation", reference=INDEPENDENT),
         ),
         Levels(name="deltas-types", derive=_at_lag_one, show=Show(axis="correlation at lag 1", reference=INDEPENDENT)),
     ),
@@ -187,52 +122,15 @@ DELTAS_SECTION = Section(
 PREDICTION_SECTION = Section(
     anchor=vocab.PREDICTABILITY,
     parts=(
-        Beside(
-            (
-                Levels(
-                    name="predictability-r2",
-                    derive=explained,
-                    series="arm",
-                    choices={"Held out": "condition"},
-                    words=str,
-                    show=R2,
-                    floor=FLOOR,
-                    slots={**dict.fromkeys(HELD_OUT.values(), 0), "in sample": 1},
-                ),
-                Lines(
-                    name="predictability-depth",
-                    derive=explained_by_depth,
-                    series="arm",
-                    choices={"Held out": "condition"},
-                    words=str,
-                    show=R2,
-                    nulls=null_name,
-                    height=310,
-                    slots=dict.fromkeys(HELD_OUT.values(), 0),
-                ),
-            )
-        ),
         Levels(
-            name="predictability-norms",
-            derive=lambda data: Rows(of_types(vocab.PREDICTABILITY, "norm_r2")(data)).where(layer=None),
-            show=Show(axis="R² of a layer's norm"),
+            name="predictability-r2",
+            derive=explained,
+            series="arm",
+            choices={"Held out": "condition"},
+            words=str,
+            show=R2,
             floor=FLOOR,
-        ),
-        Beside(
-            tuple(
-                Lines(
-                    name=f"predictability-{metric}",
-                    title=title,
-                    derive=shared(metric),
-                    choices={"Tensor type": "part"},
-                    words=str,
-                    nulls=null_name,
-                    across="",
-                    at="layer {} and the next",
-                    height=240,
-                )
-                for metric, title in SHARED.items()
-            )
+            slots={**dict.fromkeys(HELD_OUT.values(), 0), "in sample": 1},
         ),
         Beside(
             (
