@@ -40,7 +40,7 @@ CIFAR = "benchmarks/layershuffle_cifar10.py --images {data}/images --out {out}/c
 MIX = "train elc --text {data}/mix --variants ltg,elc --seeds 3 --run {out}/elc"
 BLIMP = "evaluate {out}/elc --suite blimp --data {data}/blimp"
 BOOKS = "--model {decoder} --tokenizer {tokenizer} --text {data}/books"
-STUDY = f"train growth-study {BOOKS} --seeds 3 --set sweep_seeds=3 --run {{out}}/growth"
+STUDY = f"run growth {BOOKS} --learning-rates 5e-4,1e-3,2e-3 --run {{out}}/growth"
 STACKING = f"train growth {BOOKS} --seeds 3 --schedule stacking --run {{out}}/stacking"
 TRAINING = f"train growth {BOOKS} --schedule uniform --no-baseline --run {{out}}/decoder"
 TRAINED = "{out}/decoder/uniform/seed-0/model --text {data}/books"

@@ -3,7 +3,7 @@
     python examples/07_growth.py
 
 A vision transformer begins from random weights, once with all layers learning and once in two phases, for as many
-floating-point operations. One seed and a minute are no evidence: `layerwise train growth-study` asks with controls and
+floating-point operations. One seed and a minute are no evidence: `layerwise run growth` asks with controls and
 seeds.
 """
 

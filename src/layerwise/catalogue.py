@@ -28,9 +28,8 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Training": {
         "train robust": "robustness.training_verb:train_robust",
         "train elc": "train_elc.verb:elc",
-        "train growth": "train_growth.options:GrowthTraining",
-        "train growth-study": "train_growth.study_options:GrowthStudy",
-        "train schedule": "train_growth.options:ImportanceSchedule",
+        "train growth": "train_growth.verb:growth",
+        "train schedule": "train_growth.importance:schedule",
     },
     "Serving": {
         "serve": "serve.verb:serve",
@@ -70,5 +69,6 @@ FINDINGS: Sequence[str] = (
     "studies.sweep.painters_benchmarks:BENCHMARK_FINDINGS",
     "studies.diagnose.painters:PAINTERS_FINDINGS",
     "studies.diagnose.findings:DIAGNOSIS_FINDINGS",
+    "studies.train_growth.published:GROWTH_FINDINGS",
 )
 """The functions that judge published statements, a tuple of each study, in the order in which a page lists them."""

@@ -15,7 +15,7 @@ from layerwise.studies.diagnose.part_names import PARTS
 from studies.kinds import KINDS, SHORT, corpus, plant, rows, stack
 from tier import first_fast
 
-LONG = ("train growth", "train growth-study", "train robust")
+LONG = ("train growth", "train robust")
 DOCS = Path(__file__).parents[2] / "docs"
 CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 PAGES = {page.stem: page for page in sorted(DOCS.rglob("*.md")) if CELL.search(page.read_text())}

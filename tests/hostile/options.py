@@ -10,7 +10,7 @@ SWEEP = ("sweep", "model", "--text", "texts", "--run", "run")
 DIAGNOSE = ("diagnose", "model", "--text", "texts", "--run", "run")
 TRAIN = ("train", "robust", "layershuffle", "--model", "demo-vit", "--run", "run")
 ELC = ("train", "elc", "--run", "run")
-STUDY = ("train", "growth-study", "--run", "run")
+GROWTH = ("train", "growth", "--run", "run")
 EVALUATE = ("evaluate", "demo", "--run", "run")
 
 BOUNDS = "takes a number from"
@@ -44,9 +44,9 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (ELC, "--set", "seconds=0", "seconds is 0"),
     (ELC, "--steps", "9000000000", "steps is 9000000000"),
     (ELC, "--batch-size", "3", "write a multiple of 4"),
-    (STUDY, "--learning-rates", "-1,1", "--learning-rates"),
-    (STUDY, "--learning-rates", "fast", "--learning-rates"),
-    (STUDY, "--arms", "everything", "everything"),
+    (GROWTH, "--learning-rates", "-1,1", "--learning-rates"),
+    (GROWTH, "--learning-rates", "fast", "--learning-rates"),
+    (GROWTH, "--schedules", "everything", "everything"),
     (EVALUATE, "--tasks", "cola", "--tasks chooses among"),
     (EVALUATE, "--suite", "", "--suite names nothing"),
     (("save", "model", "--output", "m", "--plan", "0-3"), "--arm", "a", NOTHING),

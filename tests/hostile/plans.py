@@ -19,7 +19,7 @@ PLANS: dict[Says, tuple[str, ...]] = {
     r"'\x00' has no meaning": ("0\x001",),
 }
 
-GROW = ("train", "growth", "--text", "texts", "--dry-run", "--max-length", "32", "--schedule")
+GROW = ("train", "growth", "--text", "texts", "--dry-run", "--max-length", "32", "--schedules")
 GOOD = """\
 name: two
 depth: 12

@@ -18,13 +18,10 @@ from layerwise.measure.cost.pass_time import Setting
 from layerwise.plan import Plan
 from layerwise.plan.schedule.allocation import Importance
 from layerwise.results import Run
-from layerwise.runner.perform import perform
 from layerwise.runner.reporter import Silent
 from layerwise.search.prices import PriceTable
 from layerwise.stack import Stack, load
 from layerwise.stack.load import resolve_device
-from layerwise.studies.train_growth.options import GrowthTraining
-from layerwise.studies.train_growth.study_options import GrowthStudy
 from studies.growth.tiny_inputs import save_config, save_documents
 from studies.outlines import tiny_training
 from tiny_tokenizers import ALPHABET, character_tokenizer
@@ -46,7 +43,7 @@ PLANTED: Mapping[str, Any] = {
     "measure.cost.pass_time:PassClock.between": lambda self, begun, ended: 1.0,
     "studies.search.steps:measured": _layer_times,
     "train.training_log:Pace.notes": lambda *_: {"seconds": 1.0, "step_seconds": 1.0, "peak_bytes": 1.0},
-    "studies.train_growth.study_steps:measured_importance": lambda *_, **__: [
+    "studies.train_growth.steps:measured_importance": lambda *_, **__: [
         Importance(effect, effect - 0.001, effect + 0.001) for effect in (0.0, 0.1, 0.4, 0.2)
     ],
     "studies.train_elc.steps:PAIRS": 1,
@@ -172,11 +169,8 @@ def _phased(run: Path) -> dict[str, Any]:
 
 
 def _growth(run: Path) -> None:
-    perform(GrowthTraining(schedule="stacking", steps=6, seeds=2, **_phased(run)))
-
-
-def _growth_study(run: Path) -> None:
-    perform(GrowthStudy(arms=("importance",), learning_rates=(1e-3,), steps=6, seeds=2, **_phased(run)))
+    tuned = {"learning_rates": [1e-3, 2e-3], "frontier": True}
+    layerwise.train.growth(schedules=["importance"], steps=6, seeds=2, **tuned, **_phased(run), **SILENT)
 
 
 KINDS: Mapping[str, Callable[[Path], None]] = {
@@ -191,7 +185,6 @@ KINDS: Mapping[str, Callable[[Path], None]] = {
     "evaluate": _evaluation,
     "train elc": _pretraining,
     "train growth": _growth,
-    "train growth-study": _growth_study,
 }
 
 

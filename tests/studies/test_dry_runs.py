@@ -35,18 +35,17 @@ SAID = {
         "training takes 8 optimizer steps in all, forward and backward over 80 examples",
         "run folder: run",
     ),
-    f"train growth {PHASED} --schedule freezing --steps 40": (
+    f"train growth {PHASED} --schedules freezing --steps 40": (
         "freezing, for 4 layers:",
         "from layer 3, 16.7 % of the steps: layer 3 and the head learn",
         "█ learns",
-        "of 64 tokens",
-        "uniform takes 40 steps",
+        "uniform in 40 steps of 64 tokens",
         "(equal flops)",
         "while it learns: layer 0 ",
     ),
-    f"train growth-study {PHASED} --arms ramp --learning-rates 1e-3,4e-3 --set sweep_seeds=2 --steps 8 --set evals=1": (
-        "2 arms (uniform, ramp), 3 seeds each, for the cost of 8 uniform steps",
-        "cost: about 28 trainings, together as long as",
+    f"train growth {PHASED} --schedules importance,ramp --frontier --seeds 3 --learning-rates 1e-3,4e-3 --steps 8": (
+        "18 trainings: uniform, ramp, uniform@0.8, uniform@1.18, uniform@1.4, importance; 3 seeds each",
+        "4 trainings to tune uniform, importance, and more while the best rate is at an end",
     ),
     "train elc --text documents --steps 3 --batch-size 8 --evals 1 --seeds 2": (
         "cost: 4 trainings of at most 768 tokens, 3,072 together",

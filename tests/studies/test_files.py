@@ -20,6 +20,14 @@ BERT = {
     "patience": 3,
     "max_length": 128,
 }
+TUNED = {
+    "size": "published",
+    "seeds": 3,
+    "frontier": True,
+    "shorter": 416 / 656,
+    "learning_rates": (5e-4, 1e-3, 2e-3),
+    "warmups": (0.025, 0.1),
+}
 BABYLM = {"learning_rate": 5e-5, "batch_size": 64, "epochs": 10, "patience": 10, "max_length": 128}
 REFINED = {
     "model": "google/vit-base-patch16-224",
@@ -75,17 +83,29 @@ DOCUMENTS = {
         "all_layers": True,
         "minutes": 240.0,
     },
-    ("heterogeneity", "phases"): {"schedule": "published", "size": "published", "steps": 656, "match": "tokens"},
-    ("heterogeneity", "growth"): {"size": "published", "steps": 656, "shorter": 416 / 656, "max_epochs": 4.0},
+    ("heterogeneity", "phases"): {"schedules": ("published",), "size": "published", "steps": 656, "match": "tokens"},
+    ("heterogeneity", "growth"): {
+        **TUNED,
+        "schedules": ("published", "importance", "permuted", "reversed", "random", "stacking", "ramp"),
+        "steps": 656,
+        "max_epochs": 4.0,
+    },
+    ("growth", "growth"): {
+        **TUNED,
+        "schedules": ("published", "importance", "permuted", "reversed", "random", "stacking", "ramp"),
+        "steps": 200,
+        "learning_rates": (1.2e-2, 2.4e-2, 4.8e-2),
+        "warmups": (0.1, 0.4),
+        "size": "tiny",
+    },
     ("heterogeneity", "published"): {
-        "size": "published",
-        "arms": ("uniform", "published"),
+        **TUNED,
+        "schedules": ("published",),
         "epochs": 11.0,
         "max_epochs": 85.0,
-        "shorter": 416 / 656,
     },
     ("heterogeneity", "core"): {
-        "schedule": "published",
+        "schedules": ("published",),
         "size": "published",
         "match": "tokens",
         "epochs": 193.2,

@@ -144,9 +144,7 @@ def test_a_file_that_cannot_be_run_is_refused(text: str, message: str, tmp_path:
     assert message in ended.err
 
 
-def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
-    for name in ("growth", "growth_study"):
-        assert getattr(layerwise.train, name) is getattr(verbs, f"train_{name}")
+def test_names_that_a_module_does_not_have_are_refused() -> None:
     for module in (layerwise.train, layerwise.search):
         with pytest.raises(AttributeError, match="no attribute 'nothing'"):
             module.nothing  # noqa: B018
@@ -155,7 +153,6 @@ def test_trainings_and_studies_are_functions_of_their_own_modules() -> None:
 FUNCTIONS = {
     **{verb: getattr(verbs, verb) for verb in ("sweep", "evaluate", "search")},
     "heal": layerwise.heal,
-    **{f"train {name.replace('_', '-')}": getattr(verbs, f"train_{name}") for name in ("growth", "growth_study")},
 }
 
 

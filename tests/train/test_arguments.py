@@ -9,13 +9,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from layerwise.studies.train_elc.options import ElcPretraining
 from transformers import TrainingArguments
 
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.errors import TrainError
 from layerwise.runner.options.training import OptimizationOptions
-from layerwise.studies.train_growth.options import GrowthTraining
 from layerwise.train import arguments, fine_tuning, precision
 from layerwise.train.arguments import PREFETCHED, WORKERS, check_arguments, input_arguments, loader_arguments
 from layerwise.train.checkpoint_dir import existing_run, write_config
@@ -134,14 +132,8 @@ def begun(run: Path, content: dict[str, object]) -> Path:
 
 
 @pytest.mark.usefixtures("with_bfloat16")
-@pytest.mark.parametrize(
-    "config",
-    [GrowthTraining(), ElcPretraining()],
-    ids=lambda config: config.VERB,
-)
-def test_an_accelerator_that_has_bfloat16_uses_it_unless_told_otherwise(
-    config: GrowthTraining | ElcPretraining,
-) -> None:
+def test_an_accelerator_that_has_bfloat16_uses_it_unless_told_otherwise() -> None:
+    config = OptimizationOptions()
     assert config.resolved_precision("auto", None) == "bfloat16"
     assert config.resolved_precision("cpu", None) == "float32"
     assert replace(config, precision="float16").resolved_precision("auto", None) == "float16"
@@ -155,7 +147,7 @@ def test_this_machine_s_processor_computes_in_float32() -> None:
 @pytest.mark.usefixtures("with_bfloat16")
 @pytest.mark.parametrize("taken", ["float32", "bfloat16"])
 def test_a_run_goes_on_in_the_precision_that_it_began_in(tmp_path: Path, taken: precision.Precision) -> None:
-    config = ElcPretraining()
+    config = OptimizationOptions()
     recipe = pretraining_recipe("tiny", precision=taken)
     folder = begun(tmp_path / "elc", recipe.to_json())
     resumed = config.resolved_precision("auto", tmp_path / "elc")

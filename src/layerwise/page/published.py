@@ -7,10 +7,8 @@ from functools import cache
 from importlib import import_module
 
 from layerwise.catalogue import FINDINGS
-from layerwise.page.claims import claims
-from layerwise.page.claims.published import Claim
 from layerwise.page.data import ReportData, computed_once
-from layerwise.page.finding import Finding, Paper, Published, Verdict
+from layerwise.page.finding import Finding, Paper
 
 Judge = Callable[[ReportData], Finding | None]
 """Answer one question from the rows of a run; None if they were not measured."""
@@ -28,8 +26,7 @@ def load_judges() -> tuple[Judge, ...]:
 @computed_once
 def judge_published(data: ReportData) -> tuple[Finding, ...]:
     """Return the findings on published statements that the rows of a run allow."""
-    own = [finding for judge in load_judges() if (finding := judge(data)) is not None]
-    return (*own, *(_convert(claim) for claim in claims(data) if claim.verdict != "not measured"))
+    return tuple(finding for judge in load_judges() if (finding := judge(data)) is not None)
 
 
 def group_by_paper(findings: Sequence[Finding]) -> Mapping[Paper, list[Finding]]:
@@ -38,14 +35,3 @@ def group_by_paper(findings: Sequence[Finding]) -> Mapping[Paper, list[Finding]]
         if finding.published is not None:
             groups.setdefault(finding.published.paper, []).append(finding)
     return groups
-
-
-def _convert(claim: Claim) -> Finding:
-    rule = claim.published
-    return Finding(
-        rule.name,
-        " ".join(filter(None, (claim.why, claim.figures, claim.power))),
-        Verdict(claim.verdict),
-        rule=rule.prose.rule,
-        published=Published(rule.source, rule.prose.statement, rule.prose.number, rule.prose.citation),
-    )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from layerwise.stack import Stack
 
     ModelLike: TypeAlias = Stack | nn.Module | str | Path
+    OptionalModel: TypeAlias = ModelLike | None
     TextLike: TypeAlias = Corpus | Sequence[str] | str | Path | None
     Plans: TypeAlias = Sequence[str | Plan]
     OnePlan: TypeAlias = str | Plan | None
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     RowMetric: TypeAlias = Callable[[Any, Mapping[str, Tensor]], Tensor] | None
 else:
     ModelLike = Annotated[str, Trait.OPENED, Trait.LOCATION, Metavar("MODEL")]
+    OptionalModel = Annotated[str | None, Trait.OPENED, Trait.LOCATION, Trait.KEYWORD, Metavar("MODEL")]
     TextLike = Annotated[str | None, Trait.OPENED, Trait.LOCATION, Trait.KEYWORD, Metavar("PATH")]
     Plans = Annotated[Sequence[str], Trait.REPEATED, Trait.KEYWORD, Flag("--plan"), Metavar("PLAN")]
 

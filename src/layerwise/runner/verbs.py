@@ -103,8 +103,6 @@ sweep = _function("sweep", "model text", Result)
 evaluate = _function("evaluate", "model", Result)
 search = _function("search", "model text budget", SearchResult)
 heal = _function("heal", "model text", Result)
-train_growth = _function("train growth", "model text", Result)
-train_growth_study = _function("train growth-study", "model text", Result)
 
 
 def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **options: object) -> dict[str, Result]:

@@ -3,12 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import pytest
 
 from layerwise.page import ReportData
-from layerwise.page.claims import CLAIMS, ClaimRule
 from layerwise.page.finding import Finding, Verdict
 from layerwise.page.published import Judge
 from layerwise.results.rows import Score
@@ -17,6 +15,7 @@ from layerwise.studies.diagnose import painters as diagnose_painters
 from layerwise.studies.robustness import findings as layershuffle
 from layerwise.studies.sweep import painters, painters_benchmarks
 from layerwise.studies.train_elc import findings as elc
+from layerwise.studies.train_growth import published as growth
 from tier import by_tier
 
 RUNS = by_tier(fast=10, nightly=200)
@@ -31,8 +30,6 @@ OPEN, UNMEASURED = "inconclusive", "not measured"
 NOT_SO = f"{NULL}, {CONTRADICTED}"
 EACH = f"{SUPPORTED}; {CONTRADICTED}"
 """Two wrong verdicts, each counted by itself."""
-Rule = str | ClaimRule
-"""A claim's key, or a claim outside of the table."""
 Truth = Callable[[int], Iterable[Score]]
 """Run number to rows."""
 Table = Mapping[str, Mapping[str, Iterable[Truth]]]
@@ -60,6 +57,9 @@ JUDGES: Mapping[str, Judge] = {
     "recovery": diagnosis.judge_recovery_follows_importance,
     "scaling": diagnosis.judge_only_scaling_survives,
     "agreement": diagnosis.judge_metrics_agree,
+    "growth_cost": growth.judge_cost,
+    "growth_loss": growth.judge_loss,
+    "growth_time": growth.judge_time,
     "same_function": painters.judge_middle_layers_do_the_same,
     "any_order": painters.judge_order_matters,
     "graceful": painters.judge_orders_degrade_gracefully,
@@ -84,19 +84,11 @@ JUDGES: Mapping[str, Judge] = {
 MISSING = Finding("", "", Verdict.NOT_MEASURED)
 
 
-def claim_of(rule: Rule, rows: Iterable[Score], depth: int) -> Any:
-    data = ReportData({"depth": depth}, (), tuple(rows))
-    if rule in JUDGES:
-        return JUDGES[str(rule)](data) or MISSING
-    published = CLAIMS[rule] if isinstance(rule, str) else rule
-    return published.decide(data)
+def claim_of(rule: str, rows: Iterable[Score], depth: int) -> Finding:
+    return JUDGES[rule](ReportData({"depth": depth}, (), tuple(rows))) or MISSING
 
 
-def words(claim: Any) -> str:
-    return str(claim.answer if isinstance(claim, Finding) else claim.reasons)
-
-
-def concluded(rule: Rule, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
+def concluded(rule: str, truth: Truth, depth: int, runs: int = RUNS) -> Counter[Verdict]:
     return counted(lambda run: claim_of(rule, truth(run), depth).verdict, runs)
 
 
@@ -118,7 +110,7 @@ def share(counts: Counter[Verdict], *verdicts: str) -> float:
 
 
 def ends(
-    rule: Rule,
+    rule: str,
     truth: Truth,
     depth: int,
     right: str | None,
@@ -159,14 +151,8 @@ def found(table: Table, *, depth: int = 12, nightly: bool = False) -> Test:
     def check(rule: str, truth: Truth, right: str) -> None:
         claim = claim_of(rule, truth(0), depth)
         assert claim.verdict == right, claim
-        if isinstance(claim, Finding):
-            assert claim.answer.endswith(".")
-            assert claim.estimate is not None
-            return
-        assert claim.figures.endswith(".")
-        assert "[" in claim.figures
-        assert claim.why.endswith(".")
-        assert claim.power.startswith("Of 100 such runs 80 would see ")
+        assert claim.answer.endswith(".")
+        assert claim.estimate is not None
 
     return _test(table, check, nightly)
 

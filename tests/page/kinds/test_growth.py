@@ -1,4 +1,4 @@
-"""Growth verdicts follow the numbers; tests/golden/growth-planted and growth-study freeze the texts."""
+"""Growth verdicts follow the numbers; tests/golden/growth-planted and growth-variants freeze the texts."""
 
 import math
 from dataclasses import replace
@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from layerwise.page import ReportData
 from layerwise.page.derived import growth
-from layerwise.page.derived.growth import Bounds, Training, Tuning
+from layerwise.page.derived.growth import Training, Tuning
+from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.runner.summary import summary
 from layerwise.studies.train_growth import training_cost
@@ -261,22 +262,24 @@ def saving(metric: str, value: float, half: float | None = None, terms: str = "f
 @pytest.mark.parametrize(
     ("rows", "bounds", "words"),
     [
-        ([saving("saving", 0.25, 0.125)], Bounds(0.25, 0.125, 0.375), "25.0 [12.5, 37.5] %"),
+        ([saving("saving", 0.25, 0.125)], Estimate(0.25, 0.125, 0.375), "25.0 [12.5, 37.5] %"),
         (
             [saving("saving_at_most", 0.2), saving("never", 2)],
-            Bounds(0.2, -math.inf, 0.2),
+            Estimate(0.2, -math.inf, 0.2),
             "20 % at most (not reached with 2 seeds)",
         ),
         (
             [saving("saving_at_least", 0.4)],
-            Bounds(0.4, 0.4, 1.0),
+            Estimate(0.4, 0.4, 1.0),
             "40 % at least (reached before the first look with a seed)",
         ),
         ([saving("saving", 0.2)], None, "20 %"),
         ([], None, "–"),
     ],
 )
-def test_a_saving_has_two_bounds_or_the_one_that_is_known(rows: list[Score], bounds: Bounds | None, words: str) -> None:
+def test_a_saving_has_two_bounds_or_the_one_that_is_known(
+    rows: list[Score], bounds: Estimate | None, words: str
+) -> None:
     assert growth.saved(of(*rows), "mine", "flops") == bounds
     assert growth.saved_in_words(of(*rows), Training("mine"), "flops") == words
 
@@ -366,7 +369,7 @@ def test_the_frontier_needs_two_ends_of_uniform() -> None:
 
 
 def test_a_schedule_alone_is_not_compared() -> None:
-    assert "layerwise train growth-study" in summary(without(GROWTH, "growth"))
+    assert "layerwise run growth" in summary(without(GROWTH, "growth"))
 
 
 def test_trainings_without_an_end_are_named() -> None:

@@ -11,11 +11,10 @@ from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.plan.schedule import GrowthSchedule, Phase
 from layerwise.results import Manifest, Run, Score
 from layerwise.runner.reporter import Silent
-from layerwise.runner.verbs import train_growth
 from layerwise.stack import load
-from layerwise.studies.train_growth import steps as module
 from layerwise.studies.train_growth.schedule_file import write_schedule
 from layerwise.studies.train_growth.task import FAMILY
+from layerwise.studies.train_growth.verb import growth as train_growth
 from studies.growth.tiny_inputs import DEPTH, SHORT, record
 
 STEP_TOKENS = 4 * 16
@@ -31,7 +30,7 @@ def growth(model: Path, text: Path, run: Path, *options: object) -> Ended:
 @pytest.fixture(scope="module")
 def grown(config: Path, texts: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     folder = tmp_path_factory.mktemp("runs") / "grown"
-    return folder, growth(config, texts, folder, "--schedule", "stacking", "--seeds", 2, *LONGER)
+    return folder, growth(config, texts, folder, "--schedules", "stacking", "--seeds", 2, *LONGER)
 
 
 @pytest.mark.slow
@@ -91,7 +90,7 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
     folder, _ = grown
     late = GrowthSchedule("late", DEPTH, (Phase("all", 0.5, (0, 1, 2, 3)), Phase("top", 0.5, (3,), embedding=False)))
     write_schedule(late, folder.parent / "late.yaml")
-    options = ("--schedule", folder.parent / "late.yaml", "--match", "tokens", "--seeds", 2)
+    options = ("--schedules", folder.parent / "late.yaml", "--match", "tokens", "--seeds", 2)
     growth(config, texts, folder, *options, *LONGER)
     for seed in (0, 1):
         one, other = (record(folder, arm, seed).history[0] for arm in ("uniform", "late"))
@@ -107,7 +106,7 @@ def test_arms_of_a_seed_begin_from_the_same_weights(grown: tuple[Path, Ended], c
 def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
     checkpoint: Path, texts: Path, tmp_path: Path
 ) -> None:
-    options = ("--schedule", "ramp", "--no-baseline", *SHORT)
+    options = ("--schedules", "ramp", "--no-baseline", *SHORT)
     tuned = growth(checkpoint, texts, tmp_path / "tuned", *options)
     anew = growth(checkpoint, texts, tmp_path / "anew", *options, "--from-scratch")
     assert "from its own weights" in tuned.err
@@ -116,26 +115,13 @@ def test_a_checkpoint_goes_on_from_its_weights_unless_they_are_drawn_anew(
     assert record(tmp_path / "anew", "ramp").recipe["from_scratch"]
 
 
-@pytest.mark.slow
-def test_equal_seconds_are_timed_once_and_kept(
-    config: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "relative_step_times", lambda *_: (0.4, 0.8))
-    once = (config, texts, tmp_path / "run", "--schedule", "stacking", "--match", "seconds", *SHORT)
-    growth(*once)
-    assert record(tmp_path / "run", "stacking").steps == 12, "8 / (0.4 / 3 + 0.8 * 2 / 3)"
-    monkeypatch.setattr(module, "relative_step_times", lambda *_: (1.0, 1.0))
-    growth(*once)
-    assert record(tmp_path / "run", "stacking").steps == 12, "another timing must not make it another training"
-
-
 def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, texts: Path, tmp_path: Path) -> None:
     stack = load(checkpoint, device="cpu")
     before = {name: weight.clone() for name, weight in stack.model.state_dict().items()}
     result = train_growth(
         stack,
         texts,
-        schedule="ramp",
+        schedules="ramp",
         steps=8,
         batch_size=4,
         max_length=16,
@@ -151,7 +137,7 @@ def test_python_trains_an_opened_model_and_returns_the_rows(checkpoint: Path, te
 def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_path: Path) -> None:
     folders = babylm.write(tmp_path, train=40, held_out=20)
     folder = tmp_path / "run"
-    options = ("--validation", folders["dev"], "--schedule", "uniform", *SHORT)
+    options = ("--validation", folders["dev"], "--schedules", "uniform", *SHORT)
     ended = growth(config, folders["train"], folder, *options)
     assert "note: one half of dev is looked at on the way, the other half is reported" in ended.err
     tokenizer = load_tokenizer(str(folder / "uniform" / "seed-0" / "model"))
@@ -163,7 +149,7 @@ def test_a_text_of_its_own_is_held_out_and_nothing_else_is(config: Path, tmp_pat
 
 def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: Path) -> None:
     run = _diagnosis(tmp_path / "diagnosis", (0.0, 0.4, 0.0, 0.4))
-    options = ("--schedule", "importance", "--importance", run, "--no-baseline", *SHORT)
+    options = ("--schedules", "importance", "--importance", run, "--no-baseline", *SHORT)
     growth(config, texts, tmp_path / "run", *options)
     schedule = record(tmp_path / "run", "importance").recipe["options"]["schedule"]
     assert [phase["trains"] for phase in schedule["phases"]] == ["1 3"]
@@ -172,19 +158,22 @@ def test_importance_comes_from_a_diagnosis(config: Path, texts: Path, tmp_path: 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--schedule", "publishd"), "did you mean published"),
-        (("--schedule", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
-        (("--schedule", "importance"), "diagnose a model of the same depth first"),
-        (("--importance", "run"), "--importance is for --schedule importance"),
-        (("--size", "published"), "--size does nothing here: it is read without --model"),
-        (("--schedule", "uniform", "--match", "tokens"), "--match does nothing here"),
-        (("--schedule", "importance", "--importance", "nowhere"), "nowhere is not a run"),
+        (("--schedules", "publishd"), "did you mean published"),
+        (("--schedules", "nowhere.yaml"), "nowhere.yaml: there is no such file"),
+        (("--schedules", "importance", "--no-baseline"), "requires --importance RUN"),
+        (("--schedules", "published,permuted"), "permuted is made from the schedule importance"),
+        (("--importance", "run"), "--importance is for the schedule importance"),
+        (("--frontier", "--no-baseline"), "--frontier requires uniform training"),
+        (("--size", "published"), "--size requires no --model"),
+        (("--epochs", "1.74", "--frontier", "--max-epochs", "1.99"), "uniform@1.15 would read the text"),
+        (("--steps", "5", "--epochs", "1"), "--steps and --epochs both set the length"),
+        (("--schedules", "importance", "--importance", "nowhere"), "nowhere is not a run"),
         (("--batch-size", "2000"), "fewer than a batch of 2,000"),
         (("--epochs", "2.5"), "would read the text 2.5 times"),
-        (("--epochs", "2", "--schedule", "stacking"), "stacking, for the cost of uniform, would read the text"),
+        (("--epochs", "2", "--schedules", "stacking"), "stacking, for the cost of uniform, would read the text"),
         (("--steps", "3"), "its share of"),
         (("--max-length", "100"), "the model has 64 positions"),
-        (("--max-length", "64", "--steps", "9", "--from-scratch"), "leave --from-scratch out"),
+        (("--max-length", "64", "--steps", "9", "--from-scratch"), "Leave --from-scratch out"),
     ],
 )
 def test_what_cannot_be_is_refused_before_there_is_a_folder(
@@ -200,9 +189,9 @@ def test_a_schedule_that_is_called_as_a_preset_and_is_another_is_refused(
     config: Path, texts: Path, tmp_path: Path
 ) -> None:
     write_schedule(GrowthSchedule("uniform", 4, (Phase("top", 1.0, (3,)),)), tmp_path / "mine.yaml")
-    run = ("--schedule", tmp_path / "mine.yaml", "--run", tmp_path / "run", *SHORT)
+    run = ("--schedules", tmp_path / "mine.yaml", "--run", tmp_path / "run", *SHORT)
     said = refused("train", "growth", "--model", config, "--text", texts, *run)
-    assert "calls itself uniform, which is a preset of another kind" in said
+    assert "uniform is the name of another schedule" in said
     assert not (tmp_path / "run").exists()
 
 

@@ -9,7 +9,7 @@ from layerwise.results.training_record import TrainingRecord
 
 WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see him!", "Who ran away then?")
 DEPTH = 4
-SHORT = ("--steps", "8", "--batch-size", "4", "--max-length", "16", "--set", "evals=1", "--device", "cpu")
+SHORT = ("--steps", "8", "--batch-size", "4", "--max-length", "16", "--evals", "1", "--device", "cpu")
 
 
 def save_documents(folder: Path) -> Path:

@@ -18,6 +18,7 @@ from layerwise.page.text.number_format import between, tidy
 from layerwise.page.text.wording import counted, listed, sentence
 from layerwise.page.trained import over_seeds
 from layerwise.results import vocabulary as vocab
+from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
@@ -85,15 +86,6 @@ class Tuning:
     @property
     def at_end(self) -> bool:
         return len(self.losses) > 1 and self.chosen in (min(self.losses), max(self.losses))
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """A number and where it may lie; an end that nothing bounds is infinite."""
-
-    value: float
-    low: float
-    high: float
 
 
 # -- what was trained ---------------------------------------------------------------------------------------------
@@ -233,14 +225,14 @@ def headline_arm(data: ReportData) -> str | None:
     return PUBLISHED if PUBLISHED in arms(data) else planned(data)
 
 
-def saved(data: ReportData, arm: str, terms: str) -> Bounds | None:
+def saved(data: ReportData, arm: str, terms: str) -> Estimate | None:
     """Return what the variant saves to reach uniform's loss, or a one-sided bound; None without a measured interval."""
     exact, most, least = _savings(compared_rows(data, Training(arm)).where(condition=terms))
-    if exact is not None and exact.low is not None and exact.high is not None:
-        return Bounds(exact.value, exact.low, exact.high)
+    if (estimate := Estimate.read_bounded(exact)) is not None:
+        return estimate
     if most is not None:
-        return Bounds(most.value, -math.inf, most.value)
-    return None if least is None else Bounds(least.value, least.value, 1.0)
+        return Estimate(most.value, -math.inf, most.value)
+    return None if least is None else Estimate(least.value, least.value, 1.0)
 
 
 def saved_in_words(data: ReportData, training: Training, terms: str) -> str:

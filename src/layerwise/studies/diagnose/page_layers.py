@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from layerwise.page.claims.claim import needed
 from layerwise.page.data import ReportData, concluded, skipped
+from layerwise.page.evidence import describe_text_needed
 from layerwise.page.kind import Column, Pivot, Says, Section
 from layerwise.page.marks import Bars
 from layerwise.page.show import DIFFERENCE, NUMBER, SIGNED, Show, adjusted_p
@@ -19,6 +19,7 @@ from layerwise.page.text.wording import counted, label, listed, sentence
 from layerwise.plan import Plan
 from layerwise.plan.edits import skip
 from layerwise.results import vocabulary as vocab
+from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.results.selection import PRESENT, Rows
 
@@ -94,7 +95,8 @@ def describe_verdict(row: Score, margin: float | None = None) -> str:
     limit = tidy(row.mde)
     if row.metric == "no_effect":
         return f"no effect above {limit} nats"
-    return f"inconclusive below {limit} nats{needed(row, margin) if margin is not None else ''}"
+    needed = "" if margin is None else describe_text_needed(Estimate.read(row), margin)
+    return f"inconclusive below {limit} nats{needed}"
 
 
 def layer_table(data: ReportData) -> Iterator[Score]:

@@ -176,16 +176,16 @@ def _readings(data: ReportData) -> Iterator[str]:
 def following(data: ReportData) -> Iterator[str]:
     arm = growth.planned(data)
     if arm is None:
-        yield "Train uniform, the controls and other schedules beside it: layerwise train growth-study"
+        yield "Train uniform, the controls and other schedules beside it: layerwise run growth"
         return
     at_end = [tuning for tuning in growth.tunings(data) if tuning.at_end]
     if at_end:
         further = sorted({each.chosen * (0.5 if each.chosen == min(each.losses) else 2.0) for each in at_end})
         who, rates = listed([each.arm for each in at_end]), ",".join(f"{rate:g}" for rate in further)
-        yield f"Try further rates for {who}: layerwise train growth-study --learning-rates {rates}"
+        yield f"Try further rates for {who}: layerwise train growth --learning-rates {rates}"
     score = growth.against(data, growth.Training(arm))
     if score is not None and judged(score, data.level) == "better" and arm == growth.PUBLISHED:
-        yield "Find out whether layer roles are why: layerwise train growth-study --arms importance,permuted"
+        yield "Find out whether layer roles are why: layerwise train growth --schedules importance,permuted"
 
 
 def _all_arms(data: ReportData) -> tuple[str, ...]:

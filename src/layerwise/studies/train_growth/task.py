@@ -7,7 +7,6 @@ configuration also begins from random weights. Only whole windows are trained on
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import ceil, inf
@@ -22,31 +21,29 @@ from layerwise.data.text.documents import Document
 from layerwise.data.text.language_modelling import TokenWindows, evenly_spaced, splits_of, whole
 from layerwise.data.text.tokenizer import load_tokenizer
 from layerwise.data.text.vocabulary import train_bytepair
-from layerwise.errors import DataError, PlanError, RunError, TrainError
+from layerwise.errors import DataError, PlanError, TrainError
 from layerwise.measure.cost.flops import model_cost
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.plan.schedule import GrowthSchedule, ModelCost, flops_per_token, steps_for
 from layerwise.results import Manifest
-from layerwise.results.checked import read
 from layerwise.results.identity import model_name
-from layerwise.results.training_record import FILE, MODEL
-from layerwise.runner.experiment import Inputs
-from layerwise.runner.opening import base_model, described, quiet_transformers
+from layerwise.runner.arguments import ModelLike, TextLike
+from layerwise.runner.opening import described, open_base, open_corpus, quiet_transformers
 from layerwise.runner.reporter import Reporter
+from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import TEXT_LENGTH, divided_documents
 from layerwise.runner.trainings import RecipeTraining, TrainingsUnit
 from layerwise.stack import Stack
 from layerwise.stack.checks.checkpoint_files import open_config
 from layerwise.stack.max_length import longest_input
-from layerwise.studies.train_growth.options import UNIFORM, GrowthExperiment
+from layerwise.studies.train_growth.variants import UNIFORM
 from layerwise.train.arguments import check_arguments
-from layerwise.train.checkpoint_dir import CONFIG, existing_run
 from layerwise.train.phases.random_init import SIZES, TINY, has_weights, random_model, vocabulary_size
 from layerwise.train.phases.runner import growth_runner
 from layerwise.train.phases.step_schedule import StepSchedule
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import GrowthVariant, Recipe, Settings, check_positive, grown
-from layerwise.train.training import Base, training_config
+from layerwise.train.training import Base
 
 FAMILY = "growth"
 """The family in the manifest of a run of trainings in phases."""
@@ -118,7 +115,7 @@ class GrowthTask:
     def unit(self, trainings: Sequence[RecipeTraining] = ()) -> TrainingsUnit:
         return TrainingsUnit(self.base, self.stack, self.splits, trainings, self.arguments)
 
-    def manifest(self, seed: int, families: tuple[str, ...] = (FAMILY,)) -> Manifest:
+    def manifest(self, seed: int) -> Manifest:
         """The provenance of a run; arms and seeds can be added later."""
         splits = self.splits
         windows: Sequence[Any] = getattr(splits.test, "windows", ())
@@ -130,7 +127,7 @@ class GrowthTask:
             documents=len({(window.task, window.document) for window in windows}),
             tokens=sum(window.scored for window in windows),
             window=self.length,
-            families=families,
+            families=(FAMILY,),
             tasks=("from scratch",) if self.reinitialized else (),
             seed=seed,
             settings=training_settings(self.arguments),
@@ -139,7 +136,7 @@ class GrowthTask:
     def shared_recipe(self, **options: object) -> dict[str, object]:
         return shared_recipe({"settings": asdict(self.settings), **options}, self.arguments)
 
-    def says(self) -> Iterator[str]:
+    def describe(self) -> Iterator[str]:
         stack, splits = self.stack, self.splits
         weights = "its own weights" if self.pretrained else "random weights"
         yield f"{model_name(stack.source.name)}: {stack.depth} layers, {stack.device}, from {weights}"
@@ -151,62 +148,76 @@ class GrowthTask:
             yield f"note: {self.left_out:.1%} of the tokens to train on are behind a document's last whole window"
 
 
-def open_task(config: GrowthExperiment, reporter: Reporter, inputs: Inputs) -> GrowthTask:
+def open_task(
+    model: ModelLike | None,
+    text: TextLike,
+    reporter: Reporter,
+    *,
+    data: TrainingData,
+    size: str,
+    from_scratch: bool,
+    seed: int,
+    loading: Mapping[str, Any],
+    arguments: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> GrowthTask:
     """Open the model, read the text, and count what the layers cost.
 
-    Raises `TrainError` for unknown `TrainingArguments`, `DataError` for `--from-scratch` without a checkpoint.
+    `loading` are options of `open_stack`, `settings` the fields of `Settings` that replace the usual ones.
+
+    Raises:
+        TrainError: If transformers does not know one of the `arguments`.
+        DataError: If there are no weights that `from_scratch` could replace.
     """
-    reporter.log(f"loading {config.model or 'torch'}")
-    config = replace(config, precision=config.resolved_precision(config.device, config.run))
-    arguments = config.trainer_arguments(config.device)
     check_arguments(arguments)
     quiet_transformers()
-    model = config.model
-    pretrained = model is not None and (inputs.stack is not None or has_weights(model, config.revision))
-    if config.from_scratch and not pretrained:
-        raise DataError(
-            f"{model or SIZES[config.size].name} has no weights that --from-scratch could draw anew: it begins from "
-            "random ones in any case; leave --from-scratch out"
-        )
-    opened = base_model(model, config, inputs.stack) if model is not None and pretrained else None
-    name, division = divided_documents(config, config.seed, inputs.corpus)
-    base = _random_base(config, division.parts["train"], reporter) if opened is None else opened.base()
+    name = str(model) if isinstance(model, str | Path) else None
+    pretrained = model is not None and (name is None or has_weights(name, loading["revision"]))
+    if from_scratch and not pretrained:
+        raise DataError(f"{name or SIZES[size].name} starts from random weights in any case. Leave --from-scratch out.")
+    opened = open_base(model, **loading) if model is not None and pretrained else None
+    corpus = None if text is None else open_corpus(text, "")
+    division_name, division = divided_documents(data, seed, corpus)
+    documents = division.parts["train"]
+    base = _random_base(name, size, documents, reporter, loading) if opened is None else opened.base()
     stack = base.open() if opened is None else opened.stack
     for note in division.notes:
         reporter.log(f"note: {note}")
-    length = config.max_length or (SHORT_LENGTH if model is None else TEXT_LENGTH)
-    splits, left_out = _splits(stack, name, division.parts, length)
-    pretrained = pretrained and not config.from_scratch
-    settings = FROM_TRAINED if pretrained else DEFAULTS_BY_MODEL.get(stack.source.name, FROM_RANDOM)
+    length = data.max_length or (SHORT_LENGTH if model is None else TEXT_LENGTH)
+    splits, left_out = _splits(stack, division_name, division.parts, length)
+    pretrained = pretrained and not from_scratch
+    usual = FROM_TRAINED if pretrained else DEFAULTS_BY_MODEL.get(stack.source.name, FROM_RANDOM)
     return GrowthTask(
         base,
         stack,
         splits,
-        Corpus(f"{name}, validation", division.parts["validation"]),
+        Corpus(f"{division_name}, validation", division.parts["validation"]),
         length,
         model_cost(stack, length),
-        replace(settings, **config.changes()),
+        replace(usual, **settings),
         arguments,
         pretrained=pretrained,
-        reinitialized=config.from_scratch,
+        reinitialized=from_scratch,
         left_out=left_out,
     )
 
 
-def _random_base(config: GrowthExperiment, documents: tuple[Document, ...], reporter: Reporter) -> Base:
-    model, size = config.model, SIZES[config.size]
-    settings = None if model is None else open_config(model, config.revision)
-    if config.tokenizer is not None:
-        tokenizer = load_tokenizer(config.tokenizer)
+def _random_base(
+    model: str | None, size: str, documents: tuple[Document, ...], reporter: Reporter, loading: Mapping[str, Any]
+) -> Base:
+    revision, device = loading["revision"], loading["device"]
+    settings = None if model is None else open_config(model, revision)
+    if loading["tokenizer"] is not None:
+        tokenizer = load_tokenizer(loading["tokenizer"])
     else:
-        tokenizer = None if model is None else _tokenizer_beside(model, config.revision)
+        tokenizer = None if model is None else _tokenizer_beside(model, revision)
     if tokenizer is None:
-        room = size.vocabulary if settings is None else vocabulary_size(settings, str(model))
+        room = SIZES[size].vocabulary if settings is None else vocabulary_size(settings, str(model))
         reporter.log(f"learning a vocabulary of {room:,} from {len(documents):,} documents")
         tokenizer = train_bytepair((each.text for each in documents), room)
     if settings is None:
-        return random_model(size.config(tokenizer), tokenizer, size.name, device=config.device)
-    return random_model(settings, tokenizer, str(model), device=config.device)
+        return random_model(SIZES[size].config(tokenizer), tokenizer, SIZES[size].name, device=device)
+    return random_model(settings, tokenizer, str(model), device=device)
 
 
 def _tokenizer_beside(model: str, revision: str | None) -> PreTrainedTokenizerBase | None:
@@ -263,20 +274,8 @@ class GrowthArm:
         recipe = grown(settings, GrowthVariant(self.schedule, steps, task.cost), self.name)
         return replace(recipe, from_scratch=task.reinitialized)
 
-    def training(self, task: GrowthTask, seed: int, beside: str = "") -> RecipeTraining:
-        training = RecipeTraining.of(self.recipe(task, seed), seed)
-        if not beside:
-            return training
-        return replace(training, folder=f"{beside}/{training.folder}", label=f"{beside} {training.label}")
-
-
-def folder_name(name: str) -> str:
-    """The name of a schedule as that of an arm, which is a folder's too.
-
-    >>> folder_name("my schedule / 2")
-    'my-schedule-2'
-    """
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "schedule"
+    def training(self, task: GrowthTask, seed: int) -> RecipeTraining:
+        return RecipeTraining.of(self.recipe(task, seed), seed)
 
 
 def at_length(length: float, arm: str = UNIFORM) -> str:
@@ -343,28 +342,11 @@ def check_initial_weights(schedule: GrowthSchedule, pretrained: bool) -> None:
         )
 
 
-def check_arms(task: GrowthTask, arms: Iterable[GrowthArm], max_epochs: float, folder: Path | None) -> None:
-    """Raise all errors of model, text or disk before a run folder exists; `folder` (optional) must match the arms."""
+def check_arms(task: GrowthTask, arms: Iterable[GrowthArm], max_epochs: float) -> None:
+    """Raise the errors of all arms that the model or the text would cause, before a run folder exists."""
     for arm in arms:
-        name = arm.name if arm.name == UNIFORM else f"{arm.name}, for the cost of {UNIFORM},"
+        name = arm.name if arm.name.startswith(UNIFORM) else f"{arm.name}, for the cost of {UNIFORM},"
         check_epochs(max(arm.steps.values()), arm.settings.batch_size, task.windows, max_epochs, name)
-        for seed in sorted(arm.steps):
-            training = arm.training(task, seed)
-            wanted = training_config(task.base, task.splits, training.recipe, seed)
-            path = (folder or Path()) / training.folder
-            finished = None if folder is None else existing_run(path, wanted)
-            if seed == min(arm.steps) and finished is None:
-                variant = GrowthVariant(arm.schedule, arm.steps[seed], task.cost)
-                growth_runner(task.stack, variant, task.splits, seed)
-
-
-def recorded_steps(folder: Path) -> int | None:
-    """The steps of the trainings that are finished or begun in the folder of an arm; `None` where there are none."""
-    for path in sorted((*folder.glob(f"seed-*/{MODEL}/{FILE}"), *folder.glob(f"seed-*/{CONFIG}"))):
-        try:
-            return int(read(path)["recipe"]["options"]["steps"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise RunError(
-                f"{path} does not say how many steps are trained there; choose another run folder, or --overwrite"
-            ) from error
-    return None
+        check_initial_weights(arm.schedule, task.pretrained)
+        seed = min(arm.steps)
+        growth_runner(task.stack, GrowthVariant(arm.schedule, arm.steps[seed], task.cost), task.splits, seed)

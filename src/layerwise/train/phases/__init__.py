@@ -6,6 +6,5 @@ study and the rows of its trainings are made in `layerwise.runner`.
     step_schedule         what runs, what learns and at what rate, by the step alone
     runner                the phases, in the Hugging Face Trainer (`trainer`)
     random_init           a decoder with random weights, made from a configuration
-    step_time             how long a step of each phase takes
     metrics               schedules, costs, losses and rates as rows
 """

@@ -172,17 +172,11 @@ def arm_rows(rows: Iterable[Score]) -> list[Score]:
     return scores
 
 
-def rate_rows(arm: str, losses: Mapping[float, Sequence[float]], setting: str = LEARNING_RATE) -> list[Score]:
+def rate_rows(arm: str, losses: Mapping[float, float], setting: str = LEARNING_RATE) -> list[Score]:
+    """Return the validation loss at every value of a setting, and which value was chosen."""
     own: dict[str, Any] = {"arm": arm, "condition": setting}
-    rows = []
-    for rate, tried in sorted(losses.items()):
-        low, high = over_seeds(tried)
-        rows.append(Score(RATES, "nll", float(np.mean(tried)), low, high, amount=rate, **own))
-    return [*rows, Score(RATES, "chosen", 1.0, amount=best_rate(means(losses)), **own)]
-
-
-def means(losses: Mapping[float, Sequence[float]]) -> dict[float, float]:
-    return {rate: float(np.mean(tried)) for rate, tried in losses.items()}
+    rows = [Score(RATES, "nll", loss, amount=value, **own) for value, loss in sorted(losses.items())]
+    return [*rows, Score(RATES, "chosen", 1.0, amount=best_rate(losses), **own)]
 
 
 def best_rate(losses: Mapping[float, float]) -> float:

@@ -1,12 +1,12 @@
-"""The growth claims (54 % cheaper, 4.7 times lower, 13 % faster) on studies with known answers."""
+"""The findings on growth training (54 % cheaper, 4.7 times lower, 13 % faster) on studies with known answers."""
 
 import random
 from math import log
 
 import pytest
 
-from layerwise.page.claims.growth import CHEAPER, FASTER, LOWER
 from layerwise.results.rows import Score
+from layerwise.studies.train_growth.published import COST_SAVED, LOSS_RATIO_PUBLISHED, TIME_SAVED_PUBLISHED
 from layerwise.train.cost.frontier import CostPoint
 from layerwise.train.phases.metrics import loss_ratio_row, saving_rows, time_saved_row
 from page.claims.heterogeneity.planted_frontiers import frontiers
@@ -50,9 +50,9 @@ def known() -> list[Score]:
 
 test_each_headline_is_right_where_it_was_planted_true_and_where_it_was_not = simulated(
     {
-        "growth_cost": {SUPPORTED: (study(CHEAPER),), CONTRADICTED: (study(0.0), study(-0.5))},  # never reached
-        "growth_loss": {SUPPORTED: (study(0.0, ratio=LOWER),), CONTRADICTED: (study(0.0, ratio=1.0),)},
-        "growth_time": {SUPPORTED: (study(0.0, time=FASTER),), CONTRADICTED: (study(0.0, time=0.0),)},
+        "growth_cost": {SUPPORTED: (study(COST_SAVED),), CONTRADICTED: (study(0.0), study(-0.5))},  # never reached
+        "growth_loss": {SUPPORTED: (study(0.0, ratio=LOSS_RATIO_PUBLISHED),), CONTRADICTED: (study(0.0, ratio=1.0),)},
+        "growth_time": {SUPPORTED: (study(0.0, time=TIME_SAVED_PUBLISHED),), CONTRADICTED: (study(0.0, time=0.0),)},
     },
     least=1 - WRONG,
     runs=DRAWS,
@@ -61,9 +61,8 @@ test_each_headline_is_right_where_it_was_planted_true_and_where_it_was_not = sim
 
 def test_a_loss_that_is_not_reached_is_said_to_be_so() -> None:
     claim = claim_of("growth_cost", study(-0.5, noise=0.0)(0), DEPTH)
-    assert "at most (not reached with 3 seeds)" in claim.figures
-    assert "read off its trainings of 7 lengths, each decayed to its end" in claim.figures
-    assert "a table of token pairs at 5.5" in claim.figures
+    assert "at most (not reached with 3 seeds)" in claim.answer
+    assert "read off its trainings of 7 lengths, each decayed to its end" in claim.answer
 
 
 def test_a_loss_that_was_had_at_once_is_bounded_from_below() -> None:
@@ -73,14 +72,15 @@ def test_a_loss_that_was_had_at_once_is_bounded_from_below() -> None:
     rows = [*known(), *saving_rows("published", arm, reference, "uniform", 2)]
     claim = claim_of("growth_cost", rows, DEPTH)
     assert claim.verdict == "supported"
-    assert "60" in claim.figures
-    assert "at least (reached before the first look with 3 seeds)" in claim.figures
+    assert "60" in claim.answer
+    assert "at least (reached before the first look with 3 seeds)" in claim.answer
 
 
 def test_one_seed_decides_nothing() -> None:
     row = time_saved_row("published", {0: 0.5}, {0: 1.0}, "uniform")
     claim = claim_of("growth_time", [*known()[1:2], row], DEPTH)
-    assert (claim.verdict, claim.why) == ("inconclusive", "One seed has no interval: train with several.")
+    assert claim.verdict == "inconclusive"
+    assert claim.answer.startswith("One seed has no interval: train with several.")
 
 
 def test_a_ratio_is_paired_by_seed() -> None:

@@ -10,7 +10,7 @@ from layerwise.measure.stats.statistics import Numbers
 from layerwise.results.rows import PlanRecord, Score
 from page.claims import truths
 from page.claims.swept import Cost, swept
-from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth, words
+from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Truth
 from tier import by_tier
 
 DEEP = 12  # windows of 3, 5, 7, 9 and 11 layers
@@ -122,7 +122,7 @@ def test_too_few_steps_and_no_intervals_decide_nothing() -> None:
         truths.claim_of("same_space", few(0), STATED),
     ):
         assert bare.verdict == "inconclusive"
-        assert "fewer than 8 documents" in words(bare)
+        assert "fewer than 8 documents" in bare.answer
 
 
 def test_a_random_order_that_is_not_resolved_asks_for_more_draws() -> None:

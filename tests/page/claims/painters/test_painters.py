@@ -7,7 +7,7 @@ import pytest
 from layerwise.plan.painters import PAINTERS_RANKING
 from layerwise.results.rows import PlanRecord
 from page.claims.swept import DEPTH, WIDEST, Cost, by_strategy, swept
-from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, found, simulated, words
+from page.claims.truths import CONTRADICTED, NULL, SUPPORTED, Table, Truth, claim_of, found, simulated
 
 LITTLE = {"documents": 10, "shape": 0.5, "noise": 0.4}  # few documents, and a few of those carry most
 MUCH = {"documents": 200, "noise": 0.03, "draws": 0.01}
@@ -103,17 +103,17 @@ test_no_verdict_is_wrong_in_more_than_five_of_a_hundred_runs = simulated(
 def test_rows_without_intervals_decide_nothing(rule: str) -> None:
     claim = claim_of(rule, run(rule, PLANTED[rule][SUPPORTED][0], documents=7)(0), DEPTH)
     assert claim.verdict == "inconclusive"
-    assert "fewer than 8 documents" in words(claim) or "loops" in words(claim)
+    assert "fewer than 8 documents" in claim.answer or "loops" in claim.answer
 
 
 @pytest.mark.parametrize("rule", FAMILIES)
 def test_without_gains_loops_are_told_without_their_null(rule: str) -> None:
     claim = claim_of(rule, run(rule, PLANTED[rule][NULL][0], FAMILIES[rule][:1], **MUCH)(0), DEPTH)
     assert claim.verdict == SUPPORTED
-    assert "the null needs --families painters,looped,gain_sweep" in words(claim)
+    assert "the null needs --families painters,looped,gain_sweep" in claim.answer
 
 
 def test_a_best_count_at_the_end_contradicts_nothing() -> None:
     claim = claim_of("loop_count", run("loop_count", looped(lambda affected: 12, 0.8), ("looped",), **MUCH)(0), DEPTH)
     assert claim.verdict == "inconclusive"
-    assert words(claim).startswith("More loops than were run may be best.")
+    assert claim.answer.startswith("More loops than were run may be best.")

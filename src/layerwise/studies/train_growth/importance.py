@@ -1,0 +1,121 @@
+"""Schedules by the importance of layers: `train schedule`, and the schedule `importance` of `train growth`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from layerwise.errors import MeasureError, PlanError, RunError
+from layerwise.measure.interventions.importance import SOURCES, importance_of, source_of
+from layerwise.plan.schedule import GrowthSchedule
+from layerwise.plan.schedule.allocation import (
+    MIN_EFFECT,
+    PHASES,
+    Allocation,
+    allocation,
+    explain_allocation,
+)
+from layerwise.plan.schedule.explain import chart
+from layerwise.results import Run
+from layerwise.results.training_record import trained_models
+from layerwise.runner.argument import Metavar, Range
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.verb import verb
+
+_OF_A_DIAGNOSIS = "curve_tokens:"
+
+_MIN_EFFECT = "min_effect:"
+
+
+@verb("train schedule", examples=("runs/demo-1a2b3c4d --output growth.yaml",))
+def schedule(
+    diagnosis: Annotated[str | Path, Metavar("RUN")],
+    *,
+    output: Annotated[str | Path, Metavar("FILE")],
+    phases: Annotated[int, Range(least=1, most=1_000)] = PHASES,
+    max_share: Annotated[float | None, Range(above=0, most=1), Metavar("SHARE")] = None,
+    min_effect: Annotated[float | None, Range(above=0), Metavar("NATS")] = None,
+    reporter: Reporter | None = None,
+) -> GrowthSchedule:
+    """Write a growth schedule that trains every layer by its importance in a diagnosis.
+
+    Importance is the loss increase when a layer is skipped. `layerwise train growth --schedules FILE` takes the file.
+
+    Args:
+        diagnosis: Run directory of a diagnosis.
+        output: File to write.
+        phases: Number of equal parts of the training.
+        max_share: Maximum share of all layer-steps (default: shares grow with the square root of the effect).
+        min_effect: Smallest effect that counts, in nats/token.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The schedule.
+
+    Raises:
+        PlanError: If the file exists, or no layer has an effect.
+        RunError: If the run has no ablation.
+    """
+    path = Path(output)
+    if path.exists():
+        raise PlanError(f"{path} already exists. Pass another file with --output, or remove it.")
+    if not path.absolute().parent.is_dir():
+        raise PlanError(f"{path.parent} is not a directory. Create it first.")
+    allocated, source = allocation_of(Path(diagnosis), phases=phases, max_share=max_share, min_effect=min_effect)
+    allocated_schedule = allocated.schedule()
+    from layerwise.studies.train_growth.schedule_file import write_schedule  # help does not wait for PyYAML
+
+    write_schedule(allocated_schedule, path)
+    reporter = reporter or Silent()
+    reporter.result(explain_allocation(allocated))
+    reporter.result(f"effects: {SOURCES[source]}")
+    reporter.result(chart(allocated_schedule))
+    reporter.result(f"schedule: {path}")
+    return allocated_schedule
+
+
+def allocation_of(
+    folder: Path, *, phases: int = PHASES, max_share: float | None = None, min_effect: float | None = None
+) -> tuple[Allocation, str]:
+    """Return the allocation by the importance measured in the run `folder`, and which of `SOURCES` it is from.
+
+    `min_effect` is in nats/token (default: that of the diagnosis). Raises `RunError` for a run without importance,
+    naming the command that makes one, and `PlanError` if no layer has an effect.
+    """
+    with Run.open(folder) as run:
+        scores = run.store.scores()
+        source = source_of(scores)
+        if source is None:
+            raise RunError(_lacking(run))
+        try:
+            importance = importance_of(scores)
+        except MeasureError as refusal:
+            raise RunError(f"{folder}: {refusal}") from None
+        smallest = min_effect if min_effect is not None else _min_effect_of(run)
+    return allocation(importance, min_effect=smallest, phases=phases, max_share=max_share), source
+
+
+def _min_effect_of(run: Run) -> float:
+    given = [setting.removeprefix(_MIN_EFFECT) for setting in run.manifest.families if setting.startswith(_MIN_EFFECT)]
+    return float(given[0]) if given else MIN_EFFECT
+
+
+def _lacking(run: Run) -> str:
+    models = trained_models(run.folder)
+    settings = run.manifest.families
+    if models:
+        return (
+            f"{run.folder} is a run of layerwise train, which does not say which layers matter; diagnose a model of "
+            f"it, and give that run: layerwise diagnose {models[0]} --text PATH"
+        )
+    if not any(setting.startswith(_OF_A_DIAGNOSIS) for setting in settings):
+        return (
+            f"{run.folder} is a run of another kind ({', '.join(settings[:3])}), which does not say what skipping each "
+            "layer costs; make one that does, and give that run: layerwise diagnose MODEL --text PATH"
+        )
+    notes = [note.text for note in run.store.notes("ablation")]
+    why = notes[0] if notes else "the part is not among its parts, or not carried out yet"
+    return (
+        f"{run.folder} is a diagnosis without an ablation ({why}), and a schedule is made from what skipping each "
+        f"layer costs; give a run of layerwise diagnose {run.manifest.model} --text PATH --parts ablation"
+    )

@@ -1,0 +1,208 @@
+"""`layerwise train growth`: training in phases, compared with uniform training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+from layerwise.errors import OptionError
+from layerwise.runner.argument import Metavar, Range
+from layerwise.runner.arguments import (
+    Device,
+    Location,
+    Names,
+    OptionalModel,
+    PathLike,
+    Rare,
+    Seed,
+    Settings,
+    TextLike,
+    to_path,
+)
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.result import Result
+from layerwise.runner.training_options import TrainingData, changed, resolve_precision, trainer_arguments
+from layerwise.runner.verb import spell, verb
+from layerwise.studies.train_growth.variants import IMPORTANCE, PUBLISHED, UNIFORM, read_variants
+from layerwise.train.precision import Precision
+
+Numbers = Annotated[Sequence[float], Range(above=0), Metavar("NUMBERS")]
+Share = Annotated[float | None, Range(above=0, below=1), Metavar("SHARE")]
+
+
+@verb(
+    "train growth",
+    examples=(
+        "--schedules stacking --seeds 3",
+        "--schedules importance,permuted --frontier",
+    ),
+)
+def growth(
+    model: OptionalModel = None,
+    text: TextLike = None,
+    *,
+    schedules: Names = (PUBLISHED,),
+    seeds: Annotated[int, Range(least=1, most=1_000)] = 1,
+    steps: Annotated[int | None, Range(least=1)] = None,
+    epochs: Annotated[float | None, Range(above=0)] = None,
+    learning_rates: Numbers = (),
+    batch_size: Annotated[int | None, Range(least=1)] = None,
+    size: Literal["tiny", "published"] = "tiny",
+    frontier: bool = False,
+    shorter: Rare[Share] = None,
+    warmups: Rare[Annotated[Sequence[float], Range(least=0, below=1), Metavar("NUMBERS")]] = (),
+    baseline: Rare[bool] = True,
+    match: Rare[Literal["flops", "tokens"]] = "flops",
+    importance: Rare[Annotated[PathLike, Metavar("RUN")]] = None,
+    from_scratch: Rare[bool] = False,
+    max_length: Rare[Annotated[int | None, Range(least=2)]] = None,
+    max_epochs: Rare[Annotated[float, Range(above=0)]] = 2.0,
+    validation: Rare[PathLike] = None,
+    test: Rare[PathLike] = None,
+    gradient_accumulation: Rare[Annotated[int | None, Range(least=1)]] = None,
+    precision: Rare[Precision | None] = None,
+    compile: Rare[bool] = False,
+    evals: Rare[Annotated[int | None, Range(least=1)]] = None,
+    set: Settings = (),
+    push: Rare[str | None] = None,
+    private: Rare[bool] = False,
+    device: Rare[Device] = "auto",
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: Seed = 0,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Train a model in phases and compare it with uniform training.
+
+    Every schedule spends as many operations as uniform training does in `steps`. Without a model and a text, a tiny
+    model with random weights reads the standard library's prose. The same command resumes an interrupted run.
+
+    Args:
+        model: Hub id, folder, or config.json (random weights).
+        text: Text file, a folder of them, or hf:DATASET.
+        schedules: Some of uniform, published, freezing, stacking, lisa, ramp, importance, permuted, reversed, random,
+            and YAML files.
+        seeds: Number of random seeds.
+        steps: Optimizer steps of uniform training.
+        epochs: Number of epochs of uniform training (default: 1).
+        learning_rates: Learning rates to try; the grid is extended while the best value lies on its edge.
+        batch_size: Batch size.
+        size: Size of the model, if none is given.
+        frontier: Also train uniform for other lengths.
+        shorter: Share of the steps for the first schedule, in addition.
+        warmups: Shares of the steps to warm up over.
+        baseline: Also train uniform.
+        match: What schedules spend as much of as uniform training.
+        importance: Run of `diagnose` (default: measure it).
+        from_scratch: Replace trained weights with random ones.
+        max_length: Length of training windows in tokens.
+        max_epochs: How often a training may read the text.
+        validation: Text for tuning (default: a share of the text).
+        test: Text that is reported.
+        gradient_accumulation: Forward passes in a step.
+        precision: Forward pass: float32, bfloat16 or float16.
+        compile: Compile the blocks with torch.compile.
+        evals: Number of evaluations on validation data.
+        set: Any of the Trainer's TrainingArguments.
+        push: Hub repo id to push to (a prefix when several models are trained).
+        private: Make the hub repository private.
+        device: Device that computes.
+        tokenizer: Tokenizer, if the model has none.
+        layers: Module path of the list of blocks, if it is not found.
+        revision: Branch, tag or commit of a hub model.
+        run: Output directory (default: derived from the configuration).
+        overwrite: Replace the rows of the run.
+        seed: Seed of every random draw.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The rows: losses and costs by `arm` and `seed`, and of measure `growth` the differences between variants.
+
+    Raises:
+        OptionError: If options contradict each other.
+        PlanError: If a schedule is unknown or does not fit the model.
+        TrainError: If a text would be read more often than `max_epochs`.
+    """
+    arguments = trainer_arguments(set, device=device)
+    variants = read_variants(schedules, has_importance_run=importance is not None)
+    if steps is not None and epochs is not None:
+        raise OptionError(f"{spell('steps')} and {spell('epochs')} both set the length. Pass one of them.")
+    if model is not None and size != "tiny":
+        raise OptionError(f"{spell('size')} requires no {spell('model')}. Pass one of them.")
+    if private and push is None:
+        raise OptionError(f"{spell('private')} requires {spell('push')}. Pass the repo id.")
+    if not baseline and (frontier or shorter is not None):
+        raise OptionError(f"{spell('frontier' if frontier else 'shorter')} requires uniform training as a baseline.")
+    if not baseline and importance is None and IMPORTANCE in variants:
+        raise OptionError(f"Without a baseline, the schedule {IMPORTANCE} requires {spell('importance')} RUN.")
+    if baseline:
+        variants = {UNIFORM: None, **variants}
+    if push is not None:
+        from layerwise.checkpoint.push import check_repository
+
+        check_repository(push)
+    from layerwise.runner.study import RunDescription, start_run
+    from layerwise.studies.train_growth import steps as growth_steps
+    from layerwise.studies.train_growth.design import GrowthDesign
+    from layerwise.studies.train_growth.task import open_task
+    from layerwise.studies.train_growth.tuning import LearningRateSweep
+
+    task = open_task(
+        model,
+        text,
+        reporter or Silent(),
+        data=TrainingData(validation=to_path(validation), test=to_path(test), max_length=max_length),
+        size=size,
+        from_scratch=from_scratch,
+        seed=seed,
+        loading={"device": device, "tokenizer": tokenizer, "layers": layers, "revision": revision},
+        arguments=arguments,
+        settings=changed(
+            compiled=compile or None,
+            batch_size=batch_size,
+            gradient_accumulation_steps=gradient_accumulation,
+            precision=resolve_precision(precision, arguments, device=device, run=to_path(run)),
+            evals=evals,
+            learning_rate=learning_rates[0] if len(learning_rates) == 1 else None,
+        ),
+    )
+    design = GrowthDesign(
+        task,
+        names=tuple(variants),
+        budget=steps or task.steps_of(1.0 if epochs is None else epochs),
+        seeds=range(seeds),
+        rates=tuple(sorted(dict.fromkeys(learning_rates))) or (task.settings.learning_rate,),
+        warmups=tuple(sorted(dict.fromkeys(warmups))),
+        match=match,
+        frontier=frontier,
+        shorter=shorter,
+        measures_importance=IMPORTANCE in variants and importance is None,
+    )
+    known, notes = growth_steps.build_known(design, variants, to_path(importance), seed)
+    design.check(known, max_epochs)
+    certain = design.certain_trainings(known)
+    described = RunDescription(
+        manifest=task.manifest(seed),
+        lines=list(design.describe(known)),
+        tasks=[certain],
+        recipe=design.recipe(),
+        refuse=lambda folder: None if design.tuned() else certain.refuse(folder),
+        discard=growth_steps.discard,
+        models=design.find_models,
+        on_several_processes=not design.measures_importance,
+    )
+    with start_run(described) as study:
+        sweep = LearningRateSweep(design, study)
+        sweep.tune({name: known[name] for name in design.tuned() if name in known})
+        if design.measures_importance:
+            measured, more_notes = growth_steps.measure_importance(study, design, sweep, known[UNIFORM], seed)
+            sweep.tune({name: measured[name] for name in design.tuned() if name in measured})
+            known, notes = known | measured, notes + more_notes
+        for note in notes:
+            study.reporter.log(f"note: {note}")
+        study.execute(design.trainings(design.arms(known, sweep.settings_of)))
+        growth_steps.write_results(study, task, sweep, notes)
+    return Result(study.folder)
