@@ -2,11 +2,8 @@
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from layerwise.page import ReportData
 from layerwise.page.derived import growth
@@ -14,10 +11,8 @@ from layerwise.page.derived.growth import Training, Tuning
 from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
 from layerwise.runner.summary import summary
-from layerwise.studies.train_growth import training_cost
-from layerwise.studies.train_growth.findings import budget_shares, growth_findings, verdict
-from layerwise.studies.train_growth.page import GROWTH_KIND
-from layerwise.studies.train_growth.training_cost import FRONTIER
+from layerwise.studies.train_growth.findings import growth_findings, verdict
+from layerwise.studies.train_growth.page import GROWTH_KIND, loss_by_cost
 from page.planted import GROWTH, of, without
 
 BETTER, WORSE, OPEN = (-0.05, 0.02), (0.05, 0.02), (0.005, 0.02)
@@ -26,7 +21,6 @@ NOT_SHOWN = "the gain is not shown to come from which layers train when"
 NOTHING = "nothing shows that it matters which layers train when"
 WRONG_ROLES = "the roles that it gives the layers are not the right ones"
 LEARNED, TUNED = "Did uniform training learn what needs layers?", "Was the learning rate tuned?"
-COSTS = "Do the costs add up?"
 Two = tuple[float, float]
 
 
@@ -122,7 +116,7 @@ VERDICTS: list[tuple[ReportData, str, str]] = [
     # a difference without an interval is no verdict; the corrected p decides and not the interval
     (
         of(held_out("importance"), held_out("uniform"), *bare("uniform", "permuted")),
-        "differs from uniform training by −0.500 nats per token, without an interval, over 1 seed; the schedule is not"
+        "differs from uniform training by −0.500 nats per token, without an interval, over 1 seed. The schedule is not"
         " distinguished, for want of an interval, from itself",
         None,
     ),
@@ -157,7 +151,6 @@ def test_the_arm_with_controls_is_the_one_that_is_judged(rows: list[Score], arm:
 def test_terms_that_were_not_compared_leave_the_next_ones_to_decide() -> None:
     data = of(difference("importance", "uniform", *WORSE, terms="seconds"))
     assert str(verdict(data)).count("At equal seconds, the importance schedule is worse") == 1
-    assert answers(data)["Is importance better than uniform?"].endswith("not compared at equal FLOPs.")
 
 
 @pytest.mark.parametrize(
@@ -180,34 +173,13 @@ def ended(half: float, null: float) -> list[Score]:
     ]
 
 
-def phased(measured: float) -> list[Score]:
-    steps = {("early", 5.0): (0.5, 0.45), ("late", 9.0): (0.8, measured)}
-    return [
-        Score("accounting", metric, share, arm="a", condition=name, amount=end)
-        for (name, end), shares in steps.items()
-        for metric, share in zip(("predicted", "measured"), shares, strict=True)
-    ]
-
-
 TRIED = [rate("a", 0.1, value=3.68), rate("a", 0.1, "chosen"), held_out("a")]
-AFTER = [
-    Score("training", "validation_loss", loss, arm="a", seed=seed, amount=9.0) for seed, loss in ((0, 3.97), (1, 3.81))
-]
 WIDE = [replace(row, low=3.5, high=3.9) if row.metric == "nll" else row for row in TRIED]
-DEAR = [
-    replace(row, value=1.031 * row.value) if (row.arm, row.seed, row.metric) == ("ramp", 1, "flops") else row
-    for row in GROWTH.scores
-]
 ANSWERS: list[tuple[list[Score], str, str]] = [
     (ended(0.1, 4.2), LEARNED, "Yes. It ends at 4.00 [3.90, 4.10] nats per token, a table of token pairs"),
     (ended(0.3, 4.2), LEARNED, "Not beyond its seeds. It ends at 4.00"),
     (ended(0.1, 3.8), LEARNED, "No. It ends at 4.00"),
-    ([*TRIED, *AFTER], TUNED, "(validation loss 3.68 in the sweep, 3.81 to 3.97 afterwards)"),
     (WIDE, TUNED, "Several seeds chose."),
-    (DEAR, COSTS, "The FLOPs of ramp are up to 3."),
-    (DEAR, COSTS, "beyond the 1 % allowed: not all arms have had one budget."),
-    (phased(0.96), COSTS, "+20.0 % at most (a, late), 1 of 2 phases beyond 15"),
-    (phased(0.92), COSTS, "+15.0 % at most (a, late), all 2 phases"),
 ]
 
 
@@ -223,13 +195,6 @@ def test_an_end_is_the_least_or_the_greatest_of_several(chosen: float, at_end: b
     assert not Tuning("a", {1.0: losses[1.0]}, 1.0).at_end
 
 
-def test_budgets_are_held_against_uniform_with_the_same_seed_and_without_rows_nothing_is_concluded() -> None:
-    assert len(budget_shares(GROWTH)) == 7 * 3
-    others = (row for row in GROWTH.scores if (row.measure, row.condition) != ("growth", "flops"))
-    assert "FLOPs" not in answers(of(*others))[COSTS], "what had another budget is not held to this one"
-    assert answers(of(held_out("uniform"))) == {}
-
-
 def test_lengths_stand_by_number_and_a_sweep_makes_no_arm() -> None:
     rows = [replace(held_out("uniform"), amount=share) for share in (1.5, 0.8, 12.0)]
     assert [each.share for each in growth.lengths(of(*rows))] == [0.8, 1.5, 12.0]
@@ -241,17 +206,6 @@ def test_the_row_of_an_arm_comes_before_the_mean_of_its_seeds() -> None:
     mean = growth.held_out(of(*seeds), Training("a"))
     whole = growth.held_out(of(*seeds, held_out("a", 4.4, 0.1, None)), Training("a"))
     assert (mean.value, mean.low, whole.value) == (4.5, None, 4.4), "a mean made here has no interval"
-
-
-def test_losses_are_those_of_validation_and_else_of_training() -> None:
-    noted = {("a", 5.0, "train"): 9.0, ("a", 10.0, "validation"): 4.0, ("b", 20.0, "train"): 8.0}
-    data = of(
-        *(
-            Score("training", f"{kind}_loss", loss, arm=arm, seed=0, amount=step)
-            for (arm, step, kind), loss in noted.items()
-        )
-    )
-    assert [growth.losses(data, Training(arm), 0) for arm in "abc"] == [{10: 4.0}, {20: 8.0}, {}]
 
 
 def saving(metric: str, value: float, half: float | None = None, terms: str = "flops") -> Score:
@@ -290,82 +244,25 @@ def test_the_headline_is_of_the_published_schedule_and_says_what_it_was_read_off
     assert "its warm-up not tuned" in growth.nulls_in_words(without(GROWTH, "rates"))
 
 
-@given(st.lists(st.tuples(st.integers(1, 50), st.floats(0.0, 10.0)), min_size=1, max_size=6))
-def test_the_cost_of_a_step_is_what_it_adds(lengths: list[tuple[int, float]]) -> None:
-    pieces, first = [], 0
-    for steps, cost in lengths:
-        pieces.append((float(first), float(first + steps), cost))
-        first += steps
-    each = [cost for steps, cost in lengths for _ in range(steps)]
-    for step in range(len(each) + 1):
-        assert training_cost.cost_by(tuple(pieces), step) == pytest.approx(sum(each[:step]))
-    assert training_cost.cost_by(tuple(pieces), len(each) + 5) == training_cost.cost_by(tuple(pieces), len(each))
+def test_losses_are_drawn_where_trainings_end_by_what_they_cost() -> None:
+    def training(arm: str, **figures: float) -> list[Score]:
+        return [Score("training", metric, value, arm=arm, seed=0) for metric, value in figures.items()]
 
-
-def training(arm: str, seed: int = 0, **figures: float) -> list[Score]:
-    return [Score("training", metric, value, arm=arm, seed=seed) for metric, value in figures.items()]
-
-
-def two_phases() -> list[Score]:
-    phases = {("early", 40.0): (0.5, 0.6), ("late", 100.0): (1.0, 1.0)}
-    return [
-        *training("uniform", steps=80.0, step_seconds=0.5),
-        *training("a", steps=100.0, tokens=2000.0, flops=8e6, seconds=999.0),
-        *(
-            Score("accounting", metric, share, arm="a", condition=name, amount=end)
-            for (name, end), of in phases.items()
-            for metric, share in zip(("predicted", "measured"), of, strict=True)
-        ),
+    rows = [
+        *training("a", steps=100.0, step_seconds=0.5, flops=8e6),
+        *training("b", steps=100.0, flops=9e6),
+        held_out("a", 4.0),
+        held_out("b", 5.0),
+        difference("b", "uniform", 0.1, 0.2, "seconds"),
+        replace(difference("b", "uniform", 42.0, 1.0, "seconds"), metric="at"),
     ]
-
-
-def spent(rows: list[Score], terms: str, step: float, seed: int = 0) -> float:
-    pieces = training_cost.outlay(of(*rows), Training("a"), seed, terms)
-    assert pieces is not None
-    return training_cost.cost_by(pieces, step)
-
-
-def drop(rows: list[Score], **columns: Any) -> list[Score]:
-    return [row for row in rows if any(getattr(row, name) != value for name, value in columns.items())]
-
-
-def test_flops_and_seconds_go_by_phase() -> None:
-    rows = two_phases()
-    assert spent(rows, "flops", 100) == pytest.approx(8e6), "the whole is what was counted"
-    assert spent(rows, "flops", 40) == pytest.approx(8e6 * 20 / 80)
-    assert spent(rows, "seconds", 40) == pytest.approx(40 * 0.6 * 0.5), "steps alone"
-    untimed = drop(rows, condition="early", metric="measured")
-    assert spent(untimed, "seconds", 40) == pytest.approx(40 * 0.5 * 0.5), "as predicted"
-    assert spent(drop(rows, condition="early", metric="predicted"), "flops", 40) == pytest.approx(8e6 * 0.4), "even"
-    assert training_cost.outlay(of(*drop(rows, arm="a", metric="steps")), Training("a"), 0, "flops") is None
-
-
-def test_a_seed_with_more_steps_has_longer_phases_and_its_looks_are_paired_by_number() -> None:
-    rows = [*two_phases(), *training("a", 1, steps=110.0, tokens=2200.0, flops=8e6)]
-    looks = [(0, 40, 4.6), (0, 100, 4.0), (1, 44, 5.6), (1, 110, 5.0)]
-    rows += [
-        Score("training", "validation_loss", loss, arm="a", seed=seed, amount=float(step)) for seed, step, loss in looks
-    ]
-    assert spent(rows, "flops", 44, seed=1) == pytest.approx(8e6 * 0.25)
-    assert spent(rows, "flops", 110, seed=1) == pytest.approx(8e6), "nothing is left over at the end"
-    drawn = [row for row in training_cost.loss_by_cost(of(*rows)) if row.condition == "flops"]
-    assert [row.amount for row in drawn] == [pytest.approx(2e6), pytest.approx(8e6)]
-    assert (drawn[1].value, drawn[1].low, drawn[1].high) == (4.5, 4.0, 5.0)
-
-
-def test_the_pace_of_uniform_is_the_median_over_its_lengths() -> None:
-    rows = two_phases()
-    for share, pace in ((0.8, 0.4), (1.3, 9.0)):
-        own = training("uniform", steps=60.0, step_seconds=pace)
-        rows += [replace(row, condition=f"{share:g} of the budget") for row in own]
-        rows.append(replace(held_out("uniform"), amount=share))
-    assert spent(rows, "seconds", 10) == pytest.approx(10 * 0.6 * 0.5)
-
-
-def test_the_frontier_needs_two_ends_of_uniform() -> None:
-    alone = of(*(row for row in GROWTH.scores if row.measure != "training" or row.condition is None))
-    ends = [[row.against for row in training_cost.loss_by_cost(data)].count(FRONTIER) for data in (GROWTH, alone)]
-    assert ends == [2 * 4, 0]
+    drawn = {(row.arm, row.condition): (row.amount, row.value) for row in loss_by_cost(of(*rows))}
+    assert drawn == {
+        ("a", "flops"): (8e6, 4.0),
+        ("b", "flops"): (9e6, 5.0),
+        ("a", "seconds"): (50.0, 4.0),
+        ("b", "seconds"): (42.0, 5.0),  # measured phase by phase
+    }
 
 
 def test_a_schedule_alone_is_not_compared() -> None:

@@ -152,15 +152,6 @@ def token_pairs(data: ReportData) -> Score | None:
     return data.rows.one(measure=vocab.NULL, metric="nll", arm=vocab.TOKEN_PAIRS)
 
 
-def losses(data: ReportData, training: Training, seed: int) -> dict[int, float]:
-    of = {"measure": vocab.TRAINING, "arm": training.arm, "seed": seed, "condition": vocab.of_budget(training.share)}
-    for metric in (vocab.VALIDATION_LOSS, vocab.TRAIN_LOSS):
-        noted = {int(row.amount or 0): row.value for row in data.rows.where(metric=metric, amount=PRESENT, **of)}
-        if noted:
-            return dict(sorted(noted.items()))
-    return {}
-
-
 # -- schedules ----------------------------------------------------------------------------------------------------
 
 

@@ -12,13 +12,11 @@ from layerwise.page.data import ReportData
 from layerwise.page.derived import growth
 from layerwise.page.finding import Effect, Finding, Verdict, firmness, judged
 from layerwise.page.show import NUMBER, SIGNED, adjusted_p
-from layerwise.page.text.number_format import fixed, percent, tidy
+from layerwise.page.text.number_format import tidy
 from layerwise.page.text.wording import counted, listed, sentence
+from layerwise.results.estimate import Estimate
 from layerwise.results.rows import Score
-from layerwise.results.vocabulary import LOSS_RATIO, MEASURED, PREDICTED, TOKENS, TRAINING, UNIFORM_TRAINING
-
-BUDGET_BAR, STEP_BAR = 0.01, 0.15
-"""How far FLOPs may be from uniform's, and the time of a step from its prediction."""
+from layerwise.results.vocabulary import DIFFERENCE, LOSS_RATIO, TOKENS
 
 EFFECTS: Mapping[Effect, str] = {
     "better": "the {arm} schedule is better than uniform training: {number}",
@@ -46,38 +44,59 @@ BASELINES: Mapping[Verdict, tuple[str, str]] = {
 
 
 def growth_findings(data: ReportData) -> Iterator[Finding]:
-    for finding in (verdict, _terms, _learned, _tuned, _accounted):
+    for finding in (verdict, _learned, _tuned):
         if (each := finding(data)) is not None:
             yield each
 
 
 def verdict(data: ReportData) -> Finding | None:
+    """Judge whether the planned schedule beats uniform training, and whether the roles of layers are why."""
     arm = growth.planned(data)
     compared = None if arm is None else _at_equal_cost(data, arm) or _at_equal_steps(data, arm)
     if arm is None or compared is None:
         return None
-    against_uniform, effect = compared
+    first, effect, score, others = compared
     count = counted(min(len(growth.seeds(data, each)) for each in (growth.Training(arm), growth.UNIFORM)), "seed")
-    clauses = [f"{against_uniform} over {count}", _roles(data, arm, effect)]
+    caveats = [_roles(data, arm, effect)]
     if not growth.tunings(data):
-        clauses.append("no learning rate was tuned, and another might turn this round")
+        caveats.append("no learning rate was tuned, and another might turn this round")
     if baseline(data) not in (None, Verdict.SUPPORTED):
-        clauses.append(
+        caveats.append(
             "but uniform training is not shown to beat a table of token pairs, so this says nothing of layers"
         )
-    return Finding("Does training where layers need it help?", sentence("; ".join(clauses)), firmness(effect))
+    compared_in_words, caveats_in_words = "; ".join((f"{first} over {count}", *others)), "; ".join(caveats)
+    return Finding(
+        "Does training where layers need it help?",
+        f"{sentence(compared_in_words)} {sentence(caveats_in_words)}",
+        firmness(effect),
+        Estimate.read(score),
+        "nats/token" if score.metric == DIFFERENCE else "times",
+    )
 
 
-def _at_equal_cost(data: ReportData, arm: str) -> tuple[str, Effect] | None:
-    for terms, score in _on_terms(data).items():
-        effect = judged(score, data.level)
-        number = f"{SIGNED.text(score)} nats per token"
-        statement = EFFECTS[effect].format(arm=arm, number=number, limit=_limit(score, data.level))
-        return f"{growth.TERMS[terms]}, {statement}", effect
-    return None
+Compared = tuple[str, Effect, Score, tuple[str, ...]]
+"""The comparison that decides in words, what it says, its number, and the other comparisons in words."""
 
 
-def _at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect] | None:
+def _at_equal_cost(data: ReportData, arm: str) -> Compared | None:
+    rows = {terms: growth.against(data, growth.Training(arm), terms=terms) for terms in growth.TERMS}
+    known = {terms: row for terms, row in rows.items() if row is not None}
+    if not known:
+        return None
+    (terms, score), *others = known.items()
+    effect = judged(score, data.level)
+    number, limit = f"{SIGNED.text(score)} nats per token", _limit(score, data.level)
+    statement = f"{growth.TERMS[terms]}, {EFFECTS[effect].format(arm=arm, number=number, limit=limit)}"
+    return statement, effect, score, tuple(_outcome(data, name, row) for name, row in others)
+
+
+def _outcome(data: ReportData, terms: str, score: Score) -> str:
+    effect = judged(score, data.level)
+    limit = _limit(score, data.level) if effect == "open" else ""
+    return f"{growth.TERMS[terms]} {OUTCOMES[effect]}{limit}, {SIGNED.text(score)}"
+
+
+def _at_equal_steps(data: ReportData, arm: str) -> Compared | None:
     ratio = growth.against(data, growth.Training(arm), terms=TOKENS, metric=LOSS_RATIO)
     if ratio is None:
         return None
@@ -88,7 +107,8 @@ def _at_equal_steps(data: ReportData, arm: str) -> tuple[str, Effect] | None:
         effect = "better"
     elif ratio.high < 1.0:
         effect = "worse"
-    return f"after as many steps, uniform's loss is {NUMBER.text(ratio)} times that of the {arm} schedule", effect
+    words = f"after as many steps, uniform's loss is {NUMBER.text(ratio)} times that of the {arm} schedule"
+    return words, effect, ratio, ()
 
 
 def baseline(data: ReportData) -> Verdict | None:
@@ -103,38 +123,6 @@ def baseline(data: ReportData) -> Verdict | None:
     if high < null.value:
         return Verdict.SUPPORTED
     return Verdict.CONTRADICTED if low > null.value else Verdict.INCONCLUSIVE
-
-
-def budget_shares(data: ReportData) -> dict[tuple[str, int], float]:
-    """Map (variant, seed), if compared at equal FLOPs, to its FLOPs as a share of uniform's with the same seed."""
-    base = growth.by_seed(data, TRAINING, "flops", growth.UNIFORM)
-    return {
-        (arm, seed): own.value / base[seed].value
-        for arm in growth.arms(data)
-        if growth.against(data, growth.Training(arm)) is not None
-        for seed, own in sorted(growth.by_seed(data, TRAINING, "flops", growth.Training(arm)).items())
-        if seed in base and base[seed].value > 0.0
-    }
-
-
-def step_errors(data: ReportData) -> dict[tuple[str, str], float]:
-    """(Arm, phase) to the measured time of its step over the predicted one, minus one."""
-    errors: dict[tuple[str, str], float] = {}
-    for arm in growth.arms(data):
-        predicted = growth.step_shares(data, arm, PREDICTED)
-        for phase, score in growth.step_shares(data, arm, MEASURED).items():
-            if phase in predicted and predicted[phase].value > 0.0:
-                errors[arm, phase.name] = score.value / predicted[phase].value - 1.0
-    return errors
-
-
-def _on_terms(data: ReportData) -> dict[str, Score]:
-    arm = growth.planned(data)
-    rows = {
-        terms: None if arm is None else growth.against(data, growth.Training(arm), terms=terms)
-        for terms in growth.TERMS
-    }
-    return {terms: row for terms, row in rows.items() if row is not None}
 
 
 def _roles(data: ReportData, arm: str, effect: Effect) -> str:
@@ -162,21 +150,6 @@ def _conclusion(effect: Effect, fates: Mapping[str, Effect]) -> str:
     return "so nothing shows that it matters which layers train when"
 
 
-def _terms(data: ReportData) -> Finding | None:
-    scores = _on_terms(data)
-    if not scores:
-        return None
-    effects = {terms: judged(score, data.level) for terms, score in scores.items()}
-    clauses = []
-    for terms, score in scores.items():
-        limit = _limit(score, data.level) if effects[terms] == "open" else ""
-        clauses.append(f"{growth.TERMS[terms]} {OUTCOMES[effects[terms]]}{limit}, {SIGNED.text(score)}")
-    absent = [growth.TERMS[terms] for terms in growth.TERMS if terms not in scores]
-    clauses += [f"not compared {listed(absent)}"] if absent else []
-    question = f"Is {growth.planned(data)} better than {UNIFORM_TRAINING}?"
-    return Finding(question, sentence("; ".join(clauses)), firmness(next(iter(effects.values()))))
-
-
 def _learned(data: ReportData) -> Finding | None:
     state = baseline(data)
     if state is None:
@@ -191,7 +164,7 @@ def _tuned(data: ReportData) -> Finding | None:
     swept = growth.tunings(data)
     if not swept:
         return None
-    answer = "; ".join(_tuning(tuning) + _afterwards(data, tuning) for tuning in swept)
+    answer = "; ".join(map(_tuning, swept))
     several = any(score.low is not None for tuning in swept for score in tuning.losses.values())
     who = "Several seeds chose" if several else "One seed chose, so no interval"
     return Finding("Was the learning rate tuned?", f"{answer}. {who}.")
@@ -201,44 +174,6 @@ def _tuning(tuning: growth.Tuning) -> str:
     tried = listed([f"{rate:g}" for rate in tuning.losses])
     beyond = ", the end of those tried: a better one may lie beyond" if tuning.at_end else ""
     return f"{tuning.arm} took {tuning.chosen:g} of {tried}{beyond}"
-
-
-def _afterwards(data: ReportData, tuning: growth.Tuning) -> str:
-    training = growth.Training(tuning.arm)
-    noted = (growth.losses(data, training, seed) for seed in growth.seeds(data, training))
-    ends = [list(by_step.values())[-1] for by_step in noted if by_step]
-    tried = tuning.losses.get(tuning.chosen)
-    if tried is None or not ends:
-        return ""
-    own = " to ".join(dict.fromkeys(tidy(end) for end in (min(ends), max(ends))))
-    return f" (validation loss {tidy(tried.value)} in the sweep, {own} afterwards)"
-
-
-def _accounted(data: ReportData) -> Finding | None:
-    answer = " ".join((*_budget(data), *_steps(data)))
-    return Finding("Do the costs add up?", answer) if answer else None
-
-
-def _budget(data: ReportData) -> Iterator[str]:
-    off = {key: abs(share - 1.0) for key, share in budget_shares(data).items()}
-    beyond = sorted({arm for (arm, _), by in off.items() if by > BUDGET_BAR})
-    if beyond:
-        yield (
-            f"The FLOPs of {listed(beyond)} are up to {percent(max(off.values()))} off uniform's, beyond the"
-            f" {100 * BUDGET_BAR:g} % allowed: not all arms have had one budget."
-        )
-    elif off:
-        yield f"The FLOPs of every arm are within {percent(max(off.values()))} of uniform's."
-
-
-def _steps(data: ReportData) -> Iterator[str]:
-    errors = step_errors(data)
-    if errors:
-        (arm, phase), worst = max(errors.items(), key=lambda item: abs(item[1]))
-        beyond = sum(abs(error) > STEP_BAR for error in errors.values())
-        many = f"{beyond} of {counted(len(errors), 'phase')} beyond" if beyond else f"all {len(errors)} phases within"
-        off = fixed(100.0 * worst, 1, signed=True)
-        yield f"A step's time is off its prediction by {off} % at most ({arm}, {phase}), {many} {100 * STEP_BAR:g} %."
 
 
 def _limit(score: Score, level: float) -> str:

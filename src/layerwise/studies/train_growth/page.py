@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from statistics import fmean
 from typing import Any
 
 from layerwise.page.data import ReportData
 from layerwise.page.derived import growth
-from layerwise.page.figures import frame
 from layerwise.page.finding import Finding, judged
 from layerwise.page.kind import Column, Kind, Part, Pivot, Says, Section, Tabled, prose
 from layerwise.page.marks import Lines
-from layerwise.page.sections.training import training_stopped
+from layerwise.page.sections.training import LOSSES, LossByStep, losses, training_stopped
 from layerwise.page.show import (
     ABSENT,
     COUNT,
@@ -36,11 +36,8 @@ from layerwise.results import vocabulary as vocab
 from layerwise.results.rows import Score
 from layerwise.results.selection import Rows
 from layerwise.studies.train_growth.findings import growth_findings, verdict
-from layerwise.studies.train_growth.training_cost import AXES, FRONTIER, loss_by_cost
 
 LOSS = NATS.but(axis="nats per token", decimals=3)
-LATE = 0.5
-"""The share of the highest cost from which on losses set the vertical range."""
 FULL = 0.999
 """A share from here on is the full cost: sums of floats are not exact."""
 COSTS: Mapping[str, tuple[str, float]] = {
@@ -54,28 +51,38 @@ COSTS: Mapping[str, tuple[str, float]] = {
 }
 
 
+AXES: dict[str, str] = {vocab.FLOPS: "FLOPs", vocab.SECONDS: "seconds of training steps"}
+"""The costs that a loss is drawn against, the one that decides first."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class LossByCost(Lines):
-    """Every arm's loss by its cost, over the frontier of uniform's decayed trainings."""
+    """The held-out loss of every training by what it cost; a line joins the lengths of one variant."""
 
     def _ticks(self, xs: set[float], small: bool) -> dict[str, Any]:
         return {"exponentformat": "power"}
 
 
-def _loss_show(data: ReportData) -> Show:
-    rows = Rows(loss_by_cost(data))
-    seen: list[Score] = []
-    for own in rows.by("condition").values():
-        highest = max(row.amount or 0.0 for row in own)
-        seen += [row for row in own if (row.amount or 0.0) >= LATE * highest]
-    return Show(axis="validation loss (nats per token)", span=frame.common_span(seen))
+def loss_by_cost(data: ReportData) -> Iterator[Score]:
+    for terms in AXES:
+        for training in growth.trainings(data):
+            loss, cost = growth.held_out(data, training), _cost(data, training, terms)
+            if loss is not None and cost is not None:
+                yield replace(loss, seed=None, arm=training.arm, amount=cost, condition=terms)
+
+
+def _cost(data: ReportData, training: growth.Training, terms: str) -> float | None:
+    at = growth.against(data, training, terms=terms, metric=vocab.AT)
+    if at is not None:
+        return at.value
+    metrics = ("flops",) if terms == vocab.FLOPS else ("steps", "step_seconds")
+    spent = [growth.of_training(data, vocab.TRAINING, metric, training) for metric in metrics]
+    return None if None in spent else prod(each.value for each in spent if each is not None)
 
 
 def _frontier(data: ReportData) -> Iterator[str]:
-    if Rows(loss_by_cost(data)).where(against=FRONTIER):
-        yield f"The dashed line joins the ends of {FRONTIER}: what uniform training reaches when it is given that cost."
-    else:
-        yield "Uniform was trained for one length, or not at all: there is no frontier to judge the ends by."
+    if len(growth.uniform_lengths(data)) < 2:
+        yield "Uniform was trained for one length, or not at all: there is no frontier to compare the others with."
 
 
 def _variants(data: ReportData) -> Iterator[Score]:
@@ -201,11 +208,10 @@ def _main_parts(data: ReportData) -> Iterable[Part]:
         x="amount",
         height=460,
         legend="Arms",
-        nulls=str,
         choices={"Against": "condition"},
         by_choice={terms: {"across": axis, "at": f"{{:.3g}} {axis}"} for terms, axis in AXES.items()},
         words=named(AXES),
-        show=_loss_show(data),
+        show=Show(axis="held-out loss (nats per token)"),
     )
     yield Says(_verdict, terminal=False)
     yield Pivot(name="variants", rows={"arm": "part"}, derive=_variants, columns=VARIANTS, terminal=5)
@@ -214,6 +220,15 @@ def _main_parts(data: ReportData) -> Iterable[Part]:
 
 
 def _detail_parts(data: ReportData) -> Iterable[Part]:
+    yield LossByStep(
+        name="training",
+        derive=losses,
+        series="arm",
+        arms=_all_arms,
+        legend="Arms",
+        choices={"Loss": "metric"},
+        words=named(LOSSES),
+    )
     yield Pivot(
         name="every-difference",
         derive=_differences,
