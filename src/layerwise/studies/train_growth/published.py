@@ -53,7 +53,7 @@ def judge_loss(data: ReportData) -> Finding | None:
         data,
         _measure_loss_ratio,
         "Is the loss of growth training 4.7 times lower?",
-        "times uniform's loss over the schedule's",
+        "times lower",
         (LOSS_RATIO_PUBLISHED, math.sqrt(LOSS_RATIO_PUBLISHED)),
         ("4.7 times", "its square root"),
         "Validation loss is 0.127 in place of 0.599 after as many steps, and 2.1 times lower with 416 of 656 steps.",
