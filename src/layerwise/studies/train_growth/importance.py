@@ -46,7 +46,7 @@ def schedule(
         output: File to write.
         phases: Number of equal parts of the training.
         max_share: Maximum share of all layer-steps (default: shares grow with the square root of the effect).
-        min_effect: Smallest effect that counts, in nats/token.
+        min_effect: The smallest effect that counts, in nats per token.
         reporter: Where progress goes (default: the terminal or the notebook).
 
     Returns:

@@ -86,34 +86,34 @@ def growth(
         schedules: Some of uniform, published, freezing, stacking, lisa, ramp, importance, permuted, reversed, random,
             and YAML files.
         seeds: Number of random seeds.
-        steps: Optimizer steps of uniform training.
-        epochs: Number of epochs of uniform training (default: 1).
-        learning_rates: Learning rates to try; the grid is extended while the best value lies on its edge.
+        steps: Number of optimizer steps.
+        epochs: Number of epochs.
+        learning_rates: Learning rates to try.
         batch_size: Batch size.
         size: Size of the model, if none is given.
         frontier: Also train uniform for other lengths.
         shorter: Share of the steps for the first schedule, in addition.
         warmups: Shares of the steps to warm up over.
-        baseline: Also train uniform.
+        baseline: Train the baseline as well.
         match: What schedules spend as much of as uniform training.
         importance: Run of `diagnose` (default: measure it).
         from_scratch: Replace trained weights with random ones.
-        max_length: Length of training windows in tokens.
+        max_length: Maximum length of a text in tokens.
         max_epochs: How often a training may read the text.
-        validation: Text for tuning (default: a share of the text).
+        validation: Text that selects checkpoints.
         test: Text that is reported.
         gradient_accumulation: Forward passes in a step.
         precision: Forward pass: float32, bfloat16 or float16.
         compile: Compile the blocks with torch.compile.
         evals: Number of evaluations on validation data.
         set: Any of the Trainer's TrainingArguments.
-        push: Hub repo id to push to (a prefix when several models are trained).
+        push: Hub repo id (a prefix for several models).
         private: Make the hub repository private.
-        device: Device that computes.
+        device: Device: auto, cpu, cuda, mps or xpu.
         tokenizer: Tokenizer, if the model has none.
-        layers: Module path of the list of blocks, if it is not found.
+        layers: Module path of the list of blocks.
         revision: Branch, tag or commit of a hub model.
-        run: Output directory (default: derived from the configuration).
+        run: Output directory (default: named by the options).
         overwrite: Replace the rows of the run.
         seed: Seed of every random draw.
         reporter: Where progress goes (default: the terminal or the notebook).
