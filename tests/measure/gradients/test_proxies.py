@@ -10,7 +10,7 @@ import torch
 from conftest import tiny_llama
 from layerwise.measure.activations.block_influence import angular_distances, block_influence_sums
 from layerwise.measure.activations.residual_updates import split
-from layerwise.measure.gradients.proxies import cost_ratio, proxies, survey
+from layerwise.measure.gradients.proxies import proxies, survey
 from layerwise.measure.interventions.sweep import sweep
 from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.plan import Plan, edits
@@ -125,12 +125,6 @@ def test_the_random_twin_is_a_null_of_its_own() -> None:
         own, null = (rows.where(against=against) for against in (None, "random_twin"))
         assert [(row.layer, row.amount) for row in null] == [(row.layer, row.amount) for row in own]
         assert all(row.value > 0 for row in null)
-
-
-def test_the_cost_is_a_ratio_of_times() -> None:
-    found = cost_ratio(idle_stack(), idle_text(), rounds=2)
-    assert 0 < found.low <= found.high
-    assert (found.layer, found.metric) == (None, "cost_ratio")
 
 
 def test_few_windows_have_values_without_intervals() -> None:

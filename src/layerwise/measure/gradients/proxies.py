@@ -9,23 +9,18 @@ Check their agreement with the effect of skipping (`layerwise.measure.stats.agre
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
-from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from layerwise.data.batches import IGNORED, AnyBatch
 from layerwise.data.text.tokens import Window
 from layerwise.errors import UnsupportedModel
 from layerwise.measure.activations.block_influence import BlockInfluence
 from layerwise.measure.activations.padding import counted_tokens
 from layerwise.measure.activations.residual_updates import split
-from layerwise.measure.cost.pass_time import PassClock, in_turns
 from layerwise.measure.gradients.backward import Gate, backward, differentiable, in_parts
 from layerwise.measure.interventions.ablation import refuse_shallow
 from layerwise.measure.language.evaluation_data import EvalData
@@ -36,7 +31,7 @@ from layerwise.results.rows import Score
 from layerwise.results.vocabulary import NO_EFFECT, PROXIES, RANDOM_TWIN
 from layerwise.stack import Stack
 from layerwise.stack.branches import Branches
-from layerwise.stack.inputs import evaluating, main_tensor
+from layerwise.stack.inputs import evaluating
 from layerwise.stack.weights import random_twin, weights_on_disk
 
 TWINNED = frozenset({"block_influence", "angular_distance", "gate_sensitivity"})
@@ -65,42 +60,6 @@ def survey(stack: Stack, data: EvalData, branches: Branches | None, *, seed: int
             turning.add(passed.states, counted_tokens(part.inputs, passed.states[0]), part.windows)
             gates.add(passed.gates, part.windows)
     return [*turning.scores(), *gates.scores(seed)]
-
-
-def cost_ratio(stack: Stack, data: EvalData, *, rounds: int = 3) -> Score:
-    """Return the cost of `survey` on the first batch, in units of one plain forward and backward pass.
-
-    Both are timed in turns, after one round that is not counted: the ratio of medians, with the smallest and largest
-    ratio within a round.
-    """
-    first = replace(data, batches=data.batches[:1])
-    branches = split(stack, first)
-    works: Mapping[str, Callable[[], object]] = {
-        "plain": partial(plain_pass, stack, first),
-        "survey": partial(survey, stack, first, branches),
-    }
-    clock = PassClock(stack.device)
-    timed = {name: lambda _, work=work: clock.seconds(work) for name, work in works.items()}
-    times = list(in_turns(timed, range(-1, rounds)))[1:]
-    ratios = [each["survey"] / each["plain"] for each in times]
-    ours, plain = (median(each[name] for each in times) for name in ("survey", "plain"))
-    return Score(PROXIES, "cost_ratio", ours / plain, min(ratios), max(ratios), tokens=first.tokens)
-
-
-def plain_pass(stack: Stack, data: EvalData) -> None:
-    with evaluating(stack.model), differentiable(stack):
-        wanted = [parameter for parameter in stack.model.parameters() if parameter.requires_grad]
-        for batch in data.batches:
-            for part in in_parts(stack, batch):
-                torch.autograd.grad(_own_loss(stack, part), wanted, allow_unused=True)
-
-
-def _own_loss(stack: Stack, batch: AnyBatch) -> torch.Tensor:
-    inputs = {name: value.to(stack.device) for name, value in batch.inputs.items()}
-    logits = main_tensor(stack.model(**inputs))
-    return functional.cross_entropy(
-        logits.flatten(0, -2).float(), batch.targets.to(stack.device).flatten(), ignore_index=IGNORED
-    )
 
 
 def _of_the_twin(stack: Stack, data: EvalData, seed: int) -> list[Score]:

@@ -5,12 +5,11 @@ Rows of measure `recovery`, by damage (condition) and trained part (arm), with i
     spearman               by area, over the damaged layers
     spearman_given_damage  the partial rank correlation, with the initial damage held fixed
     spearman_published     by area, over all layers, those without damage counted as recovered at once
-    spearman_steps...      the same three by steps; `layers` counts the damaged layers
+    layers                 the number of damaged layers
 """
 
 from __future__ import annotations
 
-import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -24,23 +23,21 @@ from layerwise.results.selection import PRESENT, Rows
 from layerwise.results.vocabulary import ABLATION, ALL, RECOVERY, SHUFFLED_LAYERS, SKIPPING
 
 SHUFFLES = 2_000
-SPEEDS = {"spearman": "area", "spearman_steps": "steps"}
-KINDS = ("", "_given_damage", "_published")
+METRICS = ("spearman", "spearman_given_damage", "spearman_published")
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The recovery of one layer: initial damage, area above the twin, steps; `damaged` is false below the tolerance."""
+    """The recovery of one layer: initial damage and area above the twin; `damaged` is false below the tolerance."""
 
     layer: int
     damage: float | None
     area: float | None
-    steps: float | None
     damaged: bool = True
 
     @classmethod
     def at_once(cls, layer: int) -> Recovered:
-        return cls(layer, damage=0.0, area=0.0, steps=0.0, damaged=False)
+        return cls(layer, damage=0.0, area=0.0, damaged=False)
 
 
 def associations(
@@ -65,13 +62,13 @@ def associations(
     damage, scope = treatment
     of: dict[str, Any] = {"condition": damage, "arm": scope}
     yield Score(RECOVERY, "layers", float(len(damaged)), **of)
-    for (name, speed), kind in itertools.product(SPEEDS.items(), KINDS):
-        metric, chosen = name + kind, shared if kind == "_published" else damaged
-        known = [each for each in chosen if getattr(each, speed) is not None and each.damage is not None]
+    for metric in METRICS:
+        chosen = shared if metric == "spearman_published" else damaged
+        known = [each for each in chosen if each.area is not None and each.damage is not None]
         correlation = rank_correlation(
-            [getattr(each, speed) for each in known],
+            np.array([each.area for each in known], dtype=np.float64),
             [skipped[each.layer] for each in known],
-            given=np.array([each.damage for each in known]) if kind == "_given_damage" else None,
+            given=np.array([each.damage for each in known]) if metric == "spearman_given_damage" else None,
             seed=(seed, zlib.crc32(f"{damage}/{scope} {metric}".encode())),
             shuffles=shuffles,
         )

@@ -254,7 +254,6 @@ def _recovered(layer: int, times: Sequence[RecoveryTime]) -> Recovered:
         layer,
         damage=_mean(each.initial_damage for each in times),
         area=_mean(each.area for each in times),
-        steps=_mean(each.steps for each in times),
     )
 
 

@@ -197,12 +197,6 @@ def manipulations(data: ReportData) -> Iterator[Part]:
 MANIPULATION_SECTION = Section(anchor=vocab.MANIPULATION, parts=manipulations)
 
 
-def _price(data: ReportData) -> Iterator[str]:
-    ratio = data.rows.value(measure="run", metric="cost_ratio")
-    if ratio is not None:
-        yield f"Together the proxies took {tidy(ratio)} times one forward and one backward pass."
-
-
 def gates_beside_skipping(data: ReportData) -> Iterator[Score]:
     gates = data.rows.where(measure=vocab.PROXIES, metric="gate_gradient", against=None)
     skips = data.rows.where(measure=vocab.ABLATION, metric=vocab.SKIPPING, task=vocab.ALL, against=None)
@@ -243,6 +237,5 @@ PROXIES_SECTION = Section(
                 ),
             )
         ),
-        Says(_price, terminal=False),
     ),
 )

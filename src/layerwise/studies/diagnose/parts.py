@@ -12,7 +12,7 @@ from layerwise.measure.activations.block_influence import MIDDLE, middle
 from layerwise.measure.activations.probing import probing
 from layerwise.measure.contrasts.contrast import ArmEffects, arms
 from layerwise.measure.contrasts.layers import CORE, RANGE, core, importance_range
-from layerwise.measure.gradients.proxies import cost_ratio, proxies
+from layerwise.measure.gradients.proxies import proxies
 from layerwise.measure.interventions import ablation, racing
 from layerwise.measure.interventions.intervention import ResultCache, intervention_losses
 from layerwise.measure.interventions.perturbation_curves import joint_manipulation, perturbation_curves
@@ -26,17 +26,14 @@ from layerwise.measure.weights.deltas import deltas
 from layerwise.measure.weights.norms import weight_norms
 from layerwise.measure.weights.predictability import predictability
 from layerwise.results import Loss, Score
-from layerwise.results.vocabulary import MARGIN, PROBING, PROXIES, RACING, VERDICT
+from layerwise.results.vocabulary import MARGIN, PROBING, RACING, VERDICT
 from layerwise.studies.diagnose import joint, manipulation
-from layerwise.studies.diagnose.context import TIMES, Note, PartContext
+from layerwise.studies.diagnose.context import Note, PartContext
 
 RECOVERY_RUNS = "recovery_run"
 
 MOST_EVALUATIONS = 20
 """Evaluations of a damaged model while it recovers, at most."""
-
-COST_TOKENS = 500
-"""Scored tokens on which the price of the proxies is measured: two passes are timed in turns, four times each."""
 
 
 def _note_too_little(reading: EvalData, note: Note, parts: int = 1) -> None:
@@ -49,8 +46,6 @@ def _proxies(context: PartContext, note: Note) -> None:
     _note_too_little(context.text, note)
     context.store("proxies", proxies(context.stack, context.text, seed=context.seed))
     context.store_contrast(MIDDLE, middle(context.stack, context.text, context.short_text, seed=context.seed))
-    price = cost_ratio(context.stack, sample(context.text, COST_TOKENS, context.seed))
-    context.store_time(replace(price, measure=TIMES, condition=PROXIES))
 
 
 def _deltas(context: PartContext, note: Note) -> None:

@@ -49,10 +49,10 @@ def recovering(layers: int, among: float, published: float = 0.9, idle: int = 0)
         noisy = [
             Recovered.at_once(layer)
             if layer in undamaged
-            else Recovered(layer, float(damage[layer]), float(damage[layer] * slow[layer] ** 0.2), 8.0)
+            else Recovered(layer, float(damage[layer]), float(damage[layer] * slow[layer] ** 0.2))
             for layer in range(layers)
         ]
-        equal = [Recovered(layer, 0.1, float(slow[layer]), 8.0) for layer in range(layers)]
+        equal = [Recovered(layer, 0.1, float(slow[layer])) for layer in range(layers)]
         yield from associations(("noise_50", "layer"), noisy, effects, run, shuffles=20)
         yield from associations(("equal_damage", "layer"), equal, effects, run, shuffles=20)
 
