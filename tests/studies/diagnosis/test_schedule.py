@@ -58,14 +58,11 @@ def test_a_finished_run_becomes_a_schedule(run: Path, file: Path) -> None:
 
 
 def test_its_terms_can_be_chosen(run: Path, file: Path) -> None:
-    ended = layerwise(
-        "train", "schedule", run, "--output", file, "--max-share", "0.45", "--phases", "8", "--min-effect", "0.17"
-    )
+    ended = layerwise("train", "schedule", run, "--output", file, "--phases", "8", "--min-effect", "0.17")
     assert ended.code == 0, ended.err
-    assert "at most 0.45 is allowed" in ended.out
     assert "8 equal parts" in ended.out
-    # Of 32 parts 14 at most: layer 0 has 8 of them, 2 the rest, and 3, whose interval ends at 0.16, none.
-    assert [(phase.share, phase.trains) for phase in read_schedule(file).phases] == [(0.25, (0,)), (0.75, (0, 2))]
+    # Of eight parts layer 2 has half, with a quarter of the effect, and 3, whose interval ends at 0.16, none.
+    assert [(phase.share, phase.trains) for phase in read_schedule(file).phases] == [(0.5, (0,)), (0.5, (0, 2))]
 
 
 def test_a_run_is_read_without_torch(run: Path, file: Path) -> None:
@@ -113,15 +110,15 @@ def test_layers_without_any_effect_make_no_schedule(tmp_path: Path, file: Path) 
 
 def test_a_file_that_is_there_is_kept(run: Path, file: Path) -> None:
     file.write_text("mine")
-    assert "is there already" in refused("train", "schedule", run, "--output", file)
+    assert "already exists" in refused("train", "schedule", run, "--output", file)
     assert file.read_text() == "mine"
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--output", "no-such-folder/growth.yaml"), "there is no folder no-such-folder"),
-        (("--output", "growth.yaml", "--phases", "0"), "--phases takes a number from 1"),
+        (("--output", "no-such-folder/growth.yaml"), "no-such-folder is not a directory"),
+        (("--output", "growth.yaml", "--phases", "0"), "--phases must be at least 1"),
         ((), "needs --output FILE"),
     ],
 )

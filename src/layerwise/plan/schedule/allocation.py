@@ -1,12 +1,11 @@
 """From importance to a schedule: the share of the training in which each layer learns.
 
 With s_l the loss increase when layer l is skipped (0 where it is negative) and s_max the largest detected one, layer l
-learns in the last b_l = min(1, s_l / s_max) ** p of the steps, rounded to `phases` parts. A layer whose effect is
+learns in the last b_l = sqrt(min(1, s_l / s_max)) of the steps, rounded to `phases` parts. A layer whose effect is
 excluded (its interval is below 0, or inside the margin) never learns; one that is inconclusive does. The embedding, the
 head and the most important layer learn throughout.
 
-The *sharpness* p follows from the budget `max_share`: the least p whose shares are at most that much of all
-layer-steps. Without one it is `SHARPNESS`: if the rest of a loss falls as s / b, its sum is least for b ~ sqrt(s).
+If the rest of a loss falls as s / b, its sum is least for b ~ sqrt(s).
 """
 
 from __future__ import annotations
@@ -18,21 +17,15 @@ from itertools import pairwise
 from typing import NoReturn
 
 from layerwise.errors import PlanError
-from layerwise.plan.checks import shown
 from layerwise.plan.schedule.cost import ModelCost, share_of_uniform
 from layerwise.plan.schedule.phase import Phase
 from layerwise.plan.schedule.schedule import GrowthSchedule, counted
-
-SHARPNESS = 0.5
-"""The sharpness where no largest share asks for another: the best one if what a layer still costs falls as s / b."""
 
 PHASES = 4
 """Equal parts of the training that shares are rounded to, unless said otherwise."""
 
 MIN_EFFECT = 0.01
 """The smallest effect that counts, in nats per token, unless said otherwise; a diagnosis has the same."""
-
-_HALVINGS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +61,11 @@ class Importance:
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """Layer l learns in the last `parts[l]` of `phases` equal parts of the training.
-
-    `max_share` is the requested budget or `None`; `sharpness` is the p of the rule.
-    """
+    """Layer l learns in the last `parts[l]` of `phases` equal parts of the training."""
 
     importance: tuple[Importance, ...]
     min_effect: float
     phases: int
-    max_share: float | None
-    sharpness: float
     parts: tuple[int, ...]
 
     @property
@@ -86,8 +74,7 @@ class Allocation:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        strengths = _strengths(self.importance, self.min_effect)
-        return tuple(strength**self.sharpness if strength else 0.0 for strength in strengths)
+        return tuple(share or 0.0 for share in _shares(self.importance, self.min_effect))
 
     @property
     def spent(self) -> float:
@@ -103,43 +90,23 @@ class Allocation:
         return GrowthSchedule(name, self.depth, tuple(phases))
 
 
-def allocation(
-    importance: Sequence[Importance],
-    *,
-    min_effect: float = MIN_EFFECT,
-    phases: int = PHASES,
-    max_share: float | None = None,
-) -> Allocation:
-    """What each layer is given by the rule of the module, from its importance, in the order of the layers.
+def allocation(importance: Sequence[Importance], *, min_effect: float = MIN_EFFECT, phases: int = PHASES) -> Allocation:
+    """Return what each layer is given by the rule of the module, from its importance, in the order of the layers.
 
     `min_effect` is the smallest effect that counts, in nats per token; `phases` the parts of the training that shares
-    are rounded to; `max_share` the share of all layer-steps that is spent at most.
+    are rounded to.
 
     >>> found = allocation([Importance(0.4, 0.3, 0.5), Importance(0.0, -0.005, 0.005), Importance(0.1, 0.05, 0.15)])
     >>> [(phase.share, phase.trains) for phase in found.schedule().phases]
     [(0.5, (0,)), (0.5, (0, 2))]
 
-    Raises `PlanError` where no effect is detected, and for a largest share that no sharpness meets, with the least that
-    one does. A share beyond letting every layer learn all the time whose effect is not excluded is not used.
+    Raises `PlanError` where no effect is detected.
     """
     if not importance:
         raise PlanError("the importance of no layer was given; give one for every layer of the model, in order")
-    check_terms(min_effect=min_effect, phases=phases, max_share=max_share)
-    strengths = _strengths(importance, min_effect)
-    sharpness = SHARPNESS if max_share is None else _sharpness(strengths, phases, max_share)
-    parts = tuple(_parts(strengths, phases, sharpness))
-    return Allocation(tuple(importance), min_effect, phases, max_share, sharpness, parts)
-
-
-def check_terms(*, min_effect: float, phases: int, max_share: float | None) -> None:
-    if type(phases) is not int or phases < 1:
-        raise PlanError(
-            f"--phases are equal parts of the training that shares are rounded to, 1 or more, not {shown(phases)}"
-        )
-    if not 0 < min_effect < math.inf:
-        raise PlanError(f"--min-effect is an effect in nats, above 0, such as {MIN_EFFECT:g}; not {shown(min_effect)}")
-    if max_share is not None and not 0 < max_share <= 1:
-        raise PlanError(f"--max-share is a share of all layer-steps, above 0 and up to 1, not {shown(max_share)}")
+    shares = _shares(importance, min_effect)
+    parts = tuple(0 if share is None else max(1, round(phases * share)) for share in shares)
+    return Allocation(tuple(importance), min_effect, phases, parts)
 
 
 def explain_allocation(allocation: Allocation) -> str:
@@ -151,8 +118,8 @@ def explain_allocation(allocation: Allocation) -> str:
         0  +0.4000 [+0.3000, +0.5000]             1.000  in all of the steps
         1  +0.0000 [-0.0050, +0.0050]                 0  never: an effect above 0.01 nats is excluded
         2  +0.1000 [+0.0000, +0.2000]             0.500  in the last 2/4 of the steps: not resolved whether it matters
-    rule: share = (effect / largest that is detected) ** 0.5, rounded to quarters of the training, one at least
-    budget: 0.5 of all layer-steps (uniform training: 1); no largest share was given, so the power is the default
+    rule: share = sqrt(effect / largest that is detected), rounded to quarters of the training, one at least
+    budget: 0.5 of all layer-steps (uniform training: 1)
     cost: 0.833 of uniform training's operations in the layers, since one that rests passes gradients on
     layers that never learn keep the weights they begin with; the embedding and the head learn throughout
     """
@@ -180,13 +147,11 @@ def _learns(each: Importance, parts: int, allocation: Allocation) -> str:
 def _terms(allocation: Allocation) -> list[str]:
     fractions = {1: "the whole", 2: "halves", 3: "thirds", 4: "quarters"}
     rounded = fractions.get(allocation.phases, f"{allocation.phases} equal parts")
-    exaggerated = "; above 1, differences are exaggerated" if allocation.sharpness > 1 else ""
     layers_alone = ModelCost((1.0,) * allocation.depth, embedding=0.0, head=0.0)
     cost = share_of_uniform(allocation.schedule(), layers_alone)
     lines = [
-        f"rule: share = (effect / largest that is detected) ** {allocation.sharpness:.3g}, rounded to {rounded} of the "
-        f"training, one at least{exaggerated}",
-        f"budget: {allocation.spent:.3g} of all layer-steps (uniform training: 1); {_spending(allocation)}",
+        f"rule: share = sqrt(effect / largest that is detected), rounded to {rounded} of the training, one at least",
+        f"budget: {allocation.spent:.3g} of all layer-steps (uniform training: 1)",
         f"cost: {cost:.3g} of uniform training's operations in the layers, since one that rests passes gradients on",
     ]
     if 0 in allocation.parts:
@@ -198,52 +163,15 @@ def _terms(allocation: Allocation) -> list[str]:
     return lines
 
 
-def _spending(allocation: Allocation) -> str:
-    if allocation.max_share is None:
-        return "no largest share was given, so the power is the default"
-    if allocation.sharpness == 0 and allocation.spent < allocation.max_share:
-        return f"{allocation.max_share:g} is allowed, and there are no more layers to use it for"
-    return f"at most {allocation.max_share:g} is allowed"
-
-
-def _strengths(importance: Sequence[Importance], min_effect: float) -> list[float | None]:
+def _shares(importance: Sequence[Importance], min_effect: float) -> list[float | None]:
+    """Return the share of the training in which each layer learns; None if its effect is excluded."""
     strongest = max((each.value for each in importance if each.detected(min_effect)), default=0.0)
     if strongest <= 0:
         _refuse_nothing(importance, min_effect)
-    return [None if each.is_excluded(min_effect) else min(1.0, max(0.0, each.value) / strongest) for each in importance]
-
-
-def _sharpness(strengths: Sequence[float | None], phases: int, max_share: float) -> float:
-    whole = phases * len(strengths)
-
-    def affordable(sharpness: float) -> bool:
-        # Divided as `Allocation.spent` is: a product of the share may be rounded to just below a whole number.
-        return sum(_parts(strengths, phases, sharpness)) / whole <= max_share
-
-    if affordable(0.0):
-        return 0.0
-    learning = [strength for strength in strengths if strength is not None]
-    least = sum(phases if strength == 1 else 1 for strength in learning)
-    if least / whole > max_share:
-        bound = math.ceil(1000 * least / whole) / 1000
-        raise PlanError(
-            f"a largest share of {max_share:g} was given, and the least that is possible is {bound:g}: "
-            f"{counted(len(learning), 'layer')} of {len(strengths)} may have an effect, the most important learns "
-            f"throughout, and each of the others in 1/{phases} of the steps or more; give a larger --max-share, or "
-            "more --phases"
-        )
-    below, above = 0.0, 1.0
-    while not affordable(above):
-        below, above = above, 2 * above
-    for _ in range(_HALVINGS):
-        middle = (below + above) / 2
-        below, above = (below, middle) if affordable(middle) else (middle, above)
-    return above
-
-
-def _parts(strengths: Sequence[float | None], phases: int, sharpness: float) -> list[int]:
-    shares = [strength**sharpness if strength else strength for strength in strengths]
-    return [0 if share is None else max(1, round(phases * share)) for share in shares]
+    return [
+        None if each.is_excluded(min_effect) else min(1.0, max(0.0, each.value) / strongest) ** 0.5
+        for each in importance
+    ]
 
 
 def _refuse_nothing(importance: Sequence[Importance], min_effect: float) -> NoReturn:

@@ -33,7 +33,6 @@ def schedule(
     *,
     output: Annotated[str | Path, Metavar("FILE")],
     phases: Annotated[int, Range(least=1, most=1_000)] = PHASES,
-    max_share: Annotated[float | None, Range(above=0, most=1), Metavar("SHARE")] = None,
     min_effect: Annotated[float | None, Range(above=0), Metavar("NATS")] = None,
     reporter: Reporter | None = None,
 ) -> GrowthSchedule:
@@ -45,7 +44,6 @@ def schedule(
         diagnosis: Run directory of a diagnosis.
         output: File to write.
         phases: Number of equal parts of the training.
-        max_share: Maximum share of all layer-steps (default: shares grow with the square root of the effect).
         min_effect: The smallest effect that counts, in nats per token.
         reporter: Where progress goes (default: the terminal or the notebook).
 
@@ -61,7 +59,7 @@ def schedule(
         raise PlanError(f"{path} already exists. Pass another file with --output, or remove it.")
     if not path.absolute().parent.is_dir():
         raise PlanError(f"{path.parent} is not a directory. Create it first.")
-    allocated, source = allocation_of(Path(diagnosis), phases=phases, max_share=max_share, min_effect=min_effect)
+    allocated, source = allocation_of(Path(diagnosis), phases=phases, min_effect=min_effect)
     allocated_schedule = allocated.schedule()
     from layerwise.studies.train_growth.schedule_file import write_schedule  # help does not wait for PyYAML
 
@@ -74,9 +72,7 @@ def schedule(
     return allocated_schedule
 
 
-def allocation_of(
-    folder: Path, *, phases: int = PHASES, max_share: float | None = None, min_effect: float | None = None
-) -> tuple[Allocation, str]:
+def allocation_of(folder: Path, *, phases: int = PHASES, min_effect: float | None = None) -> tuple[Allocation, str]:
     """Return the allocation by the importance measured in the run `folder`, and which of `SOURCES` it is from.
 
     `min_effect` is in nats/token (default: that of the diagnosis). Raises `RunError` for a run without importance,
@@ -92,7 +88,7 @@ def allocation_of(
         except MeasureError as refusal:
             raise RunError(f"{folder}: {refusal}") from None
         smallest = min_effect if min_effect is not None else _min_effect_of(run)
-    return allocation(importance, min_effect=smallest, phases=phases, max_share=max_share), source
+    return allocation(importance, min_effect=smallest, phases=phases), source
 
 
 def _min_effect_of(run: Run) -> float:
