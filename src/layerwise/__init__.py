@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.runner.result import Result
-    from layerwise.runner.verbs import evaluate, heal, run, sweep
+    from layerwise.runner.verbs import evaluate, run, sweep
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load
     from layerwise.studies.compare.verb import compare
     from layerwise.studies.diagnose.verb import diagnose
+    from layerwise.studies.heal.verb import heal
     from layerwise.studies.robustness.merge_verb import merge
     from layerwise.studies.robustness.verb import robustness
     from layerwise.studies.time.verb import time
@@ -52,7 +53,7 @@ _HOMES = {
     "edits": "layerwise.plan",
     "evaluate": "layerwise.runner.verbs",
     "families": "layerwise.plan",
-    "heal": "layerwise.runner.verbs",
+    "heal": "layerwise.studies.heal.verb",
     "load": "layerwise.stack",
     "read_corpus": "layerwise.data.text.corpus",
     "merge": "layerwise.studies.robustness.merge_verb",

@@ -21,7 +21,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     },
     "Changing": {
         "search": "search.options:Search",
-        "heal": "heal.options:Healing",
+        "heal": "heal.verb:heal",
         "save": "save.verb:save",
         "save convert": "save.verb:save_convert",
     },

@@ -152,7 +152,6 @@ def test_names_that_a_module_does_not_have_are_refused() -> None:
 
 FUNCTIONS = {
     **{verb: getattr(verbs, verb) for verb in ("sweep", "evaluate", "search")},
-    "heal": layerwise.heal,
 }
 
 

@@ -102,7 +102,6 @@ def _documentation(kind: type[Experiment]) -> str:
 sweep = _function("sweep", "model text", Result)
 evaluate = _function("evaluate", "model", Result)
 search = _function("search", "model text budget", SearchResult)
-heal = _function("heal", "model text", Result)
 
 
 def run(source: str | Path, *stages: str, reporter: Reporter | None = None, **options: object) -> dict[str, Result]:

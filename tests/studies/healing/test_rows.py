@@ -29,9 +29,8 @@ from layerwise.stack import load
 from layerwise.studies.heal import rows as made
 from layerwise.studies.heal.arms import HealingArm
 from layerwise.studies.heal.benchmarks import Outcomes
-from layerwise.studies.heal.options import Healing
 from layerwise.studies.heal.rows import Trainings, benchmark_rows
-from layerwise.studies.heal.steps import DEFAULT_STEPS, _settings
+from layerwise.studies.heal.steps import DEFAULT_STEPS, choose_settings
 from layerwise.train.heal.options import HealingOptions
 from train.learners import tiny_bert
 
@@ -261,7 +260,7 @@ def test_windows_have_the_number_of_layers_before_and_after() -> None:
     assert one(rows, metric="difference", arm="skip-1", condition="before").value == pytest.approx(-0.25)
 
 
-SHORT = ("--steps", "2", "--seeds", "2", "--set", "evals=1", "--batch-size", "4", "--max-length", "24")
+SHORT = ("--steps", "2", "--seeds", "2", "--evals", "1", "--batch-size", "4", "--max-length", "24")
 ONE_RATE = ("--learning-rates", "1e-3")
 
 
@@ -327,7 +326,7 @@ def test_rates_are_swept_beyond_an_end_and_the_sweep_says_so(inputs: tuple[Path,
 @pytest.mark.slow
 def test_vision_models_are_healed(tmp_path: Path) -> None:
     vit = save_vit(tmp_path / "vit")
-    short = ("--steps", "2", "--batch-size", "10", "--seeds", "1", "--set", "hidden=cosine")
+    short = ("--steps", "2", "--batch-size", "10", "--seeds", "1", "--hidden", "cosine")
     heal(vit, "0 2", tmp_path / "run", "--images", "digits", "--limit", "20", *short)
     assert AutoModelForImageClassification.from_pretrained(tmp_path / "run" / "model").config.num_hidden_layers == 2
 
@@ -362,9 +361,9 @@ def test_groups_are_healed_and_no_checkpoint_is_written(inputs: tuple[Path, Path
         (("--plan", "a:0 b:1"), "takes layers of several models"),
         (("--plan", "0-1", "--compare", "lora-label"), "did you mean lora-labels"),
         (("--plan", "0-1", "--controls", "wole"), "did you mean whole"),
-        (("--plan", "0-1", "--teacher", "none", "--set", "hidden=mse"), "--set hidden does nothing here"),
-        (("--plan", "0-1", "--method", "tail", "--set", "rank=4"), "--set rank does nothing here"),
-        (("--plan", "0-1", "--steps", "3", "--epochs", "1"), "give one of them"),
+        (("--plan", "0-1", "--teacher", "none", "--hidden", "mse"), "--hidden requires --teacher self"),
+        (("--plan", "0-1", "--method", "tail", "--rank", "4"), "--rank requires --method lora"),
+        (("--plan", "0-1", "--steps", "3", "--epochs", "1"), "Pass one of them"),
     ],
 )
 def test_what_cannot_be_is_refused_before_a_model_is_opened(options: tuple[str, ...], words: str) -> None:
@@ -379,5 +378,6 @@ def test_what_cannot_be_is_refused_before_a_model_is_opened(options: tuple[str, 
 def test_a_training_on_a_long_text_has_a_budget_unless_it_is_given(
     options: dict[str, Any], count: int, steps: int
 ) -> None:
-    config = Healing(model="org/name", plan="0-3", text=Path("book.txt"), **options)
-    assert _settings(config, count).steps(count) == steps
+    given = {"steps": None, "epochs": None, **options}
+    settings = choose_settings("org/name", count, {}, **given, is_bounded="epochs" not in options)
+    assert settings.steps(count) == steps

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
+from layerwise.errors import TrainError, near_matches
 from layerwise.plan import Plan, edits
 from layerwise.plan.painters import middle_window
 from layerwise.results import vocabulary as vocab
 from layerwise.runner.trainings import RateSweep
-from layerwise.studies.heal.options import Healing, parse_arm
-from layerwise.train.heal.options import HealingOptions, Method, healing_recipe
+from layerwise.train.heal.options import HealingOptions, HiddenLoss, Method, Teacher, healing_recipe
 from layerwise.train.recipe import Recipe, Settings
 
 SETTINGS = Settings(epochs=1, batch_size=16, schedule="cosine", warmup=0.05, betas=(0.9, 0.99), epsilon=1e-8, evals=4)
+LOSSES: Mapping[str, tuple[Teacher, HiddenLoss]] = {
+    "labels": ("none", "none"),
+    "teacher": ("self", "none"),
+    "cosine": ("self", "cosine"),
+    "mse": ("self", "mse"),
+}
+"""The losses in the names of healings, with their teacher and their distance of hidden states."""
 DEMO_EPOCHS = {"demo": 3.0, "demo-vit": 5.0}
 RATES: Mapping[Method, tuple[float, ...]] = {
     "lora": (1e-3, 3e-3, 1e-2),
@@ -46,19 +54,41 @@ class HealingArm:
         )
 
 
-def arms_of(config: Healing, depth: int) -> tuple[HealingArm, ...]:
-    options = HealingOptions(method=config.method, teacher=config.teacher, hidden=config.hidden, rank=config.rank)
-    main = HealingArm(config.main, options, config.main)
-    others = [name for name in dict.fromkeys(config.compare) if name != config.main]
-    arms = [main, *(HealingArm(name, parse_arm(name, config.rank), name) for name in others)]
-    controls = () if config.fine_tunes(depth) else config.controls
+def arms_of(
+    main: HealingOptions, compare: Sequence[str], controls: Sequence[str], windows: int
+) -> tuple[HealingArm, ...]:
+    """Return the healing, those that are compared with it, the controls, and one for each number of skipped layers."""
+    own = main_name(main)
+    others = [name for name in dict.fromkeys(compare) if name != own]
+    arms = [HealingArm(own, main, own), *(HealingArm(name, parse_arm(name, main.rank), name) for name in others)]
     if vocab.WHOLE in controls:
         # The whole model has nothing to learn from itself: it learns the labels, whatever the healing learns.
-        arms.append(HealingArm(vocab.WHOLE, replace(main.options, teacher="none", hidden="none"), vocab.WHOLE))
+        arms.append(HealingArm(vocab.WHOLE, replace(main, teacher="none", hidden="none"), vocab.WHOLE))
     if vocab.RANDOM in controls:
-        arms.append(replace(main, name=vocab.RANDOM))
-    arms += [replace(main, name=f"{vocab.SKIP}{count}") for count in range(1, (config.windows or 0) + 1)]
+        arms.append(HealingArm(vocab.RANDOM, main, own))
+    arms += [HealingArm(f"{vocab.SKIP}{count}", main, own) for count in range(1, windows + 1)]
     return tuple(arms)
+
+
+def main_name(options: HealingOptions) -> str:
+    """Return the name of a healing: its method and its loss."""
+    loss = next(name for name, chosen in LOSSES.items() if chosen == (options.teacher, options.hidden))
+    return f"{options.method}-{loss}"
+
+
+def parse_arm(name: str, rank: int) -> HealingOptions:
+    """Return the options of a healing by its name, without a plan; raises `TrainError` for an unknown name.
+
+    >>> parse_arm("tail-labels", 16).method, parse_arm("lora-mse", 8).hidden
+    ('tail', 'mse')
+    """
+    method, _, loss = name.partition("-")
+    chosen = next((each for each in get_args(Method) if each == method), None)
+    if chosen is None or loss not in LOSSES:
+        known = [f"{each}-{of}" for each in get_args(Method) for of in LOSSES]
+        raise TrainError(f"there is no healing {name[:40]!r}; {near_matches(name, known)}")
+    teacher, hidden = LOSSES[loss]
+    return HealingOptions(method=chosen, teacher=teacher, hidden=hidden, rank=rank)
 
 
 def random_plan(plan: Plan, depth: int, seed: int) -> Plan:
@@ -92,6 +122,9 @@ class HealingSweep(RateSweep[str]):
     def __init__(self, rates: tuple[float, ...]) -> None:
         super().__init__()
         self.rates = rates
+
+    def list_swept(self, arms: Sequence[HealingArm]) -> list[HealingArm]:
+        return [arm for arm in arms if arm.is_swept and len(self.first_rates(arm)) > 1]
 
     def first_rates(self, arm: HealingArm) -> tuple[float, ...]:
         return self.rates or RATES[arm.options.method]

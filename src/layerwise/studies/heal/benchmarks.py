@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -39,7 +39,6 @@ from layerwise.runner.options.common import BATCH_TOKENS
 from layerwise.runner.trainings import KeptEvaluation
 from layerwise.stack import Stack
 from layerwise.stack.inputs import evaluating
-from layerwise.studies.heal.options import Healing
 
 
 @dataclass(frozen=True)
@@ -50,17 +49,19 @@ class HealingBenchmarks:
     suites: tuple[PairSet, ...]
 
     @classmethod
-    def of(cls, config: Healing, stack: Stack, *, filled_in: bool) -> HealingBenchmarks | None:
-        """Return the benchmarks of `--tasks`, or None if there are none.
+    def of(
+        cls, tasks: Sequence[str], folder: Path | None, limit: int | None, stack: Stack, *, seed: int, filled_in: bool
+    ) -> HealingBenchmarks | None:
+        """Return the benchmarks called `tasks`, or None if there are none.
 
         Raises `MeasureError` for a model without a tokenizer, for lm-eval tasks of a masked model, and as
         `find_benchmarks` and `build_requests` do.
         """
-        if not config.tasks:
+        if not tasks:
             return None
         if stack.tokenizer is None:
             raise MeasureError("benchmarks need the model's tokenizer: name one with --tokenizer, or leave out --tasks")
-        named = [name for name in config.tasks if name != PAIRS]
+        named = [name for name in tasks if name != PAIRS]
         if named and filled_in:
             raise MeasureError(
                 f"{stack.source.name} fills in tokens, and lm-eval asks {', '.join(named)} of models that write: give "
@@ -68,11 +69,9 @@ class HealingBenchmarks:
             )
         requests = None
         if named:
-            benchmarks = find_benchmarks(named, config.task_folder, seed=config.seed)
-            requests = build_requests(
-                stack, benchmarks, batch_tokens=BATCH_TOKENS, limit=config.task_limit, seed=config.seed
-            )
-        suites = (generated_pairs().first(config.task_limit),) if PAIRS in config.tasks else ()
+            benchmarks = find_benchmarks(named, folder, seed=seed)
+            requests = build_requests(stack, benchmarks, batch_tokens=BATCH_TOKENS, limit=limit, seed=seed)
+        suites = (generated_pairs().first(limit),) if PAIRS in tasks else ()
         return cls(requests, suites)
 
     @property

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 from layerwise.checkpoint import save
 from layerwise.data.splits import Splits
+from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.language_modelling import masked_splits_of
 from layerwise.errors import DataError, PlanError
 from layerwise.measure.language.evaluation_data import objective_of
 from layerwise.plan import Plan
-from layerwise.results.training_record import FILE, MODEL
-from layerwise.runner.experiment import Inputs
-from layerwise.runner.opening import base_model
+from layerwise.results.training_record import FILE, MODEL, TrainingRecord
+from layerwise.runner.opening import BaseModel
 from layerwise.runner.reporter import Reporter, describe_model
-from layerwise.runner.steps import Completed, Outline, Steps
+from layerwise.runner.study import RunDescription, Study
+from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import (
     TEXT_LENGTH,
-    check_enough,
     describe_splits,
     discard_trainings,
     divided_documents,
@@ -29,23 +31,16 @@ from layerwise.runner.training_runs import (
     split_notes,
     training_manifest,
 )
-from layerwise.runner.trainings import (
-    FIRST_SWEEP_SEED,
-    EvaluationsUnit,
-    RecipeTraining,
-    TrainingsUnit,
-    trial,
-)
+from layerwise.runner.trainings import FIRST_SWEEP_SEED, RecipeTraining, TrainingsUnit, trial
 from layerwise.stack import Stack
 from layerwise.stack.max_length import longest_input
-from layerwise.studies.heal.arms import DEMO_EPOCHS, SETTINGS, HealingArm, HealingSweep, arms_of, recipe_of
-from layerwise.studies.heal.benchmarks import FOLDER, HealingBenchmarks, Outcomes, outcome_of
-from layerwise.studies.heal.options import Healing
-from layerwise.studies.heal.rows import Trainings, benchmark_rows, healing_rows
-from layerwise.train.arguments import check_arguments
-from layerwise.train.heal.learning import CONFIG, load_healed, peft
+from layerwise.studies.heal.arms import DEMO_EPOCHS, SETTINGS, HealingArm, HealingSweep, recipe_of
+from layerwise.studies.heal.benchmarks import FOLDER
+from layerwise.studies.heal.rows import Trainings
+from layerwise.train.heal.learning import CONFIG, load_healed
 from layerwise.train.processes import shared_recipe, training_settings
 from layerwise.train.recipe import Settings
+from layerwise.train.training import Base
 
 ADAPTER = "adapter"
 HEALING = "healing"
@@ -58,113 +53,98 @@ DEFAULT_STEPS = 200
 """Steps of each training at most, unless `--epochs`, `--steps` or `--limit` say otherwise: there are dozens."""
 
 
-def healing(config: Healing, reporter: Reporter, inputs: Inputs) -> Steps:
-    """Sweep learning rates, train every arm with every seed, evaluate all, and write the best as a checkpoint.
+@dataclass(frozen=True)
+class HealingWork:
+    """What all trainings of a healing share."""
 
-    Raises `PlanError` for a plan of other layers, `DataError` for unsuitable or too few data, `TrainError` for a
-    missing library or setting.
-    """
-    reporter.log(f"loading {config.model}")
-    config = replace(config, precision=config.resolved_precision(config.device, config.run))
-    arguments = config.trainer_arguments(config.device)
-    check_arguments(arguments)
-    if config.trains_adapters:
-        peft()
-    opened = base_model(config.model, config, inputs.stack)
-    stack, plan = opened.stack, config.parsed_plan
-    _check_plan(config, stack, plan)
-    arms, sweep = arms_of(config, stack.depth), HealingSweep(config.learning_rates)
-    filled_in = _fills_in(stack)
-    splits = _splits(config, stack, opened.location, reporter, inputs, filled_in)
-    check_enough(splits)
-    base, settings = opened.base(), _settings(config, len(splits.train))
+    base: Base
+    stack: Stack
+    splits: Splits
+    settings: Settings
+    plan: Plan
+    arguments: Mapping[str, Any]
 
-    def training(arm: HealingArm, seed: int, rate: float) -> RecipeTraining:
-        return RecipeTraining.of(recipe_of(arm, arm.plan(plan, stack.depth, seed), settings, rate), seed)
+    def plan_training(self, arm: HealingArm, seed: int, rate: float) -> RecipeTraining:
+        plan = arm.plan(self.plan, self.stack.depth, seed)
+        return RecipeTraining.of(recipe_of(arm, plan, self.settings, rate), seed)
 
-    def trying(arm: HealingArm, rate: float) -> RecipeTraining:
-        return trial(training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
+    def plan_trial(self, arm: HealingArm, rate: float) -> RecipeTraining:
+        return trial(self.plan_training(arm, FIRST_SWEEP_SEED, rate).recipe, rate)
 
-    def unit(*trainings: RecipeTraining) -> TrainingsUnit:
-        return TrainingsUnit(base, stack, splits, trainings, arguments)
+    def make_task(self, trainings: Iterable[RecipeTraining]) -> TrainingsUnit:
+        return TrainingsUnit(self.base, self.stack, self.splits, tuple(trainings), self.arguments)
 
-    def trained(arm: str, seed: int) -> Callable[[Path], Stack]:
-        return lambda folder: load_healed(base.open(), folder / arm / f"seed-{seed}" / MODEL)
+    def open_trained(self, folder: Path, arm: str, seed: int) -> Stack:
+        return load_healed(self.base.open(), folder / arm / f"seed-{seed}" / MODEL)
 
-    seeds = range(config.seeds)
-    result = Trainings(
-        plan=plan,
-        depth=stack.depth,
-        arms=arms,
-        seeds=len(seeds),
-        records={},
-        losses=sweep.losses,
-    )
-    models: list[Evaluated] = [
-        *((name, "", under, lambda _: stack) for name, under in result.unhealed().items()),
-        *(
+    def list_models(self, result: Trainings) -> list[Evaluated]:
+        trained = [
             (
                 f"{arm.name}/{seed}",
                 f"{arm.name}/seed-{seed}",
-                arm.plan(plan, stack.depth, seed),
-                trained(arm.name, seed),
+                arm.plan(self.plan, self.stack.depth, seed),
+                partial(self.open_trained, arm=arm.name, seed=seed),
             )
-            for arm in arms
-            for seed in seeds
-        ),
-    ]
-    evaluations = EvaluationsUnit([outcome_of(*each, splits, filled_in) for each in models])
-    benchmarks = HealingBenchmarks.of(config, stack, filled_in=filled_in)
-    answers = [] if benchmarks is None else [EvaluationsUnit([benchmarks.evaluation(*each) for each in models])]
-    swept = [arm for arm in arms if arm.is_swept and len(sweep.first_rates(arm)) > 1]
-    trials = [trying(arm, rate) for arm in swept for rate in sweep.first_rates(arm)]
-    likely = [training(arm, seed, sweep.first_rates(arm)[0]) for arm in arms for seed in seeds]
+            for arm in result.arms
+            for seed in range(result.seeds)
+        ]
+        return [*((name, "", under, lambda _: self.stack) for name, under in result.unhealed().items()), *trained]
 
-    def says() -> Iterator[str]:
-        yield describe_model(stack)
-        yield describe_splits(splits)
-        yield from split_notes(splits)
-        yield _plan_sentence(plan, stack.depth)
-        yield (
-            f"{len(arms)} arms ({', '.join(arm.name for arm in arms)}) with {config.seeds} seeds each, and at least "
-            f"{len(trials)} trials of learning rates: {settings.steps(len(splits.train)):,} steps each"
-        )
-        if settings.steps(len(splits.train)) == DEFAULT_STEPS and config.steps is None:
-            yield f"by default at most {DEFAULT_STEPS} steps; --epochs 1 reads all of the text once"
-        if config.fine_tunes(stack.depth):
-            yield "the plan leaves nothing out: the model is fine-tuned, and no control is trained beside it"
-        if benchmarks is not None:
-            yield benchmarks.describe()
 
-    tasks, numerics = (str(plan),), training_settings(arguments)
-    manifest = training_manifest(
-        stack, base.weights, splits, family=HEALING, tasks=tasks, seed=config.seed, settings=numerics
-    )
-    content = {"settings": asdict(settings), "rates": config.learning_rates, "rank": config.rank}
-    session = yield Outline(
-        manifest,
-        says,
-        recipe=shared_recipe({**content, "arms": [arm.name for arm in arms]}, arguments),
-        ahead=(evaluations, *answers, unit(*trials, *likely)),
-        discard=discard_healing,
-        models=lambda folder: {config.main: folder / MODEL},
-        refuse=unit(*(trying(arm, sweep.first_rates(arm)[0]) for arm in swept)).refuse,
-    )
-    for arm in swept:
+def train_all(
+    study: Study, work: HealingWork, arms: Sequence[HealingArm], sweep: HealingSweep, seeds: int
+) -> dict[tuple[str, int], TrainingRecord]:
+    """Choose the learning rates, and train every arm with every seed."""
+    for arm in sweep.list_swept(arms):
         for rate in sweep.due(arm.name, sweep.first_rates(arm)):
-            (record,) = yield from unit(trying(arm, rate))
+            (record,) = study.execute(work.make_task([work.plan_trial(arm, rate)]))
             sweep.note(arm.name, rate, record)
-    wanted = [training(arm, seed, sweep.chosen(arm)) for seed in seeds for arm in arms]
-    records = yield from unit(*wanted)
-    by_training = {(each.recipe.arm, each.seed): record for each, record in zip(wanted, records, strict=True)}
-    result = replace(result, records={(arm.name, seed): by_training[arm.name, seed] for arm in arms for seed in seeds})
-    rows = healing_rows(result, Outcomes(splits, (yield from evaluations), config.seed))
-    if benchmarks is not None:
-        rows += benchmark_rows(result, (yield from answers[0]), benchmarks.chance)
-    best = session.folder / arms[0].name / f"seed-{result.best()}"
-    written = _written(plan, best, trained(arms[0].name, result.best()), session.folder)
-    reporter.log(written.replace("RUN", str(session.folder)))
-    return Completed(rows, {HEALING: [*split_notes(splits), written]})
+    wanted = [work.plan_training(arm, seed, sweep.chosen(arm)) for seed in range(seeds) for arm in arms]
+    trained = study.execute(work.make_task(wanted))
+    records = {(each.recipe.arm, each.seed): record for each, record in zip(wanted, trained, strict=True)}
+    return {(arm.name, seed): records[arm.name, seed] for arm in arms for seed in range(seeds)}
+
+
+def describe_run(
+    work: HealingWork, arms: Sequence[HealingArm], sweep: HealingSweep, *, seeds: int, seed: int, rank: int
+) -> RunDescription:
+    """Describe the trainings of a run; evaluations and benchmarks are added by the caller."""
+    swept = sweep.list_swept(arms)
+    trials = [work.plan_trial(arm, rate) for arm in swept for rate in sweep.first_rates(arm)]
+    likely = [work.plan_training(arm, each, sweep.first_rates(arm)[0]) for arm in arms for each in range(seeds)]
+    manifest = training_manifest(
+        work.stack,
+        work.base.weights,
+        work.splits,
+        family=HEALING,
+        tasks=(str(work.plan),),
+        seed=seed,
+        settings=training_settings(work.arguments),
+    )
+    content = {"settings": asdict(work.settings), "rates": sweep.rates, "rank": rank}
+    return RunDescription(
+        manifest=manifest,
+        lines=describe_work(work, arms, seeds, len(trials)),
+        recipe=shared_recipe({**content, "arms": [arm.name for arm in arms]}, work.arguments),
+        tasks=[work.make_task([*trials, *likely])],
+        discard=discard_healing,
+        models=lambda folder: {arms[0].name: folder / MODEL},
+        refuse=work.make_task(work.plan_trial(arm, sweep.first_rates(arm)[0]) for arm in swept).refuse,
+        on_several_processes=True,
+    )
+
+
+def describe_work(work: HealingWork, arms: Sequence[HealingArm], seeds: int, trials: int) -> list[str]:
+    """Describe the trainings in sentences."""
+    steps = work.settings.steps(len(work.splits.train))
+    return [
+        describe_model(work.stack),
+        describe_splits(work.splits),
+        *split_notes(work.splits),
+        _plan_sentence(work.plan, work.stack.depth),
+        f"{len(arms)} arms ({', '.join(arm.name for arm in arms)}) with {seeds} seeds each, and at least {trials} "
+        f"trials of learning rates: {steps:,} steps each",
+    ]
 
 
 def discard_healing(folder: Path) -> None:
@@ -173,31 +153,26 @@ def discard_healing(folder: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _check_plan(config: Healing, stack: Stack, plan: Plan) -> None:
+def check_plan(stack: Stack, plan: Plan, *, is_taught: bool, windows: int) -> None:
+    """Check that a model can be healed under a plan; raises `PlanError` if there is nothing to learn."""
     stack.check(plan)
-    is_taught = config.teacher == "self" or not all(name.endswith("-labels") for name in config.compare)
-    if config.fine_tunes(stack.depth) and is_taught:
+    if plan == Plan.identity(stack.depth) and not windows and is_taught:
         raise PlanError(
             f"the plan {plan} leaves nothing out, and a model learns nothing from its own predictions: train on the "
             "labels, with --teacher none, and with METHOD-labels alone in --compare"
         )
-    most = config.windows or 0
-    if most >= stack.depth:
-        raise PlanError(
-            f"windows of up to {most} layers were to be skipped, and the model has {stack.depth}; write --windows "
-            f"{stack.depth - 1} or less"
-        )
+    if windows >= stack.depth:
+        raise PlanError(f"--windows must be at most {stack.depth - 1} for {stack.depth} layers, got {windows}.")
 
 
-def _settings(config: Healing, count: int) -> Settings:
-    settings = replace(SETTINGS, epochs=DEMO_EPOCHS.get(config.model, SETTINGS.epochs), **config.changes())
-    if config.epochs is not None:
-        settings = replace(settings, epochs=config.epochs)
-    most = DEFAULT_STEPS if config.text is not None and config.epochs is None and config.limit is None else None
-    steps = config.steps or (most if most is not None and settings.steps(count) > most else None)
-    if steps is not None:
-        settings = replace(settings, epochs=steps / ceil(count / settings.batch_size))
-    return settings
+def choose_settings(
+    model: str, count: int, changes: Mapping[str, Any], *, steps: int | None, epochs: float | None, is_bounded: bool
+) -> Settings:
+    """Return the settings of trainings on `count` examples: if `is_bounded`, `DEFAULT_STEPS` at most."""
+    settings = replace(SETTINGS, **{"epochs": epochs or DEMO_EPOCHS.get(model, SETTINGS.epochs), **changes})
+    if steps is None and is_bounded and settings.steps(count) > DEFAULT_STEPS:
+        steps = DEFAULT_STEPS
+    return settings if steps is None else replace(settings, epochs=steps / ceil(count / settings.batch_size))
 
 
 def _plan_sentence(plan: Plan, depth: int) -> str:
@@ -206,38 +181,38 @@ def _plan_sentence(plan: Plan, depth: int) -> str:
     return f"plan {plan}: {len(plan.steps())} visits, {f'without {names}' if left_out else 'with every layer'}"
 
 
-def _written(plan: Plan, training: Path, healed: Callable[[Path], Stack], folder: Path) -> str:
-    if (training / MODEL / CONFIG).is_file():
-        shutil.copytree(training / MODEL, folder / ADAPTER, dirs_exist_ok=True, ignore=shutil.ignore_patterns(FILE))
-    seed = training.name.removeprefix("seed-")
+def write_best(work: HealingWork, arm: str, seed: int, folder: Path) -> str:
+    """Write the model of a seed as a checkpoint, and its adapters; return the sentence of the report."""
+    training = folder / arm / f"seed-{seed}" / MODEL
+    if (training / CONFIG).is_file():
+        shutil.copytree(training, folder / ADAPTER, dirs_exist_ok=True, ignore=shutil.ignore_patterns(FILE))
     if not (folder / MODEL / "config.json").is_file():
         try:
-            save(healed(folder), plan, folder / MODEL)
+            save(work.open_trained(folder, arm, seed), work.plan, folder / MODEL)
         except PlanError as error:
             return f"no RUN/{MODEL} was written: {error.reason}"
     return f"RUN/{MODEL} is the model of seed {seed}, whose validation loss is the least"
 
 
-def _fills_in(stack: Stack) -> bool:
+def fills_in(stack: Stack) -> bool:
     is_text = getattr(stack.model, "main_input_name", None) == "input_ids"
     return is_text and objective_of(stack) == "masked_token"
 
 
-def _splits(
-    config: Healing, stack: Stack, location: str | None, reporter: Reporter, inputs: Inputs, filled_in: bool
+def read_healing_splits(
+    data: TrainingData, base: BaseModel, reporter: Reporter, *, seed: int, corpus: Corpus | None
 ) -> Splits:
-    if not filled_in:
-        return read_splits(config, stack, location, reporter, seed=config.seed, corpus=inputs.corpus)
-    if config.images is not None or config.limit is not None or config.select_on == "reported":
-        raise DataError(
-            f"{stack.source.name} fills in tokens of text: give it --text, and neither --images nor --limit nor "
-            "--select-on reported"
-        )
+    """Return the text or images that a model is healed on; the tokens of a masked model are masked once and for all."""
+    stack = base.stack
+    if not fills_in(stack):
+        return read_splits(data, stack, base.location, reporter, seed=seed, corpus=corpus)
+    if data.images is not None or data.limit is not None:
+        raise DataError(f"{stack.source.name} fills in tokens of text. Pass --text, without --images and --limit.")
     if stack.tokenizer is None:
         raise DataError(f"{stack.source.name} has no tokenizer beside it; give one with --tokenizer PATH")
     positions = longest_input(stack.model)
-    name, division = divided_documents(config, config.seed, inputs.corpus)
+    name, division = divided_documents(data, seed, corpus)
     for note in division.notes:
         reporter.log(f"note: {note}")
-    length = config.max_length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
-    return masked_splits_of(stack.tokenizer, name, division.parts, length=length, positions=positions, seed=config.seed)
+    length = data.max_length or min(TEXT_LENGTH, positions or TEXT_LENGTH)
+    return masked_splits_of(stack.tokenizer, name, division.parts, length=length, positions=positions, seed=seed)

@@ -1,0 +1,210 @@
+"""`layerwise heal`: train a model to make up for the layers that a plan skips."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from layerwise.errors import OptionError, PlanError, TrainError, near_matches
+from layerwise.plan.quantised import refuse_quantised_layers
+from layerwise.runner.argument import Metavar, Range, Trait
+from layerwise.runner.arguments import Device, Location, ModelLike, Names, PathLike, Rare, Seed, TextLike
+from layerwise.runner.options.plans import chosen_plan
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.result import Result
+from layerwise.runner.verb import spell, verb
+from layerwise.train.heal.options import RANK, HealingOptions, HiddenLoss, Method, Teacher
+
+CONTROLS = ("whole", "random")
+
+
+@verb(
+    "heal",
+    examples=(
+        'demo --plan "0-3 6-11" --windows 4 --tasks pairs',
+        'org/name --plan "0-19 26-31" --text FOLDER --compare lora-labels',
+        "demo --plan 0-11 --teacher none --method full",
+    ),
+)
+def heal(
+    model: ModelLike,
+    text: TextLike = None,
+    *,
+    plan: Annotated[str, Trait.EMPTY, Metavar("PLAN")],
+    method: Method = "lora",
+    compare: Names = (),
+    tasks: Names = (),
+    learning_rates: Annotated[tuple[float, ...], Range(above=0), Metavar("NUMBERS")] = (),
+    steps: Annotated[int | None, Range(least=1)] = None,
+    epochs: Annotated[float | None, Range(above=0)] = None,
+    seeds: Annotated[int, Range(least=1, most=1_000)] = 3,
+    teacher: Rare[Teacher] = "self",
+    hidden: Rare[HiddenLoss] = "none",
+    rank: Rare[Annotated[int, Range(least=1, most=4096)]] = RANK,
+    controls: Rare[Annotated[tuple[str, ...], Trait.EMPTY, Metavar("NAMES")]] = CONTROLS,
+    windows: Rare[Annotated[int | None, Range(least=1, most=1_000)]] = None,
+    task_folder: Rare[PathLike] = None,
+    task_limit: Rare[Annotated[int | None, Range(least=1)]] = None,
+    validation: Rare[PathLike] = None,
+    test: Rare[PathLike] = None,
+    images: Rare[Location] = None,
+    limit: Rare[Annotated[int | None, Range(least=1)]] = None,
+    max_length: Rare[Annotated[int | None, Range(least=2)]] = None,
+    batch_size: Rare[Annotated[int | None, Range(least=1)]] = None,
+    evals: Rare[Annotated[int | None, Range(least=1)]] = None,
+    precision: Rare[Literal["float32", "bfloat16", "float16"] | None] = None,
+    set: Rare[Annotated[tuple[str, ...], Trait.REPEATED, Metavar("NAME=VALUE")]] = (),
+    push: Rare[Annotated[str | None, Metavar("ORG/NAME")]] = None,
+    private: Rare[bool] = False,
+    device: Rare[Device] = "auto",
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: Seed = 0,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Train a model to make up for the layers that a plan skips.
+
+    The original model is trained on the same tokens, and random plans of the same size are healed as long; the regained
+    share is net of the first. RUN/model is the healed model as a checkpoint, RUN/adapter its adapters. The same command
+    resumes an interrupted run.
+
+    Args:
+        model: Hub id, folder, GGUF file, demo or demo-vit.
+        text: Text file, folder of them, or hf:DATASET.
+        plan: Plan to run, or the run of a search.
+        method: Weights to train (tail: 3 layers and the head).
+        compare: Other healings, such as lora-labels,tail-mse.
+        tasks: Tasks of lm-eval, and pairs.
+        learning_rates: Learning rates to try.
+        steps: Number of steps of each training.
+        epochs: Number of epochs.
+        seeds: Number of random seeds.
+        teacher: Learn the original model's predictions, or labels.
+        hidden: Distance of hidden states to learn as well.
+        rank: Rank of the adapters.
+        controls: Controls: whole, random (empty: none).
+        windows: Also heal with 1 to N middle layers skipped.
+        task_folder: Folder of lm-eval task files.
+        task_limit: Maximum number of questions per task.
+        validation: Text that selects checkpoints.
+        test: Text that is reported.
+        images: Folder of class folders, hub dataset, or digits.
+        limit: Maximum number of images of a split.
+        max_length: Maximum length of a text in tokens.
+        batch_size: Batch size.
+        evals: Number of evaluations on the validation split.
+        precision: Dtype of the forward pass.
+        set: Any of TrainingArguments; repeat for more.
+        push: Hub repository to push to.
+        private: Make that repository private.
+        device: Device that computes.
+        tokenizer: Tokenizer, if the model has none.
+        layers: Module path of the list of blocks.
+        revision: Branch, tag or commit of a hub model.
+        run: Output directory (default: derived from the configuration).
+        overwrite: Replace the rows of the run.
+        seed: Seed of every random draw.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The rows of measure `healing`: what was lost and regained, by model.
+
+    Raises:
+        PlanError: If the plan runs other layers, or nothing is to be learned.
+        DataError: If the data is unsuitable or too little.
+        TrainError: If a library or a setting is missing.
+    """
+    chosen = chosen_plan(plan)
+    refuse_quantised_layers(chosen, "heal a model")
+    if chosen.sources():
+        raise PlanError(f"{plan} takes layers of several models. Write them as one with `layerwise save`.")
+    if steps is not None and epochs is not None:
+        raise OptionError(f"{spell('steps')} and {spell('epochs')} exclude each other. Pass one of them.")
+    if hidden != "none" and teacher == "none":
+        raise OptionError(f"{spell('hidden')} requires {spell('teacher')} self.")
+    if rank != RANK and not any(name.startswith("lora") for name in (method, *compare)):
+        raise OptionError(f"{spell('rank')} requires {spell('method')} lora.")
+    if not tasks and (task_folder is not None or task_limit is not None):
+        raise OptionError(f"{spell('task_folder')} and {spell('task_limit')} require {spell('tasks')}.")
+    if private and push is None:
+        raise OptionError(f"{spell('private')} requires {spell('push')}.")
+    unknown = [name for name in controls if name not in CONTROLS]
+    if unknown:
+        raise TrainError(f"there is no control {unknown[0][:40]!r}; {near_matches(unknown[0], CONTROLS)}")
+    from layerwise.studies.heal.arms import arms_of, parse_arm
+
+    main = HealingOptions(method=method, teacher=teacher, hidden=hidden, rank=rank)
+    taught = [parse_arm(name, rank) for name in compare]
+    if push is not None:
+        from layerwise.checkpoint.push import check_repository
+
+        check_repository(push)
+    from layerwise.plan import Plan
+    from layerwise.runner.opening import open_base, open_given_text
+    from layerwise.runner.study import start_run
+    from layerwise.runner.training_options import TrainingData, changed, resolve_precision, trainer_arguments
+    from layerwise.runner.training_runs import check_enough, split_notes
+    from layerwise.runner.trainings import EvaluationsUnit
+    from layerwise.studies.heal import steps as parts
+    from layerwise.studies.heal.arms import HealingSweep
+    from layerwise.studies.heal.benchmarks import HealingBenchmarks, Outcomes, outcome_of
+    from layerwise.studies.heal.rows import Trainings, benchmark_rows, healing_rows
+    from layerwise.train.arguments import check_arguments
+    from layerwise.train.heal.learning import peft
+
+    reporter = reporter or Silent()
+    arguments = trainer_arguments(set, device=device)
+    check_arguments(arguments)
+    if any(each.method == "lora" for each in (main, *taught)):
+        peft()
+    reporter.log(f"loading {model if isinstance(model, str | Path) else 'the model'}")
+    opened = open_base(model, device=device, tokenizer=tokenizer, layers=layers, revision=revision)
+    stack = opened.stack
+    is_taught = any(each.teacher == "self" for each in (main, *taught))
+    parts.check_plan(stack, chosen, is_taught=is_taught, windows=windows or 0)
+    path, corpus = open_given_text(text)
+    data = TrainingData(
+        text=path,
+        validation=None if validation is None else Path(validation),
+        test=None if test is None else Path(test),
+        images=images,
+        max_length=max_length,
+        limit=limit,
+    )
+    splits = parts.read_healing_splits(data, opened, reporter, seed=seed, corpus=corpus)
+    check_enough(splits)
+    resolved = resolve_precision(precision, arguments, device=device, run=None if run is None else Path(run))
+    settings = parts.choose_settings(
+        stack.source.name,
+        len(splits.train),
+        changed(batch_size=batch_size, precision=resolved, evals=evals),
+        steps=steps,
+        epochs=epochs,
+        is_bounded=path is not None and epochs is None and limit is None,
+    )
+    work = parts.HealingWork(opened.base(), stack, splits, settings, chosen, arguments)
+    fine_tunes = chosen == Plan.identity(stack.depth) and windows is None
+    arms, sweep = arms_of(main, compare, () if fine_tunes else controls, windows or 0), HealingSweep(learning_rates)
+    result = Trainings(plan=chosen, depth=stack.depth, arms=arms, seeds=seeds, records={}, losses=sweep.losses)
+    filled_in, models = parts.fills_in(stack), work.list_models(result)
+    folder = None if task_folder is None else Path(task_folder)
+    benchmarks = HealingBenchmarks.of(tasks, folder, task_limit, stack, seed=seed, filled_in=filled_in)
+    evaluations = EvaluationsUnit([outcome_of(*each, splits, filled_in) for each in models])
+    answers = EvaluationsUnit([] if benchmarks is None else [benchmarks.evaluation(*each) for each in models])
+    described = parts.describe_run(work, arms, sweep, seeds=seeds, seed=seed, rank=rank)
+    lines = described.lines if benchmarks is None else [*described.lines, benchmarks.describe()]
+    with start_run(replace(described, lines=lines, tasks=[evaluations, answers, *described.tasks])) as study:
+        result = replace(result, records=parts.train_all(study, work, arms, sweep, seeds))
+        outcomes = study.execute(evaluations)
+        rows = healing_rows(result, Outcomes(splits, outcomes, seed))
+        if benchmarks is not None:
+            right = study.execute(answers)
+            rows += benchmark_rows(result, right, benchmarks.chance)
+        written = parts.write_best(work, arms[0].name, result.best(), study.folder)
+        reporter.log(written.replace("RUN", str(study.folder)))
+        study.write(rows, {parts.HEALING: [*split_notes(splits), written]})
+    return Result(study.folder)
