@@ -28,11 +28,12 @@ if TYPE_CHECKING:
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.runner.result import Result
-    from layerwise.runner.verbs import evaluate, run, sweep
+    from layerwise.runner.verbs import run, sweep
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load
     from layerwise.studies.compare.verb import compare
     from layerwise.studies.diagnose.verb import diagnose
+    from layerwise.studies.evaluate.verb import evaluate
     from layerwise.studies.heal.verb import heal
     from layerwise.studies.robustness.merge_verb import merge
     from layerwise.studies.robustness.verb import robustness
@@ -51,7 +52,7 @@ _HOMES = {
     "demo_corpus": "layerwise.data.demo.corpus",
     "diagnose": "layerwise.studies.diagnose.verb",
     "edits": "layerwise.plan",
-    "evaluate": "layerwise.runner.verbs",
+    "evaluate": "layerwise.studies.evaluate.verb",
     "families": "layerwise.plan",
     "heal": "layerwise.studies.heal.verb",
     "load": "layerwise.stack",

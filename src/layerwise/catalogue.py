@@ -15,7 +15,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
     "Measuring": {
         "sweep": "sweep.options:Sweep",
         "diagnose": "diagnose.verb:diagnose",
-        "evaluate": "evaluate.options:Evaluation",
+        "evaluate": "evaluate.verb:evaluate",
         "robustness": "robustness.verb:robustness",
         "robustness merge": "robustness.merge_verb:merge",
     },

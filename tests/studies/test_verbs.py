@@ -151,7 +151,7 @@ def test_names_that_a_module_does_not_have_are_refused() -> None:
 
 
 FUNCTIONS = {
-    **{verb: getattr(verbs, verb) for verb in ("sweep", "evaluate", "search")},
+    **{verb: getattr(verbs, verb) for verb in ("sweep", "search")},
 }
 
 
@@ -211,7 +211,6 @@ def test_what_is_no_model_or_text_is_refused(call: Callable[[], object], said: s
 
 SETTINGS = [
     ("train robust", "layershuffle,layerdrop --model demo-vit --set compile=true --set weight_decay=0.5"),
-    ("evaluate", "demo --suite pairs --limit 3 --set temperature=2 --set too-long=skip"),
 ]
 
 EXAMPLES = [

@@ -100,7 +100,6 @@ def _documentation(kind: type[Experiment]) -> str:
 
 
 sweep = _function("sweep", "model text", Result)
-evaluate = _function("evaluate", "model", Result)
 search = _function("search", "model text budget", SearchResult)
 
 

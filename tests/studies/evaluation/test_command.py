@@ -20,9 +20,8 @@ from layerwise.plan import Plan
 from layerwise.results import Manifest, Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner import finetuned_tasks
-from layerwise.runner.option import options_of
 from layerwise.runner.reporter import Silent
-from layerwise.studies.evaluate.options import FINE_TUNED, SUITES, Evaluation
+from layerwise.studies.evaluate.verb import FINE_TUNED, SUITES
 from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
 from row_names import named
 
@@ -74,22 +73,22 @@ def test_every_model_of_a_run_is_asked_into_it(tmp_path: Path) -> None:
     with Run.open(run) as opened:
         found = {named(row) for row in opened.store.scores("pairs", metric="accuracy")}
     assert found == {"elc/0", "elc", "ltg/0", "ltg"}
-    assert "leave out --run" in refused("evaluate", run, "--run", tmp_path / "other")
-    assert "--tokenizer does nothing here: the models of a run" in refused("evaluate", run, "--tokenizer", "x")
+    assert "--run must not be given for a run" in refused("evaluate", run, "--run", tmp_path / "other")
+    assert "--tokenizer has no effect on a run" in refused("evaluate", run, "--tokenizer", "x")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--suite", "blmp"], "there is no suite and no file 'blmp'; did you mean blimp?"),
-        (["--suite", "blimp"], "give the folder that holds its files, --data FOLDER"),
-        (["--suite", ","], "--suite names nothing"),
-        (["--tasks", "cola"], "add one of glue, msgs, msgs-ours"),
+        (["--suite", "blmp"], "unknown suite or file 'blmp'; did you mean blimp?"),
+        (["--suite", "blimp"], "Pass the folder that holds its files, --data"),
+        (["--suite", ","], "--suite must name some of"),
+        (["--tasks", "cola"], "--tasks requires one of glue, msgs, msgs-ours"),
         (["--suite", "msgs-ours", "--families", "painter"], "unknown family 'painter'; did you mean painters"),
-        (["--suite", "msgs-ours", "--train", "heads"], "did you mean head"),
-        (["--suite", "attribution", "--layer-weights", "held"], "--layer-weights compares the variants of a run"),
-        (["--minutes", "3", "--limit", "5"], "say how many pairs are scored"),
-        (["--suite", "msgs-ours,pairs", "--minutes", "3"], "evaluate msgs-ours by themselves, with --limit N"),
+        (["--suite", "msgs-ours", "--train", "heads"], "Did you mean head?"),
+        (["--suite", "attribution", "--layer-weights", "held"], "--layer-weights requires a run"),
+        (["--minutes", "3", "--limit", "5"], "each say how many pairs are scored"),
+        (["--suite", "msgs-ours,pairs", "--minutes", "3"], "Evaluate msgs-ours in a second run"),
     ],
 )
 def test_what_is_asked_is_checked_before_a_model_is_loaded(arguments: list[str], message: str) -> None:
@@ -121,7 +120,7 @@ def test_python_has_the_verb_too(model: Path, tmp_path: Path) -> None:
 
 def test_several_processes_fine_tune_nothing(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(TrainError, match="start it without torchrun"):
+    with pytest.raises(TrainError, match="Start it without torchrun"):
         evaluate(model, reporter=Silent(), suite=("msgs-ours",), tasks=("control length",), run=tmp_path / "run")
 
 
@@ -140,20 +139,16 @@ def test_overwrite_discards_the_rows_of_the_suites_that_are_named(model: Path, t
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"data": Path("x")}, "--data does nothing here: published suites"),
-        ({"seeds": 2}, "--seeds does nothing here: fine-tuning reads it"),
-        ({"plan": ("0 1",), "families": ("painters",)}, "--families and --plan do nothing here: fine-tuning reads"),
-        ({"learning_rate": 1e-3, "epochs": 2}, "--learning-rate and --epochs do nothing here"),
-        (
-            {"batch_size": 8, "patience": 2, "max_length": 64},
-            "--batch-size and --set patience and --max-length do nothing",
-        ),
-        ({"suite": ("msgs-ours",), "temperature": 2.0}, "--set temperature does nothing here: suites of pairs read it"),
+        ({"data": Path("x")}, "data requires a published suite"),
+        ({"seeds": 2}, "seeds requires one of glue, msgs"),
+        ({"plans": ("0 1",)}, "plans requires one of glue"),
+        ({"learning_rate": 1e-3}, "learning_rate requires one of glue"),
+        ({"suite": ("msgs-ours",), "temperature": 2.0}, "temperature requires a suite of pairs"),
     ],
 )
 def test_options_that_no_suite_reads_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        Evaluation(model="demo", **options)
+        evaluate("demo", reporter=Silent(), **options)
 
 
 @pytest.mark.slow
@@ -168,20 +163,6 @@ def test_one_task_can_be_asked_for_and_stands_beside_the_commonest_answer(model:
         assert {row.task for row in run.store.scores("msgs-ours")} == {"control length"}
     said = refused("evaluate", model, "--suite", "msgs-ours", "--tasks", "control lenth", "--run", tmp_path / "other")
     assert "there is no task 'control lenth'; did you mean control length" in " ".join(said.split())
-
-
-def test_defaults_in_the_help_are_those_of_the_code() -> None:
-    usual = FineTuningConfig()
-    options = options_of(Evaluation)
-    defaults = {"batch_size": usual.batch_size, "epochs": usual.epochs, "patience": usual.patience}
-    for name, value in {**defaults, "learning_rate": "5e-5", "max_length": usual.length}.items():
-        text = options[name][1].help
-        assert str(value) in text.partition("fine-tuning")[2] or f"{value} by default" in text
-    assert usual.learning_rates == (5e-5,)
-    changes: dict[str, Any] = {"batch_size": 16, "epochs": 3, "patience": 4, "train": "head"}
-    given = Evaluation(model="m", suite=("msgs-ours",), learning_rate=3e-2, max_length=64, **changes)
-    assert FineTuningConfig(**given.changes()) == FineTuningConfig(learning_rates=(3e-2,), length=64, **changes)
-    assert Evaluation(model="m").changes() == {}
 
 
 @pytest.fixture

@@ -114,8 +114,8 @@ def test_a_causal_model_with_an_attached_wiring_is_evaluated_without_edges(tmp_p
         (("--without-edges", "3<0"), "edges to remove must be a percentage between 0 and 100"),
         (("--without-edges", "9<-0", "--limit", "8"), "there is no edge 9<-0; readers are 0 to 2"),
         (("--without-edges", "30%", "--limit", "7"), "has 7 pairs, and without edges an interval needs 8"),
-        (("--without-edges", "30%", "--minutes", "3"), "which --minutes does not count: use --limit N"),
-        (("--without-edges", "30%", "--suite", "msgs-ours"), "--without-edges does nothing here"),
+        (("--without-edges", "30%", "--minutes", "3"), "--without-edges requires --limit instead of --minutes"),
+        (("--without-edges", "30%", "--suite", "msgs-ours"), "--without-edges requires a suite of pairs"),
     ],
 )
 def test_edges_that_cannot_be_removed_are_refused(arguments: tuple[str, ...], message: str, tmp_path: Path) -> None:

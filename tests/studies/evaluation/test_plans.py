@@ -29,18 +29,18 @@ from layerwise.results.selection import Rows
 from layerwise.results.vocabulary import CHANCE, NORMALISED
 from layerwise.runner import finetuned_tasks
 from layerwise.runner.finetuned_tasks import FineTunedModel, run_benchmarks
-from layerwise.runner.options.plans import PlanOptions
+from layerwise.runner.options.plan_choice import PlanChoice
 from layerwise.runner.text_length import USED
 from layerwise.studies.evaluate import minutes as module
+from layerwise.studies.evaluate.fine_tuning import aggregate_lines
 from layerwise.studies.evaluate.minutes import chosen_limit, limit_within, resolutions
 from layerwise.studies.evaluate.plans import check_one_depth, run_plans, store_summary
-from layerwise.studies.evaluate.steps import aggregate_lines
 from layerwise.train.fine_tuning import FineTuningConfig, FineTuningResult
 from row_names import named
 from train.learners import planted
 
 SETTINGS = FineTuningConfig()
-PLANS = PlanOptions(families=("painters",), plan=("0*2 1-3",)).members(4)
+PLANS = PlanChoice(("painters",), (Plan.parse("0*2 1-3"),)).list_members(4)
 EASY, HARD = replace(planted(), name="easy", metric="accuracy", also=()), replace(planted(seed=1), name="hard")
 
 
@@ -161,7 +161,7 @@ def test_arms_are_means_over_their_models_under_a_plan_too(tmp_path: Path, run: 
 
 def test_models_of_several_depths_share_no_plans(tmp_path: Path) -> None:
     (model,) = _models(tmp_path)
-    deeper = replace(model, arm="deep", members=PlanOptions(families=("painters",)).members(6))
+    deeper = replace(model, arm="deep", members=PlanChoice(("painters",)).list_members(6))
     check_one_depth([model, model])
     with pytest.raises(DataError, match=r"differ in depth \(bert/0 has 4 layers, deep/0 has 6 layers\)"):
         check_one_depth([model, deeper])
@@ -246,7 +246,7 @@ def test_the_same_command_scores_the_same_pairs_again(
 ) -> None:
     monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 2)))
     choices = iter([3, 2, 5])
-    monkeypatch.setattr("layerwise.studies.evaluate.steps.chosen_limit", lambda *_, **__: (next(choices), "chosen"))
+    monkeypatch.setattr("layerwise.studies.evaluate.scoring.chosen_limit", lambda *_, **__: (next(choices), "chosen"))
     command = ("evaluate", model, "--run", tmp_path / "run", "--minutes")
     first, again, other = (layerwise(*command, minutes) for minutes in (1, 1, 2))
     assert first.code == again.code == other.code == 0, first.err + again.err + other.err

@@ -204,7 +204,7 @@ def test_every_question_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     ended = layerwise("train", "elc", "--text", texts, "--variants", variants, *training, "--run", run)
     assert ended.code == 0, ended.err
     suites = ("--suite", "glue,attribution", "--data", tmp_path / "glue", "--limit", "16", "--epochs", "1")
-    more = ("--layer-weights", "held,added", "--set", "curve_points=2", "--seeds", "1", "--max-length", "48")
+    more = ("--layer-weights", "held,added", "--curve-points", "2", "--seeds", "1", "--max-length", "48")
     ended = layerwise("evaluate", run, *suites, *more)
     assert ended.code == 0, ended.err
     with Run.open(run) as opened:

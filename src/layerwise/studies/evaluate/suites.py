@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from layerwise.data.suites.classification import Task
@@ -16,47 +17,76 @@ from layerwise.data.suites.minimal_pairs import PairSet, find_pairs, read_pairs
 from layerwise.data.suites.msgs import read_msgs
 from layerwise.data.suites.records import below
 from layerwise.errors import DataError, near_matches
-from layerwise.studies.evaluate.options import FINE_TUNED, Evaluation
+from layerwise.results.vocabulary import ATTRIBUTION
+from layerwise.studies.evaluate.attribution import SENTENCES, TASK
+from layerwise.studies.evaluate.verb import FINE_TUNED
 
 
-def pair_sets(config: Evaluation) -> tuple[PairSet, ...]:
-    """The suites of minimal pairs. Raises `DataError` for files that are not where they should be."""
-    return tuple(_pairs(config, name).first(config.limit) for name in config.suite if name not in FINE_TUNED)
+@dataclass(frozen=True, slots=True)
+class SuiteChoice:
+    """The named suites: the sets of pairs, and the tasks that models are fine-tuned on."""
+
+    names: tuple[str, ...]
+    pairs: tuple[PairSet, ...]
+    tasks: tuple[Task, ...]
+
+    @property
+    def attributes(self) -> bool:
+        """Return whether decisions are attributed to words."""
+        return ATTRIBUTION in self.names
+
+    @property
+    def origins(self) -> list[str]:
+        """Return what is asked, in words."""
+        names = [*(each.origin for each in self.pairs), *(task.name for task in self.tasks)]
+        return [*names, TASK] if self.attributes else names
+
+    @property
+    def examples(self) -> int:
+        """Return the number of pairs and of test examples."""
+        counted = sum(len(each.pairs) for each in self.pairs) + sum(len(task.test) for task in self.tasks)
+        return counted + SENTENCES * self.attributes
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of all suites."""
+        parts = [suite.digest for suite in self.pairs] + [task.digest for task in self.tasks]
+        return hashlib.sha256(" ".join(parts).encode()).hexdigest()
 
 
-def _pairs(config: Evaluation, name: str) -> PairSet:
-    if name == GENERATED_PAIRS:
-        return generated_pairs()
-    if name in PUBLISHED:
-        return find_pairs(name, _folder(config), password=config.password)
-    return read_pairs([Path(name)], password=config.password)
+def read_pair_sets(
+    names: Sequence[str], folder: Path | None, limit: int | None, password: str | None
+) -> tuple[PairSet, ...]:
+    """Read the suites of minimal pairs. Raises `DataError` for files that are not where they should be."""
+
+    def read(name: str) -> PairSet:
+        if name == GENERATED_PAIRS:
+            return generated_pairs()
+        if name in PUBLISHED:
+            return find_pairs(name, folder or Path(), password=password)
+        return read_pairs([Path(name)], password=password)
+
+    return tuple(read(name).first(limit) for name in names if name not in FINE_TUNED)
 
 
-def fine_tuned_tasks(config: Evaluation) -> tuple[Task, ...]:
-    """Return the tasks to fine-tune on, named or all; raises `DataError` for an unknown name or missing files."""
+def read_fine_tuned_tasks(
+    suites: Sequence[str], folder: Path | None, names: Sequence[str], seed: int
+) -> tuple[Task, ...]:
+    """Read the tasks to fine-tune on, named or all; raises `DataError` for an unknown name or missing files."""
     tasks: list[Task] = []
-    folder, named_tasks = _folder(config), {name.casefold() for name in config.tasks}
-    if "glue" in config.suite:
-        wanted = [name.casefold() for name in config.tasks if name.casefold() in FORMS]
-        tasks += read_tasks(folder, wanted or None, seed=config.seed)
-    if "msgs" in config.suite:
+    folder, named_tasks = folder or Path(), {name.casefold() for name in names}
+    if "glue" in suites:
+        wanted = [name.casefold() for name in names if name.casefold() in FORMS]
+        tasks += read_tasks(folder, wanted or None, seed=seed)
+    if "msgs" in suites:
         named = (path for path in below(folder) if path.name.startswith("msgs") and path.is_dir())
-        tasks += read_msgs(next(named, folder), seed=config.seed)
-    if "msgs-ours" in config.suite:
+        tasks += read_msgs(next(named, folder), seed=seed)
+    if "msgs-ours" in suites:
         wanted = [name for name in NAMES if name.casefold() in named_tasks]
         # Where another name was given too, all are known, so that a misspelt one is answered with what is near.
         tasks += mixed_signals(wanted if len(wanted) == len(named_tasks) else None)
     known = {task.name.casefold(): task for task in tasks}
-    for name in config.tasks:
+    for name in names:
         if name.casefold() not in known:
             raise DataError(f"there is no task {name!r}; {near_matches(name, known)}")
-    return tuple(known[name.casefold()] for name in config.tasks) if config.tasks else tuple(tasks)
-
-
-def digest_of_suites(pairs: Sequence[PairSet], tasks: Sequence[Task]) -> str:
-    parts = [suite.digest for suite in pairs] + [task.digest for task in tasks]
-    return hashlib.sha256(" ".join(parts).encode()).hexdigest()
-
-
-def _folder(config: Evaluation) -> Path:
-    return config.data or Path()
+    return tuple(known[name.casefold()] for name in names) if names else tuple(tasks)

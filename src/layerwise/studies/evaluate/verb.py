@@ -1,0 +1,249 @@
+"""`layerwise evaluate`: language models on minimal pairs and on fine-tuned tasks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from layerwise.bounded import kind_of, named
+from layerwise.errors import DataError, OptionError, RunError, near_matches
+from layerwise.plan import EdgeCut
+from layerwise.plan.families import TWICE
+from layerwise.results.run import is_run
+from layerwise.runner.argument import Metavar, Range, Trait
+from layerwise.runner.arguments import (
+    Device,
+    Dtype,
+    Location,
+    ModelLike,
+    Names,
+    PathLike,
+    Plans,
+    Rare,
+    Seed,
+    to_path,
+)
+from layerwise.runner.options.plan_choice import PlanChoice
+from layerwise.runner.reporter import Reporter, Silent
+from layerwise.runner.result import Result
+from layerwise.runner.training_options import changed
+from layerwise.runner.verb import current_call, spell, verb
+
+# Those of `layerwise.data.suites`, which is too heavy for a help text; a test compares them.
+SUITES = ("pairs", "blimp", "supplement", "ewok", "glue", "msgs", "msgs-ours", "attribution")
+FINE_TUNED = ("glue", "msgs", "msgs-ours", "attribution")
+"""The suites that models are fine-tuned on; the others are scored as they are."""
+
+
+GENERATED = ("pairs", "msgs-ours", "attribution")
+"""The suites that layerwise makes itself; the others are files."""
+
+LAYER_WEIGHTS = ("held", "added")
+TUNING = ("tasks", "seeds", "families", "plans", "window", "train", "learning_rate", "batch_size", "epochs", "patience")
+FOR_TUNING = (*TUNING, "max_length", "published", "curve_points", "layer_weights")
+FOR_PAIRS = ("temperature", "too_long", "minutes", "without_edges")
+LOADING = ("tokenizer", "layers", "revision", "trust_remote_code")
+
+Edges = Annotated[Sequence[str], Metavar("EDGES")]
+Windows = Annotated[Sequence[str], Trait.REPEATED, Metavar("A-B")]
+
+
+@verb(
+    "evaluate",
+    examples=(
+        "demo",
+        "runs/elc --suite pairs,blimp,glue --data FOLDER",
+        "./bert --suite glue --data FOLDER --families painters",
+        "bert-base-cased --suite my_pairs.jsonl",
+    ),
+)
+def evaluate(
+    model: Annotated[ModelLike, Metavar("RUN_OR_MODEL")],
+    *,
+    suite: Annotated[Sequence[str], Trait.EMPTY, Metavar("NAMES")] = ("pairs",),
+    data: PathLike = None,
+    tasks: Names = (),
+    seeds: Annotated[int, Range(least=1, most=1_000)] = 3,
+    limit: Rare[Annotated[int | None, Range(least=1)]] = None,
+    minutes: Annotated[float | None, Range(least=1, most=10_000)] = None,
+    families: Annotated[Sequence[str], Trait.EMPTY, Metavar("NAMES")] = (),
+    plans: Plans = (),
+    window: Rare[Windows] = (),
+    without_edges: Rare[Edges] = (),
+    layer_weights: Rare[Names] = (),
+    train: Rare[Literal["all", "head"]] = "all",
+    learning_rate: Annotated[float | None, Range(above=0)] = None,
+    batch_size: Rare[Annotated[int | None, Range(least=1)]] = None,
+    epochs: Annotated[int | None, Range(least=1)] = None,
+    patience: Rare[Annotated[int | None, Range(least=1)]] = None,
+    max_length: Rare[Annotated[int | None, Range(least=2)]] = None,
+    curve_points: Rare[Annotated[int, Range(least=0, most=1_000)]] = 0,
+    published: Rare[Literal["none", "elc-bert"]] = "none",
+    temperature: Rare[Annotated[float, Range(above=0)]] = 1.0,
+    too_long: Rare[Literal["refuse", "skip"]] = "refuse",
+    password: Rare[str | None] = None,
+    device: Rare[Device] = "auto",
+    dtype: Rare[Dtype] = "auto",
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    trust_remote_code: Rare[bool] = False,
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: Seed = 0,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Evaluate language models on minimal pairs and on fine-tuned tasks.
+
+    Models are masked or causal. Every trained model of a run is evaluated, and the rows go into that run. Chance on a
+    pair is 0.5. A plan is active in fine-tuning and in the test. Fine-tuning takes at most 10 epochs at 5e-5, in
+    batches of 32.
+
+    Args:
+        model: Run with trained models, hub id, folder, or demo.
+        suite: Suites (pairs, blimp, supplement, ewok, glue, msgs, msgs-ours, attribution) or files of pairs.
+        data: Folder of the published suites.
+        tasks: Tasks of the fine-tuned suites (default: all).
+        seeds: Number of random seeds.
+        limit: Maximum number of pairs of a paradigm, or examples.
+        minutes: Time budget in minutes.
+        families: Plan families.
+        plans: Plan to run; repeat for more.
+        window: Layers for every strategy of the painters, such as 4-8; repeat for more.
+        without_edges: Score pairs again without layer weights: 30% (the weakest), 3<-0, 3<-0+4<-1, *<-1.
+        layer_weights: Also fine-tune with layer weights held, or added.
+        train: Weights that learn: all, or the head alone.
+        learning_rate: Peak learning rate.
+        batch_size: Batch size.
+        epochs: Number of epochs.
+        patience: Epochs without improvement that end a fine-tuning.
+        max_length: Maximum length of a text in tokens.
+        curve_points: Number of points of each learning curve.
+        published: Settings of a published model.
+        temperature: Temperature of the softmax that scores a sentence.
+        too_long: Sentences that are too long: refuse or skip.
+        password: Password of the archive of EWoK.
+        device: Device that computes.
+        dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
+        tokenizer: Tokenizer, if the model has none.
+        layers: Module path of the list of blocks, if it is not found.
+        revision: Branch, tag or commit of a hub model.
+        trust_remote_code: Run code that comes with the model.
+        run: Output directory (default: derived from the configuration).
+        overwrite: Replace the rows of the run.
+        seed: Seed of every random draw.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The rows of the suites by `arm`, `seed`, task and plan.
+
+    Raises:
+        DataError: If a suite, a task or a file is unknown or cannot be read.
+        OptionError: If no suite uses an option.
+        PlanError: If a plan or an edge does not exist.
+        RunError: If the run has no finished model.
+    """
+    began, is_trained = time.monotonic(), isinstance(model, str | Path) and is_run(Path(model).expanduser())
+    given = current_call().verb.given(current_call().options)
+    _check_suites(suite, data)
+    _refuse_unused(suite, given, is_trained)
+    if minutes is not None and limit is not None:
+        raise OptionError(f"{spell('minutes')} and {spell('limit')} each say how many pairs are scored. Pass one.")
+    tuned = [name for name in suite if name in FINE_TUNED]
+    if minutes is not None and tuned:
+        raise OptionError(f"{spell('minutes')} counts pairs only. Evaluate {', '.join(tuned)} in a second run.")
+    if without_edges and minutes is not None:
+        raise OptionError(f"{spell('without_edges')} requires {spell('limit')} instead of {spell('minutes')}.")
+    if run is not None and is_trained:
+        raise RunError(f"{spell('run')} must not be given for a run: the rows go into {model}.")
+    unknown = [name for name in layer_weights if name not in LAYER_WEIGHTS]
+    if unknown:
+        raise OptionError(f"{spell('layer_weights')} must be held or added, got {named(unknown[0])!r}.")
+    cuts = tuple(map(EdgeCut.parse, without_edges))
+    choice = PlanChoice.check(families, plans, window, None, str(TWICE))
+    from layerwise.runner.minimal_pairs import ScoringOptions
+    from layerwise.runner.opening import in_words
+    from layerwise.runner.study import RunDescription, start_run
+    from layerwise.runner.training_runs import store_comparisons
+    from layerwise.stack.load import resolve_device
+    from layerwise.studies.evaluate import fine_tuning, scoring, subjects, suites
+    from layerwise.train.fine_tuning import FineTuningConfig
+
+    reporter = reporter or Silent()
+    pairs = suites.read_pair_sets(suite, to_path(data), limit, password)
+    chosen = suites.read_fine_tuned_tasks(suite, to_path(data), tasks, seed)
+    changes = changed(
+        learning_rates=None if learning_rate is None else (learning_rate,),
+        batch_size=batch_size,
+        epochs=epochs,
+        patience=patience,
+        length=max_length,
+        train=None if train == "all" else train,
+        evals=curve_points or None,
+        published=None if published == "none" else published,
+    )
+    settings = FineTuningConfig(training_limit=limit, test_limit=limit, **changes)
+    selection = suites.SuiteChoice(tuple(suite), pairs, chosen)
+    loading: dict[str, Any] = {"device": device, "dtype": dtype}
+    if is_trained:
+        evaluated = subjects.find_run(Path(str(model)).expanduser(), loading)
+    else:
+        if layer_weights:
+            raise OptionError(f"{spell('layer_weights')} requires a run of `layerwise train elc`.")
+        named_options = {"tokenizer": tokenizer, "layers": layers, "revision": revision}
+        loading |= {**named_options, "trust_remote_code": trust_remote_code}
+        evaluated = subjects.open_single(model, selection, reporter, loading, choice, seed=seed, settings=changes)
+    weighted = scoring.find_weighted(evaluated, pairs) if cuts else ()
+    planned, left_out = fine_tuning.plan_models(evaluated, choice)
+    work = fine_tuning.FineTuningWork(planned, left_out, chosen, settings, seeds, device, tuple(layer_weights))
+    options = ScoringOptions(temperature, too_long, in_words(resolve_device(device), dtype))
+    described = RunDescription(
+        manifest=evaluated.manifest,
+        lines=[*scoring.describe(evaluated, selection, cuts, weighted), *work.describe(selection, minutes)],
+        recipe={**changes, **changed(minutes=minutes)} or None,
+        folder=evaluated.folder,
+        discard=work.discard,
+        results=lambda stored: fine_tuning.list_results(stored, selection, cuts),
+        stays_complete=False,
+    )
+    with start_run(described) as study:
+        if overwrite:
+            scoring.discard_rows(study.run, selection, cuts)
+        if minutes is not None:
+            selection = scoring.limit_pairs(study, evaluated, selection, minutes, began, options, overwrite=overwrite)
+        scoring.score_pairs(study, evaluated, selection.pairs, options)
+        scoring.score_without_edges(study, evaluated, selection.pairs, cuts, weighted, options, seed=seed)
+        work.carry_out(study, selection)
+        if is_trained:
+            store_comparisons(study.run)
+    return Result(study.folder)
+
+
+def _check_suites(suite: Sequence[str], data: str | Path | None) -> None:
+    if not suite:
+        raise DataError(f"{spell('suite')} must name some of {', '.join(SUITES)}, or a file of pairs.")
+    for name in suite:
+        if name not in SUITES and kind_of(name) == "nothing":
+            raise DataError(f"unknown suite or file {named(name)!r}; {near_matches(name, SUITES)}")
+        if name in SUITES and name not in GENERATED and data is None:
+            raise DataError(f"{name} is not part of layerwise. Pass the folder that holds its files, {spell('data')}.")
+
+
+def _refuse_unused(suite: Sequence[str], given: dict[str, Any], is_trained: bool) -> None:
+    has_files = any(name not in SUITES for name in suite)
+    is_tuned = any(name in FINE_TUNED for name in suite)
+    has_pairs = has_files or any(name in SUITES and name not in FINE_TUNED for name in suite)
+    unused = {
+        "a published suite": ("data",) if all(name in GENERATED or name not in SUITES for name in suite) else (),
+        "ewok or a file of pairs": () if "ewok" in suite or has_files else ("password",),
+        "a suite of pairs": () if has_pairs else FOR_PAIRS,
+        f"one of {', '.join(FINE_TUNED)}": () if is_tuned else FOR_TUNING,
+    }
+    for needed, names in unused.items():
+        for name in names:
+            if name in given:
+                raise OptionError(f"{spell(name)} requires {needed} in {spell('suite')}.")
+    if is_trained and (idle := [name for name in LOADING if name in given]):
+        raise OptionError(f"{spell(idle[0])} has no effect on a run: its models are opened as they were trained.")
