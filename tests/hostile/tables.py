@@ -95,12 +95,12 @@ _PAIRS = (
     _pairs("p.zip", lambda path: _zip(**{"../p__jsonl": b"{"}), "line 1"),
     Case(
         EVALUATE,
-        ("--set too_long=skip",),
+        ("--too-long skip",),
         lambda folder: put(model(folder).parent / "p.jsonl", _line(sentence_bad="a b " * 9_999)),
         writes=("run", "run/*"),
     ),
-    _pairs("p.jsonl", loop, "no suite and no file"),
-    _pairs("a" * 5_000, nothing, "no suite and no file"),
+    _pairs("p.jsonl", loop, "unknown suite or file"),
+    _pairs("a" * 5_000, nothing, "unknown suite or file"),
 )
 
 
