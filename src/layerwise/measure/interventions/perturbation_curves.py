@@ -96,11 +96,6 @@ def perturbation_curves(
     ]
 
 
-def interventions(stack: Stack, *, seed: int = 0, layers: Sequence[int] | None = None) -> list[Intervention]:
-    moves, gates = _points(stack, SIZES, ALPHAS, layers, seed)
-    return [point.intervention for group in (moves, *gates.values()) for point in group]
-
-
 def joint_manipulation(
     stack: Stack, data: EvalData, layers: Sequence[int], *, seed: int = 0, cache: ResultCache | None = None
 ) -> list[Loss]:
