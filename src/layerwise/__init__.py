@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from layerwise.plan import Plan, edits, families, samplers
     from layerwise.results import Run
     from layerwise.runner.result import Result
-    from layerwise.runner.verbs import run, sweep
+    from layerwise.runner.verbs import run
     from layerwise.search.budget import Budget
     from layerwise.stack import Stack, load
     from layerwise.studies.compare.verb import compare
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from layerwise.studies.heal.verb import heal
     from layerwise.studies.robustness.merge_verb import merge
     from layerwise.studies.robustness.verb import robustness
+    from layerwise.studies.sweep.verb import sweep
     from layerwise.studies.time.verb import time
     from layerwise.studies.verify.verb import verify
 
@@ -62,7 +63,7 @@ _HOMES = {
     "run": "layerwise.runner.verbs",
     "samplers": "layerwise.plan",
     "save": "layerwise.checkpoint",
-    "sweep": "layerwise.runner.verbs",
+    "sweep": "layerwise.studies.sweep.verb",
     "time": "layerwise.studies.time.verb",
     "verify": "layerwise.studies.verify.verb",
 }

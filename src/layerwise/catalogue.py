@@ -13,7 +13,7 @@ CATALOGUE: Mapping[str, Mapping[str, str]] = {
         "time": "time.verb:time",
     },
     "Measuring": {
-        "sweep": "sweep.options:Sweep",
+        "sweep": "sweep.verb:sweep",
         "diagnose": "diagnose.verb:diagnose",
         "evaluate": "evaluate.verb:evaluate",
         "robustness": "robustness.verb:robustness",

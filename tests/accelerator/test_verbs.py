@@ -72,7 +72,7 @@ def spread(tmp_path_factory: pytest.TempPathFactory, device: torch.device) -> St
 CURVES = ("predictability", "manipulation", "redundancy")
 SPREAD: dict[str, Callable[..., Any]] = {
     "sweep": partial(layerwise.sweep, window=("1-2",), prompt=("text",), new_tokens=3, tokens=400),
-    "sublayers": partial(layerwise.sweep, plan=("0 1.mlp 2.attn 3", "0 (1|2)*2 3"), families=(), tokens=400),
+    "sublayers": partial(layerwise.sweep, plans=("0 1.mlp 2.attn 3", "0 (1|2)*2 3"), families=(), tokens=400),
     "search": partial(layerwise.search, budget="layers=3", tokens=700),
     "diagnose": partial(layerwise.diagnose, parts=tuple(each for each in PARTS if each not in CURVES), tokens=400),
     **{part: partial(layerwise.diagnose, parts=(part,), curve_tokens=80, tokens=400) for part in CURVES},

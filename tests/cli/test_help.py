@@ -109,14 +109,14 @@ def test_slips_of_the_keyboard_are_answered(arguments: list[str], message: str) 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["sweep", "demo", "--tokens", "0"], "--tokens takes a number from 1; found 0"),
+        (["sweep", "demo", "--tokens", "0"], "--tokens must be at least 1, got 0."),
         (["sweep", "demo", "--tokens", "1.5"], "--tokens takes a whole number; found '1.5'"),
         (["plan", "0-3", "--depth", "0"], "--depth takes a number from 1"),
         (["plan"], "a plan"),
-        (["sweep", "demo", "--task-limit", "3"], "--task-limit does nothing here"),
-        (["sweep", "demo", "--tokenizer", ""], "--tokenizer was given an empty text"),
-        (["sweep", "demo", "--device", "gpu"], "--device takes one of auto, cpu, cuda, mps, xpu; found 'gpu'"),
-        (["sweep", "demo", "--dtype", "float23"], "--dtype takes one of auto, stored, float32, float16, bfloat16"),
+        (["sweep", "demo", "--task-limit", "3"], "--task-limit requires --tasks."),
+        (["sweep", "demo", "--tokenizer", ""], "--tokenizer must not be empty."),
+        (["sweep", "demo", "--device", "gpu"], "--device must be one of auto, cpu, cuda, mps, xpu, got 'gpu'."),
+        (["sweep", "demo", "--dtype", "float23"], "--dtype must be one of auto, stored, float32, float16, bfloat16"),
         (["report", "demo", "--output", "x" * 5000], "cannot be looked up"),
         (["report", "demo", "--format", "csv", "--output", ""], "--output was given an empty text"),
         (

@@ -89,7 +89,7 @@ def test_a_list_of_layers_that_there_is_not(sweep: Callable[..., str]) -> None:
 
 
 def test_no_text_at_all(model: Path, folder: Path) -> None:
-    assert "--text FILE_OR_FOLDER" in refused("sweep", model, "--run", folder)
+    assert "--text is required: pass a file or a folder" in refused("sweep", model, "--run", folder)
 
 
 def test_windows_longer_than_the_model_has_positions(sweep: Callable[..., str]) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from layerwise.studies.sweep import cluster
-from layerwise.studies.sweep import steps as run
 
 
 class Neighbours:
@@ -19,7 +18,7 @@ class Neighbours:
     def map(self, opens: str, shared: Mapping[str, Any], pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
         assert opens == cluster.OPENS
         Neighbours.opened += 1
-        function = run.open_piece_function(copied(shared))
+        function = cluster.open_piece_function(copied(shared))
         for number, piece in reversed(list(enumerate(pieces))):
             Neighbours.carried_out.append(piece)
             yield number, copied(function(copied(piece)))

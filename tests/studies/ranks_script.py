@@ -3,16 +3,15 @@
 import os
 from pathlib import Path
 
+import layerwise
 from layerwise.errors import TrainError
-from layerwise.runner.perform import perform
 from layerwise.runner.reporter import Silent
-from layerwise.studies.sweep.options import Sweep
 from studies.outlines import tiny_training
 
 
 def perform_all(root: Path) -> None:
     tiny_training(root / "vit", root / "training", "layershuffle", seeds=2)
     try:
-        perform(Sweep(model=str(root / "model"), text=root / "texts", run=root / "sweep"), Silent())
+        layerwise.sweep(root / "model", root / "texts", run=root / "sweep", reporter=Silent())
     except TrainError as error:
         (root / f"refusal-{os.environ['RANK']}.txt").write_text(str(error))

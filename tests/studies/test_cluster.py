@@ -20,17 +20,13 @@ from layerwise.errors import OptionError, RunError, SwarmError
 from layerwise.results import Run, Score
 from layerwise.results.rows import Loss
 from layerwise.runner.catalogue import configuration
-from layerwise.runner.experiment import Experiment, Inputs
 from layerwise.runner.option import options_of
-from layerwise.runner.perform import perform
 from layerwise.runner.reporter import Silent
+from layerwise.runner.study import describe_call
 from layerwise.stack import load
 from layerwise.studies.sweep import cluster
-from layerwise.studies.sweep import steps as run
-from layerwise.studies.sweep.options import Sweep
 from measure.planted import stack_of_layers
 from studies.neighbours import Neighbours
-from studies.outlines import outline_of
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 
@@ -53,39 +49,39 @@ def rows(folder: Path, *, timed: tuple[str, ...] = ("run",)) -> tuple[list[Loss]
         return list(run.store.losses()), [score for score in run.store.scores() if score.measure not in timed]
 
 
-def both(config: Experiment, folder: Path, **changes: Any) -> tuple[Path, Path]:
+def both(folder: Path, model: Path, texts: Path, **options: Any) -> tuple[Path, Path]:
     alone, spread = folder / "alone", folder / "spread"
-    with_one_thread(replace(config, run=alone))
-    perform(replace(config, run=spread, ray="local", workers=2, **changes), Silent())  # type: ignore[call-arg]
+    with_one_thread(model, texts, run=alone, **options)
+    layerwise.sweep(model, texts, run=spread, ray="local", workers=2, reporter=Silent(), **options)
     return alone, spread
 
 
-def with_one_thread(config: Experiment, inputs: Inputs | None = None) -> None:
+def with_one_thread(model: Any, text: Any, **options: Any) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        perform(config, Silent(), inputs)
+        layerwise.sweep(model, text, reporter=Silent(), **options)
     finally:
         torch.set_num_threads(before)
 
 
 def test_a_sweep(model: Path, texts: Path, tmp_path: Path, neighbours: type[Neighbours]) -> None:
-    sweep = Sweep(model=str(model), text=texts, families=("leave_one_out",), batch_tokens=400, similarity=False)
-    alone, spread = both(sweep, tmp_path)
+    options: dict[str, Any] = {"families": ("leave_one_out",), "batch_tokens": 400, "similarity": False}
+    alone, spread = both(tmp_path, model, texts, **options)
     assert rows(alone) == rows(spread)
     assert neighbours.opened == 1
     # One process of one thread can resume the run, and has nothing left to do.
-    with_one_thread(replace(sweep, run=spread))
+    with_one_thread(model, texts, run=spread, **options)
     assert rows(alone) == rows(spread)
 
 
 def test_a_sweep_that_is_complete_starts_no_worker(
     model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sweep = Sweep(model=str(model), text=texts, families=("leave_one_out",), similarity=False, run=tmp_path / "run")
-    with_one_thread(sweep)
+    options: dict[str, Any] = {"families": ("leave_one_out",), "similarity": False, "run": tmp_path / "run"}
+    with_one_thread(model, texts, **options)
     monkeypatch.setattr(cluster.SweepTasks, "_started", lambda self: pytest.fail("a cluster was started"))
-    perform(replace(sweep, ray="local"), Silent())
+    layerwise.sweep(model, texts, ray="local", reporter=Silent(), **options)
 
 
 def test_what_was_opened_in_python(tmp_path: Path, neighbours: type[Neighbours]) -> None:
@@ -96,7 +92,7 @@ def test_what_was_opened_in_python(tmp_path: Path, neighbours: type[Neighbours])
     result = layerwise.sweep(
         stack, corpus, reporter=Silent(), run=str(tmp_path / "spread"), ray="local", workers=3, **options
     )
-    with_one_thread(Sweep(model="tiny", run=tmp_path / "alone", **options), Inputs(stack, corpus))
+    with_one_thread(stack, corpus, run=tmp_path / "alone", **options)
     assert rows(result.folder) == rows(tmp_path / "alone")
     assert neighbours.carried_out
 
@@ -105,19 +101,19 @@ def test_a_worker_with_other_weights_is_refused(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, neighbours: type[Neighbours]
 ) -> None:
     model = save_llama(tmp_path / "model")
-    opening = run.open_piece_function
+    opening = cluster.open_piece_function
 
     def after_a_change(shared: Any) -> Any:
         tiny_llama(4, vocabulary=3 + len(ALPHABET), seed=1).save_pretrained(model)
         return opening(shared)
 
-    monkeypatch.setattr(run, "open_piece_function", after_a_change)
+    monkeypatch.setattr(cluster, "open_piece_function", after_a_change)
     with pytest.raises(RunError, match="a worker does not have what the run is of: it was made from another"):
-        perform(Sweep(model=str(model), text=texts, ray="local", run=tmp_path / "run"), Silent())
+        layerwise.sweep(model, texts, ray="local", run=tmp_path / "run", reporter=Silent())
 
 
 def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> None:
-    here = outline_of(Sweep(model=str(model), text=texts)).manifest
+    here = describe_call(layerwise.sweep, model, texts).manifest
     other = replace(here, hardware={**here.hardware, "kernels": "NEON"})
     with pytest.raises(RunError, match=r"another kind of machine .* \(kernels: NEON, not"):
         cluster.check_same_here(here, other)
@@ -130,9 +126,8 @@ def test_a_worker_on_another_processor_is_refused(model: Path, texts: Path) -> N
 
 def test_a_model_that_no_other_process_can_open_is_refused(texts: Path, tmp_path: Path) -> None:
     stack = stack_of_layers([{"weight": torch.eye(2)}, {"weight": torch.eye(2)}])
-    config = Sweep(model="planted", text=texts, ray="local", run=tmp_path / "run")
     with pytest.raises(SwarmError, match="is not a model of transformers"):
-        perform(config, Silent(), Inputs(stack))
+        layerwise.sweep(stack, texts, ray="local", run=tmp_path / "run", reporter=Silent())
     assert not (tmp_path / "run").exists()
 
 
@@ -141,8 +136,8 @@ def test_a_sweep_alone_has_the_options() -> None:
 
 
 def test_workers_without_a_cluster_are_refused() -> None:
-    with pytest.raises(OptionError, match="--workers does nothing here: it is read with --ray"):
-        Sweep(model="demo", workers=2)
+    with pytest.raises(OptionError, match=r"^workers requires ray\.$"):
+        layerwise.sweep("demo", workers=2)
 
 
 @pytest.mark.parametrize(
@@ -164,6 +159,6 @@ def test_without_ray_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_dry_run_says_what_the_workers_do_twice(model: Path, texts: Path) -> None:
-    config = Sweep(model=str(model), text=texts, families=("leave_one_out",), ray="local", workers=2)
-    lines = [*outline_of(config).says()]
+    options: dict[str, Any] = {"families": ("leave_one_out",), "ray": "local", "workers": 2}
+    lines = describe_call(layerwise.sweep, model, texts, **options).lines
     assert any(line.startswith("2 workers: ") and "x as fast as one" in line for line in lines)

@@ -239,7 +239,7 @@ def test_an_option_leaves_stages_alone_that_set_it_otherwise_than_the_first_and_
     models = {name: config.model for name, config in painted.items()}
     bert = "google-bert/bert-large-uncased"
     assert models == {"curves": "demo", "benchmarks": "demo", "healed": "demo", "tuned": bert, "frozen": bert}
-    assert (painted["healed"].plan, painted["curves"].plan) == ("0-3 6-11", ())
+    assert (painted["healed"].plan, painted["curves"].plans) == ("0-3 6-11", ())
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.opening import base_model
 from layerwise.runner.options.common import CorpusOptions, DataOptions, LoadingOptions
 from layerwise.runner.reporter import Silent
+from layerwise.runner.study import describe_call
 from layerwise.runner.training_options import TrainingData
 from layerwise.runner.training_runs import (
     TEXT_LENGTH,
@@ -35,7 +36,6 @@ from layerwise.stack import Stack, load, weight_hash
 from layerwise.stack.max_length import keeps_texts_apart
 from layerwise.studies.robustness.merge_verb import merge
 from layerwise.studies.robustness.verb import robustness
-from studies.outlines import description_of
 
 OPENED = Corpus("opened", tuple(Document(f"{number}", f"{number} words of one document. " * 9) for number in range(40)))
 
@@ -185,7 +185,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Splits]:
 
 
 def digest_of(verb: Callable[..., object], model: object, **options: Any) -> str:
-    return description_of(verb, model, **options).manifest.corpus_hash
+    return describe_call(verb, model, **options).manifest.corpus_hash
 
 
 @pytest.mark.parametrize("verb", ["robustness", "merge"])

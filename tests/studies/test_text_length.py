@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,11 @@ from layerwise.measure.language.evaluation_data import EvalData
 from layerwise.results import Manifest
 from layerwise.results.run import MANIFEST
 from layerwise.runner import text_length as module
-from layerwise.runner.files import read_experiment
-from layerwise.runner.opening import cutting
-from layerwise.runner.perform import perform
+from layerwise.runner.options.common import BATCH_TOKENS
 from layerwise.runner.reporter import Silent
-from layerwise.runner.text_length import MINUTES, USED, TimedText, chosen_text, tokens_within
+from layerwise.runner.text_length import MINUTES, USED, TextRequest, TimedText, choose_text, tokens_within
 from layerwise.stack import Stack
-from layerwise.studies.sweep.options import DEFAULT_FAMILIES, FEWER_FAMILIES, Sweep
+from layerwise.studies.sweep.steps import DEFAULT_FAMILIES, FEWER_FAMILIES, cut_text
 
 
 @dataclass
@@ -77,11 +76,21 @@ BEGAN = 1_000.0
 CORPUS = Corpus.of([f"once there was text number {n} and it went on for a while " * 3 for n in range(60)])
 
 
+def cut(stack: Stack, corpus: Corpus = CORPUS) -> Callable[[int | None, int | None], EvalData]:
+    return partial(cut_text, stack, corpus, BATCH_TOKENS, 0)
+
+
+def request(*, is_named: bool = True, **options: Any) -> TextRequest:
+    values = {"minutes": None, "tokens": None, "max_length": None, "families": DEFAULT_FAMILIES, **options}
+    named = {name: values[name] for name in ("minutes", "tokens", "max_length")}
+    return TextRequest(**named, is_named=is_named, verb="sweep", given=options, values=values)
+
+
 def timed(stack: Stack, a_token: float, fixed: float = 0.0) -> TimedText:
     def cost(data: EvalData) -> CostEstimate:
         return CostEstimate(0, 0, 1, round(1e6 * (fixed + a_token * data.tokens)), 10**9)
 
-    return TimedText(stack, cutting(Sweep(model="demo"), stack, CORPUS, 0), cost, stack.depth)
+    return TimedText(stack, cut(stack), cost, stack.depth)
 
 
 @pytest.fixture(autouse=True)
@@ -91,13 +100,11 @@ def pace(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def choose(stack: Stack, of: TimedText, **options: Any) -> module.ChosenText:
-    config = Sweep(model="demo", text=Path("book.txt"), **options)
-    return chosen_text(config, [(config, of)], CORPUS, BEGAN)[1]
+    return choose_text(request(**options), [({}, of)], CORPUS, BEGAN)
 
 
 def test_the_text_of_a_demo_is_read_whole_whatever_the_clock_says(stack: Stack) -> None:
-    config = Sweep(model="demo")
-    _, own = chosen_text(config, [(config, timed(stack, 1e9))], CORPUS, BEGAN)
+    own = choose_text(request(is_named=False), [({}, timed(stack, 1e9))], CORPUS, BEGAN)
     assert own.options == {}
     assert own.data.digest == choose(stack, timed(stack, 1.0), tokens="all").data.digest
 
@@ -110,7 +117,7 @@ def test_minutes_choose_tokens_at_the_pace(stack: Stack, clock: Callable[[float]
     assert 0.7 * USED * 120 <= taken <= USED * 120
     assert own.data.tokens <= own.options["tokens"]
     assert own.options["minutes"] == 2.0
-    again = cutting(Sweep(model="demo"), stack, CORPUS, 0)(*own.amount(Sweep(model="demo", minutes=2.0)))
+    again = cut(stack)(*own.amount(request(minutes=2.0)))
     assert again.digest == own.data.digest
     assert f"--tokens {own.options['tokens']}" in own.says[0]
 
@@ -162,17 +169,14 @@ def test_windows_are_whole_or_of_the_least_context_and_never_shorter_however_lon
 def test_where_time_is_short_the_first_smaller_question_that_fits_is_answered_and_said(
     stack: Stack, clock: Callable[[float], None]
 ) -> None:
-    asked = Sweep(model="demo", text=Path("book.txt"))
-    costs = {DEFAULT_FAMILIES: 1e2, FEWER_FAMILIES[0]: 1e1, FEWER_FAMILIES[1]: 0.1}
-    questions = [(replace(asked, families=names), timed(stack, cost)) for names, cost in costs.items()]
-    question, own = chosen_text(asked, questions, CORPUS, BEGAN)
-    assert question.families == FEWER_FAMILIES[1]
+    fewer = [{"families": [*names]} for names in FEWER_FAMILIES]
+    candidates = [({}, timed(stack, 1e2)), (fewer[0], timed(stack, 1e1)), (fewer[1], timed(stack, 0.1))]
+    own = choose_text(request(), candidates, CORPUS, BEGAN)
     assert own.options["families"] == [*FEWER_FAMILIES[1]]
     assert 0.1 * own.data.tokens <= 60 * MINUTES * USED
     assert any("without the families painters, swap_adjacent" in text for text in own.says)
     enough = int(own.says[-1].rpartition(" ")[2])
-    full, own = chosen_text(replace(asked, minutes=float(enough)), questions, CORPUS, BEGAN)
-    assert full.families == DEFAULT_FAMILIES
+    own = choose_text(request(minutes=float(enough)), candidates, CORPUS, BEGAN)
     assert "families" not in own.options
 
 
@@ -186,8 +190,7 @@ def test_a_short_text_is_read_whole_without_a_clock(stack: Stack, monkeypatch: p
 def test_tokens_that_are_given_are_not_measured(count: int) -> None:
     asked: list[tuple[int | None, int | None]] = []
     of = TimedText(None, lambda *cut: asked.append(cut), None, 1)  # type: ignore[arg-type, func-returns-value]
-    config = Sweep(model="demo", tokens=count)
-    chosen_text(config, [(config, of)], CORPUS, 0.0)
+    choose_text(request(tokens=count), [({}, of)], CORPUS, 0.0)
     assert asked == [(count, None)]
 
 
@@ -195,16 +198,16 @@ def test_the_same_command_reads_the_same_text_again(
     own_model: Path, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    every = cutting(Sweep(model="demo"), layerwise.load(own_model), read_corpus(texts), 0)(None, None).tokens
+    every = cut(layerwise.load(own_model), read_corpus(texts))(None, None).tokens
     monkeypatch.setattr(module, "is_within", lambda *_: False)
     monkeypatch.setattr(module, "count_tokens", lambda stack, cost: 300.0 * cost.head_tokens / (7 * every))
-    config = Sweep(model=str(own_model), text=texts, families=("leave_one_out",), similarity=False, minutes=4.0)
-    first = perform(config, Silent())
+    options: dict[str, Any] = {"families": ("leave_one_out",), "similarity": False, "reporter": Silent()}
+    first = layerwise.sweep(own_model, texts, minutes=4.0, **options)
     manifest = Manifest.from_json((first.folder / MANIFEST).read_text())
     assert manifest.experiment["tokens"] != "all"
     monkeypatch.setattr(module, "time_passes", None)
-    assert perform(config, Silent()).folder == first.folder
-    assert perform(read_experiment(first.folder), Silent()).folder == first.folder
+    assert layerwise.sweep(own_model, texts, minutes=4.0, **options).folder == first.folder
+    assert layerwise.run(first.folder, reporter=Silent())[""].folder == first.folder
     chosen = {name: manifest.experiment.get(name) for name in ("tokens", "max_length")}
-    assert perform(replace(config, minutes=None, **chosen), Silent()).folder == first.folder
+    assert layerwise.sweep(own_model, texts, **chosen, **options).folder == first.folder
     assert json.loads((first.folder / MANIFEST).read_text())["experiment"]["minutes"] == 4.0

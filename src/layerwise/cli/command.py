@@ -175,12 +175,7 @@ def path_parameter(flag: str, help: str, metavar: str | None = None) -> Paramete
 
 
 def _group(kind: Any, name: str, everything: bool) -> Group:
-    """Return the heading of an option: the class that declares it, `TextOptions` as "Text options".
-
-    >>> from layerwise.studies.sweep.options import Sweep
-    >>> [_group(Sweep, name, True).name for name in ("tasks", "tokens", "device", "seed")]
-    ['Options', 'Text options', 'Device options', 'Run options']
-    """
+    """Return the heading of an option: the class that declares it, `TextOptions` as "Text options"."""
     if isinstance(kind, Verb):
         is_rare = everything and options_of(kind)[name][1].rare
         return Group("More options", sort_key=1) if is_rare else USUAL

@@ -241,15 +241,7 @@ def read_experiment(path: str | Path) -> Experiment:
 
 
 def to_yaml(config: Experiment) -> str:
-    """The experiment as YAML: its verb, and the options that differ from their defaults.
-
-    >>> from layerwise.studies.sweep.options import Sweep
-    >>> print(to_yaml(Sweep(model="demo", families=("painters",))), end="")
-    experiment: sweep
-    model: demo
-    families:
-    - painters
-    """
+    """The experiment as YAML: its verb, and the options that differ from their defaults."""
     import yaml
 
     content: dict[str, Any] = {VERB: config.VERB, **plain(config)}

@@ -191,12 +191,7 @@ def _is_so(config: object, need: str) -> bool:
 
 
 def needed(config: type | object, needs: str | tuple[str, ...]) -> str:
-    """`needs` in words, behind "is read".
-
-    >>> from layerwise.studies.sweep.options import Sweep
-    >>> needed(Sweep, ("families=looped", "window"))
-    'with --families looped or --window'
-    """
+    """`needs` in words, behind "is read"."""
     needs = (needs,) if isinstance(needs, str) else needs
     words = []
     for need in needs:
@@ -239,6 +234,8 @@ def converted(kind: type, content: Mapping[str, Any], where: str) -> dict[str, A
     Raises `OptionError` for an unknown or missing name.
     """
     content = {str(name).replace("-", "_"): value for name, value in content.items()}
+    if isinstance(kind, Verb):
+        content = {kind.name_of(name): value for name, value in content.items()}
     check_names(kind, content, f"{where}: ")
     hints, options = _hints(kind), options_of(kind)
     values = {name: _as_type(value, hints.get(name)) for name, value in content.items()}

@@ -13,12 +13,7 @@ from layerwise.runner.option import choices_of, flag_of, given_flag, options_of,
 
 
 def as_command(config: Any) -> str:
-    """The command of a configuration, as a person would type it.
-
-    >>> from layerwise.studies.sweep.options import Sweep
-    >>> as_command(Sweep(model="demo", families=("painters",), similarity=False))
-    'layerwise sweep demo --families painters --no-similarity'
-    """
+    """The command of a configuration, as a person would type it."""
     arguments, flags = [], []
     for name, value in plain(config).items():
         each, flag = options_of(config)[name][1], given_flag(config, name)
@@ -35,17 +30,7 @@ def as_command(config: Any) -> str:
 
 
 def in_python(kind: type, text: str) -> str:
-    """A text about a configuration with the names of Python in place of its flags.
-
-    >>> from layerwise.studies.sweep.options import Sweep
-    >>> in_python(Sweep, "use --max-length 128, or --no-similarity; --dtype float64 and --tokens take longer")
-    "use max_length=128, or similarity=False; dtype='float64' and tokens take longer"
-
-    A command between backticks is one of the command line:
-
-    >>> in_python(Sweep, "`layerwise heal MODEL --tokens 9` takes --tokens")
-    '`layerwise heal MODEL --tokens 9` takes tokens'
-    """
+    """A text about a configuration with the names of Python in place of its flags."""
 
     def written(name: str, value: str | None) -> str:
         return name if value is None else f"{name}={value if value.isdigit() or value == 'False' else repr(value)}"

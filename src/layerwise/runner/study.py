@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from layerwise import __version__
 from layerwise import page as pages
-from layerwise.errors import LayerwiseError, MeasureError, RunError, TrainError
+from layerwise.errors import LayerwiseError, MeasureError, TrainError
 from layerwise.results import Manifest, Run, Score
 from layerwise.results.run import is_run, write_whole
 from layerwise.runner.opening import folder_of
@@ -23,7 +23,7 @@ from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.steps import Remaining, Unit, UnitSession
 from layerwise.runner.summary import report_data, summary
 from layerwise.runner.trained_models import TrainedModels
-from layerwise.runner.verb import Invocation, StudyFinished, current_call
+from layerwise.runner.verb import Invocation, StudyFinished, current_call, descriptions_captured
 from layerwise.train.processes import is_alone, is_first_process, use_own_accelerator
 
 COMPLETE = "complete"
@@ -103,6 +103,14 @@ class Study(UnitSession):
             self.store.replace_scores(measure, [score for score in scores if score.measure == measure])
 
 
+def describe_call(function: Callable[..., object], *arguments: Any, **options: Any) -> RunDescription:
+    """Return the description of the run that a call of a verb would start, without computing anything."""
+    with descriptions_captured() as captured:
+        function(*arguments, **options, reporter=Silent())
+    description: RunDescription = captured[0]
+    return description
+
+
 @contextmanager
 def start_run(described: RunDescription) -> Iterator[Study]:
     """Open or resume the run of the verb that is running; on leaving, write its report.
@@ -115,6 +123,9 @@ def start_run(described: RunDescription) -> Iterator[Study]:
         TrainError: If `torchrun` started a verb that runs on one process.
     """
     call = current_call()
+    if call.captured is not None:
+        call.captured.append(described)
+        raise StudyFinished(Path())
     if not is_alone() and not described.on_several_processes:
         raise TrainError(f"{call.verb.name} runs on one process. Start it without torchrun.")
     use_own_accelerator()
@@ -157,16 +168,8 @@ def start_run(described: RunDescription) -> Iterator[Study]:
 
 
 def run_folder(call: Invocation, described: RunDescription) -> Path:
-    """Return the run directory: the one of the described, the one that was given, or one named by the work.
-
-    Raises:
-        RunError: If the path is a file.
-    """
+    """Return the run directory: the described one, the given one, or one named by the work."""
     given: Path | None = call.options.get("run")
-    candidates = () if given is None else (given, *given.parents)
-    first = next((path for path in candidates if path.exists()), None)
-    if first is not None and not first.is_dir():
-        raise RunError(f"--run must be a folder, got {given} ({first} is not a folder). Choose another one.")
     return described.folder or given or folder_of(described.manifest, described.recipe)
 
 

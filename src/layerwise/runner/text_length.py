@@ -89,7 +89,7 @@ class ChosenText:
     says: tuple[str, ...] = ()
     seconds: float | None = None
 
-    def amount(self, config: DurationOptions) -> tuple[int | None, int | None]:
+    def amount(self, config: DurationOptions | TextRequest) -> tuple[int | None, int | None]:
         tokens = self.options.get("tokens", config.tokens)
         return tokens if isinstance(tokens, int) else None, self.options.get("max_length", config.max_length)
 

@@ -23,7 +23,7 @@ from docstring_parser import DocstringStyle
 from docstring_parser import parse as parse_docstring
 
 from layerwise.bounded import named
-from layerwise.errors import LayerwiseError, OptionError, near_matches
+from layerwise.errors import LayerwiseError, OptionError, RunError, near_matches
 from layerwise.runner.argument import (
     Argument,
     Flag,
@@ -92,6 +92,11 @@ class Verb:
             if value is not _OPENED and value != _to_plain(self.arguments[name].default)
         }
 
+    def name_of(self, key: str) -> str:
+        """Return the name of the argument that YAML may name by its flag, such as `plan` for `plans`."""
+        flags = {each.flag.removeprefix("--").replace("-", "_"): name for name, each in self.arguments.items()}
+        return key if key in self.arguments else flags.get(key, key)
+
     @property
     def variadic(self) -> str:
         """Return the name of the argument that takes all values by position, or an empty string."""
@@ -158,6 +163,7 @@ class Invocation:
     options: Mapping[str, Any]
     reporter: Reporter
     dry_run: bool = False
+    captured: list[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -166,6 +172,7 @@ class Caller:
 
     in_flags: bool = False
     dry_run: bool = False
+    captured: list[Any] | None = None
     arguments: Mapping[str, Argument] | None = None
 
 
@@ -242,7 +249,10 @@ def verb(name: str, *, examples: Sequence[str] = ()) -> Callable[[Callable[P, R]
 
 
 def _carry_out(described: Verb, function: Callable[..., R], values: dict[str, Any], reporter: Reporter) -> R:
-    token = _CALL.set(Invocation(described, values, reporter, _CALLER.get().dry_run))
+    caller = _CALLER.get()
+    if described.keeps_run:
+        check_run_folder(values.get("run"))
+    token = _CALL.set(Invocation(described, values, reporter, caller.dry_run, caller.captured))
     try:
         return function(*values.pop(_variadic(function), ()), **values, reporter=reporter)
     except StudyFinished as finished:
@@ -250,6 +260,18 @@ def _carry_out(described: Verb, function: Callable[..., R], values: dict[str, An
         return result
     finally:
         _CALL.reset(token)
+
+
+def check_run_folder(folder: Path | None) -> None:
+    """Check that a run directory is not a file.
+
+    Raises:
+        RunError: If it is, or if it is below a file.
+    """
+    candidates = () if folder is None else (folder, *folder.parents)
+    first = next((path for path in candidates if path.exists()), None)
+    if first is not None and not first.is_dir():
+        raise RunError(f"--run must be a folder, got {folder} ({first} is not a folder). Choose another one.")
 
 
 def _variadic(function: Callable[..., Any]) -> str:
@@ -282,6 +304,17 @@ def from_command_line(dry_run: bool = False) -> Iterator[None]:
     token = _CALLER.set(Caller(in_flags=True, dry_run=dry_run))
     try:
         yield
+    finally:
+        _CALLER.reset(token)
+
+
+@contextmanager
+def descriptions_captured() -> Iterator[list[Any]]:
+    """Let verbs describe their runs and compute nothing; the list holds the descriptions."""
+    captured: list[Any] = []
+    token = _CALLER.set(Caller(in_flags=True, captured=captured))
+    try:
+        yield captured
     finally:
         _CALLER.reset(token)
 

@@ -99,7 +99,6 @@ def _documentation(kind: type[Experiment]) -> str:
     return in_python(kind, "\n".join([text, "", "Options:", *options, "", ending]))
 
 
-sweep = _function("sweep", "model text", Result)
 search = _function("search", "model text budget", SearchResult)
 
 

@@ -21,14 +21,12 @@ from layerwise.results import Manifest, Run
 from layerwise.results.rows import Score
 from layerwise.runner import price
 from layerwise.runner.experiment import Experiment, Inputs
-from layerwise.runner.option import configured
 from layerwise.runner.perform import describe, perform
 from layerwise.runner.price import count_tokens, describe_remaining, is_within, time_passes
 from layerwise.runner.reporter import Reporter, size
 from layerwise.runner.steps import Completed, Outline, Remaining, Steps, Unit, UnitSession
+from layerwise.runner.study import describe_call
 from layerwise.stack import Stack, load
-from layerwise.studies.sweep.options import Sweep
-from studies.outlines import outline_of
 from studies.test_runner import Recorder
 from train.tiny_models import tiny_llama
 
@@ -160,9 +158,8 @@ def test_what_a_piece_refuses_is_left_to_the_work(tmp_path: Path, monkeypatch: p
 
 
 def test_nothing_is_left_of_a_sweep_that_is_stored(own_model: Path, texts: Path, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"families": (), "plan": ("1",), "max_length": 16, "tokens": 200}
-    config = configured(Sweep, {"model": str(own_model), "text": texts, **options}, "layerwise sweep")
-    (unit,) = outline_of(config).ahead
+    options: dict[str, Any] = {"families": (), "plans": ("1",), "max_length": 16, "tokens": 200}
+    (unit,) = describe_call(layerwise.sweep, own_model, texts, **options).tasks
     left = unit.remaining(tmp_path, None)
     assert left.count > 1
     layerwise.sweep(own_model, texts, run=tmp_path / "run", reporter=Recorder(), **options)

@@ -16,9 +16,9 @@ from layerwise.results import Run
 from layerwise.results.training_record import TrainingRecord
 from layerwise.runner.opening import folder_of
 from layerwise.runner.reporter import Silent
+from layerwise.runner.study import describe_call
 from layerwise.stack import weight_hash
 from layerwise.studies.robustness.training_verb import train_robust
-from studies.outlines import description_of
 
 SHORT = ("--limit", "20", "--epochs", "1", "--batch-size", "10")
 DIGITS = ("--images", "digits", *SHORT)
@@ -98,7 +98,7 @@ def test_every_arm_is_looked_at_before_the_first_is_trained(trained: tuple[Path,
 def test_without_a_folder_a_run_is_named_by_its_recipe_too(vit: Path) -> None:
     def name(method: str, **options: Any) -> str:
         given = {"methods": (method,), "images": "digits", "limit": 20, "baseline": False, **options}
-        described = description_of(train_robust, vit, **given)
+        described = describe_call(train_robust, vit, **given)
         return str(folder_of(described.manifest, described.recipe))
 
     first = name("baseline")

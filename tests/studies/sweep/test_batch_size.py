@@ -1,23 +1,23 @@
 """Tokens of a sweep that run together: what the memory holds, and for a run that goes on what it was begun with."""
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import layerwise
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.plan import Plan
-from layerwise.results import Run
+from layerwise.results import Manifest, Run
 from layerwise.runner.opening import folder_of
 from layerwise.runner.options.common import BATCH_TOKENS
+from layerwise.runner.study import describe_call
 from layerwise.stack import Stack, load
 from layerwise.stack.placement import SHARE
 from layerwise.studies.sweep import batch_size
 from layerwise.studies.sweep.batch_size import batch_tokens, bytes_of_token
-from layerwise.studies.sweep.options import Sweep
-from layerwise.studies.sweep.steps import SweepUnit
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 PLANS = [Plan.identity(4), Plan.parse("0 1*3 2 3")]
@@ -52,29 +52,28 @@ def test_a_processor_with_room_runs_as_many_as_ever(stack: Stack, monkeypatch: p
 
 
 def test_what_was_chosen_is_recorded_and_kept(stack: Stack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = Sweep(model="tiny", families=("leave_one_out",), max_length=24, similarity=False, run=tmp_path / "run")
+    options: dict[str, Any] = {"families": ("leave_one_out",), "max_length": 24, "similarity": False}
 
-    def prepared(config: Sweep) -> SweepUnit:
-        return SweepUnit(config, stack, CORPUS)
+    def prepared(**more: Any) -> tuple[int, Manifest, int]:
+        description = describe_call(layerwise.sweep, stack, CORPUS, **{**options, "run": tmp_path / "run", **more})
+        largest = max(batch.size for batch in description.tasks[0].text.batches)
+        return int(description.manifest.numerics["batch_tokens"]), description.manifest, largest
 
     free(monkeypatch, stack, 100)
-    first = prepared(config)
-    assert first.batch_tokens == 100
-    assert first.manifest.numerics["batch_tokens"] == "100"
-    assert max(batch.size for batch in first.text.batches) <= 100
-    with Run.create(tmp_path / "run", first.manifest):
+    size, manifest, largest = prepared()
+    assert size == 100 >= largest
+    with Run.create(tmp_path / "run", manifest):
         pass
     free(monkeypatch, stack, 700)
-    again = prepared(config)
-    assert again.manifest.numerics == first.manifest.numerics
-    assert max(batch.size for batch in again.text.batches) <= 100
+    again, kept, largest = prepared()
+    assert again == 100 >= largest
+    assert kept.numerics == manifest.numerics
     # Without a name the folder is found by what is measured; another folder or setting chooses a batch size again.
-    assert prepared(replace(config, run=tmp_path / "other")).batch_tokens == 700
-    assert prepared(replace(config, overwrite=True)).batch_tokens == 700
-    assert prepared(replace(config, batch_tokens=50)).batch_tokens == 50
-    assert prepared(replace(config, seed=1)).batch_tokens == 700
+    assert prepared(run=tmp_path / "other")[0] == 700
+    assert prepared(overwrite=True)[0] == 700
+    assert prepared(batch_tokens=50)[0] == 50
+    assert prepared(seed=1)[0] == 700
     monkeypatch.chdir(tmp_path)
-    nameless = replace(config, run=None)
-    with Run.create(folder_of(prepared(nameless).manifest), first.manifest):
+    with Run.create(folder_of(prepared(run=None)[1]), manifest):
         pass
-    assert prepared(nameless).batch_tokens == 100
+    assert prepared(run=None)[0] == 100

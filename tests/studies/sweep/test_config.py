@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
+import layerwise
 from layerwise.errors import OptionError, PlanError
 from layerwise.plan import families
-from layerwise.studies.sweep.options import Sweep
+from layerwise.runner.options.plans import PlanOptions
+from layerwise.runner.reporter import Silent
 
 
 def test_members_are_the_model_the_families_and_the_plans_of_ones_own() -> None:
-    members = Sweep(model="m", families=("leave_one_out", "swap_adjacent"), plan=("0 (1|2) 3", "0-3")).members(4)
+    members = PlanOptions(families=("leave_one_out", "swap_adjacent"), plan=("0 (1|2) 3", "0-3")).members(4)
     expected = [*families.leave_one_out(4), *families.swap_adjacent(4)]
     assert list(members[1:-2]) == expected
     assert (str(members[0].plan), members[0].family) == ("0-3", "identity")
@@ -21,37 +23,37 @@ def test_members_are_the_model_the_families_and_the_plans_of_ones_own() -> None:
 
 
 def test_windows_loops_and_repeats_are_those_that_were_asked_for() -> None:
-    config = Sweep(model="m", families=("looped", "repeat_blocks"), loops="1-2,4", times="3", window=("1-2",))
+    config = PlanOptions(families=("looped", "repeat_blocks"), loops="1-2,4", times="3", window=("1-2",))
     looped, blocks = families.looped(5, (1, 2, 4)), families.repeat_blocks(5, (3,))
     assert config.members(5)[1:] == (*looped, *blocks, *families.window(5, 1, 2, loops=(1, 2, 4)))
     assert config.plan_names() == ("looped", "repeat_blocks", "loops:1-2,4", "times:3", "window:1-2")
 
 
 def test_what_names_a_run_does_not_change_where_the_new_options_are_left_out() -> None:
-    assert Sweep(model="m", families=("looped",), plan=("0-3",)).plan_names() == ("looped", "plan:0-3")
+    assert PlanOptions(families=("looped",), plan=("0-3",)).plan_names() == ("looped", "plan:0-3")
 
 
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"window": ("4:8",)}, "--window takes whole numbers such as 4 or 1-28; found '4:8'"),
-        ({"window": ("8-4",)}, "--window takes ascending numbers from 0"),
-        ({"families": ("looped",), "loops": "0-4"}, "--loops takes ascending numbers from 1"),
-        ({"families": ("repeat_blocks",), "times": "1"}, "--times takes ascending numbers from 2"),
-        ({"loops": "1-4"}, "--loops does nothing here"),
-        ({"new_tokens": 3}, "--new-tokens does nothing here"),
+        ({"window": ("4:8",)}, "window takes whole numbers such as 4 or 1-28; found '4:8'"),
+        ({"window": ("8-4",)}, "window takes ascending numbers from 0"),
+        ({"families": ("looped",), "loops": "0-4"}, "loops takes ascending numbers from 1"),
+        ({"families": ("repeat_blocks",), "times": "1"}, "times takes ascending numbers from 2"),
+        ({"loops": "1-4"}, "^loops requires families looped"),
+        ({"new_tokens": 3}, "^new_tokens requires prompt"),
         ({"families": ("painter",)}, "unknown family 'painter'; did you mean painters"),
-        ({"plan": ("0-3 (1",)}, "never closed"),
+        ({"plans": ("0-3 (1",)}, "never closed"),
     ],
 )
 def test_what_cannot_be_read_or_is_not_read_is_refused(options: dict[str, Any], reason: str) -> None:
     with pytest.raises((OptionError, PlanError), match=reason):
-        Sweep(model="m", **options)
+        layerwise.sweep("no-such-model", reporter=Silent(), **options)
 
 
 def test_a_plan_beyond_the_model_is_refused_when_its_depth_is_known() -> None:
     with pytest.raises(PlanError, match="the model has 4 layers"):
-        Sweep(model="m", families=(), plan=("0-4",)).members(4)
+        PlanOptions(families=(), plan=("0-4",)).members(4)
 
 
 FOR_ONE = {"leave_branch_out", "repeat_blocks", "damped_repeats", "bits", "bits_noise"}
@@ -68,11 +70,15 @@ FOR_ONE = {"leave_branch_out", "repeat_blocks", "damped_repeats", "bits", "bits_
 def test_families_that_need_more_layers_are_refused_by_name(depth: int, possible: set[str]) -> None:
     for name in families.FAMILIES:
         if name in possible:
-            assert len(Sweep(model="m", families=(name,)).members(depth)) > 1
+            assert len(PlanOptions(families=(name,)).members(depth)) > 1
         else:
             layers = "1 layer " if depth == 1 else f"{depth} layers "
             with pytest.raises(
                 PlanError, match=f"the family '{name}' does not exist for a model of {layers}"
             ) as caught:
-                Sweep(model="m", families=(name,)).members(depth)
+                PlanOptions(families=(name,)).members(depth)
             assert set(str(caught.value).rpartition("Known here: ")[2].split(", ")) == possible
+
+
+def test_the_help_names_every_family() -> None:
+    assert all(name in (layerwise.sweep.__doc__ or "") for name in families.FAMILIES)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+import layerwise
 from conftest import tiny_llama
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
@@ -22,19 +23,17 @@ from layerwise.results import Run
 from layerwise.results.rows import CONTINUATION, Score, read_continuations
 from layerwise.results.vocabulary import CONTRAST, NORMALISED
 from layerwise.runner.opening import folder_of
-from layerwise.runner.reporter import Silent
-from layerwise.runner.steps import UnitSession
+from layerwise.runner.study import RunDescription, describe_call
 from layerwise.runner.summary import report_data, summary
 from layerwise.stack import Stack, load
 from layerwise.studies.sweep import benchmarks as asking
-from layerwise.studies.sweep import steps as module
-from layerwise.studies.sweep.options import Sweep
-from layerwise.studies.sweep.steps import SweepUnit
+from layerwise.studies.sweep import tasks as module
 from studies.test_runner import Recorder
 from tiny_tokenizers import ALPHABET, character_tokenizer
 
 DEPTH = 4
-SWEEP = Sweep(model="tiny", families=("leave_one_out",), plan=("0 (1|2) 3",), max_length=24, batch_tokens=96)
+Options = dict[str, Any]
+SWEEP: Options = {"families": ("leave_one_out",), "plans": ("0 (1|2) 3",), "max_length": 24, "batch_tokens": 96}
 PLANS = {"0-3", "1-3", "0 2 3", "0 1 3", "0-2", "0 (1|2) 3"}
 BENCHMARK = """
 task: tiny_choice
@@ -75,28 +74,21 @@ def calls(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> Counter[str]:
 
         return run
 
-    for name in ("swept", "effects", "similarity_sums"):
+    for name in ("measure_losses", "effects", "similarity_sums"):
         monkeypatch.setattr(module, name, counting(name, getattr(module, name)))
     monkeypatch.setattr(asking, "judged", counting("judged", asking.judged))
     monkeypatch.setattr(stack, "apply", counting("layer", stack.apply))
     return counted
 
 
-def prepared(stack: Stack, corpus: Corpus, config: Sweep = SWEEP) -> SweepUnit:
-    return SweepUnit(config, stack, corpus)
+def described(stack: Stack, corpus: Corpus, options: Options = SWEEP) -> RunDescription:
+    return describe_call(layerwise.sweep, stack, corpus, **options)
 
 
-def measure(stack: Stack, corpus: Corpus, folder: Path, config: Sweep = SWEEP) -> list[str]:
+def measure(stack: Stack, corpus: Corpus, folder: Path, options: Options = SWEEP) -> list[str]:
     reporter = Recorder()
-    carry_out(prepared(stack, corpus, config), folder, reporter)
+    layerwise.sweep(stack, corpus, run=folder, reporter=reporter, **options)
     return reporter.logs
-
-
-def carry_out(unit: SweepUnit, folder: Path, reporter: Silent | None = None) -> None:
-    with Run.resume_or_create(folder, unit.manifest) as run:
-        refusal = unit.carry_out(UnitSession(folder, reporter or Silent(), run))
-    if refusal is not None:
-        raise refusal
 
 
 def everything(folder: Path) -> tuple[list[object], ...]:
@@ -115,7 +107,7 @@ def whole(stack: Stack, corpus: Corpus, tmp_path_factory: pytest.TempPathFactory
 def test_a_sweep_fills_every_table(whole: Path, stack: Stack, corpus: Corpus) -> None:
     with Run.open(whole) as run:
         losses = list(run.store.losses())
-        windows = sum(len(batch.windows) for batch in prepared(stack, corpus).text.batches)
+        windows = sum(len(batch.windows) for batch in described(stack, corpus).tasks[0].text.batches)
         assert Counter(row.plan for row in losses) == dict.fromkeys(PLANS, windows)
         assert {score.measure for score in run.store.scores()} == {"effect", "similarity", "plan_states", "run"}
         assert {score.plan for score in run.store.scores("plan_states")} == {"0-3", "0 (1|2) 3"}
@@ -149,10 +141,10 @@ def test_a_sweep_in_two_sittings_claims_no_time(
 
 
 def test_similarity_can_be_asked_for_later(stack: Stack, corpus: Corpus, tmp_path: Path, calls: Counter[str]) -> None:
-    measure(stack, corpus, tmp_path / "run", replace(SWEEP, similarity=False))
+    measure(stack, corpus, tmp_path / "run", {**SWEEP, "similarity": False})
     assert calls["similarity_sums"] == 0
     measure(stack, corpus, tmp_path / "run")
-    assert (calls["swept"], calls["similarity_sums"]) == (1, 1)
+    assert (calls["measure_losses"], calls["similarity_sums"]) == (1, 1)
 
 
 def test_a_plan_that_is_not_finite_somewhere_has_no_effect(
@@ -195,17 +187,22 @@ def test_a_model_that_is_not_finite_is_said_at_once(corpus: Corpus, tmp_path: Pa
 
 
 @pytest.fixture
-def benchmark(tmp_path: Path) -> Iterator[Sweep]:
+def benchmark(tmp_path: Path) -> Iterator[Options]:
     pytest.importorskip("lm_eval", reason="needs layerwise[eval]")
     questions = tmp_path / "questions.jsonl"
     rows = [{"question": f"{n}+1=", "choices": [str(n), str(n + 1), "none"], "gold": 1} for n in range(6)]
     questions.write_text("\n".join(map(json.dumps, rows)))
     (tmp_path / "tiny_choice.yaml").write_text(BENCHMARK.format(questions=questions, cache=tmp_path / "cache"))
-    return replace(SWEEP, tasks=("tiny_choice",), task_folder=tmp_path, similarity=False)
+    return {**SWEEP, "tasks": ("tiny_choice",), "task_folder": tmp_path, "similarity": False}
 
 
 def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
-    stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Sweep, calls: Counter[str], monkeypatch: pytest.MonkeyPatch
+    stack: Stack,
+    corpus: Corpus,
+    tmp_path: Path,
+    benchmark: Options,
+    calls: Counter[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     apply, ask = stack.apply, asking.judged
 
@@ -219,7 +216,7 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
             raise KeyboardInterrupt
         return ask(stack, plan, *arguments)
 
-    measure(stack, corpus, tmp_path / "text", replace(benchmark, tasks=(), task_folder=None))
+    measure(stack, corpus, tmp_path / "text", {**benchmark, "tasks": (), "task_folder": None})
     in_text, calls["layer"] = calls["layer"], 0
     with monkeypatch.context() as patched:
         patched.setattr(stack, "apply", stopping_layers)
@@ -250,21 +247,21 @@ def test_benchmarks_are_asked_of_every_plan_and_of_none_twice(
     )
     assert len(list((tmp_path / "run" / "lm_eval").rglob("results_*.json"))) == len(PLANS)
     judgements = calls["judged"]
-    assert measure(stack, corpus, tmp_path / "run", benchmark) == []
+    assert not [each for each in measure(stack, corpus, tmp_path / "run", benchmark) if "under plan" in each]
     assert calls["judged"] == judgements
 
 
 def test_a_plan_with_broken_benchmarks_is_named_and_leaves_the_others_and_their_comparison(
-    stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Sweep
+    stack: Stack, corpus: Corpus, tmp_path: Path, benchmark: Options
 ) -> None:
-    config = replace(benchmark, plan=("0 (1|2):gain=1e39 3", *benchmark.plan))
+    config = {**benchmark, "plans": ("0 (1|2):gain=1e39 3", *benchmark["plans"])}
     broken = "1 of 7 plans gave non-finite losses"
     with pytest.raises(MeasureError, match=broken) as caught:
         measure(stack, corpus, tmp_path / "run", config)
     assert f"benchmarks: {broken}, first '0 (1|2):gain=1e+39 3'" in str(caught.value)
     with Run.open(tmp_path / "run") as run:
         assert {score.plan for score in run.store.scores("benchmark")} == {*PLANS, None}
-    with Run.resume_or_create(tmp_path / "run", prepared(stack, corpus, config).manifest) as run:
+    with Run.resume_or_create(tmp_path / "run", described(stack, corpus, config).manifest) as run:
         assert run.store.notes("benchmark"), "one benchmark has no scale"
         other = Score("benchmark", "acc", 1.0, task="another that has one", plan="0-3", condition=NORMALISED)
         compared = [*run.store.scores("benchmark"), other]
@@ -276,18 +273,18 @@ def test_a_plan_with_broken_benchmarks_is_named_and_leaves_the_others_and_their_
 
 
 def test_the_folder_is_named_by_what_is_measured(stack: Stack, corpus: Corpus) -> None:
-    manifest = prepared(stack, corpus).manifest
+    manifest = described(stack, corpus).manifest
     folder = folder_of(manifest)
     assert folder.parent == Path("runs")
     renamed = replace(manifest, model="somewhere/else/LlamaForCausalLM", versions={"torch": "9"}, command=("other",))
     assert folder_of(renamed) == folder
-    others = [replace(SWEEP, families=("painters",)), replace(SWEEP, plan=()), replace(SWEEP, seed=1)]
-    assert len({folder, *(folder_of(prepared(stack, corpus, other).manifest) for other in others)}) == 4
+    others = [{**SWEEP, "families": ("painters",)}, {**SWEEP, "plans": ()}, {**SWEEP, "seed": 1}]
+    assert len({folder, *(folder_of(described(stack, corpus, other).manifest) for other in others)}) == 4
 
 
 @pytest.mark.parametrize("name", ["../..", "a model: new", "", "org/name.v1"])
 def test_the_folder_has_a_name_that_every_disk_takes(stack: Stack, corpus: Corpus, name: str) -> None:
-    folder = folder_of(replace(prepared(stack, corpus).manifest, model=name))
+    folder = folder_of(replace(described(stack, corpus).manifest, model=name))
     assert folder.parent == Path("runs")
     assert folder.name.strip(".-") == folder.name
     assert set(folder.name) <= set("abcdefghijklmnopqrstuvwxyz0123456789.-")
@@ -306,7 +303,7 @@ def test_of_few_tokens_a_skill_may_not_be_read() -> None:
 
 def test_a_sweep_that_skips_every_layer_stores_the_contrasts_of_all_claims(corpus: Corpus, tmp_path: Path) -> None:
     stack = load(tiny_llama(8, vocabulary=3 + len(ALPHABET)), tokenizer=character_tokenizer())
-    config = replace(SWEEP, families=("leave_one_out", "painters"), plan=())
+    config = {**SWEEP, "families": ("leave_one_out", "painters"), "plans": ()}
     measure(stack, corpus, tmp_path / "run", config)
     with Run.open(tmp_path / "run") as run:
         stored = {row.claim for row in run.store.scores(CONTRAST)}
@@ -317,15 +314,16 @@ def test_a_sweep_that_skips_every_layer_stores_the_contrasts_of_all_claims(corpu
 def test_texts_are_written_under_the_plans_and_not_again(
     stack: Stack, corpus: Corpus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(SWEEP, families=(), window=("1-2",), plan=("0 3",), prompt=("sphinx", "of"), new_tokens=3)
-    ready = prepared(stack, corpus, config)
-    carry_out(ready, tmp_path / "run")
+    more = {"families": (), "window": ("1-2",), "plans": ("0 3",), "prompt": ("sphinx", "of"), "new_tokens": 3}
+    config = {**SWEEP, **more}
+    members = described(stack, corpus, config).tasks[0].members
+    measure(stack, corpus, tmp_path / "run", config)
     with Run.open(tmp_path / "run") as run:
         texts = read_continuations(run.store.notes(CONTINUATION))
         lines = summary(report_data(run)).splitlines()
-    wanted = {str(member.plan) for member in ready.members if member.draw in (None, 0)}
+    wanted = {str(member.plan) for member in members if member.draw in (None, 0)}
     assert {(each.plan, each.prompt) for each in texts} == {
-        (plan, prompt) for plan in wanted for prompt in config.prompt
+        (plan, prompt) for plan in wanted for prompt in config["prompt"]
     }
     assert {"After “sphinx”:", "After “of”:"} <= set(lines)
     monkeypatch.setattr(module, "continuations", None)
@@ -334,4 +332,4 @@ def test_texts_are_written_under_the_plans_and_not_again(
 
 def test_a_prompt_that_does_not_fit_is_refused_before_anything_is_measured(stack: Stack, corpus: Corpus) -> None:
     with pytest.raises(MeasureError, match="shorten the prompt"):
-        prepared(stack, corpus, replace(SWEEP, prompt=("sphinx",), new_tokens=500))
+        described(stack, corpus, {**SWEEP, "prompt": ("sphinx",), "new_tokens": 500})

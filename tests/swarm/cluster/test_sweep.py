@@ -5,19 +5,18 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import layerwise
 from cli.conftest import save_llama, save_texts
 from layerwise.errors import RunError
 from layerwise.results import Run
 from layerwise.results.rows import Loss
-from layerwise.runner.perform import perform
 from layerwise.runner.reporter import Silent
-from layerwise.studies.sweep.options import Sweep
 from swarm.cluster.processes import PATIENCE, descendants, eventually_ended
 from threads import threaded
 
@@ -32,9 +31,9 @@ def losses(folder: Path) -> list[Loss]:
 @pytest.mark.usefixtures("ray")
 def test_the_rows_are_those_of_one_process(tmp_path: Path) -> None:
     model, texts = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts")
-    sweep = {"model": str(model), "text": texts, "families": ("leave_one_out",), "similarity": False}
-    perform(Sweep(**sweep, run=tmp_path / "alone"), Silent())
-    perform(Sweep(**sweep, run=tmp_path / "ray", ray="local", workers=2), Silent())
+    options: dict[str, Any] = {"families": ("leave_one_out",), "similarity": False, "reporter": Silent()}
+    layerwise.sweep(model, texts, run=tmp_path / "alone", **options)
+    layerwise.sweep(model, texts, run=tmp_path / "ray", ray="local", workers=2, **options)
     assert losses(tmp_path / "ray") == losses(tmp_path / "alone")
 
 
@@ -42,17 +41,12 @@ def test_the_rows_are_those_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGKILL])
 def test_a_sweep_that_is_ended_leaves_no_process_and_is_gone_on_with(tmp_path: Path, end: signal.Signals) -> None:
     model, texts, folder = save_llama(tmp_path / "model"), save_texts(tmp_path / "texts", count=30), tmp_path / "run"
-    sweep = Sweep(
-        model=str(model),
-        text=texts,
-        families=("leave_one_out", "every_window", "painters"),
-        similarity=False,
-        batch_tokens=64,
-    )
+    families = ("leave_one_out", "every_window", "painters")
+    shared: dict[str, Any] = {"families": families, "similarity": False, "batch_tokens": 64, "reporter": Silent()}
     options = {
         "--text": texts,
-        "--families": ",".join(sweep.families),
-        "--batch-tokens": sweep.batch_tokens,
+        "--families": ",".join(families),
+        "--batch-tokens": 64,
         "--run": folder,
         "--ray": "local",
         "--workers": 2,
@@ -72,8 +66,8 @@ def test_a_sweep_that_is_ended_leaves_no_process_and_is_gone_on_with(tmp_path: P
     assert len(family) > 2, errors
     assert eventually_ended(family)
     kept = stored(folder)
-    perform(replace(sweep, run=folder), Silent())
-    perform(replace(sweep, run=tmp_path / "alone"), Silent())
+    layerwise.sweep(model, texts, run=folder, **shared)
+    layerwise.sweep(model, texts, run=tmp_path / "alone", **shared)
     assert losses(folder) == losses(tmp_path / "alone")
     assert 50 < kept < len(losses(folder))
 

@@ -10,7 +10,7 @@ import json
 import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import sha256
 from importlib.metadata import version
@@ -21,7 +21,13 @@ from layerwise.errors import MeasureError
 from layerwise.measure.contrasts.contrast import CONTRAST, renewed
 from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records, sweep_into
 from layerwise.measure.interventions.sweep_pieces import PieceRunner
-from layerwise.measure.language.benchmark_requests import RequestLikelihoods, answered, build_requests, judged
+from layerwise.measure.language.benchmark_requests import (
+    BenchmarkRequests,
+    RequestLikelihoods,
+    answered,
+    build_requests,
+    judged,
+)
 from layerwise.measure.language.benchmarks import find_benchmarks, normalised
 from layerwise.measure.language.harness import SOURCE
 from layerwise.plan import Member, Plan
@@ -29,32 +35,58 @@ from layerwise.results import Manifest, Run, Score
 from layerwise.results.rows import BENCHMARK_TASK, main_metric
 from layerwise.results.run import write_whole
 from layerwise.results.vocabulary import BENCHMARK, CHANCE, NORMALISED
-from layerwise.runner.options.common import BATCH_TOKENS
 from layerwise.runner.reporter import Reporter, duration
+from layerwise.runner.steps import Unit, UnitSession
 from layerwise.stack import Stack
 from layerwise.studies.sweep.benchmark_contrasts import CLAIMS, benchmark_contrasts
 from layerwise.studies.sweep.benchmark_scores import Answers, Scaled
-from layerwise.studies.sweep.options import Sweep
 
 BENCHMARKS = "benchmarks"
 """What workers call the requests of the benchmarks."""
 
 
-class SweptBenchmarks:
-    """The benchmarks of a sweep with their requests; raises `MeasureError` for an unknown one."""
+def load_benchmarks(
+    stack: Stack,
+    members: Sequence[Member],
+    plans: Sequence[Plan],
+    *,
+    tasks: Sequence[str],
+    task_folder: Path | None,
+    task_limit: int | None,
+    num_fewshot: int | None,
+    batch_tokens: int,
+    seed: int,
+) -> BenchmarksTask:
+    """Load benchmarks with their requests.
 
-    def __init__(self, config: Sweep, stack: Stack, members: Sequence[Member], plans: Sequence[Plan]) -> None:
-        self.config, self.stack, self.members, self.plans = config, stack, members, tuple(plans)
-        loaded = find_benchmarks(config.tasks, config.task_folder, seed=config.seed, num_fewshot=config.num_fewshot)
-        self.requests = build_requests(
-            stack, loaded, batch_tokens=config.batch_tokens or BATCH_TOKENS, limit=config.task_limit, seed=config.seed
-        )
-        data = self.requests.likelihoods
-        self.cost = None if data is None else cost_estimate(stack, self.plans, data)
+    Raises:
+        MeasureError: If lm-eval does not know a benchmark.
+    """
+    loaded = find_benchmarks(tuple(tasks), task_folder, seed=seed, num_fewshot=num_fewshot)
+    requests = build_requests(stack, loaded, batch_tokens=batch_tokens, limit=task_limit, seed=seed)
+    return BenchmarksTask(stack, members, tuple(plans), requests, seed)
+
+
+@dataclass(frozen=True)
+class BenchmarksTask(Unit[list[str]]):
+    """The benchmarks of a sweep: answers under every plan, and their comparison.
+
+    The result has a sentence for each plan that cannot be judged. `runner` computes likelihoods elsewhere, but not
+    generation.
+    """
+
+    stack: Stack
+    members: Sequence[Member]
+    plans: Sequence[Plan]
+    requests: BenchmarkRequests
+    seed: int
+    runner: PieceRunner | None = None
 
     def describe(self) -> Iterator[str]:
-        data, cost = self.requests.likelihoods, self.cost
-        if data is not None and cost is not None:
+        """Describe the work in sentences."""
+        data = self.requests.likelihoods
+        if data is not None:
+            cost = cost_estimate(self.stack, self.plans, data)
             several = "batch" if len(data.batches) == 1 else "batches"
             yield (
                 f"benchmarks: {len(data.windows):,} likelihoods in {len(data.batches):,} {several}; of each batch "
@@ -64,13 +96,14 @@ class SweptBenchmarks:
         if self.requests.written:
             yield f"benchmarks: answers to {', '.join(self.requests.written)} are generated under each plan by itself"
 
-    def measure(self, run: Run, reporter: Reporter, runner: PieceRunner | None) -> list[str]:
-        """Answer what is missing and compare; return a sentence for each plan that cannot be judged.
+    def carry_out(self, session: UnitSession) -> list[str]:
+        """Answer what is missing, and compare.
 
-        `runner` computes likelihoods elsewhere, but not generation. Raises `MeasureError` if the original model cannot
-        be judged.
+        Raises:
+            MeasureError: If the original model cannot be judged.
         """
-        failures = self._likelihoods(run, reporter, runner)
+        run, reporter = session.run, session.reporter
+        failures = self._likelihoods(run, reporter, self.runner)
         judged_now = self._judge(run, reporter, failures)
         compared = any(score.condition == NORMALISED for score in run.store.scores(BENCHMARK))
         if judged_now or not (compared or run.store.notes(BENCHMARK)):
@@ -170,12 +203,12 @@ class SweptBenchmarks:
             [str(plan) for plan in self.plans],
             {name: (metric or "", self.requests.chance[name]) for name, metric in metrics.items()},
         )
-        on_scale = Scaled.of(answers, full, seed=self.config.seed)
+        on_scale = Scaled.of(answers, full, seed=self.seed)
         paired = list(on_scale.rows(answers.metrics))
         kept = {(row.task, row.metric) for row in paired}
         scaled = [row for row in normalised(raw, full, self.requests.chance) if (row.task, row.metric) not in kept]
         records = plan_records(self.members)
-        contrasts = benchmark_contrasts(on_scale, records, self.stack.depth, seed=self.config.seed)
+        contrasts = benchmark_contrasts(on_scale, records, self.stack.depth, seed=self.seed)
         store.replace_scores(CONTRAST, renewed(store.scores(CONTRAST), contrasts, CLAIMS))
         store.replace_notes(BENCHMARK, on_scale.unscaled())
         # Last, because these rows say that the comparison was made.

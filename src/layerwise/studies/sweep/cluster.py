@@ -7,11 +7,11 @@ a single process with one thread, which may resume the run.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -19,77 +19,104 @@ import layerwise.models  # noqa: F401  (its architectures become known to transf
 from layerwise.data.text.corpus import Corpus
 from layerwise.data.text.documents import Document
 from layerwise.errors import RunError, SwarmError
-from layerwise.measure.interventions.sweep_pieces import Plain
+from layerwise.measure.interventions.sweep import TEXT
+from layerwise.measure.interventions.sweep_pieces import Plain, piece_function
 from layerwise.results import Manifest
 from layerwise.results.identity import HARDWARE, check_same_run
-from layerwise.runner.experiment import Inputs
 from layerwise.runner.opening import quiet_transformers
-from layerwise.runner.option import plain
 from layerwise.runner.reporter import Reporter
+from layerwise.runner.study import describe_call
+from layerwise.runner.verb import current_call
 from layerwise.stack import Stack, load
 from layerwise.stack.load import tensor_hash
-from layerwise.studies.sweep.options import Sweep
+from layerwise.studies.sweep.benchmarks import BENCHMARKS, BenchmarksTask
+from layerwise.studies.sweep.tasks import LossesTask
 from layerwise.swarm.cluster.connection import check_address, require_ray
 from layerwise.swarm.cluster.tasks import RayTasks, available_processors
 
-if TYPE_CHECKING:
-    from layerwise.studies.sweep.steps import SweepUnit
+OPENS = "layerwise.studies.sweep.cluster:open_piece_function"
 
-OPENS = "layerwise.studies.sweep.steps:open_piece_function"
-
-_OPTIONS = ("ray", "workers", "run", "overwrite")
+_LOCAL = ("ray", "workers", "run", "overwrite")
+"""Options that only the process that stores the rows needs."""
 
 
 class SweepTasks:
-    """The Ray tasks of a sweep; the cluster is looked for, or started, when they are first needed."""
+    """The Ray tasks of a sweep; the cluster is looked for, or started, when they are first needed.
 
-    def __init__(self, unit: SweepUnit, inputs: Inputs, reporter: Reporter) -> None:
-        self.unit = unit
-        self.inputs = inputs
-        self.reporter = reporter
+    Args:
+        address: Address of the cluster, or local.
+        workers: Maximum number of tasks at a time.
+        shared: What every process opens the sweep from.
+        accelerators: Whether each task needs an accelerator.
+        reporter: Where progress goes.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        workers: int | None,
+        shared: Callable[[], Mapping[str, Plain]],
+        accelerators: bool,
+        reporter: Reporter,
+    ) -> None:
+        self.address, self.workers, self.reporter = address, workers, reporter
+        self._share, self._accelerators = shared, accelerators
         self._tasks: RayTasks | None = None
-        self._shared: dict[str, Plain] = {}
+        self._shared: Mapping[str, Plain] = {}
 
     @property
     def count(self) -> int:
+        """Return the number of tasks at a time."""
         return self._started().count
 
     def map(self, pieces: Sequence[Plain]) -> Iterator[tuple[int, Plain]]:
+        """Compute shards, and yield each with its number as it is done."""
         return self._started().map(OPENS, self._shared, pieces)
 
     def close(self) -> None:
+        """Leave the cluster, or end it if it was started here."""
         if self._tasks is not None:
             self._tasks.close()
             self._tasks = None
 
     def _started(self) -> RayTasks:
         if self._tasks is None:
-            config = self.unit.config
-            assert config.ray is not None, "without an address there is no cluster"
-            where = "on this machine" if config.ray == "local" else f"at {config.ray}"
+            where = "on this machine" if self.address == "local" else f"at {self.address}"
             self.reporter.log(f"computing on Ray {where}")
-            self._shared = shared_by(self.unit, self.inputs)
-            accelerators = self.unit.manifest.device == "cuda"
-            self._tasks = RayTasks(config.ray, config.workers, accelerators=accelerators)
+            self._shared = self._share()
+            self._tasks = RayTasks(self.address, self.workers, accelerators=self._accelerators)
         return self._tasks
 
 
 @contextmanager
-def one_thread(config: Sweep, inputs: Inputs) -> Iterator[None]:
-    """Compute with one thread within the context if there are workers.
+def workers_on(
+    address: str | None,
+    workers: int | None,
+    shared: Callable[[], Mapping[str, Plain]],
+    accelerators: bool,
+    reporter: Reporter,
+) -> Iterator[SweepTasks | None]:
+    """Compute on a cluster within the context; without an address in this process."""
+    tasks = None if address is None else SweepTasks(address, workers, shared, accelerators, reporter)
+    try:
+        yield tasks
+    finally:
+        if tasks is not None:
+            tasks.close()
 
-    Raises `SwarmError` without Ray, for an invalid address, and for a model that cannot be sent.
+
+@contextmanager
+def one_thread(address: str | None) -> Iterator[None]:
+    """Compute with one thread within the context if there is a cluster.
+
+    Raises:
+        SwarmError: Without Ray, and for an invalid address.
     """
-    if config.ray is None:
+    if address is None:
         yield
         return
-    check_address(config.ray)
+    check_address(address)
     require_ray()
-    if inputs.stack is not None and not hasattr(inputs.stack.model, "save_pretrained"):
-        raise SwarmError(
-            f"{inputs.stack.source.name} was opened in Python and is not a model of transformers, so no other process "
-            "can open it. Leave ray out to compute in this process"
-        )
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -98,31 +125,75 @@ def one_thread(config: Sweep, inputs: Inputs) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def planned_workers(config: Sweep) -> int | None:
-    """How many pieces will be computed at a time, without asking a cluster; `None` where only it knows."""
-    return config.workers or (available_processors() if config.ray == "local" else None)
+def check_model(model: object) -> None:
+    """Check that other processes can open a model that was opened in Python.
+
+    Raises:
+        SwarmError: If they cannot.
+    """
+    if isinstance(model, Stack) and not hasattr(model.model, "save_pretrained"):
+        raise SwarmError(
+            f"{model.source.name} was opened in Python and is not a model of transformers, so no other process "
+            "can open it. Leave ray out to compute in this process"
+        )
 
 
-def shared_by(unit: SweepUnit, inputs: Inputs) -> dict[str, Plain]:
-    config = unit.config
-    options = {name: value for name, value in plain(config).items() if name not in _OPTIONS}
-    options["batch_tokens"] = unit.batch_tokens
-    if config.text is not None and config.tokens is None:
+def planned_workers(address: str | None, workers: int | None) -> int | None:
+    """Return how many shards are computed at a time; None if only a cluster knows."""
+    if address is None:
+        return None
+    return workers or (available_processors() if address == "local" else None)
+
+
+def describe_shared(
+    model: object, text: object, stack: Stack, corpus: Corpus | None, manifest: Manifest, batch_tokens: int
+) -> dict[str, Plain]:
+    """Return what every process opens the sweep of the current call from."""
+    call = current_call()
+    options = {name: value for name, value in call.verb.given(call.options).items() if name not in _LOCAL}
+    options["batch_tokens"] = batch_tokens
+    is_named = isinstance(text, str | Path)
+    if is_named and call.options.get("tokens") is None:
         options["tokens"] = "all"
     return {
         "options": options,
-        "manifest": unit.manifest.to_json(),
-        "model": None if inputs.stack is None else _files_of(inputs.stack),
-        "corpus": None if inputs.corpus is None else _plain_corpus(inputs.corpus),
+        "manifest": manifest.to_json(),
+        "model": None if isinstance(model, str | Path) else _files_of(stack),
+        "corpus": None if is_named or text is None or corpus is None else _plain_corpus(corpus),
     }
 
 
-def opened_inputs(shared: Mapping[str, Plain], config: Sweep) -> Inputs:
-    return Inputs(_opened(shared["model"], config), _corpus(shared["corpus"]))
+def open_piece_function(shared: Mapping[str, Plain]) -> Callable[[Plain], Plain]:
+    """Open a sweep in another process, and return the function of a shard.
+
+    Raises:
+        RunError: If the sweep is not the same here.
+    """
+    from layerwise.studies.sweep.verb import sweep
+
+    options = dict(shared["options"])
+    model, text = options.pop("model", None), options.pop("text", None)
+    stack = _opened(shared["model"], options.get("device", "auto"))
+    corpus = _corpus(shared["corpus"])
+    opened_model, opened_text = stack or model, corpus or text
+    description = describe_call(sweep, opened_model, opened_text, **options)
+    check_same_sweep(shared, stack, description.manifest)
+    texts = {}
+    for task in description.tasks:
+        if isinstance(task, LossesTask):
+            losses = task
+            texts[TEXT] = task.text
+        elif isinstance(task, BenchmarksTask) and task.requests.likelihoods is not None:
+            texts[BENCHMARKS] = task.requests.likelihoods
+    return piece_function(losses.stack, texts)
 
 
 def check_same_sweep(shared: Mapping[str, Plain], stack: Stack | None, here: Manifest) -> None:
-    """Raise `RunError` where a task opened another sweep than the run is of; `stack` is a model that was sent."""
+    """Check that a task opened the sweep that the run is of; `stack` is a model that was sent.
+
+    Raises:
+        RunError: If it is another one.
+    """
     wanted = Manifest.from_json(shared["manifest"])
     if stack is not None:
         # What is opened here was written and read, which completes a configuration: the tensors are compared instead.
@@ -170,14 +241,14 @@ def _files_of(stack: Stack) -> dict[str, Plain]:
     }
 
 
-def _opened(described: Plain, config: Sweep) -> Stack | None:
+def _opened(described: Plain, device: str) -> Stack | None:
     if described is None:
         return None
     quiet_transformers()
     with tempfile.TemporaryDirectory(prefix="layerwise-") as name:
         for file, content in described["files"].items():
             (Path(name) / Path(file).name).write_bytes(content)
-        stack = load(name, layers=described["layers"], device=config.device)
+        stack = load(name, layers=described["layers"], device=device)
     if not described["tokenizer"]:
         stack.tokenizer = None
     stack.source = replace(stack.source, name=described["name"])

@@ -1,0 +1,303 @@
+"""The tasks of a sweep: losses and effects, similarity of hidden states, zones, and continuations of prompts.
+
+Each one stores what it computes and computes only what is missing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from layerwise.data.text.tokens import Window
+from layerwise.errors import MeasureError
+from layerwise.measure.activations.plan_states import plan_state_rows, plan_states, three_zones, zone_rows
+from layerwise.measure.activations.similarity import similarity_sums
+from layerwise.measure.contrasts.bits import bits_contrasts
+from layerwise.measure.contrasts.contrast import CONTRAST, renewed
+from layerwise.measure.contrasts.layers import core_of_sweep
+from layerwise.measure.interventions.sweep import CostEstimate, CostMeter, cost_estimate, plan_records
+from layerwise.measure.interventions.sweep import sweep as measure_losses
+from layerwise.measure.interventions.sweep_pieces import PieceRunner
+from layerwise.measure.language.bigram import unigram_loss
+from layerwise.measure.language.continuations import continuations
+from layerwise.measure.language.evaluation_data import EvalData
+from layerwise.measure.stats.effects import effects
+from layerwise.page.text.wording import counted
+from layerwise.plan import Member, Plan
+from layerwise.plan.painters import GIVEN, PAINTERS_SEEDS, WINDOW
+from layerwise.results import Loss, Run, Score
+from layerwise.results.rows import CONTINUATION, read_continuations
+from layerwise.results.vocabulary import EFFECT, SIMILARITY, STATES, ZONES
+from layerwise.runner.opening import size_row, uniform_row
+from layerwise.runner.price import remaining_passes
+from layerwise.runner.reporter import Reporter, describe_readings, duration
+from layerwise.runner.steps import Remaining, Unit, UnitSession
+from layerwise.stack import Stack
+from layerwise.stack.executors.partition import Partition
+from layerwise.studies.sweep.half_depth import strategy_contrasts
+from layerwise.studies.sweep.order_contrasts import order_of_sweep
+from layerwise.studies.sweep.painters_contrasts import CONTRASTED, painters_contrasts
+
+MOST_STATES = 512
+"""Maximum number of steps of a plan whose states are compared: as many states are held at once."""
+
+LEFT_OUT = "plans"
+"""Subject of notes on plans that the model cannot run; they are printed under the table of plans."""
+
+
+@dataclass(frozen=True)
+class LossesTask(Unit[list[str]]):
+    """The losses of every plan on the text, and the effects and contrasts that follow from them.
+
+    The result has a sentence for each plan whose losses are not finite. `runner` computes elsewhere. `pace` is the
+    timed number of seconds per token. `compared` plans also have their hidden states compared.
+    """
+
+    stack: Stack
+    members: Sequence[Member]
+    plans: Sequence[Plan]
+    text: EvalData
+    families: Sequence[str]
+    notes: Sequence[str]
+    seed: int
+    compared: int = 0
+    pace: float | None = None
+    runner: PieceRunner | None = None
+
+    def remaining(self, folder: Path, run: Run | None) -> Remaining | None:
+        """Count the passes of the losses that are missing."""
+        due = cost_estimate(self.stack, self.plans, self.text, None if run is None else run.store.finished)
+        if not due.head_tokens:
+            return None
+        due = add_similarity(due, self.stack, self.compared, self.text)
+        return remaining_passes(self.stack, self.text, due, self.plans, pace=self.pace)
+
+    def carry_out(self, session: UnitSession) -> list[str]:
+        """Compute missing losses, and effects if losses were added.
+
+        Raises:
+            MeasureError: If the original model's losses are not finite.
+        """
+        run, reporter = session.run, session.reporter
+        run.store.replace_notes(LEFT_OUT, self.notes)
+        run.store.add_plans(plan_records(self.members))
+        due = cost_estimate(self.stack, self.plans, self.text, run.store.finished)
+        failures = self._measure(due, run, reporter) if due.head_tokens else []
+        if due.head_tokens or not run.store.scores(EFFECT):
+            reporter.log("intervals: paired bootstrap")
+            self._compute_effects(run)
+        return failures
+
+    def _windows(self) -> list[Window]:
+        return [window for batch in self.text.batches for window in batch.windows]
+
+    def _compute_effects(self, run: Run) -> None:
+        losses = _of_whole_plans(list(run.store.text_losses()), self._windows())
+        tasks, seed, depth = self.text.scored_answer_tasks, self.seed, self.stack.depth
+        scores = effects(losses, str(self.plans[0]), seed=seed, answer_tasks=tasks)
+        records = plan_records(self.members)
+        unigram = unigram_loss(window.scored_ids for window in self._windows())
+        if CONTRASTED.intersection(self.families):
+            _store_contrasts(run, painters_contrasts(losses, records, depth, seed=seed, unigram=unigram))
+        _store_contrasts(run, strategy_contrasts(losses, records, depth, tasks, seed=seed))
+        _store_contrasts(run, bits_contrasts(losses, records, depth, seed=seed))
+        _store_contrasts(run, core_of_sweep(losses, depth, seed=seed))
+        _store_contrasts(run, order_of_sweep(losses, records, depth, tasks, seed=seed, unigram=unigram))
+        run.store.replace_scores(EFFECT, scores)
+
+    def _measure(self, due: CostEstimate, run: Run, reporter: Reporter) -> list[str]:
+        spent, count = CostMeter(), 1 if self.runner is None else self.runner.count
+
+        def progress(meter: CostMeter, due: CostEstimate) -> None:
+            nonlocal spent
+            spent = meter
+            left, busy = meter.seconds_left(due), meter.layer_seconds + meter.head_seconds
+            share = busy / (busy + left) if left is not None and busy + left > 0 else 0.0
+            left = None if left is None else left / count
+            reporter.progress("sweep", 1.0 if meter.head_tokens >= due.head_tokens else share, left)
+
+        failures = []
+        reading = None if self.stack.resident is None else self.stack.resident.count()
+        start = time.perf_counter()
+        try:
+            measure_losses(
+                self.stack,
+                self.plans,
+                self.text,
+                sink=run.store.add_losses,
+                finished=run.store.finished,
+                progress=progress,
+                runner=self.runner,
+            )
+        except MeasureError as error:
+            if not self._is_measured(self.plans[0], run):
+                raise
+            failures = [str(error)]
+        seconds = time.perf_counter() - start
+        if reading is not None:
+            reporter.log(describe_readings(reading))
+        uniform = [uniform_row(self.stack)] if self.text.objective is not None else []
+        whole = cost_estimate(self.stack, self.plans, self.text)
+        run.store.replace_scores("run", [size_row(self.stack), *uniform, *_cost_rows(whole, due, spent, seconds)])
+        busy = (spent.layer_seconds + spent.head_seconds) / seconds / count
+        reporter.log(
+            f"sweep: {duration(seconds)}, {busy:.0%} of it in layers and heads; "
+            f"{spent.layer_tokens / due.layer_tokens:.2f} x the least layer evaluations, "
+            f"{spent.most_live} states live at most"
+        )
+        return failures
+
+    def _is_measured(self, plan: Plan, run: Run) -> bool:
+        finished = run.store.finished
+        return all(str(plan) in finished(each.task, each.document, each.index) for each in self._windows())
+
+
+@dataclass(frozen=True)
+class SimilarityTask(Unit[None]):
+    """Similarity of the hidden states of the original model, and the states and zones of some plans."""
+
+    stack: Stack
+    members: Sequence[Member]
+    text: EvalData
+    seed: int
+
+    def carry_out(self, session: UnitSession) -> None:
+        """Compute the similarity once, and the states of plans that have none."""
+        run, reporter = session.run, session.reporter
+        if not run.store.scores(SIMILARITY):
+            reporter.log("similarity of the hidden states")
+            sums = similarity_sums(self.stack, self.text.batches, seed=self.seed)
+            _store_contrasts(run, sums.contrasts(self.seed))
+            run.store.replace_scores(SIMILARITY, sums.scores())
+        self._compare_states(run, reporter)
+
+    def _compare_states(self, run: Run, reporter: Reporter) -> None:
+        rows, zones = run.store.scores(STATES), run.store.scores(ZONES)
+        measured = {score.plan for score in rows}
+        identity = Plan.identity(self.stack.depth)
+        left_out: list[str] = []
+        for plan in compared_plans(self.members, self.stack.depth):
+            if str(plan) in measured:
+                continue
+            reporter.log(f"zones of the hidden states: {plan}")
+            try:
+                states = plan_states(self.stack, plan, self.text.batches)
+            except MeasureError as error:
+                left_out.append(str(error))
+                continue
+            if plan == identity:
+                _store_contrasts(run, three_zones(states, seed=self.seed))
+            zones += zone_rows(states, plan, seed=self.seed)
+            rows += plan_state_rows(states, plan)
+            run.store.replace_scores(ZONES, zones)
+            run.store.replace_scores(STATES, rows)
+        if left_out:
+            run.store.replace_notes(ZONES, left_out)
+
+
+@dataclass(frozen=True)
+class ContinuationsTask(Unit[None]):
+    """What the model writes after each prompt under some plans."""
+
+    stack: Stack
+    members: Sequence[Member]
+    prompts: Sequence[str]
+    new_tokens: int
+
+    def carry_out(self, session: UnitSession) -> None:
+        """Continue the prompts that have no continuation."""
+        run, reporter = session.run, session.reporter
+        stored = list(read_continuations(run.store.notes(CONTINUATION)))
+        finished = {(each.plan, each.prompt) for each in stored}
+        plans = continued_plans(self.members, self.stack.depth)
+        missing = len(dict.fromkeys(self.prompts)) * len(plans) - len(finished)
+        if missing <= 0:
+            return
+        reporter.log(f"texts: {counted(len(plans), 'plan')}, {counted(len(self.prompts), 'prompt')}")
+        for each in continuations(self.stack, plans, tuple(self.prompts), self.new_tokens, finished=finished):
+            stored.append(each)
+            run.store.replace_notes(CONTINUATION, [one.note().text for one in stored])
+
+
+def add_similarity(cost: CostEstimate, stack: Stack, compared: int, text: EvalData) -> CostEstimate:
+    """Add the passes of plans whose hidden states are compared."""
+    tokens = compared * sum(batch.size for batch in text.batches)
+    return replace(cost, layer_tokens=cost.layer_tokens + stack.depth * tokens)
+
+
+def continued_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
+    """Return the plans to continue prompts under: the trained order, single plans and windows asked for, and painters
+    near half the depth; of random orders the first.
+
+    >>> from layerwise.plan import families
+    >>> [str(plan) for plan in continued_plans(families.painters(6), 6)]
+    ['0-5', '0 1 5', '0 1 3*3 5', '0 1 4-2 5', '0-2 4 3 5', '0 1 (2|3|4) 5', '0 1 (2|3|4)*3 5']
+    """
+    sizes = {member.affected for member in members if member.family == "painters"}
+    half = min(sizes, key=lambda size: (abs(2 * size - depth), size), default=None)
+    first = [
+        member
+        for member in members
+        if member.draw in (None, PAINTERS_SEEDS[0])
+        and (
+            member.family == GIVEN
+            or member.family.startswith(WINDOW)
+            or (member.family == "painters" and member.affected == half)
+        )
+    ]
+    return tuple(dict.fromkeys([Plan.identity(depth), *(member.plan for member in first)]))
+
+
+def compared_plans(members: Sequence[Member], depth: int) -> tuple[Plan, ...]:
+    """Return the plans to compare hidden states under: the trained order, single plans asked for, and skip and
+    middle repeat of every window (Painters, figure 15); at most `MOST_STATES` steps."""
+    chosen = (
+        member.plan
+        for member in members
+        if member.family == GIVEN or (member.family.startswith(WINDOW) and member.strategy in ("skip", "middle_repeat"))
+    )
+    distinct = dict.fromkeys([Plan.identity(depth), *chosen])
+    return tuple(plan for plan in distinct if len(plan.steps()) <= MOST_STATES)
+
+
+def describe_partition(partition: Partition, workers: int) -> str:
+    """What so many workers compute beside one, and how much faster they can be.
+
+    >>> describe_partition(Partition(464.0, (240.0, 232.0)), 2)
+    '2 workers: 2 pieces of windows and plans, 1.7 % of the work twice, at most 1.93 x as fast as one'
+    """
+    return (
+        f"{workers} worker{'s' * (workers != 1)}: {len(partition.parts):,} pieces of windows and plans, "
+        f"{100 * partition.duplicates:.1f} % of the work twice, at most {partition.bound(workers):.2f} x as fast as one"
+    )
+
+
+def _store_contrasts(run: Run, rows: Sequence[Score]) -> None:
+    claims = {score.claim for score in rows if score.claim}
+    run.store.replace_scores(CONTRAST, renewed(run.store.scores(CONTRAST), rows, claims))
+
+
+def _cost_rows(whole: CostEstimate, due: CostEstimate, spent: CostMeter, seconds: float) -> list[Score]:
+    """Return the sweep's estimated and actual cost as scores of measure `run`; a resumed sweep has no seconds."""
+    figures: dict[str, float] = {
+        "plans": whole.plans,
+        "evaluations_naive": whole.naive,
+        "evaluations_bound": whole.evaluations,
+        "evaluations_ratio": spent.layer_tokens / due.layer_tokens,
+        "states_live": spent.most_live,
+    }
+    if due == whole:
+        figures |= {
+            "seconds": seconds,
+            "seconds_in_layers": spent.layer_seconds,
+            "seconds_in_heads": spent.head_seconds,
+        }
+    return [Score("run", name, float(value), part="sweep") for name, value in figures.items()]
+
+
+def _of_whole_plans(losses: Sequence[Loss], windows: Sequence[Window]) -> list[Loss]:
+    measured = Counter(row.plan for row in losses)
+    return [row for row in losses if measured[row.plan] == len(windows)]

@@ -1,0 +1,273 @@
+"""`layerwise sweep`: the loss change of many layer plans on one model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Literal
+
+from layerwise.errors import MeasureError, OptionError
+from layerwise.plan.families import TWICE
+from layerwise.runner.argument import Metavar, Range, Trait
+from layerwise.runner.arguments import (
+    Batches,
+    Count,
+    Device,
+    DeviceMap,
+    Dtype,
+    Location,
+    ModelLike,
+    Names,
+    PathLike,
+    Plans,
+    Rare,
+    RowMetric,
+    Seed,
+    TextLike,
+)
+from layerwise.runner.options.plans import PlanOptions
+from layerwise.runner.reporter import Reporter, Silent, waiting
+from layerwise.runner.result import Result
+from layerwise.runner.verb import spell, verb
+
+DEFAULT_FAMILIES = ("painters", "leave_one_out", "swap_adjacent")
+
+
+@verb(
+    "sweep",
+    examples=(
+        "demo",
+        "HuggingFaceTB/SmolLM2-135M --text book.txt --families painters",
+        './my-model --text texts/ --plan "0-13 18-29" --plan "0-29 0-29"',
+        "./my-model --text texts/ --minutes 5",
+        "./my-model --text texts/ --tasks hellaswag,winogrande,gsm8k",
+        "demo --families looped,gain_sweep --loops 1-12",
+        'demo --families "" --window 4-8 --prompt "reverse k d a z ="',
+    ),
+)
+def sweep(
+    model: ModelLike,
+    text: TextLike = None,
+    *,
+    families: Annotated[Names, Trait.EMPTY] = DEFAULT_FAMILIES,
+    plans: Annotated[Plans, Trait.EMPTY] = (),
+    minutes: Annotated[float | None, Range(least=1, most=10_000)] = None,
+    tokens: Annotated[int | Literal["all"] | None, Range(least=1)] = None,
+    tasks: Names = (),
+    window: Rare[Annotated[Sequence[str], Trait.REPEATED, Metavar("A-B")]] = (),
+    loops: Rare[Annotated[str | None, Metavar("NUMBERS")]] = None,
+    times: Rare[Annotated[str, Metavar("NUMBERS")]] = str(TWICE),
+    prompt: Rare[Annotated[Sequence[str], Trait.REPEATED, Metavar("TEXT")]] = (),
+    new_tokens: Rare[Count] = 40,
+    task_folder: Rare[PathLike] = None,
+    task_limit: Rare[Count | None] = None,
+    num_fewshot: Rare[Annotated[int | None, Range(least=0)]] = None,
+    similarity: Rare[bool] = True,
+    max_length: Rare[Annotated[int | None, Range(least=2)]] = None,
+    batch_tokens: Rare[Count | None] = None,
+    batches: Batches = None,
+    metric: RowMetric = None,
+    device: Rare[Device] = "auto",
+    dtype: Rare[Dtype] = "auto",
+    device_map: Rare[DeviceMap | None] = None,
+    resident_layers: Rare[Count | None] = None,
+    tokenizer: Rare[Location] = None,
+    layers: Rare[str | None] = None,
+    revision: Rare[str | None] = None,
+    trust_remote_code: Rare[bool] = False,
+    ray: Rare[Annotated[str | None, Metavar("ADDRESS")]] = None,
+    workers: Rare[Annotated[int | None, Range(least=1, most=10_000)]] = None,
+    run: PathLike = None,
+    overwrite: bool = False,
+    seed: Seed = 0,
+    reporter: Reporter | None = None,
+) -> Result:
+    """Evaluate many layer plans on one model and report each loss change with a confidence interval.
+
+    Effects are paired differences from the original model in nats/token, per document. If interrupted, run the same
+    command again to resume.
+
+    Args:
+        model: Hub id, folder, GGUF file, or demo.
+        text: Text file, folder of text files, or hf:DATASET.
+        families: Plan families: painters, leave_one_out, leave_branch_out, swap_adjacent, every_window, random_subsets,
+            repeat_blocks, damped_repeats, bits, bits_noise, looped, gain_sweep.
+        plans: Plan to run; repeat for more.
+        minutes: Time budget in minutes (default: 10).
+        tokens: Number of tokens to score, or all.
+        tasks: Benchmarks of lm-eval.
+        window: Layers for every strategy of painters, such as 4-8.
+        loops: Loop counts, such as 1-28 or 1,2,4.
+        times: How often repeat_blocks runs a block, such as 2,3.
+        prompt: Text to continue under the plans; repeat for more.
+        new_tokens: Number of tokens to generate.
+        task_folder: Folder of lm-eval task files.
+        task_limit: Maximum number of questions per benchmark.
+        num_fewshot: Number of examples before each question.
+        similarity: Compare the hidden states of the layers.
+        max_length: Maximum length of a text in tokens.
+        batch_tokens: Number of tokens in a batch.
+        batches: Batches to score instead of a text; see `own_batches`.
+        metric: Number per row of a batch, lower is better.
+        device: Device: auto, cpu, cuda, mps or xpu.
+        dtype: Weight dtype. `auto` uses the checkpoint's dtype (float32 on CPU).
+        device_map: Spread the model over devices as accelerate does.
+        resident_layers: Maximum number of layers in memory; others are read when needed.
+        tokenizer: Tokenizer, if the model has none.
+        layers: Module path of the list of blocks.
+        revision: Branch, tag or commit of a hub model.
+        trust_remote_code: Run code that comes with the model.
+        ray: Address of a Ray cluster: local (on this machine), auto, or HOST:PORT; needs layerwise[ray].
+        workers: Number of single-threaded workers on Ray.
+        run: Output directory (default: named by the options).
+        overwrite: Replace the rows of the run.
+        seed: Seed of every random draw.
+        reporter: Where progress goes (default: the terminal or the notebook).
+
+    Returns:
+        The effects of all plans, and the findings, tables and page of the run.
+
+    Raises:
+        OptionError: If options exclude each other.
+        PlanError: If a family is unknown, or a plan runs layers that the model does not have.
+        DataError: If there is too little text.
+        MeasureError: If losses are not finite, after the rest is stored.
+    """
+    _check_options(minutes, tokens, text, batches, metric)
+    chosen_plans = PlanOptions(
+        families=tuple(families), plan=tuple(map(str, plans)), window=tuple(window), loops=loops, times=times
+    )
+    chosen_plans.check_plans()
+    if loops is not None and "looped" not in families and not window:
+        raise OptionError(f"{spell('loops')} requires {spell('families')} looped or {spell('window')}.")
+    if times != str(TWICE) and "repeat_blocks" not in families:
+        raise OptionError(f"{spell('times')} requires {spell('families')} repeat_blocks.")
+    for name, value in (("task_folder", task_folder), ("task_limit", task_limit), ("num_fewshot", num_fewshot)):
+        if value is not None and not tasks:
+            raise OptionError(f"{spell(name)} requires {spell('tasks')}.")
+    if new_tokens != 40 and not prompt:
+        raise OptionError(f"{spell('new_tokens')} requires {spell('prompt')}.")
+    if workers is not None and ray is None:
+        raise OptionError(f"{spell('workers')} requires {spell('ray')}.")
+    if batches is not None and (tasks or prompt):
+        raise MeasureError("tasks and prompt need a text model with a text. Leave them out, or batches.")
+    from layerwise.measure.language.continuations import encode_prompt
+    from layerwise.measure.own_batches import own_batches
+    from layerwise.runner.opening import open_corpus, open_stack
+    from layerwise.runner.study import RunDescription, start_run
+    from layerwise.runner.text_length import TextRequest
+    from layerwise.studies.sweep import cluster, steps
+    from layerwise.studies.sweep.benchmarks import BenchmarksTask, load_benchmarks
+    from layerwise.studies.sweep.tasks import ContinuationsTask, LossesTask, SimilarityTask
+
+    began, reporter = time.monotonic(), reporter or Silent()
+    if ray is not None:
+        cluster.check_model(model)
+    with cluster.one_thread(ray):
+        corpus = None if batches is not None else open_corpus(text, str(model))
+        stack = open_stack(
+            model,
+            reporter,
+            device=device,
+            dtype=dtype,
+            device_map=device_map,
+            resident_layers=resident_layers,
+            tokenizer=tokenizer,
+            layers=layers,
+            revision=revision,
+            trust_remote_code=trust_remote_code,
+        )
+        request = replace(TextRequest.of_call(text), is_shared=ray is not None)
+        has_states = similarity and batches is None
+        if corpus is None:
+            prepared = steps.prepare_batches(stack, chosen_plans, own_batches(stack, batches or (), metric))
+        else:
+            with waiting(reporter, f"tokenizing {corpus.name}"):
+                prepared = steps.prepare(
+                    stack,
+                    chosen_plans,
+                    corpus,
+                    request,
+                    size=batch_tokens,
+                    similarity=similarity,
+                    seed=seed,
+                    began=began,
+                )
+        describe = partial(
+            steps.describe_run,
+            stack,
+            prompt=prompt,
+            new_tokens=new_tokens,
+            tasks=tasks,
+            task_folder=None if task_folder is None else Path(task_folder),
+            task_limit=task_limit,
+            num_fewshot=num_fewshot,
+            seed=seed,
+        )
+        manifest = describe(prepared)
+        if batch_tokens is None and corpus is not None:
+            prepared = steps.resume_batch_size(prepared, stack, corpus, manifest, request, seed)
+            manifest = describe(prepared)
+        for each in prompt:
+            encode_prompt(stack, each, new_tokens)
+        losses = LossesTask(
+            stack,
+            prepared.members,
+            prepared.plans,
+            prepared.text,
+            prepared.options.families,
+            steps.list_notes(prepared),
+            seed,
+            prepared.compared,
+            prepared.chosen.seconds,
+        )
+        similar = SimilarityTask(stack, prepared.members, prepared.text, seed)
+        continued = ContinuationsTask(stack, prepared.members, prompt, new_tokens)
+        benchmarks: BenchmarksTask | None = None
+        if tasks:
+            benchmarks = load_benchmarks(
+                stack,
+                prepared.members,
+                prepared.plans,
+                tasks=tasks,
+                task_folder=None if task_folder is None else Path(task_folder),
+                task_limit=task_limit,
+                num_fewshot=num_fewshot,
+                batch_tokens=prepared.batch_tokens,
+                seed=seed,
+            )
+        description = RunDescription(
+            manifest=manifest,
+            lines=[
+                *steps.describe_work(stack, prepared, cluster.planned_workers(ray, workers)),
+                *(benchmarks.describe() if benchmarks is not None else ()),
+                *(f"note: {note}" for note in prepared.left_out),
+            ],
+            tasks=[losses, *([benchmarks] if benchmarks is not None else [])],
+            chosen=prepared.chosen.options,
+        )
+        with start_run(description) as study:
+            share = partial(cluster.describe_shared, model, text, stack, corpus, manifest, prepared.batch_tokens)
+            with cluster.workers_on(ray, workers, share, manifest.device == "cuda", reporter) as runner:
+                failures = study.execute(replace(losses, runner=runner))
+                if has_states:
+                    study.execute(similar)
+                if prompt:
+                    study.execute(continued)
+                if benchmarks is not None:
+                    failures = [*failures, *study.execute(replace(benchmarks, runner=runner))]
+            if failures:
+                raise MeasureError("\n".join(failures))
+    return Result(study.folder)
+
+
+def _check_options(minutes: object, tokens: object, text: object, batches: object, metric: object) -> None:
+    if minutes is not None and tokens is not None:
+        raise OptionError(f"{spell('minutes')} and {spell('tokens')} each say how much text is read. Pass one of them.")
+    if text is not None and batches is not None:
+        raise OptionError("text and batches each say what is scored. Pass one of them.")
+    if metric is not None and batches is None:
+        raise OptionError("metric scores the rows of batches. Pass batches too.")
