@@ -13,7 +13,7 @@ from transformers import TrainingArguments
 
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.errors import TrainError
-from layerwise.runner.options.training import OptimizationOptions
+from layerwise.runner.training_options import resolve_precision, trainer_arguments
 from layerwise.train import arguments, fine_tuning, precision
 from layerwise.train.arguments import PREFETCHED, WORKERS, check_arguments, input_arguments, loader_arguments
 from layerwise.train.checkpoint_dir import existing_run, write_config
@@ -114,10 +114,10 @@ def test_a_tracker_that_is_not_installed_is_refused_with_what_to_install(monkeyp
 
 
 def test_trackers_are_options_and_an_argument_is_given_once() -> None:
-    options = OptimizationOptions(track=("wandb", "tensorboard"), checkpoint_minutes=5.0)
-    assert options.trainer_arguments("auto") == {"report_to": ["wandb", "tensorboard"], "checkpoint_minutes": 5.0}
+    given = trainer_arguments((), device="auto", track=("wandb", "tensorboard"), checkpoint_minutes=5.0)
+    assert given == {"report_to": ["wandb", "tensorboard"], "checkpoint_minutes": 5.0}
     with pytest.raises(TrainError, match="--set report_to and an option of its own"):
-        OptimizationOptions(track=("wandb",), set=("report_to=none",)).trainer_arguments("auto")
+        trainer_arguments(("report_to=none",), device="auto", track=("wandb",))
 
 
 @pytest.fixture
@@ -133,11 +133,10 @@ def begun(run: Path, content: dict[str, object]) -> Path:
 
 @pytest.mark.usefixtures("with_bfloat16")
 def test_an_accelerator_that_has_bfloat16_uses_it_unless_told_otherwise() -> None:
-    config = OptimizationOptions()
-    assert config.resolved_precision("auto", None) == "bfloat16"
-    assert config.resolved_precision("cpu", None) == "float32"
-    assert replace(config, precision="float16").resolved_precision("auto", None) == "float16"
-    assert replace(config, set=("bf16=true",)).resolved_precision("auto", None) == "float32"
+    assert resolve_precision(None, {}, device="auto", run=None) == "bfloat16"
+    assert resolve_precision(None, {}, device="cpu", run=None) == "float32"
+    assert resolve_precision("float16", {}, device="auto", run=None) == "float16"
+    assert resolve_precision(None, {"bf16": True}, device="auto", run=None) == "float32"
 
 
 def test_this_machine_s_processor_computes_in_float32() -> None:
@@ -147,16 +146,15 @@ def test_this_machine_s_processor_computes_in_float32() -> None:
 @pytest.mark.usefixtures("with_bfloat16")
 @pytest.mark.parametrize("taken", ["float32", "bfloat16"])
 def test_a_run_goes_on_in_the_precision_that_it_began_in(tmp_path: Path, taken: precision.Precision) -> None:
-    config = OptimizationOptions()
     recipe = pretraining_recipe("tiny", precision=taken)
     folder = begun(tmp_path / "elc", recipe.to_json())
-    resumed = config.resolved_precision("auto", tmp_path / "elc")
+    resumed = resolve_precision(None, {}, device="auto", run=tmp_path / "elc")
     assert resumed == taken
     again = {"recipe": replace(recipe, precision=resumed).to_json(), "seed": 0}
     assert existing_run(folder, again) is None
     begun(tmp_path / "growth", Recipe("arm", Settings(precision=taken)).to_json())
-    assert config.resolved_precision("auto", tmp_path / "growth") == taken
-    assert config.resolved_precision("auto", tmp_path / "nothing yet") == "bfloat16"
+    assert resolve_precision(None, {}, device="auto", run=tmp_path / "growth") == taken
+    assert resolve_precision(None, {}, device="auto", run=tmp_path / "nothing yet") == "bfloat16"
 
 
 def task(name: str) -> Task:

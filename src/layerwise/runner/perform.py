@@ -19,7 +19,6 @@ from layerwise.results.run import is_run, write_whole
 from layerwise.runner.experiment import Experiment, Inputs
 from layerwise.runner.opening import folder_of
 from layerwise.runner.option import plain
-from layerwise.runner.options.training import OptimizationOptions
 from layerwise.runner.price import describe_remaining
 from layerwise.runner.reporter import Reporter, Silent
 from layerwise.runner.result import Result
@@ -41,7 +40,7 @@ def perform(config: Experiment, reporter: Reporter | None = None, inputs: Inputs
     `MeasureError` after rows were stored is raised once the report is written.
     """
     reporter, inputs = reporter or Silent(), inputs or Inputs()
-    if not is_alone() and not isinstance(config, OptimizationOptions):
+    if not is_alone():
         raise TrainError(f"{config.VERB} runs on one process; start it without torchrun")
     use_own_accelerator()
     with outlined(config, reporter, inputs) as (outline, steps):

@@ -110,20 +110,6 @@ class ClusterOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PublishingOptions:
-    """The repository that finished models are uploaded to."""
-
-    push: str | None = option(None, metavar="ORG/NAME", rare=True)
-    private: bool = option(False, "Make that a private repository.", rare=True, needs="push")
-
-    def check_repository(self) -> None:
-        if self.push is not None:
-            from layerwise.checkpoint.push import check_repository
-
-            check_repository(self.push)
-
-
-@dataclass(frozen=True, kw_only=True)
 class CorpusOptions:
     """A text to train on, and what is held out of it."""
 
