@@ -271,7 +271,7 @@ class Kind:
 
     `answer` is the verdict at the top of the page and the end of the terminal output. `tiles` are (number, name) for
     the masthead, which also shows the manifest's `counts`. `unfinished` is the banner of an incomplete run, `following`
-    the next steps, and `claims` adds the chapter of the published claims after the first section.
+    the next steps, and `has_published` adds the chapter of the published findings after the first section.
     """
 
     name: str
@@ -283,7 +283,7 @@ class Kind:
     counts: tuple[str, ...] = ()
     unfinished: Callable[[ReportData], str | None] = lambda data: None
     following: Facts = lambda data: ()
-    claims: bool = False
+    has_published: bool = False
 
     def is_of(self, data: ReportData) -> bool:
         if self.present is not None:

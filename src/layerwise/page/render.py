@@ -174,7 +174,7 @@ def written(data: ReportData) -> list[Chapter]:
 def _chapters(kind: Kind, data: ReportData) -> Iterator[Chapter]:
     first, *rest = chapters(kind, data)
     yield first
-    if kind.claims:
+    if kind.has_published:
         yield published_chapter(data)
     yield from rest
 

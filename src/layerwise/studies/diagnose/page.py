@@ -96,7 +96,7 @@ DIAGNOSIS = Kind(
     unfinished=_unfinished,
     counts=("documents", "tokens", "window"),
     following=next_steps,
-    claims=True,
+    has_published=True,
     sections=(
         LAYERS_SECTION,
         Section(

@@ -307,7 +307,7 @@ def _following(data: ReportData) -> Iterator[str]:
 ROBUSTNESS_KIND = Kind(
     name="robustness",
     measures=outcome.MEASURES,
-    claims=True,
+    has_published=True,
     answer=outcome.summary,
     tiles=_tiles,
     unfinished=_unfinished,

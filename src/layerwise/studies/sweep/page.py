@@ -330,7 +330,7 @@ SWEEP = Kind(
     tiles=_tiles,
     unfinished=_unfinished,
     counts=("documents", "tokens", "window"),
-    claims=True,
+    has_published=True,
     sections=(
         Section(anchor="headline", needs=lambda data: bool(findings(data)), parts=_headline),
         Section(anchor="curves", needs=lambda data: any(_families(data)) and _has_effects(data), parts=_curves),

@@ -291,7 +291,7 @@ GROWTH_KIND = Kind(
     tiles=_tiles,
     unfinished=training_stopped,
     following=following,
-    claims=True,
+    has_published=True,
     sections=(
         Section(anchor=vocab.GROWTH, needs=growth.is_growth, parts=_main_parts),
         Section(anchor="details", needs=growth.is_growth, parts=_detail_parts),
