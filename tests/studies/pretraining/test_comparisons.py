@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import asdict
+from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
@@ -16,9 +17,11 @@ from layerwise.data.suites.generated_msgs import Sizes, mixed_signals
 from layerwise.data.text.documents import Document
 from layerwise.data.text.vocabulary import train_wordpiece
 from layerwise.measure.contrasts.variants import bias_rows, difference_rows, share_rows
+from layerwise.measure.gradients import attribution as gradients
 from layerwise.measure.gradients.attribution import FeatureShares
 from layerwise.results import Run
 from layerwise.results.rows import Score
+from layerwise.studies.evaluate import attribution
 from layerwise.studies.evaluate.attribution import add_arms, mark_words, model_rows, shuffle_labels
 from layerwise.studies.train_elc import steps
 from layerwise.studies.train_elc.variants import draw_share, make_recipe
@@ -193,6 +196,9 @@ WORDS = ("The cat saw the dog.", "A dog ran to the old house.", "It did not see 
 @pytest.mark.nightly
 def test_every_question_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(steps, "PAIRS", 1)
+    monkeypatch.setattr(attribution, "mark_words", partial(mark_words, count=4))
+    monkeypatch.setattr(gradients, "NODES", 2)
+    monkeypatch.setattr(gradients, "MOST_NODES", 4)
     monkeypatch.setattr(generated_pairs, "PARADIGMS", dict(islice(generated_pairs.PARADIGMS.items(), 3)))
     texts, run = tmp_path / "words.txt", tmp_path / "run"
     documents = ["\n".join(WORDS[(n + k) % 4] for k in range(30 + n)) for n in range(30)]
@@ -209,8 +215,8 @@ def test_every_question_has_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ended.code == 0, ended.err
     with Run.open(run) as opened:
         rows = {measure: opened.store.scores(measure) for measure in ("study", "data_share", "initial_bias", "glue")}
-        tuned = {named(row) for row in opened.store.scores("tuning_convergence", metric="ratio", condition="steps")}
-        reached = {named(row) for row in opened.store.scores("convergence", metric="ratio", condition="steps")}
+        tuned = {named(row) for row in opened.store.scores("tuning_convergence", metric="ratio")}
+        reached = {named(row) for row in opened.store.scores("convergence", metric="ratio")}
     answered: dict[str, set[str]] = {}
     for row in rows["study"]:
         answered.setdefault(row.task, set()).add(named(row))
