@@ -13,7 +13,7 @@ from transformers import TrainingArguments
 
 from layerwise.data.suites.classification import Labelled, Task
 from layerwise.errors import TrainError
-from layerwise.runner.training_options import resolve_precision, trainer_arguments
+from layerwise.runner.training_options import resolve_precision
 from layerwise.train import arguments, fine_tuning, precision
 from layerwise.train.arguments import PREFETCHED, WORKERS, check_arguments, input_arguments, loader_arguments
 from layerwise.train.checkpoint_dir import existing_run, write_config
@@ -111,13 +111,6 @@ def test_a_tracker_that_is_not_installed_is_refused_with_what_to_install(monkeyp
     with pytest.raises(TrainError, match=r"comet_ml is not installed.* pip install comet-ml"):
         check_arguments({"report_to": "comet_ml"})
     check_arguments({"report_to": "none"})
-
-
-def test_trackers_are_options_and_an_argument_is_given_once() -> None:
-    given = trainer_arguments((), device="auto", track=("wandb", "tensorboard"), checkpoint_minutes=5.0)
-    assert given == {"report_to": ["wandb", "tensorboard"], "checkpoint_minutes": 5.0}
-    with pytest.raises(TrainError, match="--set report_to and an option of its own"):
-        trainer_arguments(("report_to=none",), device="auto", track=("wandb",))
 
 
 @pytest.fixture

@@ -54,27 +54,21 @@ class TrainingData:
 _DEFAULTS: Mapping[str, Any] = {each.name: each.default for each in fields(TrainingData)}
 
 
-def trainer_arguments(
-    settings: Sequence[str], *, device: str, track: Sequence[str] = (), checkpoint_minutes: float | None = None
-) -> dict[str, Any]:
+def trainer_arguments(settings: Sequence[str], *, device: str) -> dict[str, Any]:
     """Return the TrainingArguments by name; values of `settings` that are JSON are read as it.
 
     Raises:
-        TrainError: If a setting is not NAME=VALUE, or repeats another argument.
+        TrainError: If a setting is not NAME=VALUE.
 
     Example:
         >>> trainer_arguments(["report_to=tensorboard", "dataloader_num_workers=4"], device="auto")
         {'report_to': 'tensorboard', 'dataloader_num_workers': 4}
     """
     arguments: dict[str, Any] = {"use_cpu": True} if device == "cpu" else {}
-    named = {"report_to": list(track) or None, "checkpoint_minutes": checkpoint_minutes}
-    arguments |= changed(**named)
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or not name.isidentifier():
             raise TrainError(f"--set takes NAME=VALUE, as in --set report_to=tensorboard; found {text!r}")
-        if name in named and name in arguments:
-            raise TrainError(f"--set {name} and an option of its own both say what {name} is; leave one of them out")
         try:
             arguments[name] = json.loads(value)
         except (ValueError, RecursionError):

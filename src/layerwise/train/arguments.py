@@ -82,7 +82,7 @@ def check_trackers(report_to: object) -> None:
         if name not in get_available_reporting_integrations():
             raise TrainError(
                 f"the tracker {name} is not installed, so nothing would follow the training: pip install "
-                f"{_PACKAGES.get(name, name)}, or name another one with --track"
+                f"{_PACKAGES.get(name, name)}, or name another one with --set report_to=NAME"
             )
 
 
