@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 from contextlib import redirect_stdout
+from dataclasses import fields
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,7 +19,8 @@ from cli.command import layerwise
 from layerwise.catalogue import VERBS
 from layerwise.runner.catalogue import configuration
 from layerwise.runner.files import RECIPES, ExperimentFile
-from layerwise.runner.option import flag_of, options_of, settings_of
+from layerwise.runner.option import flag_of, options_of
+from layerwise.train.arguments import MeasuredArguments
 from threads import threaded
 
 ROOT = Path(__file__).parents[1]
@@ -68,7 +70,7 @@ def test_a_command_has_a_verb_flags_and_settings_that_exist(command: str) -> Non
     if words in (["--help"], ["--version"]):
         return
     verb = next(each for each in (" ".join(words[:2]), words[0]) if each in VERBS or each in OTHERS)
-    known, settings = set(OTHERS.get(verb, ())), set()
+    known = set(OTHERS.get(verb, ()))
     kinds = [configuration(verb)] if verb in VERBS else []
     if verb == "run" and words[1] in RECIPES:
         recipe = ExperimentFile.read(words[1])
@@ -76,13 +78,12 @@ def test_a_command_has_a_verb_flags_and_settings_that_exist(command: str) -> Non
     elif verb == "run":  # a file of the page, which may be of any verb
         kinds = [configuration(each) for each in VERBS]
     for kind in kinds:
-        known |= {flag_of(kind, name) for name in options_of(kind)} | {"--model", "--quiet", "--dry-run", "--set"}
+        known |= {flag_of(kind, name) for name in options_of(kind)} | {"--model", "--quiet", "--dry-run"}
         known |= {f"--no-{name.replace('_', '-')}" for name in options_of(kind)}
-        settings |= settings_of(kind).keys()
     flags = {word.partition("=")[0] for word in words if word.startswith("--")}
     named = {after.partition("=")[0] for word, after in pairwise(words) if word == "--set"}
     assert flags <= known | {"--help", "--help-all"}
-    assert named <= settings
+    assert named <= {each.name for each in fields(MeasuredArguments)}
 
 
 def test_what_the_readme_shows_of_a_plan_is_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:

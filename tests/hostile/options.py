@@ -13,10 +13,10 @@ ELC = ("train", "elc", "--run", "run")
 GROWTH = ("train", "growth", "--run", "run")
 EVALUATE = ("evaluate", "demo", "--run", "run")
 
-BOUNDS = "takes a number from"
-FINITE = "takes a finite number"
+BOUNDS = "must be at least"
+FINITE = "must be finite"
 EMPTY = "was given an empty text"
-LARGE = "takes a number up to"
+LARGE = "must be at most"
 NOTHING = "does nothing here"
 ARGUMENT = "transformers"
 LONG = "x" * 5000
@@ -27,11 +27,11 @@ VALUES: tuple[tuple[tuple[str, ...], str, str, str], ...] = (
     (SWEEP, "--tokens", "1.5", "takes a whole number"),
     (SWEEP, "--batch-tokens", "1" + "0" * 30, LARGE),
     (SWEEP, "--seed", "9" * 5000, "takes a whole number"),
-    (("sweep", "model", "--run", "run"), "--text", "", EMPTY),
-    (SWEEP, "--device", "cpu:x", "--device takes one of auto"),
-    (SWEEP, "--task-folder", "texts", NOTHING),
+    (("sweep", "model", "--run", "run"), "--text", "", "--text must not be empty"),
+    (SWEEP, "--device", "cpu:x", "--device must be one of auto"),
+    (SWEEP, "--task-folder", "texts", "--task-folder requires --tasks"),
     (DIAGNOSE, "--min-effect", "nan", FINITE),
-    (DIAGNOSE, "--parts", "", "--parts names nothing"),
+    (DIAGNOSE, "--parts", "", "--parts must name a part"),
     (("train", "robust", "retrained-" + "9" * 5000, *TRAIN[3:]), "--seeds", "1", "there is no training method"),
     (TRAIN, "--epochs", "0", "epochs is 0"),
     (TRAIN, "--epochs", "1e12", "epochs is 1"),
@@ -63,7 +63,7 @@ def _run(folder: Path) -> None:
 
 
 OTHERS: tuple[tuple[tuple[str, ...], Says], ...] = (
-    (("sweep", "", *SWEEP[2:]), "MODEL was given an empty"),
+    (("sweep", "", *SWEEP[2:]), "MODEL must not be empty"),
     (("sweep", "~nobody-here/model", *SWEEP[2:]), "~nobody-here"),
     (("diagnose", LONG, *SWEEP[2:]), ("MODEL was given", "cannot be looked up")),
     ((*EVALUATE, "--suite", LONG), "unknown suite or file"),

@@ -117,7 +117,7 @@ RESUMED: tuple[Case, ...] = (
     Case(SWEEP, "run is not a folder", _before("run", "a letter")),
     Case((*SWEEP[:-1], "/proc/run"), "Cannot make the run folder", model_and_texts),
     Case(("train", "schedule", "run", "--output", "s.yaml"), "is a run of another kind", runs.run),
-    Case(("diagnose", "run", "--seed", "1"), "is the folder of a run, not a model", runs.run),
+    Case(("diagnose", "run", "--seed", "1"), "which is the folder of a run", runs.run),
 )
 
 CASES: tuple[Case, ...] = (*(Case(REPORT, says, make) for make, says in REPORTED), *PAGES, *RESUMED)

@@ -105,7 +105,7 @@ _TEXTS = (
     _text(f"texts/{NO_UTF8}", ENOUGH, None, text="texts"),
     _text("a" * 5_000, nothing, ("--text was given", "cannot be looked up")),
     _text("a\0b", nothing, "null byte"),
-    _text("", nothing, "--text was given an empty text"),
+    _text("", nothing, "--text must not be empty"),
     _text("text.txt", b"abc", "there is no text at", text="text.txt/inner.txt"),
     _lines(DIGITS, ("t.jsonl, line 1", "4,300 digits")),
     _lines(NESTED, ("t.jsonl, line 1", "nested too deeply")),

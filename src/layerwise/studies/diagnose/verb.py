@@ -118,8 +118,8 @@ def diagnose(
     """
     if isinstance(model, str) and is_run(model):
         raise RunError(
-            f"model must be a model, got {model}, which is the folder of a run. For its results, run `layerwise report "
-            f"{model}`. For a schedule from it, run `layerwise train schedule {model} --output FILE`."
+            f"model must be a model, got {model}, which is the folder of a run. Its results are shown by `layerwise "
+            f"report {model}`, and `layerwise train schedule {model} --output FILE` writes a schedule from it."
         )
     _refuse_text(text, minutes, tokens, batches, metric)
     has_recovery = all_layers or bool(recovery_layers) or recovery_steps != RECOVERY_STEPS
